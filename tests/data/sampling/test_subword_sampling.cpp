@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "data/word_parts.hpp"
-#include "eigenformer/data/sampling/merge_dropout.hpp"
+#include "eigenformer/data/tokenizers/pair_merging.hpp"
 #include "eigenformer/data/tokenizers/subword_models.hpp"
 #include "eigenformer/data/tokenizers/tokenizer_factory.hpp"
 #include "folders.hpp"

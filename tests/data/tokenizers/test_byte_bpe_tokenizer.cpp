@@ -54,3 +54,10 @@ TEST_CASE("byte pairs are merged in the order of the list, everywhere, and bytes
   CHECK(loaded->encode("ababab ab") == Ids{4, 3, 6});
   CHECK_THROWS_AS((void)load_tokenizer("wordpiece", folder.path()), IoError);
 }
+
+TEST_CASE("a word of a million letters is encoded in no time that grows with its square") {
+  const ByteBpeTokenizer tokenizer({{"<unk>", "a", "b", "ab", "ba", "abab"}, 0, {}}, {"a b", "ab ab", "b a"});
+  std::string word;
+  for (int i = 0; i < 250'000; ++i) word += i % 7 == 0 ? "bba" : "abab";
+  CHECK(tokenizer.encode(word).size() > 200'000);
+}

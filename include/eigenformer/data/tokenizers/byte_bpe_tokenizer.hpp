@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
-#include <limits>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -14,10 +14,10 @@
 #include <utility>
 #include <vector>
 
-#include "eigenformer/data/sampling/merge_dropout.hpp"
 #include "eigenformer/data/text/icu_text.hpp"
 #include "eigenformer/data/tokenizers/added_tokens.hpp"
 #include "eigenformer/data/tokenizers/foreign_tokenizer.hpp"
+#include "eigenformer/data/tokenizers/pair_merging.hpp"
 
 namespace eigenformer {
 
@@ -68,14 +68,8 @@ class ByteBpeTokenizer final : public ForeignTokenizer {
     detail::require_rate_of(true, sampling);
     return encode_words(text, [&](const std::string& word) {
       std::vector<std::string> parts = spelled(word);
-      detail::merge_with_dropout(
-          parts, sampling.bpe_dropout, rng,
-          [&](const std::string& left,
-              const std::string& right) -> std::optional<detail::PossibleMerge<std::string>> {
-            const std::size_t order = rank(left, right);
-            if (order == std::numeric_limits<std::size_t>::max()) return std::nullopt;
-            return detail::PossibleMerge<std::string>{static_cast<double>(order), left + right};
-          });
+      detail::merge_with_dropout(parts, sampling.bpe_dropout, rng,
+                                 std::bind_front(&ByteBpeTokenizer::possible_merge, this));
       return parts;
     });
   }
@@ -167,27 +161,15 @@ class ByteBpeTokenizer final : public ForeignTokenizer {
   // The pieces of a word after all merges, by priority and from left to right.
   std::vector<std::string> merged(const std::string& word) const {
     std::vector<std::string> parts = spelled(word);
-    while (parts.size() > 1) {
-      std::size_t best = std::numeric_limits<std::size_t>::max();
-      for (std::size_t i = 0; i + 1 < parts.size(); ++i) best = std::min(best, rank(parts[i], parts[i + 1]));
-      if (best == std::numeric_limits<std::size_t>::max()) break;
-      std::vector<std::string> next;
-      for (std::size_t i = 0; i < parts.size(); ++i) {
-        if (i + 1 < parts.size() && rank(parts[i], parts[i + 1]) == best) {
-          next.push_back(parts[i] + parts[i + 1]);
-          ++i;
-        } else {
-          next.push_back(std::move(parts[i]));
-        }
-      }
-      parts = std::move(next);
-    }
+    detail::merge_pairs(parts, std::bind_front(&ByteBpeTokenizer::possible_merge, this));
     return parts;
   }
 
-  std::size_t rank(const std::string& left, const std::string& right) const {
+  std::optional<detail::PossibleMerge<std::string>> possible_merge(const std::string& left,
+                                                                   const std::string& right) const {
     const auto found = ranks_.find(left + ' ' + right);
-    return found == ranks_.end() ? std::numeric_limits<std::size_t>::max() : found->second;
+    if (found == ranks_.end()) return std::nullopt;
+    return detail::PossibleMerge<std::string>{static_cast<double>(found->second), left + right};
   }
 
   std::vector<std::string> merges_;

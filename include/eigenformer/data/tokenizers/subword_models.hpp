@@ -4,9 +4,9 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <optional>
-#include <queue>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -15,8 +15,8 @@
 
 #include "eigenformer/core/base/error.hpp"
 #include "eigenformer/core/base/random.hpp"
-#include "eigenformer/data/sampling/merge_dropout.hpp"
 #include "eigenformer/data/text/utf8.hpp"
+#include "eigenformer/data/tokenizers/pair_merging.hpp"
 
 namespace eigenformer {
 
@@ -177,84 +177,33 @@ class PairModel {
   /// tokens.
   template <class Find, class Emit>
   void segment(std::string_view word, Find&& find, Emit&& emit) const {
-    std::vector<Symbol> symbols;
-    for (const std::int32_t id : characters(word, find)) {
-      symbols.push_back({id, static_cast<std::ptrdiff_t>(symbols.size()) - 1,
-                         static_cast<std::ptrdiff_t>(symbols.size()) + 1, true});
-    }
-    if (!symbols.empty()) symbols.back().next = -1;
-    std::priority_queue<Candidate, std::vector<Candidate>, Later> queue;
-    const auto offer = [&](std::ptrdiff_t left) {
-      if (left < 0 || symbols[static_cast<std::size_t>(left)].next < 0) return;
-      if (const Merge* merge = find_merge(symbols, left)) queue.push({merge->rank, left, merge->id});
-    };
-    for (std::size_t i = 0; i < symbols.size(); ++i) offer(static_cast<std::ptrdiff_t>(i));
-    while (!queue.empty()) {
-      const Candidate best = queue.top();
-      queue.pop();
-      Symbol& left = symbols[static_cast<std::size_t>(best.left)];
-      if (!left.alive || left.next < 0) continue;
-      const Merge* merge = find_merge(symbols, best.left);
-      if (merge == nullptr || merge->id != best.id) continue;  // one of the two has changed
-      Symbol& right = symbols[static_cast<std::size_t>(left.next)];
-      left.id = best.id;
-      left.next = right.next;
-      right.alive = false;
-      if (right.next >= 0) symbols[static_cast<std::size_t>(right.next)].previous = best.left;
-      offer(left.previous);
-      offer(best.left);
-    }
-    for (const Symbol& symbol : symbols) {
-      if (symbol.alive) emit(symbol.id);
-    }
+    std::vector<std::int32_t> ids = characters(word, find);
+    detail::merge_pairs(ids, std::bind_front(&PairModel::possible_merge, this));
+    for (const std::int32_t id : ids) emit(id);
   }
 
   /// As segment(), with each merge left out at random with probability `dropout` (Provilkov et al. 2020).
   template <class Find, class Emit>
   void sample(std::string_view word, double dropout, RandomGenerator& rng, Find&& find, Emit&& emit) const {
     std::vector<std::int32_t> ids = characters(word, find);
-    detail::merge_with_dropout(
-        ids, dropout, rng,
-        [&](std::int32_t left, std::int32_t right) -> std::optional<detail::PossibleMerge<std::int32_t>> {
-          const Merge* merge = left < 0 || right < 0 ? nullptr : find_merge(left, right);
-          if (merge == nullptr) return std::nullopt;
-          return detail::PossibleMerge<std::int32_t>{static_cast<double>(merge->rank), merge->id};
-        });
+    detail::merge_with_dropout(ids, dropout, rng, std::bind_front(&PairModel::possible_merge, this));
     for (const std::int32_t id : ids) emit(id);
   }
 
  private:
-  struct Symbol {
-    std::int32_t id;
-    std::ptrdiff_t previous, next;  // -1: none
-    bool alive;
-  };
   struct Merge {
     std::size_t rank;
     std::int32_t id;
   };
-  struct Candidate {
-    std::size_t rank;
-    std::ptrdiff_t left;
-    std::int32_t id;
-  };
-  struct Later {
-    bool operator()(const Candidate& a, const Candidate& b) const {
-      return a.rank != b.rank ? a.rank > b.rank : a.left > b.left;
-    }
-  };
-
   static std::uint64_t key(std::int32_t left, std::int32_t right) {
     return std::uint64_t{static_cast<std::uint32_t>(left)} << 32 | static_cast<std::uint32_t>(right);
   }
-  const Merge* find_merge(const std::vector<Symbol>& symbols, std::ptrdiff_t left) const {
-    const Symbol& symbol = symbols[static_cast<std::size_t>(left)];
-    const std::int32_t right = symbols[static_cast<std::size_t>(symbol.next)].id;
-    return symbol.id < 0 || right < 0 ? nullptr : find_merge(symbol.id, right);
-  }
-  const Merge* find_merge(std::int32_t left, std::int32_t right) const {
+  std::optional<detail::PossibleMerge<std::int32_t>> possible_merge(std::int32_t left,
+                                                                    std::int32_t right) const {
+    if (left < 0 || right < 0) return std::nullopt;
     const auto found = pairs_.find(key(left, right));
-    return found == pairs_.end() ? nullptr : &found->second;
+    if (found == pairs_.end()) return std::nullopt;
+    return detail::PossibleMerge<std::int32_t>{static_cast<double>(found->second.rank), found->second.id};
   }
   // The ids of a word's characters; -1 for a run of those that are no tokens.
   template <class Find>
