@@ -114,14 +114,13 @@ class Trainer {
 
   /// Trains until a limit of the options, early stopping or the stop token ends the run; see
   /// TrainingLoop::run().
-  /// Ranks also compare their corpora: when they differ, all throw ValueError before the first update.
+  /// Ranks also compare their corpora and options: when they differ, all throw ValueError before the first
+  /// update.
   TrainingEnd run(std::stop_token stop = {}) {
     if (const auto& ranks = options_.loop.communicator; ranks != nullptr) {
       try {
         corpus_.require_same_on_ranks(*ranks);
-        detail::require_same_on_ranks(
-            *ranks, "the options of batches",
-            "batch_tokens " + std::to_string(options_.batch_tokens) + ", " + training_ids(options_.text));
+        detail::require_same_options(*ranks, compared_options());
       } catch (const std::exception& error) {
         ranks->fail(error.what());
         throw;
@@ -266,6 +265,17 @@ class Trainer {
     if (all.empty()) all = parameters(model);
     freeze(all, options.frozen);
     return all;
+  }
+  // What must be equal on all ranks.
+  nlohmann::json compared_options() const {
+    nlohmann::json options = options_to_json(options_);
+    options.erase("prefetch");
+    options["text"] = training_ids(options_.text);
+    options["groups"] = nlohmann::json::array();
+    for (const ParameterGroup& group : options_.groups) {
+      options["groups"].push_back({group.pattern, group.rate, group.weight_decay.value_or(-1)});
+    }
+    return options;
   }
   // The options do not describe an adapter that was attached before.
   nlohmann::json lora_settings() const {

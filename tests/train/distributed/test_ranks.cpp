@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <functional>
 #include <mutex>
 #include <set>
 #include <stop_token>
@@ -315,14 +316,16 @@ TEST_CASE("what ranks cannot do together is refused") {
   CHECK(contains(refusal(1, [](LoopOptions& o, int) { o.workers = 3; }),
                  "accumulate is 2, must be at least the number of workers, 3"));
   CHECK(contains(refusal(2, [](LoopOptions& o, int rank) { o.seed += static_cast<std::uint64_t>(rank); }),
-                 "the options of rank 1 differ from those of rank 0"));
+                 "the options of rank 1 differ from those of rank 0 (seed: "));
 }
 
-TEST_CASE("ranks with different corpora or batches end before the first update, and say what differs") {
+TEST_CASE("ranks with different corpora or options end before the first update, and say what differs") {
   const EncodedCorpus same = reversal_corpus(60, 5), longer = reversal_corpus(61, 5),
                       other = reversal_corpus(60, 7);
   int updates = 0;
-  const auto refusal = [&](const EncodedCorpus& of_rank_1, index_t batch_tokens) {
+  const auto refusal = [&](
+                           const EncodedCorpus& of_rank_1,
+                           const std::function<void(TrainingOptions&)>& change = [](TrainingOptions&) {}) {
     return message_of<ValueError>([&] {
       run_ranks(2, [&](const std::shared_ptr<Communicator>& communicator) {
         const bool first = communicator->rank() == 0;
@@ -330,7 +333,8 @@ TEST_CASE("ranks with different corpora or batches end before the first update, 
         TrainingOptions options = options_of(2);
         options.loop.communicator = communicator;
         options.loop.max_steps = 2;
-        options.batch_tokens = first ? 60 : batch_tokens;
+        options.batch_tokens = 60;
+        if (!first) change(options);
         Recorder sink;
         Trainer trainer(model, first ? same : of_rank_1, nullptr, options, sink);
         if (first) sink.at_step = [&](index_t) { ++updates; };
@@ -338,11 +342,21 @@ TEST_CASE("ranks with different corpora or batches end before the first update, 
       });
     });
   };
-  CHECK(contains(refusal(longer, 60),
+  CHECK(contains(refusal(longer),
                  "the corpus of rank 1 differs from that of rank 0 (number of pairs: 61, expected 60)"));
-  CHECK(contains(refusal(other, 60), "(as many pairs, but not the same ones)"));
-  CHECK(contains(refusal(same, 61), "the options of batches of rank 1 differ"));
+  CHECK(contains(refusal(other), "(as many pairs, but not the same ones)"));
+  CHECK(contains(refusal(same, [](TrainingOptions& o) { o.batch_tokens = 61; }),
+                 "the options of rank 1 differ from those of rank 0 (batch_tokens: 61, expected 60)"));
+  const std::string two = refusal(same, [](TrainingOptions& o) {
+    o.label_smoothing = 0.25;
+    o.learning_rate = 0.5;
+  });
+  CHECK(contains(two, "label_smoothing: 0.25, expected"));
+  CHECK(contains(two, "learning_rate: 0.5, expected"));
+  CHECK(contains(refusal(same, [](TrainingOptions& o) { o.groups = {{.pattern = "*", .rate = 2}}; }),
+                 R"((groups: [["*",2.0,-1.0]], expected []))"));
+  CHECK(contains(refusal(same, [](TrainingOptions& o) { o.text.end_id = 1; }), "(text: "));
   CHECK(updates == 0);
-  CHECK(refusal(same, 60) == "no error");
+  CHECK(refusal(same, [](TrainingOptions& o) { o.prefetch = 0; }) == "no error");
   CHECK(updates == 2);
 }

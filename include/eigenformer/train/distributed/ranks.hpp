@@ -6,7 +6,10 @@
 #include <cstring>
 #include <functional>
 #include <memory>
+#include <nlohmann/json.hpp>
+#include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -25,6 +28,30 @@ inline void require_same_on_ranks(Communicator& communicator, const char* what, 
     if (all[r] == all[0]) continue;
     throw ValueError("distributed", std::string(what) + " of rank " + std::to_string(r) +
                                         " differ from those of rank 0 (those of this rank: " + text + ")");
+  }
+}
+
+// Throws ValueError unless all ranks have the same options (the result of options_to_json()), and names those
+// that differ.
+inline void require_same_options(Communicator& communicator, const nlohmann::json& options) {
+  const std::string own = options.dump();
+  const std::vector<std::vector<std::byte>> all = communicator.all_of(std::as_bytes(std::span(own)));
+  const auto options_of = [&](std::size_t rank) {
+    return nlohmann::json::parse(
+        std::string_view(reinterpret_cast<const char*>(all[rank].data()), all[rank].size()));
+  };
+  const nlohmann::json expected = options_of(0);
+  for (std::size_t r = 1; r < all.size(); ++r) {
+    const nlohmann::json other = options_of(r);
+    std::string differences;
+    for (const auto& [name, value] : other.items()) {
+      if (!expected.contains(name) || expected[name] == value) continue;
+      differences += (differences.empty() ? "" : ", ") + name + ": " + value.dump() + ", expected " +
+                     expected[name].dump();
+    }
+    if (differences.empty()) continue;
+    throw ValueError("distributed", "the options of rank " + std::to_string(r) +
+                                        " differ from those of rank 0 (" + differences + ")");
   }
 }
 

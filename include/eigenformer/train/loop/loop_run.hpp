@@ -153,7 +153,7 @@ void TrainingLoop<T>::begin_together() {
   detail::require_same_on_ranks(communicator, "the parameters", detail::description_of(parameters_));
   detail::require_same_on_ranks(communicator, "the instructions of kernels",
                                 kernels::isa_name(kernels::isa()));
-  detail::require_same_on_ranks(communicator, "the options", options_to_json(options_).dump());
+  detail::require_same_options(communicator, options_to_json(options_));
   detail::require_same_on_ranks(communicator, "the counters", detail::to_json(progress_).dump());
   for (const auto& p : parameters_) {
     communicator.broadcast(
