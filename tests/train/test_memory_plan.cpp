@@ -3,10 +3,13 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "eigenformer/train/distributed/thread_communicator.hpp"
 #include "test_tools.hpp"
 #include "train/train_test_tools.hpp"
 
@@ -221,5 +224,35 @@ TEST_CASE("gradients of small matrices are a part of the plan") {
     const std::size_t peak = peak_of(model, text, o);
     MESSAGE("planned " << (plan.bytes - plan.process) / 1024 << " KiB, measured " << peak / 1024 << " KiB");
     CHECK(peak <= plan.bytes - plan.process);
+  }
+}
+
+TEST_CASE("a rank's gradients of a batch and its sums are a part of the plan") {
+  const EncodedCorpus text = corpus();
+  auto model = model_of(128, 1);
+  std::size_t weights = 0;
+  for (const auto& p : parameters(model))
+    weights += static_cast<std::size_t>(p->value.numel()) * sizeof(float);
+  TrainingOptions o = options(256);
+  o.loop.accumulate = 4;
+  o.loop.distributed.bucket_kib = 1;
+  const auto bytes = [&] {
+    const MemoryPlan plan = plan_memory(model, text, o, std::size_t{1} << 34);
+    return plan.lasting - plan.process;
+  };
+  (void)bytes();  // what the first plan creates for good
+  std::mutex turn;  // the plans share one memory pool
+  std::vector<std::size_t> more(4);
+  run_ranks(4, [&](const std::shared_ptr<Communicator>& communicator) {
+    const std::lock_guard lock(turn);
+    o.loop.communicator = nullptr;
+    const std::size_t alone = bytes();
+    o.loop.communicator = communicator;
+    const std::size_t with_ranks = bytes();
+    more[static_cast<std::size_t>(communicator->rank())] = with_ranks - alone;
+  });
+  for (const std::size_t of_rank : more) {
+    CHECK(of_rank >= weights * 5 / 4);
+    CHECK(of_rank <= weights * 5 / 4 + 3 * 1024);
   }
 }

@@ -16,6 +16,7 @@
 #include "eigenformer/core/runtime/process_memory.hpp"
 #include "eigenformer/data/corpus/batching.hpp"
 #include "eigenformer/nn/adapters/lora.hpp"
+#include "eigenformer/train/distributed/communicator.hpp"
 #include "eigenformer/train/objectives/loss.hpp"
 #include "eigenformer/train/optimizer.hpp"
 
@@ -220,6 +221,20 @@ class UpdateMemory {
   BytesOfTokens activations_, transient_;
 };
 
+// Bytes that a rank of a distributed training needs beside the gradients of an update: those of a batch,
+// which stay for the next one, the sums of its pieces, and three messages of a bucket's size. trained: bytes
+// of the parameters that are trained.
+inline std::size_t reduction_memory(const LoopOptions& options, std::size_t trained) {
+  if (options.communicator == nullptr) return 0;
+  const auto ranks = static_cast<std::size_t>(options.communicator->size());
+  if (ranks == 1) return 0;
+  const std::size_t bucket =
+      std::min(trained, static_cast<std::size_t>(options.distributed.bucket_kib) << 10);
+  const std::size_t sums = options.distributed.reduction == Reduction::native ? 0 : trained / ranks;
+  const std::size_t local = options.distributed.reduction == Reduction::fixed_order ? 0 : trained;
+  return trained + sums + local + 3 * bucket;
+}
+
 // Attaches the adapter that Trainer will add, until it is destroyed; then the model is as it was. Without
 // effect without options.lora, and for a model that has adapters.
 template <class M>
@@ -257,9 +272,9 @@ class PlannedAdapter {
 ///
 /// It runs a few batches of about 512 tokens forward and backward to measure the memory per token, and adds
 /// the process as it is now, gradients, the optimizer's moments, the snapshots of average_last or
-/// average_best, and the moving average of ema_decay. Weights do not change; options.frozen is applied to the
-/// model, as Trainer does. With options.lora it plans for the adapter that Trainer adds, and the model keeps
-/// none.
+/// average_best, the moving average of ema_decay, and what a rank needs to exchange gradients. Weights do not
+/// change; options.frozen is applied to the model, as Trainer does. With options.lora it plans for the
+/// adapter that Trainer adds, and the model keeps none.
 ///
 ///     ef::TrainingOptions options{.batch_tokens = 8192};
 ///     ef::plan_memory(model, corpus, options, ef::bytes_of("2G")).apply(options);
@@ -320,6 +335,8 @@ template <SourceTargetModel M, class Corpus>
   const std::size_t averaged = (snapshots > 1 ? (static_cast<std::size_t>(snapshots) + 2) * weights : 0) +
                                (options.loop.ema_decay > 0 ? trained : 0);
 
+  const std::size_t exchanged = detail::reduction_memory(options.loop, trained);
+
   const auto plan_of = [&](index_t parts, bool checkpoints) {
     MemoryPlan plan{(options.batch_tokens + parts - 1) / parts, options.loop.accumulate * parts, checkpoints};
     const auto& memory = update_memory(checkpoints);
@@ -335,12 +352,12 @@ template <SourceTargetModel M, class Corpus>
                                    static_cast<double>(batch.target_tokens()), several, workers));
     }
     plan.process = process;
-    plan.lasting = process + moments + averaged + static_cast<std::size_t>(memory.gradients());
+    plan.lasting = process + moments + averaged + exchanged + static_cast<std::size_t>(memory.gradients());
     // Small gradients are allocated once and do not fragment the pool.
     const auto update =
         static_cast<std::size_t>(memory.small_gradients(several, workers) +
                                  memory.pool_factor(static_cast<double>(plan.batch_tokens)) * most);
-    plan.bytes = process + moments + averaged + update + (std::size_t{16} << 20);
+    plan.bytes = process + moments + averaged + exchanged + update + (std::size_t{16} << 20);
     return plan;
   };
   std::optional<MemoryPlan> smallest;
