@@ -32,8 +32,8 @@ inline std::string content_hash(const std::filesystem::path& path) {
   return std::to_string(hash);
 }
 
-/// Adds the files of a model folder.
-inline void add_model(RunIdentity& identity, const std::string& folder, std::size_t number) {
+/// Adds the files of a folder; owner: of what it is the folder, such as "the model".
+inline void add_folder(RunIdentity& identity, const std::string& owner, const std::string& folder) {
   namespace fs = std::filesystem;
   std::vector<fs::path> files;
   std::error_code error;
@@ -41,8 +41,7 @@ inline void add_model(RunIdentity& identity, const std::string& folder, std::siz
     if (std::error_code ignored; it->is_regular_file(ignored)) files.push_back(it->path());
   if (error) throw eigenformer::detail::errno_error("translate", "read the folder", folder, error.value());
   for (const fs::path& path : files) {
-    identity["the model's file " + path.filename().string() +
-             (number == 0 ? "" : " (model " + std::to_string(number + 1) + ")")] = content_hash(path);
+    identity[owner + "'s file " + path.filename().string()] = content_hash(path);
   }
 }
 

@@ -171,11 +171,9 @@ struct TranslateOptions : DecodingCommand {
       }
     }
     if (input_size) identity["the size of the input"] = std::to_string(*input_size);
-    for (std::size_t i = 0; i < folders.size(); ++i) add_model(identity, folders[i], i);
-    if (!adapter.empty()) {
-      identity["content of the adapter"] =
-          content_hash(ef::folder_file(adapter, "adapter_model.safetensors").string());
-    }
+    for (std::size_t i = 0; i < folders.size(); ++i)
+      add_folder(identity, i == 0 ? "the model" : "the model " + std::to_string(i + 1), folders[i]);
+    if (!adapter.empty()) add_folder(identity, "the adapter", adapter);
     return identity;
   }
 
