@@ -1,20 +1,22 @@
 #!/usr/bin/env bash
-# coverage.sh [--folders "core;io;..."] [--build DIR] [--long]: line coverage of include/ by the tests.
+# coverage.sh [--folders "core;io;..."] [--build DIR] [--badge FILE.svg] [--long]: line coverage of include/ by the tests.
 #
 # Builds the tests (of all folders, or of those given) with clang's -fprofile-instr-generate -fcoverage-mapping in DIR (build/coverage),
 # runs them, and prints the share of the lines of include/eigenformer that ran: for each folder, and in all. DIR/uncovered.txt lists the
-# lines that did not, as file:first-last. Tests labelled long are left out, unless --long is given. Run by hand: it takes an hour or so
-# of two cores for everything.
+# lines that did not, as file:first-last; --badge writes the share in all as a picture. Tests labelled long are left out, unless --long is
+# given. Run by hand: it takes an hour or so of two cores for everything.
 set -euo pipefail
 self=$(readlink -f "${BASH_SOURCE[0]}")
 cd "$(dirname "$self")/../.."
 build=build/coverage
 folders="core;kernels;autograd;nn;optim;data;io;generation;metrics;train;server;fixtures;examples"
 exclude=(--label-exclude long)
+badge=
 while (($#)); do
   case $1 in
     --folders) folders=$2 && shift 2 ;;
     --build) build=$2 && shift 2 ;;
+    --badge) badge=$(realpath -m "$2") && shift 2 ;;
     --long) exclude=() && shift ;;
     -h | --help) sed -n '2,/^set /s/^# //p' "$self"; exit 0 ;;
     *) echo "coverage.sh: $1 is not an option; see --help" >&2 && exit 2 ;;
@@ -48,10 +50,10 @@ for program in "$build"/bin/*; do
 done
 "$tools/llvm-cov" export "${objects[@]:1}" -instr-profile "$build/all.profdata" -format lcov \
   -ignore-filename-regex '/usr/|/tests/|/examples/' >"$build/coverage.lcov" 2>"$build/llvm-cov.log"
-python3 - "$build" <<'END'
+python3 - "$build" "$badge" <<'END'
 import collections, os, sys
 
-build = sys.argv[1]
+build, badge = sys.argv[1:]
 home = os.path.join(os.getcwd(), "include", "eigenformer") + os.sep
 lines, name = collections.defaultdict(dict), None
 with open(os.path.join(build, "coverage.lcov")) as file:
@@ -83,6 +85,14 @@ print("| folder | lines | covered | share |\n|---|---:|---:|---:|")
 for key in [k for k in folders if k != "all"] + ["all"]:
     covered, total = folders[key]
     print(f"| {key} | {total} | {covered} | {100 * covered / total:.1f} % |")
+if badge:
+    share = f"{100 * folders['all'][0] / folders['all'][1]:.0f} %"
+    with open(badge, "w") as out:
+        out.write(f"""<svg xmlns="http://www.w3.org/2000/svg" width="150" height="20" role="img" aria-label="line coverage: {share}">
+<rect width="100" height="20" fill="#555"/><rect x="100" width="50" height="20" fill="{'#2a7d2a' if 100 * folders['all'][0] >= 90 * folders['all'][1] else '#a8541c'}"/>
+<g fill="#fff" font-family="DejaVu Sans, Verdana, sans-serif" font-size="11" text-anchor="middle">
+<text x="50" y="14">line coverage</text><text x="125" y="14">{share}</text></g></svg>
+""")
 print(f"uncovered lines: {os.path.join(build, 'uncovered.txt')}")
 END
 exit $tests
