@@ -44,6 +44,19 @@ TEST_CASE("the best states are kept, of equal ones the first, in the order in wh
   CHECK(best.average()[0].value.at({1}) == doctest::Approx((2 + 4 + 9) / 3.0));
 }
 
+TEST_CASE("a tied parameter is averaged once, and both names have the result") {
+  StateAverage<double> last(2);
+  for (const double x : {1.0, 4.0}) {
+    const auto shared = Tensor<double>::full({2}, x);
+    last.add({{"w", shared, {}}, {"tied", shared, "w"}});
+  }
+  const auto average = last.average();
+  REQUIRE(average.size() == 2);
+  for (const auto& entry : average) CHECK(values(entry.value) == std::vector<double>(2, 2.5));
+  CHECK(average[1].alias_of == "w");
+  CHECK(average[1].value.data() == average[0].value.data());
+}
+
 TEST_CASE("averaging refuses nothing, and states that differ") {
   CHECK(contains(message_of<ValueError>([] { (void)StateAverage<float>(3).average(); }),
                  "no states to average"));

@@ -256,6 +256,27 @@ TEST_CASE("an alignment without weights takes no memory or time that grows with 
   CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(20));
 }
 
+TEST_CASE("the attention of a document is that of its sentences, one block after another") {
+  const auto sentence = [](index_t rows, index_t columns, float first) {
+    auto alignment = std::make_shared<TextAlignment>();
+    alignment->attention = Tensor<float>(Shape{rows, columns});
+    for (float& weight : alignment->attention.span()) weight = first++;
+    DocumentSentence one;
+    one.translation.alignment = alignment;
+    return one;
+  };
+  DocumentTranslation document;
+  document.sentences = {sentence(1, 2, 1), DocumentSentence{}, sentence(2, 1, 5)};
+  document.alignment = std::make_shared<const TextAlignment>();
+  const Translation t = joined_translation(document);
+  REQUIRE(t.alignment != nullptr);
+  REQUIRE(t.alignment->attention.shape() == Shape{3, 3});
+  const auto weights = t.alignment->attention.span();
+  CHECK(std::vector<float>(weights.begin(), weights.end()) == std::vector<float>{1, 2, 0, 0, 0, 5, 0, 0, 6});
+  document.sentences.push_back(sentence(0, 0, 0));  // has links but no weights
+  CHECK(joined_translation(document).alignment->attention.numel() == 0);
+}
+
 TEST_CASE("lines are cut and put together again, one translation for each line") {
   const auto translate = [](const SplitLines& split) {
     std::vector<std::vector<Translation>> found;

@@ -25,6 +25,7 @@ std::vector<Family> families() {
   if (has_subword_tokenizer()) {
     found = {{"hf_marian", {}},
              {"hf_marian_unequal", {}},
+             {"hf_marian_separate", {}},
              {"hf_mbart", {"en_XX", "de_DE", {}}},
              {"hf_mbart50", {"en_XX", "de_DE", {}}},
              {"hf_m2m100", {"en", "de", {}}},

@@ -214,6 +214,19 @@ TEST_CASE("a query with nothing to attend to gives the output bias, and finite g
   });
 }
 
+TEST_CASE("cross-attention of padded tensors is that of their full layouts") {
+  const auto attention = make_attention<double>();
+  const auto ctx = Context<double>::inference();
+  const Var<double> x = random_tensor<double>({B, L, D}, 3), memory = random_tensor<double>({B, S, D}, 4);
+  const auto full =
+      attention.cross(ctx, x, SequenceLayout::padded(B, L), memory, SequenceLayout::padded(B, S));
+  const auto plain = attention.cross(ctx, x, memory);
+  CHECK(plain.value().shape() == Shape{B, L, D});
+  CHECK(values(plain.value()) == values(full.value()));
+  const Var<double> other = random_tensor<double>({B + 1, S, D}, 5);
+  CHECK_THROWS_AS((void)attention.cross(ctx, x, other), ShapeError);
+}
+
 TEST_CASE("a sequence of queries can look at any sequence of keys") {
   auto attention = make_attention<float>();
   const auto ctx = Context<float>::inference();
