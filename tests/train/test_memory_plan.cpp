@@ -240,7 +240,7 @@ TEST_CASE("a rank's gradients of a batch and its sums are a part of the plan") {
     const MemoryPlan plan = plan_memory(model, text, o, std::size_t{1} << 34);
     return plan.lasting - plan.process;
   };
-  (void)bytes();  // what the first plan creates for good
+  (void)bytes();    // what the first plan creates for good
   std::mutex turn;  // the plans share one memory pool
   std::vector<std::size_t> more(4);
   run_ranks(4, [&](const std::shared_ptr<Communicator>& communicator) {

@@ -20,7 +20,8 @@ using eigenformer::testing::message_of;
 
 namespace {
 
-/// Whether a pool runs every one of 100 tasks once. The tests that use it are not compiled for all sanitizers.
+/// Whether a pool runs every one of 100 tasks once. The tests that use it are not compiled for all
+/// sanitizers.
 [[maybe_unused]] bool works(ThreadPool& pool) {
   std::vector<std::atomic<int>> runs(100);
   auto task = [&](index_t i) { ++runs[static_cast<std::size_t>(i)]; };
