@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 """Puts a server under load: starts it, sends requests from many clients of which some go away, some are malformed and some
 too large, and reports crashes, wrong answers, memory, latency and throughput. Run by hand, on a machine with nothing else to do.
+Options go before the file of sentences.
 
   load_test.py sentences.en -- translator serve --model en-de=FOLDER --port 0 --quiet
   load_test.py sentences.en -- translator serve --model en-de=FOLDER --port 0 --quiet --batch-size 1   # no batching
+  load_test.py --minutes 30 --pause 0.6 --requests 100000000 sentences.en -- translator serve ...    # a soak: memory every minute
 
 The expected answers come from the server itself, asked one at a time before the load: with whatever else a sentence is
 translated, its translation is the same.
@@ -114,8 +116,10 @@ class Load:
 
     async def client(self):
         reader, writer = await self.open()
-        while self.left > 0:
+        while self.left > 0 and time.monotonic() < self.end:
             self.left -= 1
+            if self.options.pause:
+                await asyncio.sleep(2 * self.options.pause * self.random.random())
             dice, sentence = self.random.random(), self.random.choice(self.sentences)
             stream = self.random.random() < 0.1
             if dice < self.options.cancelled:
@@ -134,10 +138,20 @@ class Load:
                     self.wrong.append((sentence, status, body))
         writer.close()
 
+    async def report_memory(self, pid):
+        while True:
+            await asyncio.sleep(60)
+            print(f"{(time.monotonic() - self.began) / 60:.0f} min: {len(self.seconds)} translated, {process_memory(pid):.1f} MiB", flush=True)
+
     async def run(self, pid):
         await self.references()
-        before, began = process_memory(pid), time.monotonic()
+        before = process_memory(pid)
+        self.began = began = time.monotonic()
+        self.end = began + 60 * self.options.minutes if self.options.minutes else float("inf")
+        reports = asyncio.ensure_future(self.report_memory(pid)) if self.options.minutes else None
         await asyncio.gather(*(self.client() for _ in range(self.options.clients)))
+        if reports:
+            reports.cancel()
         taken = time.monotonic() - began
         await asyncio.sleep(3)  # what was cancelled ends
         seconds = sorted(self.seconds)
@@ -156,6 +170,8 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("sentences")
     parser.add_argument("--requests", type=int, default=10000)
+    parser.add_argument("--minutes", type=float, default=0, help="end after this time, and print memory every minute; 0: no limit")
+    parser.add_argument("--pause", type=float, default=0, help="mean seconds that a client waits before a request")
     parser.add_argument("--clients", type=int, default=16)
     parser.add_argument("--distinct", type=int, default=200, help="different sentences")
     parser.add_argument("--cancelled", type=float, default=0.05)
