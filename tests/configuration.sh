@@ -62,6 +62,9 @@ cmake --preset "$cmake_preset" -B "$build" -DEIGENFORMER_BUILD_TESTS=ON -DEIGENF
 cmake --build "$build" --parallel "$jobs" "${targets[@]}"
 # The thread sanitizer of some compilers cannot stand the address space of newer kernels.
 without_random_addresses=()
-if [[ $preset == tsan ]] && setarch -R true 2>/dev/null; then without_random_addresses=(setarch -R); fi
+if [[ $preset == tsan ]]; then
+  if setarch -R true 2>/dev/null; then without_random_addresses=(setarch -R); fi
+  export TSAN_OPTIONS="suppressions=$PWD/tests/support/tsan.supp"
+fi
 "${without_random_addresses[@]}" \
   ctest --test-dir "$build" --output-on-failure --parallel "$jobs" "${labels[@]}"
