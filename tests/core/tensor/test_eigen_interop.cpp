@@ -202,3 +202,8 @@ TEST_CASE("borrow: a matrix handed over lives as long as the tensor") {
   }
   CHECK(watch.expired());
 }
+
+TEST_CASE("borrow: a null pointer to a matrix is refused") {
+  CHECK_THROWS_WITH_AS((void)borrow(std::shared_ptr<EigenMatrix<double>>()),
+                       "[borrow] the pointer to the matrix is null, must point to one", ValueError);
+}

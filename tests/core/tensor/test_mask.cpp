@@ -149,6 +149,16 @@ TEST_CASE("mask: prefixes and documents, alone and joined, as tensors") {
   CHECK(bias.to_additive(2, 1, 1, 3).at({1, 0, 0, 2}) == 6);
 }
 
+TEST_CASE("mask: combined with itself in place, additive masks are summed as by &") {
+  auto mask = AttentionMask::additive(Tensor<float>::from({1, 2}, {1.5F, forbidden}));
+  const auto want = (mask & mask).to_additive(1, 1, 1, 2);
+  mask &= mask;
+  const auto found = mask.to_additive(1, 1, 1, 2);
+  CHECK(found.at({0, 0, 0, 0}) == 3);
+  CHECK(found.at({0, 0, 0, 0}) == want.at({0, 0, 0, 0}));
+  CHECK(found.at({0, 0, 0, 1}) == forbidden);
+}
+
 TEST_CASE("mask: a first position next to the largest number is refused and does not wrap") {
   const auto mask = AttentionMask::causal();
   CHECK(mask.to_tensor(1, 1, 2, 3, ef::Shape::max_numel).at({0, 0, 1, 2}));

@@ -218,6 +218,22 @@ TEST_CASE("Tensor: a moved-from tensor can be assigned again") {
   CHECK(a.numel() == 3);
 }
 
+TEST_CASE("Tensor: what has a shape but no memory gives no elements, and its parts have no memory either") {
+  Tensor<float> released = Tensor<float>::without_storage({3, 2});
+  CHECK_FALSE(released.rows(1, 2).defined());
+  CHECK(released.rows(1, 2).shape() == Shape{2, 2});
+  Tensor<float> number = Tensor<float>::scalar(2), moved = std::move(number);
+  CHECK(message_of<ValueError>([&] { (void)number.item(); }) ==
+        "[item] the memory of this tensor of shape () was released or never allocated");
+  CHECK_THROWS_AS((void)released.at({0, 1}), ValueError);
+  CHECK_THROWS_AS((void)std::as_const(released).at({2, 0}), ValueError);
+  CHECK_THROWS_AS((void)released.at({3, 0}), IndexError);
+  CHECK_THROWS_AS((void)released.to<double>(), ValueError);
+  CHECK_THROWS_AS(released.fill(1), ValueError);
+  CHECK_THROWS_AS((void)released.clone(), ValueError);
+  CHECK(moved.item() == 2);
+}
+
 TEST_CASE("Tensor: sizes next to the largest number are errors and never wrap") {
   constexpr index_t most = std::numeric_limits<index_t>::max();
   const Tensor<float> t = Tensor<float>::arange(12).reshape({4, 3});

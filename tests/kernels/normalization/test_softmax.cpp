@@ -111,6 +111,20 @@ TEST_CASE_TEMPLATE("softmax does not hide NaN and survives large logits", T, flo
   });
 }
 
+TEST_CASE_TEMPLATE("log_softmax and log_sum_exp do not hide NaN beside nothing or -inf", T, float, double) {
+  const T nan = std::numeric_limits<T>::quiet_NaN(), minus = -std::numeric_limits<T>::infinity();
+  for_each_isa([&] {
+    const std::vector<T> x = {nan, nan, nan, nan, minus, minus, 1, nan, 2, minus, minus, minus};
+    std::vector<T> y(x.size()), sums(4);
+    kernels::log_softmax(x.data(), y.data(), 4, 3);
+    for (std::size_t i = 0; i < 9; ++i) CHECK(std::isnan(y[i]));
+    for (std::size_t i = 9; i < 12; ++i) CHECK(y[i] == minus);
+    kernels::log_sum_exp(x.data(), sums.data(), 4, 3);
+    for (std::size_t i = 0; i < 3; ++i) CHECK(std::isnan(sums[i]));
+    CHECK(sums[3] == minus);
+  });
+}
+
 TEST_CASE_TEMPLATE("softmax of a row is the same alone and in any batch, on any number of threads", T, float,
                    double) {
   for_each_isa([&] {

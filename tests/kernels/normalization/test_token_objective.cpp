@@ -186,6 +186,28 @@ TEST_CASE("token_objective: impossible ids, of infinite negative logits, make no
   CHECK(logits[5] == 0);
 }
 
+TEST_CASE_TEMPLATE("token_objective: NaN in a row's logits reaches the gradients of all of that row", T,
+                   float, double) {
+  const T nan = std::numeric_limits<T>::quiet_NaN();
+  const std::vector<std::int32_t> targets = {2, 0};
+  for_each_isa([&] {
+    // The second row of each copy stays finite.
+    std::vector<T> logits = {1, nan, T(0.5), 0, 1, 2, 0, T(0.25), 1, 2, 1, 0};
+    const TokenObjective o{.divergence = 1};
+    const TokenLosses found =
+        kernels::token_objective<T>(logits.data(), nullptr, targets.data(), 2, 2, 3, o, T(1), true);
+    CHECK(std::isnan(found.words));
+    CHECK(std::isnan(found.divergence));
+    for (const std::size_t i : {0, 1, 2, 6, 7, 8}) CHECK(std::isnan(logits[i]));
+    for (const std::size_t i : {3, 4, 5, 9, 10, 11}) CHECK(std::isfinite(logits[i]));
+
+    std::vector<T> once = {1, nan, T(0.5), 0, 1, 2};
+    (void)kernels::token_objective<T>(once.data(), nullptr, targets.data(), 2, 1, 3, {}, T(1), true);
+    for (const std::size_t i : {0, 1, 2}) CHECK(std::isnan(once[i]));
+    for (const std::size_t i : {3, 4, 5}) CHECK(std::isfinite(once[i]));
+  });
+}
+
 TEST_CASE("token_objective: what does not fit is refused") {
   std::vector<float> x(12, 0.0f);
   const std::vector<std::int32_t> bad = {0, 4};

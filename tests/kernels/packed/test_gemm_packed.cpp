@@ -295,6 +295,10 @@ TEST_CASE("inputs of int8 weights are rounded by a given step, and cut off at 12
   });
   const Weights weights(3, 4);
   CHECK_THROWS_AS(PackedMatrix::pack(weights.w.data(), 3, 4).with_input_step(1), ValueError);
+  const std::int8_t one = 1;
+  const float scale = 1;
+  CHECK_THROWS_WITH_AS((void)PackedMatrix::pack_int8(&one, &scale, 1, 1).with_input_step(1e-31f),
+                       "[packed_matrix] the input step is 1e-31, must be between 1e-30 and 1e30", ValueError);
 }
 
 TEST_CASE("packed matrices of empty sizes and wrong values") {

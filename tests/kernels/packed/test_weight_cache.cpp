@@ -75,6 +75,20 @@ TEST_CASE("cached weights are packed once a change, and go when the weights go")
   CHECK(cache.size() == 2);
 }
 
+TEST_CASE(
+    "two shapes of the same memory are packed separately, also where their slices begin at one element") {
+  WeightCache cache;
+  const Tensor<float> w = matrix(24, 10, 9), wide = w.reshape(Shape{12, 20});
+  for (const bool transposed : {false, true}) {
+    check_products(cache, w, 0, 7, transposed);
+    const PackedMatrix packed = cache.get(wide, 0, 7, transposed);
+    REQUIRE((transposed ? packed.n() : packed.k()) == 20);
+    check_products(cache, wide, 0, 7, transposed);
+    check_products(cache, w, 0, 7, transposed);
+  }
+  CHECK(cache.size() == 4);
+}
+
 TEST_CASE("weights that are no matrix, rows that are not there, and alpha of int8 weights are refused") {
   WeightCache cache;
   CHECK_THROWS_WITH_AS((void)cache.get(Tensor<float>(Shape{4}), 0, 4, false),

@@ -160,10 +160,12 @@ requires(detail::EigenMemory<Derived> && !detail::EigenOwner<Derived>)
     Tensor<typename Derived::Scalar> borrow(Eigen::DenseBase<Derived>&& x) {
   return detail::borrow_eigen(x.derived(), nullptr);
 }
-/// The same for a row-major matrix or a vector that the tensor keeps alive.
+/// The same for a row-major matrix or a vector that the tensor keeps alive. Throws ValueError for a null
+/// pointer.
 template <class Derived>
 requires(detail::EigenMemory<Derived>&& detail::EigenOwner<Derived>) Tensor<typename Derived::Scalar> borrow(
     std::shared_ptr<Derived> x) {
+  if (x == nullptr) throw ValueError("borrow", "the pointer to the matrix is null, must point to one");
   Derived& values = *x;
   return detail::borrow_eigen(values, std::move(x));
 }

@@ -157,7 +157,7 @@ class AttentionMask {
     return a;
   }
   /// Combines this mask with another.
-  AttentionMask& operator&=(const AttentionMask& other) { return *this = std::move(*this) & other; }
+  AttentionMask& operator&=(const AttentionMask& other) { return *this = *this & other; }
 
   /// The mask of a causal decoder: this one & causal(), or this one alone if it has a prefix rule, which is
   /// causal outside its prefixes.

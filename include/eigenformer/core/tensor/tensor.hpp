@@ -183,8 +183,8 @@ class Tensor {
     return t;
   }
 
-  /// The slices [begin, begin + count) of the first dimension, sharing the storage. Throws IndexError when
-  /// they do not exist or the rank is 0.
+  /// The slices [begin, begin + count) of the first dimension, sharing the storage; without memory if this
+  /// tensor has none. Throws IndexError when they do not exist or the rank is 0.
   Tensor rows(index_t begin, index_t count) const {
     if (rank() == 0 || begin < 0 || count < 0 || begin > dim(0) || count > dim(0) - begin) {
       throw IndexError("rows", std::to_string(count) + " rows starting at row " + std::to_string(begin) +
@@ -192,6 +192,7 @@ class Tensor {
     }
     Tensor t = *this;
     t.shape_ = shape_.with(0, count);
+    if (!defined()) return t;
     const index_t stride = dim(0) == 0 ? 0 : numel() / dim(0);
     t.storage_ = std::shared_ptr<T>(storage_, storage_.get() + begin * stride);
     return t;
@@ -199,15 +200,17 @@ class Tensor {
 
   /// A copy with storage of its own. Throws ValueError when it has a shape but no memory.
   Tensor clone() const {
-    require_memory();
+    require_memory("copy");
     Tensor t(shape_);
     if (numel() > 0)
       std::memcpy(static_cast<void*>(t.data()), data(), static_cast<std::size_t>(numel()) * sizeof(T));
     return t;
   }
 
-  /// Sets every element; tensors that share the storage see it. Counts as a change (mark_changed()).
-  void fill(T value) noexcept {
+  /// Sets every element; tensors that share the storage see it. Counts as a change (mark_changed()). Throws
+  /// ValueError when it has a shape but no memory.
+  void fill(T value) {
+    require_memory("fill");
     std::fill_n(data(), numel(), value);
     mark_changed();
   }
@@ -219,8 +222,8 @@ class Tensor {
       throw ShapeError("copy", "cannot copy shape " + other.shape().str() + " into shape " + shape_.str(),
                        {other.shape(), shape_});
     }
-    require_memory();
-    other.require_memory();
+    require_memory("copy");
+    other.require_memory("copy");
     if (numel() > 0)
       std::memcpy(static_cast<void*>(data()), other.data(), static_cast<std::size_t>(numel()) * sizeof(T));
     mark_changed();
@@ -235,22 +238,26 @@ class Tensor {
   /// A watch that detects later calls of mark_changed() by any tensor that shares the storage.
   StorageWatch watch() const noexcept { return defined() ? StorageWatch(storage_, state_) : StorageWatch(); }
 
-  /// The value of a tensor with one element, of any rank. Throws ShapeError for any other number of elements.
+  /// The value of a tensor with one element, of any rank. Throws ShapeError for any other number of elements,
+  /// ValueError when it has no memory.
   T item() const {
     if (numel() != 1)
       throw ShapeError("item", "tensor of shape " + shape_.str() + " must have one element", {shape_});
+    require_memory("item");
     return *data();
   }
 
   /// The element at one index for each dimension; negative ones count from the end. Throws IndexError when
-  /// their number is not the rank or one is out of range.
+  /// their number is not the rank or one is out of range, ValueError when there is no memory.
   T& at(std::initializer_list<index_t> index) { return data()[offset(index)]; }
   /// The same, for reading.
   const T& at(std::initializer_list<index_t> index) const { return data()[offset(index)]; }
 
-  /// A new tensor with each element converted by `static_cast<U>`.
+  /// A new tensor with each element converted by `static_cast<U>`. Throws ValueError when this one has a
+  /// shape but no memory.
   template <class U>
   Tensor<U> to() const {
+    require_memory("to");
     Tensor<U> t(shape_);
     for (index_t i = 0; i < numel(); ++i) t.data()[i] = static_cast<U>(data()[i]);
     return t;
@@ -267,10 +274,10 @@ class Tensor {
     StorageState state;
   };
 
-  void require_memory() const {
+  void require_memory(const char* op) const {
     if (!defined() && numel() > 0) {
       throw ValueError(
-          "copy", "the memory of this tensor of shape " + shape_.str() + " was released or never allocated");
+          op, "the memory of this tensor of shape " + shape_.str() + " was released or never allocated");
     }
   }
 
@@ -296,6 +303,7 @@ class Tensor {
       flat = flat * n + j;
       ++axis;
     }
+    require_memory("at");
     return flat;
   }
 

@@ -118,9 +118,11 @@ struct LogSoftmaxForward {
     using Row = RowReduction<T, Bytes>;
     for (index_t r = 0; r < rows; ++r, x += n) {
       const T largest = Row::max(x, n);
-      const bool nothing = largest == -Row::infinity;
-      const T shift = nothing ? T(0) : largest;
-      const T rest = nothing ? T(0) : std::log(Row::sum_exp(x, shift, nullptr, n));
+      const T shift = largest == -Row::infinity ? T(0) : largest;
+      const T exps = Row::sum_exp(x, shift, nullptr, n);
+      // A row of -inf alone stays so. The maximum ignores NaN, which must not be lost.
+      const bool nothing = exps == T(0);
+      const T rest = nothing ? T(0) : std::log(exps);
       if (out != nullptr) out[r] = nothing ? largest : shift + rest;
       if (y == nullptr) continue;
       for (index_t i = 0; i < n; i += W::lanes) {

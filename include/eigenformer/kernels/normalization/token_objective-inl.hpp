@@ -30,12 +30,12 @@ struct TokenObjectiveRows {
     using W = Simd<T, Bytes>;
     using V = typename W::V;
     using Math = SimdMath<T, Bytes>;
-    // In place of -inf, so that the difference of ids that are impossible in both copies is 0.
+    // In place of -inf, so that the difference of ids that are impossible in both copies is 0. NaN stays NaN.
     static constexpr T floor = T(-1e30);
 
     EIGENFORMER_ALWAYS_INLINE static void load(V& v, const T* x, index_t n) {
       W::load(v, x, n, floor);
-      v = v > floor ? v : floor - V{};
+      v = v < floor ? floor - V{} : v;
     }
 
     /// KL(p || q) of log-probabilities.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstdio>
 #include <cstring>
 #include <limits>
 #include <new>
@@ -180,8 +181,10 @@ EIGENFORMER_INLINE PackedMatrix PackedMatrix::with_input_step(float step) const 
   if (format_ != Format::int8) throw ValueError("packed_matrix", "an input step is for int8 weights");
   // Outside this range, steps and their inverses lose precision.
   if (!(step >= 1e-30f && step <= 1e30f)) {
+    char number[32];  // std::to_string() writes 1e-31 as 0
+    std::snprintf(number, sizeof number, "%g", static_cast<double>(step));
     throw ValueError("packed_matrix",
-                     "the input step is " + std::to_string(step) + ", must be a positive finite number");
+                     "the input step is " + std::string(number) + ", must be between 1e-30 and 1e30");
   }
   PackedMatrix result = *this;
   result.input_step_ = step;

@@ -49,7 +49,7 @@ class PackedMatrix {
 
   /// The same int8 weights (sharing memory) for inputs quantised with one calibrated step for all rows: q =
   /// round(x / step), at most 127 in magnitude, instead of a scale for each row. Throws ValueError for
-  /// weights of another format and for a step that is not positive and finite.
+  /// weights of another format and for a step outside 1e-30 .. 1e30.
   PackedMatrix with_input_step(float step) const;
   /// The step of with_input_step(); 0: each row of the input has its own scale.
   float input_step() const noexcept { return input_step_; }

@@ -33,7 +33,7 @@ class WeightCache {
     }
     const index_t k = weight.dim(1);
     const float* rows = weight.data() + first * k;
-    const Key key{rows, count, transposed};
+    const Key key{rows, count, k, transposed};
     StorageWatch watch = weight.watch();
     {
       const std::lock_guard lock(mutex_);
@@ -64,7 +64,8 @@ class WeightCache {
   }
 
  private:
-  using Key = std::tuple<const float*, index_t, bool>;
+  // First element, rows, columns, transposed: reshaped weights share memory.
+  using Key = std::tuple<const float*, index_t, index_t, bool>;
   struct Entry {
     StorageWatch watch;
     PackedMatrix packed;
