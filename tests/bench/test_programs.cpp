@@ -315,12 +315,12 @@ TEST_CASE("multi30k: a folder without the corpus is named, and scores get their 
       folder
           .write(
               "multi30k.json",
-              R"({"runs": [{"seed": 7, "bleu": 12.34, "minutes": 5.6, "threads": 2, "epochs": 3, "arithmetic": "bf16",
+              R"({"runs": [{"recipe": "cosine", "seed": 7, "bleu": 12.34, "minutes": 5.6, "threads": 2, "epochs": 3, "arithmetic": "bf16",
                                "cpu": "a CPU", "date": "d", "commit": "c"}]})")
           .string();
   const std::string page = folder.write("page.md", "<!-- measured: multi30k -->\n<!-- end -->\n").string();
   REQUIRE(run_script("page", {"--figures", folder.path().string(), "--page", page}).code == 0);
-  CHECK(contains(read_file(page), "| 7 | 12.3 | 5.6 | 2 | bf16 | 3 | a CPU | d | c |"));
+  CHECK(contains(read_file(page), "| cosine | 7 | 12.3 | 5.6 | 2 | bf16 | 3 | a CPU | d | c |"));
 
   for (const char* name :
        {"train.en", "train.de", "val.en", "val.de", "test_2016_flickr.en", "test_2016_flickr.de"}) {
