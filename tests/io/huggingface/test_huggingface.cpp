@@ -412,6 +412,49 @@ TEST_CASE("the old name for a forced begin symbol counts in config.json and gene
   CHECK(prefix() == Ids{4});
 }
 
+TEST_CASE("special tokens that a text spells are matched as in transformers, also without a tokenizer.json") {
+  if (!has_icu_tokenizers()) return;
+  DamagedCopy copy("hf_bart");
+  const std::vector<std::string> lines = {"see <mask> the", "the<mask>dog", "</s> the <s><pad> dog",
+                                          "a<unk>b", "a \t<mask>  b"};
+  const auto ids = [&] { return read_lines_as_ids(import_huggingface<float>(copy.path()), lines); };
+  const std::vector<Ids> expected = {{0, 86, 262, 290, 265, 2},
+                                     {0, 270, 290, 266, 74, 2},
+                                     {0, 2, 265, 224, 0, 1, 275, 2},
+                                     {0, 68, 3, 69, 2},
+                                     {0, 68, 290, 224, 224, 69, 2}};
+  CHECK(ids() == expected);
+  copy.write("special_tokens_map.json", R"({"mask_token": {"content": "<mask>", "lstrip": true}})");
+  CHECK(ids() == expected);
+  // The spaces before the mask stay.
+  copy.write("tokenizer_config.json",
+             R"({"added_tokens_decoder": {"290": {"content": "<mask>", "lstrip": false, "special": true}}})");
+  CHECK(ids()[0] == Ids{0, 86, 262, 224, 290, 265, 2});
+  for (const char* field : {"special", "lstrip"}) {
+    copy.write("tokenizer_config.json", R"({"added_tokens_decoder": {"290": {"content": "<mask>", ")" +
+                                            std::string(field) + R"(": "yes"}}})");
+    check_refused([&] { (void)ids(); }, {"tokenizer_config.json", "<mask>", field, "true or false"});
+  }
+}
+
+TEST_CASE("settings that config.json leaves out have the defaults of their model type") {
+  if (!has_subword_tokenizer()) return;
+  DamagedCopy copy("hf_m2m100");
+  const auto options = [&] {
+    return import_huggingface<float>(copy.path(), {"en", "de", {}}).description.model;
+  };
+  copy.set("config.json", "scale_embedding", nullptr);
+  copy.set("config.json", "activation_function", nullptr);
+  CHECK(options().scale_embedding);
+  CHECK(options().layer.activation == Activation::relu);
+  DamagedCopy other("hf_mbart");
+  other.set("config.json", "scale_embedding", nullptr);
+  other.set("config.json", "activation_function", nullptr);
+  const auto mbart = import_huggingface<float>(other.path(), {"en_XX", "de_DE", {}}).description.model;
+  CHECK(!mbart.scale_embedding);
+  CHECK(mbart.layer.activation == Activation::gelu);
+}
+
 TEST_CASE("a model of several languages wants them named") {
   if (!has_subword_tokenizer()) return;
   const std::filesystem::path folder = CheckpointReference("hf_nllb").folder;

@@ -136,7 +136,12 @@ inline TokenizerPair huggingface_tokenizers(const std::filesystem::path& folder,
     pair.source = json->tokenizer(std::move(v));
     pair.target = pair.source;
   } else if (type == "bart") {
-    pair.source = byte_bpe_tokenizer(folder, std::move(v));
+    vocabulary.read_class_tokens({{"bos_token", "<s>"},
+                                  {"eos_token", "</s>"},
+                                  {"unk_token", "<unk>"},
+                                  {"pad_token", "<pad>"},
+                                  {"mask_token", "<mask>", true}});
+    pair.source = byte_bpe_tokenizer(folder, std::move(v), vocabulary.matched());
     pair.target = pair.source;
   } else {
     const bool codes = type == "marian";
