@@ -393,6 +393,13 @@ TEST_CASE("settings of generation_config.json are used, or listed in a warning")
   (void)import();
   REQUIRE(told.size() == 1);
   CHECK(told[0].find("forbids [3,4] in bad_words_ids") != std::string::npos);
+  // generate() leaves the end symbol out of bad_words_ids, and not out of suppress_tokens.
+  const std::int32_t end = description.text.end_id;
+  copy.set("generation_config.json", "bad_words_ids", {{end}, {9}});
+  CHECK(import().text.forbidden_ids == Ids{9, 7});
+  copy.set("generation_config.json", "suppress_tokens", {7, end});
+  CHECK(import().text.forbidden_ids == Ids{9, 7, end});
+  CHECK(told.empty());
   copy.set("generation_config.json", "num_beams", "many");
   check_refused([&] { (void)import(); }, {"generation_config.json", "num_beams"});
 }
