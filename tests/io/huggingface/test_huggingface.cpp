@@ -467,4 +467,12 @@ TEST_CASE("a model of several languages wants them named") {
   const std::filesystem::path folder = CheckpointReference("hf_nllb").folder;
   CHECK_THROWS_AS((void)import_huggingface<float>(folder), ValueError);
   CHECK_THROWS_AS((void)import_huggingface<float>(folder, {"eng_Latn", "xyz_Latn", {}}), ValueError);
+  // Others have no place for them: OPUS-MT's models of several languages take a token in the text.
+  for (const char* name : {"hf_marian", "hf_t5"}) {
+    const std::filesystem::path one = CheckpointReference(name).folder;
+    for (const ImportOptions& options : {ImportOptions{"en", {}, {}}, ImportOptions{{}, "de", {}}}) {
+      CHECK_THROWS_WITH_AS((void)import_huggingface<float>(one, options), doctest::Contains("source_text"),
+                           ValueError);
+    }
+  }
 }
