@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <future>
+#include <locale>
 #include <map>
 #include <memory>
 #include <stdexcept>
@@ -150,4 +151,30 @@ TEST_CASE("a bucket of requests fills again, and few clients are remembered") {
   std::this_thread::sleep_for(std::chrono::milliseconds(100));
   CHECK_NOTHROW(access.count("a"));
   for (int i = 0; i < 25'000; ++i) access.count(std::to_string(i));
+}
+
+TEST_CASE("metrics keep the digits of a sum that has grown large, in any locale") {
+  ef::ServerMetrics metrics;
+  ef::HttpRecord record;
+  record.route = "/translate";
+  record.status = 200;
+  record.seconds = 2'000'000;
+  metrics.request_over(record);
+  record.seconds = 0.25;
+  metrics.request_over(record);
+  metrics.add_translated(1, 1'234'567);
+  struct Grouped : std::numpunct<char> {
+    char do_decimal_point() const override { return ','; }
+    char do_thousands_sep() const override { return '.'; }
+    std::string do_grouping() const override { return "\3"; }
+  };
+  const std::locale before = std::locale::global(std::locale(std::locale::classic(), new Grouped));
+  const std::string text = metrics.text(1000, 0, 0);
+  std::locale::global(before);
+  for (const char* line :
+       {"eigenformer_http_request_seconds_sum{route=\"/translate\"} 2000000.25\n",
+        "eigenformer_http_request_seconds_bucket{route=\"/translate\",le=\"0.25\"} 1\n",
+        "eigenformer_translated_characters_total 1234567\n", "eigenformer_translations_in_flight 1000\n"}) {
+    CHECK_MESSAGE(text.find(line) != std::string::npos, line);
+  }
 }

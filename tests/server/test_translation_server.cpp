@@ -236,6 +236,25 @@ TEST_CASE("malformed HTTP is refused or cut off, and harms nobody else") {
   CHECK(server.json(translate("Hello")).at("translatedText") == "[Hello]");
 }
 
+TEST_CASE("a target may be a complete URL, as proxies send it") {
+  TestServer server;
+  const auto answer_to = [&](const std::string& target) {
+    Client client = server.connect();
+    client.send("GET " + target + " HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+    return client.rest();
+  };
+  CHECK(answer_to("http://a:5000/health?x=/y").find("HTTP/1.1 200 OK\r\n") == 0);
+  CHECK(answer_to("HTTPS://a/health").find("HTTP/1.1 200 OK\r\n") == 0);
+  for (const char* page : {"http://a", "http://a?x=/health"}) {
+    CAPTURE(page);
+    CHECK(answer_to(page).find("text/html") != std::string::npos);
+  }
+  for (const char* bad : {"http:/health", "ftp://a/health", "a/health"}) {
+    CAPTURE(bad);
+    CHECK(answer_to(bad).find("HTTP/1.1 404") == 0);
+  }
+}
+
 TEST_CASE("connections: kept, pipelined, half closed, slow, too many") {
   ef::ServerOptions options;
   options.read_seconds = 1;

@@ -1,8 +1,10 @@
 #pragma once
 
 #include <array>
+#include <charconv>
 #include <cstddef>
 #include <cstdint>
+#include <locale>
 #include <map>
 #include <mutex>
 #include <sstream>
@@ -50,6 +52,7 @@ class ServerMetrics {
   std::string text(std::size_t in_flight, std::size_t connections, std::size_t models) const {
     const std::scoped_lock lock(mutex_);
     std::ostringstream out;
+    out.imbue(std::locale::classic());  // the format has no other decimal points, and no groups of digits
     const auto head = [&](const char* name, const char* type, const char* help) {
       out << "# HELP eigenformer_" << name << " " << help << "\n# TYPE eigenformer_" << name << " " << type
           << "\n";
@@ -74,7 +77,10 @@ class ServerMetrics {
         i < bounds.size() ? out << bounds[i] : out << "+Inf";
         out << "\"} " << count << "\n";
       }
-      out << "eigenformer_http_request_seconds_sum{route=\"" << route << "\"} " << histogram.sum << "\n"
+      // All digits: a sum grows for months, and rates are computed from its small differences.
+      char sum[32];
+      *std::to_chars(sum, sum + sizeof sum - 1, histogram.sum).ptr = '\0';
+      out << "eigenformer_http_request_seconds_sum{route=\"" << route << "\"} " << sum << "\n"
           << "eigenformer_http_request_seconds_count{route=\"" << route << "\"} " << count << "\n";
     }
     single("translated_texts_total", "counter", "Translated texts.", texts_);

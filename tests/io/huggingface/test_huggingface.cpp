@@ -394,6 +394,13 @@ TEST_CASE("settings of generation_config.json are used, or listed in a warning")
   (void)import();
   REQUIRE(told.size() == 1);
   CHECK(told[0].find("forbids [3,4] in bad_words_ids") != std::string::npos);
+  // generate() leaves the end symbol out of bad_words_ids, and not out of suppress_tokens.
+  const std::int32_t end = description.text.end_id;
+  copy.set("generation_config.json", "bad_words_ids", {{end}, {9}});
+  CHECK(import().text.forbidden_ids == Ids{9, 7});
+  copy.set("generation_config.json", "suppress_tokens", {7, end});
+  CHECK(import().text.forbidden_ids == Ids{9, 7, end});
+  CHECK(told.empty());
   copy.set("generation_config.json", "num_beams", "many");
   check_refused([&] { (void)import(); }, {"generation_config.json", "num_beams"});
 }
@@ -413,9 +420,60 @@ TEST_CASE("the old name for a forced begin symbol counts in config.json and gene
   CHECK(prefix() == Ids{4});
 }
 
+TEST_CASE("special tokens that a text spells are matched as in transformers, also without a tokenizer.json") {
+  if (!has_icu_tokenizers()) return;
+  DamagedCopy copy("hf_bart");
+  const std::vector<std::string> lines = {"see <mask> the", "the<mask>dog", "</s> the <s><pad> dog",
+                                          "a<unk>b", "a \t<mask>  b"};
+  const auto ids = [&] { return read_lines_as_ids(import_huggingface<float>(copy.path()), lines); };
+  const std::vector<Ids> expected = {{0, 86, 262, 290, 265, 2},
+                                     {0, 270, 290, 266, 74, 2},
+                                     {0, 2, 265, 224, 0, 1, 275, 2},
+                                     {0, 68, 3, 69, 2},
+                                     {0, 68, 290, 224, 224, 69, 2}};
+  CHECK(ids() == expected);
+  copy.write("special_tokens_map.json", R"({"mask_token": {"content": "<mask>", "lstrip": true}})");
+  CHECK(ids() == expected);
+  // The spaces before the mask stay.
+  copy.write("tokenizer_config.json",
+             R"({"added_tokens_decoder": {"290": {"content": "<mask>", "lstrip": false, "special": true}}})");
+  CHECK(ids()[0] == Ids{0, 86, 262, 224, 290, 265, 2});
+  for (const char* field : {"special", "lstrip"}) {
+    copy.write("tokenizer_config.json", R"({"added_tokens_decoder": {"290": {"content": "<mask>", ")" +
+                                            std::string(field) + R"(": "yes"}}})");
+    check_refused([&] { (void)ids(); }, {"tokenizer_config.json", "<mask>", field, "true or false"});
+  }
+}
+
+TEST_CASE("settings that config.json leaves out have the defaults of their model type") {
+  if (!has_subword_tokenizer()) return;
+  DamagedCopy copy("hf_m2m100");
+  const auto options = [&] {
+    return import_huggingface<float>(copy.path(), {"en", "de", {}}).description.model;
+  };
+  copy.set("config.json", "scale_embedding", nullptr);
+  copy.set("config.json", "activation_function", nullptr);
+  CHECK(options().scale_embedding);
+  CHECK(options().layer.activation == Activation::relu);
+  DamagedCopy other("hf_mbart");
+  other.set("config.json", "scale_embedding", nullptr);
+  other.set("config.json", "activation_function", nullptr);
+  const auto mbart = import_huggingface<float>(other.path(), {"en_XX", "de_DE", {}}).description.model;
+  CHECK(!mbart.scale_embedding);
+  CHECK(mbart.layer.activation == Activation::gelu);
+}
+
 TEST_CASE("a model of several languages wants them named") {
   if (!has_subword_tokenizer()) return;
   const std::filesystem::path folder = CheckpointReference("hf_nllb").folder;
   CHECK_THROWS_AS((void)import_huggingface<float>(folder), ValueError);
   CHECK_THROWS_AS((void)import_huggingface<float>(folder, {"eng_Latn", "xyz_Latn", {}}), ValueError);
+  // Others have no place for them: OPUS-MT's models of several languages take a token in the text.
+  for (const char* name : {"hf_marian", "hf_t5"}) {
+    const std::filesystem::path one = CheckpointReference(name).folder;
+    for (const ImportOptions& options : {ImportOptions{"en", {}, {}}, ImportOptions{{}, "de", {}}}) {
+      CHECK_THROWS_WITH_AS((void)import_huggingface<float>(one, options), doctest::Contains("source_text"),
+                           ValueError);
+    }
+  }
 }

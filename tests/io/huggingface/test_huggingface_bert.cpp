@@ -58,3 +58,34 @@ TEST_CASE("what does not fit in a BERT folder is refused with its file and what 
   copy.write("vocab.txt", "[UNK]\n");
   refuse({"[CLS]"});
 }
+
+TEST_CASE("special tokens that a text spells are matched as in transformers' BertTokenizer") {
+  if (!has_icu_tokenizers()) return;
+  DamagedCopy copy("hf_bert");
+  const auto bert = import_bert<float>(copy.path());
+  CHECK(bert.ids("a [MASK] tree") == Ids{2, 12, 4, 77, 3});
+  CHECK(bert.ids("[CLS] a[SEP]") == Ids{2, 2, 12, 3, 3});
+  CHECK(bert.ids("the[MASK]dog [UNK]") == Ids{2, 75, 4, 65, 1, 3});
+  copy.write("added_tokens.json", R"({"tree": 77})");
+  CHECK(import_bert<float>(copy.path()).ids("atree") == Ids{2, 12, 77, 3});
+  copy.remove("added_tokens.json");
+  copy.set("tokenizer_config.json", "added_tokens_decoder",
+           {{"77", {{"content", "tree"}, {"special", false}, {"normalized", true}}}});
+  check_refused([&] { (void)import_bert<float>(copy.path()); }, {"vocab.txt", "'tree'", "normalised"});
+}
+
+TEST_CASE("settings of BERT's tokenizer that are not supported are refused by name") {
+  if (!has_icu_tokenizers()) return;
+  DamagedCopy copy("hf_bert");
+  const std::string config = copy.read("tokenizer_config.json");
+  for (const char* field : {"strip_accents", "tokenize_chinese_chars", "do_basic_tokenize"}) {
+    copy.set("tokenizer_config.json", field, true);
+    (void)import_bert<float>(copy.path());
+    copy.set("tokenizer_config.json", field, false);
+    check_refused([&] { (void)import_bert<float>(copy.path()); }, {"tokenizer_config.json", field, "false"});
+    copy.write("tokenizer_config.json", config);
+  }
+  copy.set("tokenizer_config.json", "do_lower_case", false);
+  copy.set("tokenizer_config.json", "strip_accents", false);
+  CHECK(import_bert<float>(copy.path()).ids("a tree") == Ids{2, 12, 77, 3});
+}

@@ -11,23 +11,10 @@
 
 #include "eigenformer/core/base/error.hpp"
 #include "eigenformer/data/text/icu_text.hpp"
+#include "eigenformer/data/tokenizers/foreign_tokenizer.hpp"
 #include "eigenformer/data/tokenizers/tokenizer_file.hpp"
 
 namespace eigenformer {
-
-/// A token that is matched in a text before the text is cut into pieces, such as "<mask>" or a language's
-/// name.
-struct AddedToken {
-  std::string text{};        ///< the text that is matched, in UTF-8; an empty one never matches
-  std::int32_t id = 0;       ///< its id in the vocabulary
-  bool strip_left = false;   ///< a match includes the white space before it
-  bool strip_right = false;  ///< a match includes the white space after it
-  bool single_word = false;  ///< does not match next to a character of a word
-  bool normalized = false;   ///< matched in the normalised text instead of the original one
-
-  /// Compares all fields.
-  friend bool operator==(const AddedToken&, const AddedToken&) = default;
-};
 
 /// Added tokens, matched as in Hugging Face's tokenizers package: from left to right, the longest match
 /// first.

@@ -23,6 +23,20 @@ struct ForeignVocabulary {
   std::vector<std::int32_t> special_ids{};  ///< left out when decoding: padding, begin, end, languages
 };
 
+/// A token that is matched in a text before the text is cut into pieces, such as "<mask>" or a language's
+/// name.
+struct AddedToken {
+  std::string text{};        ///< the text that is matched, in UTF-8; an empty one never matches
+  std::int32_t id = 0;       ///< its id in the vocabulary
+  bool strip_left = false;   ///< a match includes the white space before it
+  bool strip_right = false;  ///< a match includes the white space after it
+  bool single_word = false;  ///< does not match next to a character of a word
+  bool normalized = false;   ///< matched in the normalised text instead of the original one
+
+  /// Compares all fields.
+  friend bool operator==(const AddedToken&, const AddedToken&) = default;
+};
+
 /// Base class of the tokenizers of other libraries' checkpoints. All ids are those of the checkpoint, those
 /// of pad, begin and end too; TextConventions names them.
 class ForeignTokenizer : public Tokenizer {

@@ -97,8 +97,10 @@ struct SentencePieceFunctions {
 struct IcuFunctions {
   LoadTokenizer *load_byte_bpe, *load_metaspace, *load_wordpiece;
   std::shared_ptr<const Tokenizer> (*make_byte_bpe)(ForeignVocabulary vocabulary,
-                                                    std::vector<std::string> merges);
-  std::shared_ptr<const Tokenizer> (*make_wordpiece)(ForeignVocabulary vocabulary, bool lower_case);
+                                                    std::vector<std::string> merges,
+                                                    std::vector<AddedToken> added);
+  std::shared_ptr<const Tokenizer> (*make_wordpiece)(ForeignVocabulary vocabulary, bool lower_case,
+                                                     std::vector<AddedToken> added);
 };
 
 #if defined(EIGENFORMER_WITH_SENTENCEPIECE) && EIGENFORMER_WITH_SENTENCEPIECE
@@ -120,11 +122,15 @@ inline const bool sentencepiece_is_linked = link(sentencepiece_functions);
 
 #if defined(EIGENFORMER_WITH_ICU) && EIGENFORMER_WITH_ICU
 inline std::shared_ptr<const Tokenizer> make_byte_bpe(ForeignVocabulary vocabulary,
-                                                      std::vector<std::string> merges) {
-  return std::make_shared<ByteBpeTokenizer>(std::move(vocabulary), std::move(merges));
+                                                      std::vector<std::string> merges,
+                                                      std::vector<AddedToken> added) {
+  return std::make_shared<ByteBpeTokenizer>(std::move(vocabulary), std::move(merges),
+                                            AddedTokens(std::move(added)));
 }
-inline std::shared_ptr<const Tokenizer> make_wordpiece(ForeignVocabulary vocabulary, bool lower_case) {
-  return std::make_shared<WordPieceTokenizer>(std::move(vocabulary), lower_case);
+inline std::shared_ptr<const Tokenizer> make_wordpiece(ForeignVocabulary vocabulary, bool lower_case,
+                                                       std::vector<AddedToken> added) {
+  return std::make_shared<WordPieceTokenizer>(std::move(vocabulary), lower_case,
+                                              AddedTokens(std::move(added)));
 }
 inline constexpr IcuFunctions icu_functions{&load_shared<ByteBpeTokenizer>, &load_shared<MetaspaceTokenizer>,
                                             &load_shared<WordPieceTokenizer>, &make_byte_bpe,

@@ -33,6 +33,19 @@ struct ImportOptions {
 
 namespace detail {
 
+/// Throws ValueError for languages that a model, at `path`, has no place for.
+inline void require_no_languages(const std::filesystem::path& path, const ImportOptions& options) {
+  for (const auto& [name, value] : {std::pair{"source_language", &options.source_language},
+                                    std::pair{"target_language", &options.target_language}}) {
+    if (value->empty()) continue;
+    throw ValueError("import", "'" + path.string() +
+                                   "' is no model that is told its languages, expected no " + name +
+                                   ", which is '" + *value +
+                                   "'; if it expects a token such as >>deu<< before each text, give it as "
+                                   "source_text (--prefix)");
+  }
+}
+
 /// A JSON file that holds an object; errors about its fields name the file.
 class JsonFile {
  public:

@@ -61,12 +61,14 @@ inline TokenizerPair huggingface_tokenizers(const std::filesystem::path& folder,
   const std::int32_t forced = config.id(force_begin ? "bos_token_id" : "forced_bos_token_id", target_rows);
   if (forced >= 0) text.target_prefix = {forced};
 
+  const bool with_languages = type == "mbart" || type == "m2m_100";
+  if (!with_languages) require_no_languages(folder, options);
+
   HuggingFaceVocabulary vocabulary(folder, rows);
   std::filesystem::path source_model = find_sentencepiece(folder, "source"),
                         target_model = find_sentencepiece(folder, "target");
   std::error_code ignored;
   const bool has_map = std::filesystem::exists(folder / "vocab.json", ignored);
-  const bool with_languages = type == "mbart" || type == "m2m_100";
   const bool complete = type == "bart" ? has_map && std::filesystem::exists(folder / "merges.txt", ignored)
                                        : !source_model.empty() && !target_model.empty();
   std::optional<TokenizerJson> json;  // only when the folder has no other complete tokenizer
@@ -136,7 +138,12 @@ inline TokenizerPair huggingface_tokenizers(const std::filesystem::path& folder,
     pair.source = json->tokenizer(std::move(v));
     pair.target = pair.source;
   } else if (type == "bart") {
-    pair.source = byte_bpe_tokenizer(folder, std::move(v));
+    vocabulary.read_class_tokens({{"bos_token", "<s>"},
+                                  {"eos_token", "</s>"},
+                                  {"unk_token", "<unk>"},
+                                  {"pad_token", "<pad>"},
+                                  {"mask_token", "<mask>", true}});
+    pair.source = byte_bpe_tokenizer(folder, std::move(v), vocabulary.matched());
     pair.target = pair.source;
   } else {
     const bool codes = type == "marian";
@@ -167,8 +174,8 @@ inline TokenizerPair huggingface_tokenizers(const std::filesystem::path& folder,
 ///     auto lines = ef::translate(model, {"I am reading a book."});     // generation/text/translate.hpp
 ///
 /// Throws IoError that names the file and what is wrong: missing, truncated, another architecture, a
-/// tokenizer that does not match the weights; ValueError for a missing or unknown language, and for a
-/// tokenizer that needs a library that this program was built without.
+/// tokenizer that does not match the weights; ValueError for a missing, unknown or superfluous language, and
+/// for a tokenizer that needs a library that this program was built without.
 template <class T = float>
 TranslationModel<T> import_huggingface(const std::filesystem::path& folder,
                                        const ImportOptions& options = {}) {

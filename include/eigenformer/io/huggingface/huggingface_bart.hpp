@@ -30,14 +30,16 @@ class HuggingFaceBart {
     require_size(config, "decoder_vocab_size", o.target_vocab_size);
     require_size(config, "encoder_ffn_dim", o.layer.dim_feedforward);
     o.layer.dropout = {0};
-    o.layer.activation = huggingface_activation(config, "activation_function", "gelu");
+    // What transformers' configuration classes have as defaults.
+    const bool m2m = type == "m2m_100";
+    o.layer.activation = huggingface_activation(config, "activation_function", m2m ? "relu" : "gelu");
     o.layer.norm_first = type == "mbart" || type == "m2m_100";
     o.final_norm = o.layer.norm_first;
     o.projection_bias = weights.contains("final_logits_bias");
     const bool shared = config.get("share_encoder_decoder_embeddings", true),
                tied = config.get("tie_word_embeddings", true);
     o.tying = !tied ? Tying::none : shared ? Tying::all : Tying::target;
-    o.scale_embedding = config.get("scale_embedding", false);
+    o.scale_embedding = config.get("scale_embedding", m2m);
     const auto pad = config.get<index_t>("pad_token_id", 1);
     o.max_length = config.require<index_t>("max_position_embeddings");
     require_size(config, "max_position_embeddings", o.max_length);

@@ -132,10 +132,22 @@ TextEncoder<T> bert_model(const TextEncoderOptions& o, const HuggingFaceWeights&
 }
 
 inline std::shared_ptr<const Tokenizer> bert_tokenizer(const std::filesystem::path& folder,
-                                                       ForeignVocabulary v) {
+                                                       ForeignVocabulary v, std::vector<AddedToken> added) {
   const JsonFile config = JsonFile::open_if_exists(folder / "tokenizer_config.json");
-  return require_icu("import", "'" + (folder / "vocab.txt").string() + "'")
-      .make_wordpiece(std::move(v), config.get("do_lower_case", true));
+  const bool lower = config.get("do_lower_case", true);
+  for (const auto& [name, supported] : std::initializer_list<std::pair<const char*, bool>>{
+           {"strip_accents", lower}, {"tokenize_chinese_chars", true}, {"do_basic_tokenize", true}}) {
+    if (config.get(name, supported) == supported) continue;
+    throw config.refuse("sets " + std::string(name) + " to " + config.json().at(name).dump() +
+                        ", which is not supported; expected " + (supported ? "true" : "false"));
+  }
+  const std::string path = "'" + (folder / "vocab.txt").string() + "'";
+  const IcuFunctions& icu = require_icu("import", path);
+  try {
+    return icu.make_wordpiece(std::move(v), lower, std::move(added));
+  } catch (const ValueError& error) {
+    throw IoError("import", path + ": " + error.what());
+  }
 }
 
 }  // namespace detail
@@ -164,13 +176,19 @@ TextEncoderModel<T> import_bert(const std::filesystem::path& folder) {
         std::filesystem::exists(folder / "tokenizer.json", ignored)) {
       json = detail::TokenizerJson::open(folder / "tokenizer.json");
       vocabulary.read(*json);
-      vocabulary.read_added();
     } else {
       vocabulary.read_lines_of("vocab.txt");
     }
+    vocabulary.read_added();
+    vocabulary.read_class_tokens({{"unk_token", "[UNK]"},
+                                  {"sep_token", "[SEP]"},
+                                  {"pad_token", "[PAD]"},
+                                  {"cls_token", "[CLS]"},
+                                  {"mask_token", "[MASK]"}});
     const std::int32_t begin = vocabulary.require("[CLS]"), end = vocabulary.require("[SEP]");
     ForeignVocabulary v = vocabulary.finish("[UNK]", {begin, end});
-    auto tokenizer = json ? json->tokenizer(std::move(v)) : detail::bert_tokenizer(folder, std::move(v));
+    auto tokenizer = json ? json->tokenizer(std::move(v))
+                          : detail::bert_tokenizer(folder, std::move(v), vocabulary.matched());
     return {std::move(model), std::move(tokenizer), begin, end};
   } catch (const ShapeError& error) {
     throw config.refuse(std::string("describes a model that is too large for memory: ") + error.what());

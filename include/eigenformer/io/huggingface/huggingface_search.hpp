@@ -93,6 +93,8 @@ inline void read_search(const HuggingFaceConfig& config, const ImportOptions& op
     for (const nlohmann::json& word : found.json().at(name)) {
       const nlohmann::json& token = word.is_array() && word.size() == 1 ? word.front() : word;
       if (token.is_number_integer() && token.get<std::int64_t>() >= 0) {
+        // generate() leaves the end symbol out of words: without it, no hypothesis would end.
+        if (word.is_array() && token == text.end_id) continue;
         text.forbidden_ids.push_back(
             HuggingFaceConfig::token_id(found, name, target_size, token.get<std::int64_t>()));
       } else if (options.warn) {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstdint>
 #include <filesystem>
+#include <initializer_list>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -101,6 +103,34 @@ class HuggingFaceVocabulary {
     }
   }
 
+  /// A special token of a tokenizer's class in transformers.
+  struct ClassToken {
+    const char *field, *text;  ///< the field that may name another one, and its usual text
+    bool strip_left = false;   ///< whether a match includes the white space before it
+  };
+  /// Adds the special tokens of a class to those of read_added(), which have priority. Names that the
+  /// vocabulary does not have are left out.
+  void read_class_tokens(std::initializer_list<ClassToken> tokens) {
+    const JsonFile map = JsonFile::open_if_exists(folder_ / "special_tokens_map.json"),
+                   config = JsonFile::open_if_exists(folder_ / "tokenizer_config.json");
+    for (const auto& [field, usual, strip_left] : tokens) {
+      const JsonFile& file = config.has(field) ? config : map;
+      const nlohmann::json token = file.has(field) ? file.json().at(field) : nlohmann::json(usual);
+      const std::string text = content(file, token);
+      const auto id = find_token(tokens_, text);
+      if (!id) continue;
+      AddedToken added = token.is_object() ? matching(file, token, *id) : AddedToken{.text = text, .id = *id};
+      if (!token.is_object()) added.strip_left = strip_left;
+      matched_.emplace(text, std::move(added));
+    }
+  }
+  /// The tokens to match in a text: those of read_added() and read_class_tokens().
+  std::vector<AddedToken> matched() const {
+    std::vector<AddedToken> found;
+    for (const auto& entry : matched_) found.push_back(entry.second);
+    return found;
+  }
+
   const std::vector<std::string>& tokens() const noexcept { return tokens_; }
   const std::filesystem::path& folder() const noexcept { return folder_; }
 
@@ -141,7 +171,25 @@ class HuggingFaceVocabulary {
 
   void add(const JsonFile& file, const nlohmann::json& token, std::int64_t id) {
     place(file, content(file, token), id);
-    if (!token.is_object() || token.value("special", true)) special_.push_back(static_cast<std::int32_t>(id));
+    const auto number = static_cast<std::int32_t>(id);
+    if (!token.is_object() || flag(file, token, "special", true)) special_.push_back(number);
+    matched_.emplace(content(file, token), matching(file, token, number));
+  }
+
+  static bool flag(const JsonFile& file, const nlohmann::json& token, const char* name, bool missing) {
+    if (!token.is_object() || !token.contains(name) || token.at(name).is_null()) return missing;
+    if (token.at(name).is_boolean()) return token.at(name).get<bool>();
+    throw file.refuse("has the added token " + token.dump() + ", expected its '" + name +
+                      "' to be true or false");
+  }
+  // How a token is matched in a text.
+  static AddedToken matching(const JsonFile& file, const nlohmann::json& token, std::int32_t id) {
+    return {content(file, token),
+            id,
+            flag(file, token, "lstrip", false),
+            flag(file, token, "rstrip", false),
+            flag(file, token, "single_word", false),
+            flag(file, token, "normalized", !flag(file, token, "special", true))};
   }
 
   void place(const JsonFile& file, const std::string& token, std::int64_t id) {
@@ -156,6 +204,7 @@ class HuggingFaceVocabulary {
   std::filesystem::path folder_;
   std::vector<std::string> tokens_;
   std::vector<std::int32_t> special_;
+  std::map<std::string, AddedToken> matched_;
   index_t end_ = 0;  // of the ids in use
 };
 
@@ -168,16 +217,17 @@ inline std::vector<std::string> fairseq_pieces(const std::filesystem::path& path
   return pieces;
 }
 
-/// Makes a byte-level BPE tokenizer with the merges of merges.txt. Throws IoError, ValueError in a program
-/// built without ICU.
+/// Makes a byte-level BPE tokenizer with the merges of merges.txt. added: tokens to match in a text. Throws
+/// IoError, ValueError in a program built without ICU.
 inline std::shared_ptr<const Tokenizer> byte_bpe_tokenizer(const std::filesystem::path& folder,
-                                                           ForeignVocabulary v) {
+                                                           ForeignVocabulary v,
+                                                           std::vector<AddedToken> added) {
   const IcuFunctions& icu = require_icu("import", "'" + (folder / "merges.txt").string() + "'");
   std::vector<std::string> merges = read_lines(folder / "merges.txt", most_vocabulary_bytes);
   if (!merges.empty() && merges.front().starts_with("#version")) merges.erase(merges.begin());
   std::erase(merges, "");
   try {
-    return icu.make_byte_bpe(std::move(v), std::move(merges));
+    return icu.make_byte_bpe(std::move(v), std::move(merges), std::move(added));
   } catch (const ValueError& error) {
     throw IoError("import", "'" + (folder / "merges.txt").string() + "': " + error.what());
   }

@@ -12,7 +12,7 @@ namespace eigenformer {
 /// A complete HTTP request. Header fields that are absent are empty.
 struct HttpRequest {
   std::string method;         ///< GET, POST, ...; GET for HEAD, whose body is left out when sending
-  std::string path;           ///< target up to the ?, not decoded
+  std::string path;           ///< target up to the ?, not decoded, without scheme and host
   std::string query;          ///< target after the ?, not decoded
   std::string body;           ///< bytes of the body, at most ServerOptions::max_body
   std::string content_type;   ///< Content-Type, unchanged

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/post.hpp>
@@ -8,6 +9,7 @@
 #include <boost/beast/core/tcp_stream.hpp>
 #include <boost/beast/http.hpp>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -156,7 +158,7 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
     HttpRequest request;
     // A HEAD is answered as a GET, without the body.
     request.method = head_ ? "GET" : record_.method;
-    const std::string target(message.target());
+    const std::string target = without_origin(message.target());
     const std::size_t mark = target.find('?');
     request.path = target.substr(0, mark);
     if (mark != std::string::npos) request.query = target.substr(mark + 1);
@@ -170,6 +172,19 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
     limit_time(std::chrono::seconds(options_.answer_seconds));
     watch();
     handle(std::move(request));
+  }
+
+  // A target that is a complete URL (RFC 9112, section 3.2.2) without its scheme and host; any other as it
+  // is.
+  static std::string without_origin(boost::beast::string_view given) {
+    const std::string target(given.data(), given.size());
+    for (const std::string scheme : {"http://", "https://"}) {
+      if (!boost::beast::iequals(target.substr(0, scheme.size()), scheme)) continue;
+      const std::size_t end = std::min(target.find_first_of("/?", scheme.size()), target.size());
+      const std::string rest = target.substr(end);
+      return rest.starts_with('/') ? rest : "/" + rest;
+    }
+    return target;
   }
 
   void handle(HttpRequest request);  // in reply.hpp
