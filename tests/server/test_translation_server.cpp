@@ -34,6 +34,8 @@ TEST_CASE("translate: text and list, JSON and form, alternatives, html, details"
         json{{"translatedText", "<a]"}, {"alternatives", {"a0", "a1"}}});
   CHECK(server.json(translate(json{"a", "b"}, {{"alternatives", 1}})) ==
         json{{"translatedText", {"[a]", "[b]"}}, {"alternatives", {{"a0"}, {"b0"}}}});
+  CHECK(server.json(translate("a", {{"details", 1}})).contains("details"));
+  CHECK_FALSE(server.json(translate("a", {{"details", 0}})).contains("details"));
   CHECK(server.json(translate("a", {{"details", true}})).at("details") ==
         json{{"source", {"a"}}, {"target", {{{"text", "[a]"}, {"confidence", 0.5}, {"source", {0}}}}}});
   const std::string form = "Content-Type: application/x-www-form-urlencoded; charset=utf-8\r\n";

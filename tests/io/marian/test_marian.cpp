@@ -11,6 +11,7 @@
 #include "eigenformer/generation/text/text_translator.hpp"
 #include "eigenformer/io/models/import_checkpoint.hpp"
 #include "io/checkpoint_tools.hpp"
+#include "test_tools.hpp"
 
 using namespace eigenformer;
 using namespace eigenformer::testing;
@@ -187,6 +188,15 @@ TEST_CASE("a folder that holds no model of Marian, or not all of it, is refused"
   check_refused([&] { (void)import_marian(copy.path()); }, {"0 vocabularies", ".spm"});
   copy.remove("model.bin");
   check_refused([&] { (void)import_marian(copy.path()); }, {"no Marian model"});
+}
+
+TEST_CASE("languages are an error: a model of Marian has no place for them") {
+  const DamagedCopy copy("marian_float32");
+  CHECK(contains(message_of<ValueError>([&] { (void)import_marian(copy.path(), {.target_language = "de"}); }),
+                 "expected no target_language, which is 'de'"));
+  CHECK(contains(
+      message_of<ValueError>([&] { (void)import_marian_int8(copy.path(), {.source_language = "en"}); }),
+      "expected no source_language, which is 'en'"));
 }
 
 TEST_CASE("a model of Marian that the import is not for is refused with the setting's name") {

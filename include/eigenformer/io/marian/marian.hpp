@@ -237,10 +237,12 @@ inline bool is_marian_int8(const std::filesystem::path& from) {
 ///     ef::save_model_folder("en-de-model", model);
 ///
 /// Throws IoError that names the file, the item and what is wrong: missing, truncated, another architecture,
-/// a vocabulary that does not match the weights; ValueError in a program built without SentencePiece.
+/// a vocabulary that does not match the weights; ValueError for languages in the options, which these models
+/// have no place for, and in a program built without SentencePiece.
 template <class T = float>
 TranslationModel<T> import_marian(const std::filesystem::path& from, const ImportOptions& options = {}) {
   const detail::MarianFiles files = detail::find_marian_files(from);
+  detail::require_no_languages(files.model, options);
   const MarianFile file = MarianFile::open(files.model);
   const detail::MarianTransformer transformer(file);
   ModelDescription description;
@@ -258,6 +260,7 @@ TranslationModel<T> import_marian(const std::filesystem::path& from, const Impor
 inline PackedModel<Seq2SeqTransformer<float>> import_marian_int8(const std::filesystem::path& from,
                                                                  const ImportOptions& options = {}) {
   const detail::MarianFiles files = detail::find_marian_files(from);
+  detail::require_no_languages(files.model, options);
   const MarianFile file = MarianFile::open(files.model);
   const detail::MarianTransformer transformer(file);
   ModelDescription description;

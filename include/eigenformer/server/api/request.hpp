@@ -74,8 +74,8 @@ class ApiParameters {
     const auto found = values_.find(name);
     if (found == values_.end() || found->is_null()) return false;
     if (found->is_boolean()) return found->get<bool>();
-    if (*found == "true" || *found == "1") return true;
-    if (*found == "false" || *found == "0") return false;
+    if (*found == "true" || *found == "1" || *found == 1) return true;
+    if (*found == "false" || *found == "0" || *found == 0) return false;
     throw invalid(name, "must be true or false");
   }
 
