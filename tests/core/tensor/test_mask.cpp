@@ -152,7 +152,8 @@ TEST_CASE("mask: prefixes and documents, alone and joined, as tensors") {
 TEST_CASE("mask: combined with itself in place, additive masks are summed as by &") {
   auto mask = AttentionMask::additive(Tensor<float>::from({1, 2}, {1.5F, forbidden}));
   const auto want = (mask & mask).to_additive(1, 1, 1, 2);
-  mask &= mask;
+  const AttentionMask& same = mask;
+  mask &= same;
   const auto found = mask.to_additive(1, 1, 1, 2);
   CHECK(found.at({0, 0, 0, 0}) == 3);
   CHECK(found.at({0, 0, 0, 0}) == want.at({0, 0, 0, 0}));
