@@ -185,6 +185,9 @@ TEST_CASE("token file: what cannot be is refused") {
                  "the source of pair 0 has the id 10"));
   CHECK_THROWS_AS(TokenFileWriter(folder.path() / "other", 10, 20).add(small, negative), IndexError);
   CHECK_FALSE(std::filesystem::exists(path));
+  const auto empty = folder.path() / "empty";
+  TokenFileWriter(empty, 10, 20).commit();
+  CHECK(TokenFile(empty).size() == 0);
   writer.commit();
   const TokenFile file(path);
   CHECK(file.source_length(0) == 65535);

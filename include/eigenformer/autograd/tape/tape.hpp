@@ -102,8 +102,7 @@ class Tape {
       }
       if (node.again != nullptr) {
         const auto again = std::move(node.again);
-        Tensor<T> dy = std::move(node.gradient);
-        node.gradient = Tensor<T>();
+        Tensor<T> dy = std::exchange(node.gradient, Tensor<T>());
         if (runs) run_checkpoint(*again, std::move(dy), gradients);
         continue;
       }
