@@ -20,12 +20,12 @@ may be given an "explanation" by hand, which later runs keep. Run by hand: a mut
   tests/attacks/mutants.py --work /tmp/mutants --table     prints the Markdown table of docs/testing.md
 """
 import argparse
+import collections
 import concurrent.futures
 import glob
 import hashlib
 import json
 import os
-import random
 import re
 import resource
 import shutil
@@ -57,7 +57,9 @@ AREAS = {
 
 
 def negated(line, match):
-    """`if (cond)` becomes `if (!(cond))`."""
+    """`if (cond)` becomes `if (!(cond))`; a condition that declares a variable cannot be negated."""
+    if re.match(r"(const )?auto\b", line[match.end():]):
+        return None
     depth, start = 0, match.end() - 1
     for at in range(start, len(line)):
         depth += {"(": 1, ")": -1}.get(line[at], 0)
@@ -117,11 +119,12 @@ def candidates(path):
     """All mutants of a file."""
     with open(os.path.join(HOME, path)) as file:
         lines = file.read().split("\n")
-    found = []
+    found, seen = [], collections.Counter()
     for number, line in enumerate(lines, 1):
         plain = blanked(line)
         if IGNORED.search(plain) or not plain.strip():
             continue
+        seen[line] += 1
         for name, pattern, change in RULES:
             for match in re.finditer(pattern, plain):
                 # The positions are those of the blanked line; what stands between is taken from the line itself.
@@ -129,14 +132,15 @@ def candidates(path):
                 new = change(line, original) if original else None
                 if new is None or new == line:
                     continue
-                key = f"{path}:{number}:{name}:{match.start()}:{line}"
+                # Not the number of the line: a result stays valid while other lines of the file change.
+                key = f"{path}:{seen[line]}:{name}:{match.start()}:{line}"
                 found.append({"id": hashlib.sha1(key.encode()).hexdigest()[:12], "file": path, "line": number, "rule": name,
                               "old": line.strip(), "new": new.strip(), "text": new})
     return found
 
 
-def chosen(args):
-    """The mutants of this run: as many of each area, spread over its files, by the seed alone."""
+def chosen(args, results):
+    """The mutants that `results` lacks: as many of each area, spread over its files, by the seed alone."""
     areas = {}
     for area, patterns in AREAS.items():
         files = sorted({os.path.relpath(f, HOME) for p in patterns for f in glob.glob(os.path.join(HOME, p))})
@@ -144,23 +148,25 @@ def chosen(args):
     areas = {area: files for area, files in areas.items() if files}
     if not areas:
         sys.exit(f"mutants.py: no file of AREAS begins with '{args.only}'")
+    done = {r["id"] for r in results}
     out = []
     for area, files in areas.items():
-        rng = random.Random(f"{args.seed} {area}")
-        pools = {f: candidates(f) for f in files}
-        for pool in pools.values():
-            rng.shuffle(pool)
-        wanted = -(-args.count // len(areas))
-        taken = []
-        while len(taken) < wanted and any(pools.values()):
-            order = [f for f in files if pools[f]]
-            rng.shuffle(order)
-            for f in order:
-                mutant = pools[f].pop()
-                if all(m["line"] != mutant["line"] or m["file"] != f for m in taken):
-                    taken.append({**mutant, "area": area})
-        out += taken[:wanted]
-    return out[:args.count]
+        # By hashes and not by a generator's draws, so that a changed file does not change the choice in the others.
+        order = lambda text: hashlib.sha1(f"{args.seed} {text}".encode()).digest()
+        pools = {f: sorted((m for m in candidates(f) if m["id"] not in done), key=lambda m: order(m["id"]), reverse=True)
+                 for f in files}
+        judged = collections.Counter(r["file"] for r in results if r["area"] == area)
+        lines = {(r["file"], r["old"]) for r in results}
+        wanted = -(-args.count // len(areas)) - sum(judged.values())
+        while wanted > 0 and any(pools.values()):
+            file = min((f for f in files if pools[f]), key=lambda f: (judged[f], order(f)))
+            mutant = pools[file].pop()
+            if (file, mutant["old"]) not in lines:
+                lines.add((file, mutant["old"]))
+                judged[file] += 1
+                wanted -= 1
+                out.append({**mutant, "area": area})
+    return out
 
 
 def tests_of(path):
@@ -273,7 +279,7 @@ class Bench:
         path = mutant["file"]
         folder = os.path.join(self.args.work, mutant["id"])
         with self.lock:
-            lock = self.baselines.setdefault(path, {"lock": threading.Lock()})
+            lock = self.baselines.setdefault((*tests_of(path), *kernels_of(path)), {"lock": threading.Lock()})
         with lock["lock"]:
             if "result" not in lock:
                 lock["result"] = self.outcome(path, None, folder)
@@ -333,18 +339,16 @@ def main():
             results = json.load(file)
     if args.table:
         return table(results)
-    mutants = chosen(args)
+    todo = chosen(args, results)
     if args.list:
-        for m in mutants:
+        for m in todo:
             print(f"{m['area']:9} {m['file']}:{m['line']} {m['rule']}\n          {m['old']}\n          {m['new']}")
         return None
     if not args.library:
         parser.error("--library is required: cmake --build build/release --target eigenformer_compiled makes it")
     os.makedirs(args.work, exist_ok=True)
-    done = {r["id"] for r in results}
     bench = Bench(args)
-    todo = [m for m in mutants if m["id"] not in done]
-    todo.sort(key=lambda m: m["file"])  # a file's baseline is made once
+    todo.sort(key=lambda m: m["file"])
     with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
         for mutant, (result, test) in zip(todo, pool.map(bench.judge, todo)):
             entry = {k: v for k, v in mutant.items() if k != "text"} | {"result": result, "test": test}
