@@ -74,6 +74,20 @@ TEST_CASE("Gradients: large ones take memory at the first write and give it back
   CHECK(values(gradients.of(large)) == std::vector<double>(700 * 300, 7.0));
 }
 
+TEST_CASE("Gradients: accumulate() takes memory for a large entry that has none, and keeps a small one's") {
+  const auto large = parameter("large", Tensor<double>::ones({700, 300}));
+  const auto small = parameter("small", Tensor<double>::ones({70, 30}));
+  Gradients<double> sums({large.handle(), small.handle()}), others({large.handle(), small.handle()});
+  backward(large, 2, others);
+  backward(small, 3, others);
+  REQUIRE_FALSE(sums.entries()[0].value.defined());
+  const double* memory = sums.entries()[1].value.data();
+  sums.accumulate(others);
+  CHECK(values(sums.of(large)) == std::vector<double>(700 * 300, 2.0));
+  CHECK(values(sums.of(small)) == std::vector<double>(70 * 30, 3.0));
+  CHECK(sums.entries()[1].value.data() == memory);
+}
+
 TEST_CASE("Gradients: a large finished gradient that is moved is taken over unless somebody shares it") {
   const Shape shape{500, 290};
   const auto w = parameter("w", Tensor<double>::ones(shape));

@@ -45,6 +45,13 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("utf8: each byte that is no UTF-8 becomes U+FFFD") {
+  CHECK(valid_utf8("") == "");
+  CHECK(valid_utf8("aü€😀\uFFFD") == "aü€😀\uFFFD");
+  CHECK(valid_utf8("\xFF"
+                   "a\xE2\x82(\x80") == "\uFFFDa\uFFFD\uFFFD(\uFFFD");
+}
+
 TEST_CASE("utf8: every code point decodes to itself") {
   for (char32_t c = 1; c <= 0x10FFFF; c += c < 0x3000 ? 1 : 37) {
     if (c >= 0xD800 && c <= 0xDFFF) continue;

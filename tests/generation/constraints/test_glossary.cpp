@@ -89,6 +89,9 @@ TEST_CASE("a text has a phrase where it has it as whole words, or begins with it
   CHECK_FALSE(detail::has_phrase("Hunde", "hund"));
   CHECK_FALSE(detail::has_phrase("", "hund"));
   CHECK(detail::capitalized("ein") == "Ein");
+  CHECK(detail::capitalized("am Zaun") == "Am Zaun");
+  CHECK(detail::capitalized("z") == "Z");
+  for (const char* same : {"", "Ein", "1a", "`a", "{a"}) CHECK(detail::capitalized(same) == same);
 }
 
 TEST_CASE(
