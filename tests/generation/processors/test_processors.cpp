@@ -261,20 +261,26 @@ TEST_CASE("a processor that is null or makes NaN is an error that says so") {
   const std::vector<Ids> inputs = {{1}, {2}};
   const auto message = [&](std::shared_ptr<const LogitsProcessor> processor, SearchRule rule) {
     GenerationOptions options{.max_length = 4, .rule = rule};
+    options.forbidden_ids = {};  // what a processor makes of a forbidden id does not count
     options.processors = {std::move(processor)};
     return message_of<ValueError>([&] { (void)generate(model, ctx, inputs, options); });
   };
-  const auto nan = logits_processor([](const LogitsStep& step, auto scores) {
-    if (step.input == 1) scores[6] = std::numeric_limits<float>::quiet_NaN();
-  });
+  const auto nan = [](std::size_t id) {
+    return logits_processor([id](const LogitsStep& step, auto scores) {
+      if (step.input == 1) scores[id] = std::numeric_limits<float>::quiet_NaN();
+    });
+  };
   for (const SearchRule rule : {SearchRule::gnmt, SearchRule::huggingface, SearchRule::ctranslate2}) {
-    CHECK(contains(
-        message(nan, rule),
-        "[generation] scores are not numbers after a logits processor, for input 1 at step 0, NaN for id 6"));
+    for (const std::size_t id : {0, 6, 8}) {
+      CHECK(contains(
+          message(nan(id), rule),
+          "[generation] scores are not numbers after a logits processor, for input 1 at step 0, NaN for id " +
+              std::to_string(id)));
+    }
     CHECK(contains(message(nullptr, rule), "processors[0] is null"));
   }
   SamplingOptions options;
-  options.processors = {nan};
+  options.processors = {nan(6)};
   CHECK(contains(message_of<ValueError>([&] { (void)sample(model, ctx, inputs, options); }),
                  "[sampling] scores are not numbers after a logits processor, for input 1 at step 0"));
 }
