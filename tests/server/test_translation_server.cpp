@@ -428,6 +428,17 @@ TEST_CASE("only listed origins may read answers") {
   TestServer server(options);
   CHECK(field(server.ask(get("/languages", here)), "Access-Control-Allow-Origin") == "https://here.example");
   CHECK(field(server.ask(get("/nothing", here)), "Access-Control-Allow-Origin") == "https://here.example");
+  const std::string in_json = here + "Content-Type: application/json\r\n";
+  for (const auto& [request, status] :
+       {std::pair{post("/translate", std::string(3 << 20, 'a'), in_json), 413},
+        {get("/languages", here + "X: " + std::string(20000, 'a') + "\r\n"), 431},
+        {post("/translate", "{", in_json), 400},
+        {post("/translate", R"({"q": "fail", "source": "en", "target": "de"})", in_json), 500}}) {
+    const auto answer = server.ask(request);
+    CHECK(answer.result_int() == status);
+    CHECK(field(answer, "Access-Control-Allow-Origin") == "https://here.example");
+    CHECK(field(answer, "Vary") == "Origin");
+  }
   CHECK(field(server.ask(get("/languages", there)), "Access-Control-Allow-Origin") == "");
   const auto preflight = server.ask(get("/translate", here, "OPTIONS"));
   CHECK(preflight.result_int() == 204);

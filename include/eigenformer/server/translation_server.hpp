@@ -60,16 +60,17 @@ class TranslationServer {
       add_language(model.source, sources_);
       targets_[model.source].push_back(model.target);
     }
-    http_ = std::make_unique<HttpServer>(options_, HttpHandler{
-                                                       [this](HttpRequest request, HttpReply reply) {
-                                                         handle(std::move(request), std::move(reply));
-                                                       },
-                                                       api_error,
-                                                       [this](const HttpRecord& record) {
-                                                         metrics_.request_over(record);
-                                                         if (log_.request) log_.request(record);
-                                                       },
-                                                   });
+    http_ = std::make_unique<HttpServer>(
+        options_,
+        HttpHandler{
+            [this](HttpRequest request, HttpReply reply) { handle(std::move(request), std::move(reply)); },
+            api_error,
+            [this](const std::string& origin) { return cors_headers(origin); },
+            [this](const HttpRecord& record) {
+              metrics_.request_over(record);
+              if (log_.request) log_.request(record);
+            },
+        });
     models_ = std::make_unique<ModelRegistry>(
         std::move(models), std::chrono::minutes(options_.idle_minutes),
         [this](const ServedModel& model, bool loaded, double seconds) {
@@ -96,8 +97,6 @@ class TranslationServer {
   void stop() { http_->stop(); }
 
  private:
-  using Headers = std::vector<std::pair<std::string, std::string>>;
-
   static void require_different(const std::vector<ServedModel>& models) {
     if (models.empty()) throw ValueError("server", "there is no model, expected at least one");
     for (std::size_t i = 0; i < models.size(); ++i) {
@@ -121,35 +120,24 @@ class TranslationServer {
   }
 
   // The CORS headers that allow pages of listed origins to read an answer.
-  Headers cors_headers(const HttpRequest& request) const {
+  HttpHeaders cors_headers(const std::string& origin) const {
     const auto& origins = options_.cors_origins;
-    if (request.origin.empty() || origins.empty()) return {};
+    if (origin.empty() || origins.empty()) return {};
     const bool all = std::find(origins.begin(), origins.end(), "*") != origins.end();
-    if (!all && std::find(origins.begin(), origins.end(), request.origin) == origins.end())
+    if (!all && std::find(origins.begin(), origins.end(), origin) == origins.end())
       return {{"Vary", "Origin"}};
-    return {{"Access-Control-Allow-Origin", all ? "*" : request.origin}, {"Vary", "Origin"}};
+    return {{"Access-Control-Allow-Origin", all ? "*" : origin}, {"Vary", "Origin"}};
   }
 
   void handle(HttpRequest request, HttpReply reply) {
-    const Headers headers = cors_headers(request);
-    const auto send = [&](HttpAnswer answer) {
-      answer.headers.insert(answer.headers.end(), headers.begin(), headers.end());
-      reply.send(std::move(answer));
-    };
-    try {
-      if (auto answer = route(request, reply, headers)) send(std::move(*answer));
-    } catch (const HttpError& error) {
-      send(api_error(error));
-    }
+    if (auto answer = route(request, reply)) reply.send(std::move(*answer));
   }
 
   // The answer; nothing when it is sent later.
-  std::optional<HttpAnswer> route(const HttpRequest& request, const HttpReply& reply,
-                                  const Headers& headers) {
+  std::optional<HttpAnswer> route(const HttpRequest& request, const HttpReply& reply) {
     struct Route {
       const char *path, *methods;
-      std::optional<HttpAnswer> (TranslationServer::*answer)(const HttpRequest&, const HttpReply&,
-                                                             const Headers&);
+      std::optional<HttpAnswer> (TranslationServer::*answer)(const HttpRequest&, const HttpReply&);
     };
     static constexpr std::array routes = {
         Route{"/translate", "POST", &TranslationServer::translate},
@@ -169,15 +157,15 @@ class TranslationServer {
       reply.describe(route.path, "");
       const std::string methods =
           std::string(route.methods) == "GET" ? "GET, HEAD, OPTIONS" : "POST, OPTIONS";
-      if (request.method == "OPTIONS") return preflight(methods, headers);
+      if (request.method == "OPTIONS") return preflight(methods, cors_headers(request.origin));
       if (request.method != route.methods)
         throw HttpError(405, path + " does not support the method " + request.method, {{"Allow", methods}});
-      return (this->*route.answer)(request, reply, headers);
+      return (this->*route.answer)(request, reply);
     }
     throw HttpError(404, "Not found");
   }
 
-  static HttpAnswer preflight(const std::string& methods, const Headers& headers) {
+  static HttpAnswer preflight(const std::string& methods, const HttpHeaders& headers) {
     HttpAnswer answer{.status = 204, .headers = {{"Allow", methods}}};
     if (!headers.empty() && headers.front().first == "Access-Control-Allow-Origin") {
       answer.headers.insert(answer.headers.end(),
@@ -188,8 +176,7 @@ class TranslationServer {
     return answer;
   }
 
-  std::optional<HttpAnswer> translate(const HttpRequest& request, const HttpReply& reply,
-                                      const Headers& headers) {
+  std::optional<HttpAnswer> translate(const HttpRequest& request, const HttpReply& reply) {
     const ApiParameters parameters(request);
     access_.count(access_.require_key(request, parameters.text("api_key")));
     ApiTranslation wanted = api_translation(parameters, options_);
@@ -219,8 +206,8 @@ class TranslationServer {
         wanted.source + "-" + wanted.target + " texts=" + std::to_string(wanted.task.texts.size()) +
             " bytes=" + std::to_string(bytes) +
             (model && !wanted.task.adapter.empty() ? " adapter=" + wanted.task.adapter : std::string()));
-    const auto job = std::make_shared<TranslateJob>(std::move(wanted), std::move(detected), reply, headers,
-                                                    jobs_.add(), metrics_);
+    const auto job =
+        std::make_shared<TranslateJob>(std::move(wanted), std::move(detected), reply, jobs_.add(), metrics_);
     if (!model || job->task().texts.empty()) {  // in its language already
       std::vector<TranslatedText> same;
       for (const std::string& text : job->task().texts) same.push_back({.text = text});
@@ -264,7 +251,7 @@ class TranslationServer {
     return detect_language(text, among);
   }
 
-  std::optional<HttpAnswer> detect(const HttpRequest& request, const HttpReply&, const Headers&) {
+  std::optional<HttpAnswer> detect(const HttpRequest& request, const HttpReply&) {
     const ApiParameters parameters(request);
     access_.count(access_.require_key(request, parameters.text("api_key")));
     const auto [texts, list] = parameters.texts(options_);
@@ -291,7 +278,7 @@ class TranslationServer {
     return codes;
   }
 
-  std::optional<HttpAnswer> languages(const HttpRequest&, const HttpReply&, const Headers&) {
+  std::optional<HttpAnswer> languages(const HttpRequest&, const HttpReply&) {
     auto json = nlohmann::ordered_json::array();
     for (const std::string& code : all_languages()) {
       auto language = language_json(code);
@@ -307,7 +294,7 @@ class TranslationServer {
     return json_answer(json);
   }
 
-  std::optional<HttpAnswer> settings(const HttpRequest&, const HttpReply&, const Headers&) {
+  std::optional<HttpAnswer> settings(const HttpRequest&, const HttpReply&) {
     const ServedModel& first = models_->model(0);
     return json_answer(
         {{"apiKeys", access_.needs_key()},
@@ -321,11 +308,11 @@ class TranslationServer {
          {"supportedFilesFormat", nlohmann::ordered_json::array()}});
   }
 
-  std::optional<HttpAnswer> health(const HttpRequest&, const HttpReply&, const Headers&) {
+  std::optional<HttpAnswer> health(const HttpRequest&, const HttpReply&) {
     return json_answer({{"status", "ok"}});
   }
 
-  std::optional<HttpAnswer> metrics(const HttpRequest& request, const HttpReply&, const Headers&) {
+  std::optional<HttpAnswer> metrics(const HttpRequest& request, const HttpReply&) {
     access_.require_key(request, "");
     return HttpAnswer{.content_type = "text/plain; version=0.0.4; charset=utf-8",
                       .body = metrics_.text(jobs_.count(), http_->connections(), models_->loaded())};
@@ -340,13 +327,13 @@ class TranslationServer {
                          "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"},
                         {"Referrer-Policy", "no-referrer"}}};
   }
-  std::optional<HttpAnswer> page(const HttpRequest&, const HttpReply&, const Headers&) {
+  std::optional<HttpAnswer> page(const HttpRequest&, const HttpReply&) {
     return page_answer("text/html", page_html);
   }
-  std::optional<HttpAnswer> style(const HttpRequest&, const HttpReply&, const Headers&) {
+  std::optional<HttpAnswer> style(const HttpRequest&, const HttpReply&) {
     return page_answer("text/css", page_style);
   }
-  std::optional<HttpAnswer> script(const HttpRequest&, const HttpReply&, const Headers&) {
+  std::optional<HttpAnswer> script(const HttpRequest&, const HttpReply&) {
     return page_answer("text/javascript", page_script);
   }
 

@@ -47,16 +47,13 @@ class JobCount {
 /// client may disconnect at any time. Thread-safe; held by shared_ptr.
 class TranslateJob : public std::enable_shared_from_this<TranslateJob> {
  public:
-  using Headers = std::vector<std::pair<std::string, std::string>>;  ///< names and values of header fields
-
-  /// detected: the language, if the source was "auto". headers: added to the answer. place: the result of
-  /// JobCount::add(). metrics: must outlive the job.
+  /// detected: the language, if the source was "auto". place: the result of JobCount::add().
+  /// metrics: must outlive the job.
   TranslateJob(ApiTranslation wanted, std::optional<DetectedLanguage> detected, HttpReply reply,
-               Headers headers, std::shared_ptr<void> place, ServerMetrics& metrics)
+               std::shared_ptr<void> place, ServerMetrics& metrics)
       : wanted_(std::move(wanted)),
         detected_(std::move(detected)),
         reply_(std::move(reply)),
-        headers_(std::move(headers)),
         place_(std::move(place)),
         metrics_(metrics) {}
 
@@ -70,7 +67,7 @@ class TranslateJob : public std::enable_shared_from_this<TranslateJob> {
       backend_ = backend;
     }
     const auto self = shared_from_this();
-    if (wanted_.stream) reply_.begin_stream({.content_type = "text/event-stream", .headers = headers_});
+    if (wanted_.stream) reply_.begin_stream({.content_type = "text/event-stream"});
     TaskEvents events{
         .done = [self](std::vector<TranslatedText> texts) { self->done(std::move(texts)); },
         .failed = [self](const std::exception_ptr& why) { self->fail(why); },
@@ -118,9 +115,7 @@ class TranslateJob : public std::enable_shared_from_this<TranslateJob> {
       reply_.end_stream();
       return;
     }
-    HttpAnswer answer = json_answer(json);
-    answer.headers = headers_;
-    reply_.send(std::move(answer));
+    reply_.send(json_answer(json));
   }
 
   /// Whether the answer is a stream of events.
@@ -129,7 +124,7 @@ class TranslateJob : public std::enable_shared_from_this<TranslateJob> {
   const TranslationTask& task() const noexcept { return wanted_.task; }
   /// Begins the stream before done() is called without begin(); does nothing for an answer that is not one.
   void begin_stream() const {
-    if (wanted_.stream) reply_.begin_stream({.content_type = "text/event-stream", .headers = headers_});
+    if (wanted_.stream) reply_.begin_stream({.content_type = "text/event-stream"});
   }
 
  private:
@@ -140,19 +135,14 @@ class TranslateJob : public std::enable_shared_from_this<TranslateJob> {
 
   void fail(const std::exception_ptr& why) {
     finish();
-    const auto send = [&](HttpError error) {
-      Headers all = headers_;
-      all.insert(all.end(), error.headers().begin(), error.headers().end());
-      reply_.send(HttpError(error.status(), error.message(), std::move(all)));
-    };
     try {
       std::rethrow_exception(why);
     } catch (const HttpError& error) {
-      send(error);
+      reply_.send(error);
     } catch (const std::bad_alloc&) {
-      send(HttpError(503, "the server is out of memory"));
+      reply_.send(HttpError(503, "the server is out of memory"));
     } catch (const std::exception&) {  // its message may name files, or parts of texts
-      send(HttpError(500, "the translation failed"));
+      reply_.send(HttpError(500, "the translation failed"));
     }
   }
 
@@ -170,7 +160,6 @@ class TranslateJob : public std::enable_shared_from_this<TranslateJob> {
   const ApiTranslation wanted_;
   const std::optional<DetectedLanguage> detected_;
   const HttpReply reply_;
-  const Headers headers_;
   std::shared_ptr<void> place_;
   ServerMetrics& metrics_;
   mutable std::mutex mutex_;

@@ -21,20 +21,22 @@ struct HttpRequest {
   std::string client;         ///< IP address of the client
 };
 
+/// Names and values of header fields.
+using HttpHeaders = std::vector<std::pair<std::string, std::string>>;
+
 /// A complete HTTP answer.
 struct HttpAnswer {
-  unsigned status = 200;                                       ///< HTTP status code
-  std::string content_type = "application/json";               ///< Content-Type
-  std::string body{};                                          ///< bytes of the body
-  std::vector<std::pair<std::string, std::string>> headers{};  ///< names and values of further header fields
+  unsigned status = 200;                          ///< HTTP status code
+  std::string content_type = "application/json";  ///< Content-Type
+  std::string body{};                             ///< bytes of the body
+  HttpHeaders headers{};                          ///< further header fields
 };
 
 /// An error that is answered with an HTTP status.
 class HttpError : public Error {
  public:
   /// status: 400 to 599. message: for the client. headers: further header fields of the answer.
-  HttpError(unsigned status, std::string message,
-            std::vector<std::pair<std::string, std::string>> headers = {})
+  HttpError(unsigned status, std::string message, HttpHeaders headers = {})
       : Error("server", message),
         status_(status),
         message_(std::move(message)),
@@ -44,13 +46,13 @@ class HttpError : public Error {
   unsigned status() const noexcept { return status_; }
   /// The message without the "[server]" of what().
   const std::string& message() const noexcept { return message_; }
-  /// Names and values of further header fields.
-  const std::vector<std::pair<std::string, std::string>>& headers() const noexcept { return headers_; }
+  /// Further header fields of the answer.
+  const HttpHeaders& headers() const noexcept { return headers_; }
 
  private:
   unsigned status_;
   std::string message_;
-  std::vector<std::pair<std::string, std::string>> headers_;
+  HttpHeaders headers_;
 };
 
 /// A log record of a finished request, without its texts.

@@ -31,7 +31,10 @@ struct HttpHandler {
   /// throws is sent as the answer, bad_alloc as 503, other exceptions as 500.
   std::function<void(HttpRequest, HttpReply)> handle;
   std::function<HttpAnswer(const HttpError&)> error_answer;  ///< makes the answer for an error
-  std::function<void(const HttpRecord&)> over;               ///< called when a request is finished
+  /// Returns header fields for every answer, errors included, to a request with this Origin; empty: the
+  /// request has none.
+  std::function<HttpHeaders(const std::string&)> common_headers;
+  std::function<void(const HttpRecord&)> over;  ///< called when a request is finished
 };
 
 /// A connection and its requests, one after the other. All handlers run in the socket's strand; the public
@@ -109,6 +112,7 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
     namespace http = boost::beast::http;
     if (state_ == State::closed || (stopping_ && buffer_.size() == 0)) return close();
     state_ = State::reading;
+    origin_.clear();
     parser_.emplace();
     parser_->header_limit(16 * 1024);
     parser_->body_limit(static_cast<std::uint64_t>(options_.max_body));
@@ -120,6 +124,7 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
     namespace http = boost::beast::http;
     if (error) return reading_failed(error);
     const auto& header = parser_->get();
+    origin_ = std::string(header[http::field::origin]);
     const auto refuse = [this](int status, const std::string& why) {
       begin_request();
       keep_alive_ = false;
@@ -164,7 +169,7 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
     if (mark != std::string::npos) request.query = target.substr(mark + 1);
     namespace http = boost::beast::http;
     request.content_type = std::string(message[http::field::content_type]);
-    request.origin = std::string(message[http::field::origin]);
+    request.origin = origin_;
     request.authorization = std::string(message[http::field::authorization]);
     request.client = client_;
     request.body = std::move(message.body());
@@ -195,6 +200,7 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
     if (error.category() != http::make_error_code(http::error::bad_method).category() ||
         error == http::error::end_of_stream || error == http::error::partial_message)
       return close();
+    origin_ = std::string(parser_->get()[http::field::origin]);  // if it came before the error
     begin_request();
     keep_alive_ = false;
     if (error == http::error::body_limit) {
@@ -286,12 +292,13 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   }
 
   template <class Message>
-  static void write_headers(Message& message, const HttpAnswer& answer) {
+  void write_headers(Message& message, const HttpAnswer& answer) const {
     namespace http = boost::beast::http;
     message.set(http::field::server, "eigenformer");
     message.set(http::field::content_type, answer.content_type);
     message.set(http::field::cache_control, "no-store");
     message.set("X-Content-Type-Options", "nosniff");
+    for (const auto& [name, value] : handler_.common_headers(origin_)) message.set(name, value);
     for (const auto& [name, value] : answer.headers) message.set(name, value);
   }
 
@@ -389,6 +396,7 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   const HttpHandler& handler_;
   std::function<void(HttpSession*)> ended_;
   std::string client_;
+  std::string origin_;  // of the current request
   boost::beast::flat_buffer buffer_;
   std::optional<boost::beast::http::request_parser<boost::beast::http::string_body>> parser_;
   std::optional<boost::beast::http::response<boost::beast::http::string_body>> answer_;
