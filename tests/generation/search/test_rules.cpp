@@ -154,3 +154,11 @@ TEST_CASE("a rule of one's own scores and ends the search") {
     CHECK(hypotheses[0].score == -static_cast<double>(hypotheses[0].ids.size()) - 1);
   }
 }
+
+TEST_CASE("hypothesis_score: the word penalty is taken from the sum before it is divided by the length") {
+  GenerationOptions options{.length_penalty = 1, .rule = SearchRule::marian};
+  options.word_penalty = 0.5;
+  CHECK(hypothesis_score(-6, 4, options) == doctest::Approx((-6 - 0.5 * 4) / 4));
+  options.word_penalty = 0;
+  CHECK(hypothesis_score(-6, 4, options) == doctest::Approx(-6.0 / 4));
+}
