@@ -289,3 +289,46 @@ TEST_CASE("a processor that is null or makes NaN is an error that says so") {
   CHECK(contains(message_of<ValueError>([&] { (void)sample(model, ctx, inputs, options); }),
                  "[sampling] scores are not numbers after a logits processor, for input 1 at step 0"));
 }
+
+TEST_CASE("scores of a search whose processors change values, by every rule") {
+  const TableModel<double> model(9, 4, 1.5);
+  const auto ctx = Context<double>::inference();
+  const std::vector<Ids> inputs = {{1}, {2, 3}, {4}};
+  const auto bonus = [](std::size_t id) { return 0.25 * static_cast<double>(id % 4); };
+  // -log of the sum of exponentials.
+  const auto shift = [](const std::vector<double>& x) {
+    double sum = 0;
+    for (const double v : x) sum += std::exp(v);
+    return -std::log(sum);
+  };
+  for (const SearchRule rule :
+       {SearchRule::gnmt, SearchRule::huggingface, SearchRule::ctranslate2, SearchRule::marian}) {
+    CAPTURE(static_cast<int>(rule));
+    GenerationOptions options{.beam_size = 2, .max_length = 5, .rule = rule};
+    options.forbidden_ids = {};
+    options.processors = {logits_processor([&](const LogitsStep&, auto scores) {
+      for (std::size_t id = 0; id < scores.size(); ++id) scores[id] += bonus(id);
+    })};
+    const auto found = generate(model, ctx, inputs, options);
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      const Hypothesis& h = found[i][0];
+      Ids ids = h.ids;
+      if (h.finished) ids.push_back(options.end_id);
+      double sum = 0;
+      Ids text = {options.begin_id};
+      for (const std::int32_t id : ids) {
+        std::vector<double> x = model.next(inputs[i], text);
+        const auto at = static_cast<std::size_t>(id);
+        // Normalised before processing, by CTranslate2 after it.
+        if (rule != SearchRule::ctranslate2) {
+          sum += x[at] + shift(x) + bonus(at);
+        } else {
+          for (std::size_t k = 0; k < x.size(); ++k) x[k] += bonus(k);
+          sum += x[at] + shift(x);
+        }
+        text.push_back(id);
+      }
+      CHECK(h.log_probability == doctest::Approx(sum));
+    }
+  }
+}
