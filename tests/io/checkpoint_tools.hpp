@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "eigenformer/generation/text/translate.hpp"
+#include "eigenformer/io/models/translation_model.hpp"
 #include "fixtures.hpp"
 #include "folders.hpp"
 

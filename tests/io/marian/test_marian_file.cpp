@@ -8,6 +8,7 @@
 
 #include "eigenformer/io/marian/marian_settings.hpp"
 #include "io/checkpoint_tools.hpp"
+#include "test_tools.hpp"
 
 using namespace eigenformer;
 using namespace eigenformer::testing;
