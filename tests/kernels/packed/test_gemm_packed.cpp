@@ -83,6 +83,21 @@ TEST_CASE("packed float32 and bf16 weights give the bits of gemm, with inputs ro
   });
 }
 
+TEST_CASE("packed products with a factor: float32 as gemm, int8 refuses it") {
+  const index_t m = 5, n = 67, k = 33;
+  const Weights weights(n, k);
+  const auto x = random_vector<float>(m * k, 9), old = random_vector<float>(m * n, 10);
+  std::vector<float> want = old, got = old;
+  gemm<float>(false, true, m, n, k, 0.5f, x.data(), k, weights.w.data(), k, 1.0f, want.data(), n);
+  gemm_packed(m, x.data(), k, PackedMatrix::pack(weights.w.data(), n, k), 1.0f, got.data(), n, {}, 0.5f);
+  CHECK(same_bits(got, want));
+  const auto int8 = PackedMatrix::pack(weights.w.data(), n, k, false, Format::int8);
+  got = old;
+  CHECK_THROWS_WITH_AS(gemm_packed(m, x.data(), k, int8, 1.0f, got.data(), n, {}, 0.5f),
+                       "[gemm_packed] alpha is 0.500000, must be 1 for int8 weights", ValueError);
+  CHECK(same_bits(got, old));
+}
+
 TEST_CASE("int8 weights give exact integer sums") {
   for_each_isa([&] {
     for (const auto& shape :
