@@ -8,6 +8,7 @@ while [[ $# -gt 0 ]]; do
   case $1 in
     "$old") command+=("$new") ;;
     -Xclang) shift ;;  # cmake/ccache.cmake's option for precompiled headers
+    --target=*) ;;     # of clang as a cross compiler; NEW is one by itself
     *) command+=("$1") ;;
   esac
   shift

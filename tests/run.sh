@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what is missing, builds with g++ in build/tests, and runs the tests: all but those that take minutes each.
 #   --sanitize  clang's address and undefined behaviour sanitizers instead, for what handles memory and files (build/tests-asan)
-#   --full      everything: tests labelled long, clang, both sanitizers, a minute of fuzzing for each reader of files, clang-tidy
+#   --full      everything: tests labelled long, clang, both sanitizers, a minute of fuzzing for each reader of files, ARM under qemu, clang-tidy
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 full=OFF
@@ -27,7 +27,7 @@ jobs=$(nproc)
 configurations=""
 exclude=(--label-exclude long)
 if [[ $full == ON ]]; then
-  configurations="clang;asan;tsan;fuzz"
+  configurations="clang;asan;tsan;fuzz;aarch64"
   exclude=()
 fi
 
