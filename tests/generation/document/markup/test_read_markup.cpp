@@ -204,6 +204,8 @@ TEST_CASE("what ends a sentence ends a segment") {
   CHECK(texts("a <code> b  c </code> d<div translate=no>e</div>f", MarkupFormat::html) ==
         Texts{"a b c d", "f"});
   CHECK(texts("<p> </p><p>&nbsp;</p>", MarkupFormat::html).empty());
+  CHECK(texts("\uFEFF<p>\u200B</p><p>&#8203;&shy; &zwnj;</p>", MarkupFormat::html).empty());
+  CHECK(texts("<r>\u2060<a>x</a>\uFEFF</r>", MarkupFormat::xml) == Texts{"x"});
   // In XML, elements that stand beside text are part of it, wherever they are.
   CHECK(texts("<r><p>a <b>b</b></p><p><b>c</b> <i>d</i></p><p><i/>e</p></r>", MarkupFormat::xml) ==
         Texts{"a b", "c d", "e"});
