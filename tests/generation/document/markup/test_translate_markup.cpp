@@ -357,6 +357,8 @@ TEST_CASE("a protected element may touch quotes, characters of unspaced scripts,
     CAPTURE(document);
     CHECK(unchanged(document, html) == document);
   }
+  // Bytes that are not UTF-8.
+  CHECK(unchanged("\u200B\x80x<code>a</code>\xE2y", html) == "\u200B\x80x<code>a</code>\xE2y");
   // A word that contains the piece's text is not the piece.
   const auto gives = [](const std::string& text) {
     return [=](const std::vector<std::string>&) { return std::vector<AlignedText>{{text, {}}}; };
