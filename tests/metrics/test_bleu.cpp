@@ -197,6 +197,20 @@ TEST_CASE("bleu: tokenization 13a") {
   CHECK(tokenize_13a(" \n") == Strings{});
 }
 
+TEST_CASE("bleu: white space at the end, of any kind, is removed before line breaks are joined") {
+  // sacrebleu.metrics.BLEU().tokenizer of text.rstrip(), joined by "|".
+  const auto tokens = [](std::string_view text) {
+    std::string all;
+    for (const std::string& token : tokenize_13a(text)) all += (all.empty() ? "" : "|") + token;
+    return all;
+  };
+  CHECK(tokens("a-\n") == "a-");
+  CHECK(tokens("a-\n \u2028") == "a-");
+  CHECK(tokens("a-\n\u00A0\x1C") == "a-");
+  CHECK(tokens("5-6 a-\nb") == "5|-|6|ab");
+  CHECK(tokens("\u00A0").empty());
+}
+
 TEST_CASE("bleu: signature and line as sacreBLEU writes them") {
   CHECK(contains(bleu_signature(), "nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:eigenformer-"));
   CHECK(contains(chrf_signature(), "nrefs:1|case:mixed|eff:yes|nc:6|nw:0|space:no|version:eigenformer-"));

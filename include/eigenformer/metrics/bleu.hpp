@@ -13,6 +13,7 @@
 
 #include "eigenformer/core/base/config.hpp"
 #include "eigenformer/core/base/error.hpp"
+#include "eigenformer/data/text/text_walk.hpp"
 #include "eigenformer/data/text/utf8.hpp"
 #include "eigenformer/metrics/signature.hpp"
 
@@ -113,8 +114,7 @@ inline std::vector<std::string> split_spaces(std::string_view text) {
 /// Splits a text into words by tokenization 13a (mteval-v13a.pl, as sacreBLEU defines it). Its patterns match
 /// ASCII only, so they work on bytes; the text is UTF-8.
 inline std::vector<std::string> tokenize_13a(std::string_view text) {
-  text = text.substr(0, text.find_last_not_of(" \t\n\v\f\r") + 1);
-  std::string line(text);
+  std::string line(text.substr(0, detail::before_spaces(text, text.size())));
   detail::replace_all(line, "<skipped>", "");
   detail::replace_all(line, "-\n", "");
   detail::replace_all(line, "\n", " ");

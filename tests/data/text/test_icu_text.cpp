@@ -16,6 +16,8 @@ TEST_CASE("characters have Unicode's classes") {
   CHECK(text::is_white_space(U'\t'));
   CHECK_FALSE(text::is_white_space(U'\u200B'));
   CHECK(text::is_other(U'\u200B'));
+  CHECK(text::is_other(U'\uE000'));
+  CHECK_FALSE(text::is_other(U'\u0378'));
   CHECK_FALSE(text::is_other(U' '));
   CHECK(text::is_nonspacing_mark(U'\u0301'));
   CHECK_FALSE(text::is_nonspacing_mark(U'e'));

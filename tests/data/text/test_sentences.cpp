@@ -79,6 +79,11 @@ TEST_CASE("German: ordinals, Roman numerals and spaced abbreviations go on, year
        "Der 2. Weltkrieg endete 1945.", "Dann kam die 3. Person.", "Friedrich II. König von Preußen.",
        "Ludwig XIV.", "Er war da.", "Nr. 5 steht auf S. 12.", "Das heißt d. h. Tom.", "Sie kauften Brot usw.",
        "Dann nicht.", "Seine 9. Sinfonie.", "Am 5. 6. 2020 war es.", "Dipl.-Ing. Meier kam."});
+  // Abbreviations of a letter and a word, spaced as the Duden has them.
+  check_sentences(
+      "de", {"Um 500 v. Chr. war Rom klein.", "Es war 5 n. Chr.", "Die Stadt wuchs im 2. Jh. n. Chr. rasch.",
+             "Karl d. Gr. herrschte.", "Er lebt in Halle a. d. Saale.", "Sie ist Dr. h. c. Meier.",
+             "Prof. Dr. rer. nat. Schmidt und Dr. med. Klein kamen.", "Er ist Dr. med.", "Sie ist Ärztin."});
 }
 
 TEST_CASE("French: titles, elisions behind abbreviations, initials with hyphens") {

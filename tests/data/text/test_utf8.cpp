@@ -106,6 +106,19 @@ TEST_CASE("utf8: punctuation marks and letters") {
   for (const char32_t c : std::u32string(U"aZ09äßéŁжעあ東ªµº²½ ")) CHECK_FALSE(is_punctuation(c));
 }
 
+TEST_CASE("utf8: text without a visible character is blank") {
+  for (const char* blank :
+       {"", " ", "\t\r\n", "\u00A0\u3000", "\u200B", "\uFEFF \u00AD", "\u200D\uFE0F", "\u2060"}) {
+    CAPTURE(blank);
+    CHECK(is_blank(blank));
+  }
+  CHECK(is_blank(std::string_view("\0 ", 2)));
+  for (const char* text : {"a", " . ", "\u200Ba", "\u0301", "\uFF0E", "\xFF", "\u2010", "\u2070"}) {
+    CAPTURE(text);
+    CHECK_FALSE(is_blank(text));
+  }
+}
+
 TEST_CASE("utf8: trim takes white space from the ends and from nowhere else") {
   CHECK(trim("") == "");
   CHECK(trim(" \t\n") == "");

@@ -24,6 +24,12 @@ TEST_CASE("WordPiece takes the longest pieces; case, accents and control charact
   CHECK(lower.encode("na\xC3\xAFve \xE7\x8A\xAC\xE7\x8A\xAC") == Ids{5, 6, 6});
   CHECK(lower.encode("un\xE2\x80\x8B"
                      "aff\tunx") == Ids{1, 2, 0});
+  // Of category C, unassigned code points stay, as in the tokenizers package: those of a newer Unicode too.
+  CHECK(lower.encode("un\xEE\x80\x80"
+                     "aff") == Ids{1, 2});
+  CHECK(lower.encode("un\xCD\xB8"
+                     "aff") == Ids{0});
+  CHECK(cased.encode("un \xCD\xB8 un") == Ids{1, 0, 1});
   CHECK(lower.encode(std::string(101, 'u')) == Ids{0});
   CHECK(cased.encode("Unaffable un") == Ids{7, 2, 3, 1});
   CHECK(cased.encode("Na\xC3\xAFve") == Ids{0});

@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <limits>
 #include <map>
 #include <memory>
@@ -245,4 +246,15 @@ TEST_CASE("token_spans: a long text with differences all over is matched to its 
   check_spans(spans, text, ids.size());
   CHECK(letters_outside(spans, text) == 0);
   CHECK(spans.back().of(text) == "park");
+}
+
+TEST_CASE("token_spans: a long run of white space, a token for each space") {
+  const ByteBpeTokenizer tokenizer({{"a", "\u0120"}, -1, {}}, {});
+  const std::string text = "a" + std::string(100'000, ' ') + "a";
+  const std::vector<std::int32_t> ids = tokenizer.encode(text);
+  REQUIRE(ids.size() == text.size());
+  const std::vector<ByteSpan> spans = token_spans(tokenizer, ids, text);
+  CHECK(spans.front() == ByteSpan{0, 1});
+  CHECK(spans.back() == ByteSpan{text.size() - 1, text.size()});
+  CHECK(std::count_if(spans.begin(), spans.end(), [](ByteSpan span) { return !span.empty(); }) == 2);
 }

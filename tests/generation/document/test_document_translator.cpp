@@ -19,6 +19,28 @@ namespace {
 
 using Texts = std::vector<std::string>;
 
+/// Counts the texts that a tokenizer encodes.
+class CountingTokenizer final : public Tokenizer {
+ public:
+  explicit CountingTokenizer(std::shared_ptr<const Tokenizer> inner) : inner_(std::move(inner)) {}
+  std::string kind() const override { return inner_->kind(); }
+  index_t vocabulary_size() const override { return inner_->vocabulary_size(); }
+  std::vector<std::int32_t> encode(std::string_view text) const override {
+    ++count;
+    return inner_->encode(text);
+  }
+  std::string decode(std::span<const std::int32_t> ids) const override { return inner_->decode(ids); }
+  std::string token(std::int32_t id) const override { return inner_->token(id); }
+  void save(const std::filesystem::path& directory, const std::string& name) const override {
+    inner_->save(directory, name);
+  }
+
+  mutable int count = 0;
+
+ private:
+  std::shared_ptr<const Tokenizer> inner_;
+};
+
 /// Has each sentence translated by f.
 template <class F>
 DocumentTranslator::Alternatives by(F f) {
@@ -317,7 +339,9 @@ TEST_CASE("lines are cut and put together again, one translation for each line")
 
 TEST_CASE("by a model: long lines come whole, sentence by sentence as the model translates them alone") {
   const ParallelCorpus corpus{{"a man walks the dog ; , ."}, {"ein Mann geht mit dem Hund ; , ."}};
-  const TokenizerPair tokenizers = train_tokenizers({.kind = "word", .joint = false}, corpus);
+  TokenizerPair tokenizers = train_tokenizers({.kind = "word", .joint = false}, corpus);
+  const auto counting = std::make_shared<CountingTokenizer>(tokenizers.source);
+  tokenizers.source = counting;
   RandomGenerator rng(3);
   Seq2SeqTransformer<double> model({.source_vocab_size = tokenizers.source->vocabulary_size(),
                                     .target_vocab_size = tokenizers.target->vocabulary_size(),
@@ -351,6 +375,24 @@ TEST_CASE("by a model: long lines come whole, sentence by sentence as the model 
   REQUIRE(t.alignment != nullptr);
   CHECK(t.alignment->links.back().first < t.alignment->source.size());
   CHECK(t.alignment->target.back().end == t.text.size());
+
+  // A sentence that fits is tokenized once.
+  counting->count = 0;
+  CHECK(documents.translate("a man walks\nthe dog walks\na dog").sentences.size() == 3);
+  CHECK(counting->count == 3);
+  CHECK(documents.translate(" \n").text == " \n");
+
+  // Each sentence has its number, with which it is sampled.
+  options.alignment.reset();
+  options.sampling = SamplingOptions{};
+  options.sampling->max_length = 6;
+  options.sampling->seed = 5;
+  const TextTranslator sampler(loaded, options);
+  const Texts same(4, "a dog");
+  const DocumentTranslation sampled = DocumentTranslator(sampler).translate("a dog\na dog\na dog\na dog");
+  const std::vector<Translation> lines = sampler.translate(same);
+  REQUIRE(sampled.sentences.size() == 4);
+  for (std::size_t i = 0; i < 4; ++i) CHECK(sampled.sentences[i].translation.text == lines[i].text);
 }
 
 TEST_CASE(

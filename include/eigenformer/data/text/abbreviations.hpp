@@ -70,19 +70,20 @@ inline constexpr std::string_view english_openers[] = {
     "Won'"};
 
 inline constexpr std::string_view german_inside[] = {
-    "Hr",    "Hrn",  "Fr",    "Frl",   "Dr",    "Drs",  "Prof",   "Dipl",  "Ing",     "Mag",    "Hl",
-    "hl",    "St",   "Frhr",  "Gen",   "Hptm",  "Lt",   "Kdt",    "Präs",  "Abg",     "Univ",   "z.B",
-    "d.h",   "d.i",  "i.d.R", "i.e.S", "i.w.S", "i.A",  "i.V",    "z.T",   "z.Z",     "z.Zt",   "z.Hd",
-    "m.E",   "m.W",  "o.g",   "s.o",   "s.u",   "u.U",  "u.E",    "v.a",   "v.Chr",   "n.Chr",  "zzgl",
-    "zzt",   "bzw",  "bspw",  "bes",   "ca",    "evtl", "ehem",   "eigtl", "einschl", "exkl",   "ggf",
-    "ggfs",  "gegr", "geb",   "gest",  "inkl",  "insb", "insbes", "jew",   "lat",     "lt",     "mind",
-    "nördl", "östl", "südl",  "westl", "rd",    "reg",  "sog",    "sogen", "tägl",    "unbek",  "urspr",
-    "verh",  "vgl",  "vorm",  "wg",    "zus",   "zw",   "dt",     "engl",  "frz",     "griech", "ital",
-    "span",  "russ", "Abk",   "allg",  "betr",  "Ggs",  "gem",    "p.a",   "vs"};
+    "Hr",   "Hrn",   "Fr",    "Frl",   "Dr",     "Drs",   "Prof",    "Dipl",   "Ing",   "Mag",   "Hl",
+    "hl",   "St",    "Frhr",  "Gen",   "Hptm",   "Lt",    "Kdt",     "Präs",   "Abg",   "Univ",  "z.B",
+    "d.h",  "d.i",   "i.d.R", "i.e.S", "i.w.S",  "i.A",   "i.V",     "z.T",    "z.Z",   "z.Zt",  "z.Hd",
+    "m.E",  "m.W",   "o.g",   "s.o",   "s.u",    "u.U",   "u.E",     "v.a",    "zzgl",  "zzt",   "bzw",
+    "bspw", "bes",   "ca",    "evtl",  "ehem",   "eigtl", "einschl", "exkl",   "ggf",   "ggfs",  "gegr",
+    "geb",  "gest",  "inkl",  "insb",  "insbes", "jew",   "lat",     "lt",     "mind",  "nördl", "östl",
+    "südl", "westl", "rd",    "reg",   "sog",    "sogen", "tägl",    "unbek",  "urspr", "verh",  "vgl",
+    "vorm", "wg",    "zus",   "zw",    "dt",     "engl",  "frz",     "griech", "ital",  "span",  "russ",
+    "rer",  "a.d",   "Abk",   "allg",  "betr",   "Ggs",   "gem",     "p.a",    "vs"};
 inline constexpr std::string_view german_anywhere[] = {
-    "usw", "usf", "etc", "u.a",  "u.ä", "u.v.a", "u.v.m", "o.ä",  "o.Ä", "ff",   "f",    "Co",  "Corp",
-    "Inc", "Jh",  "Jhd", "Jhdt", "Jr",  "jun",   "sen",   "Std",  "Min", "Sek",  "Mio",  "Mrd", "Tsd",
-    "Str", "str", "Pl",  "Hbf",  "Bhf", "Hrsg",  "Verf",  "Verl", "Anm", "Ausg", "Aufl", "dgl", "Ltd"};
+    "usw",  "usf",   "etc",   "v.Chr", "n.Chr", "d.Gr", "h.c", "med",  "nat",  "phil", "jur", "u.a",
+    "u.ä",  "u.v.a", "u.v.m", "o.ä",   "o.Ä",   "ff",   "f",   "Co",   "Corp", "Inc",  "Jh",  "Jhd",
+    "Jhdt", "Jr",    "jun",   "sen",   "Std",   "Min",  "Sek", "Mio",  "Mrd",  "Tsd",  "Str", "str",
+    "Pl",   "Hbf",   "Bhf",   "Hrsg",  "Verf",  "Verl", "Anm", "Ausg", "Aufl", "dgl",  "Ltd"};
 inline constexpr std::string_view german_before_numbers[] = {
     "Nr",  "Nrn", "No",  "S",   "Bd",  "Bde", "Kap", "Abs", "Abschn", "Abb", "Art", "Tab", "Ziff", "Pos",
     "Tel", "Vol", "V",   "Jan", "Jän", "Feb", "Mär", "Apr", "Jun",    "Jul", "Aug", "Sep", "Sept", "Okt",

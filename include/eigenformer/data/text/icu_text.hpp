@@ -23,8 +23,11 @@ inline bool is_letter(char32_t c) { return (U_MASK(u_charType(static_cast<UChar3
 inline bool is_number(char32_t c) { return (U_MASK(u_charType(static_cast<UChar32>(c))) & U_GC_N_MASK) != 0; }
 /// Whether a code point has Unicode's property White_Space; unlike is_space(), false for U+001C to U+001F.
 inline bool is_white_space(char32_t c) { return u_isUWhiteSpace(static_cast<UChar32>(c)) != 0; }
-/// Whether a code point has general category C: control, format, unassigned, private use, surrogate.
-inline bool is_other(char32_t c) { return (U_MASK(u_charType(static_cast<UChar32>(c))) & U_GC_C_MASK) != 0; }
+/// Whether a code point is a control or format character, a surrogate, or of private use: general category C
+/// without the unassigned ones, of which an older Unicode has more.
+inline bool is_other(char32_t c) {
+  return (U_MASK(u_charType(static_cast<UChar32>(c))) & (U_GC_C_MASK & ~U_GC_CN_MASK)) != 0;
+}
 /// Whether a code point has general category Mn, such as a combining accent.
 inline bool is_nonspacing_mark(char32_t c) {
   return u_charType(static_cast<UChar32>(c)) == U_NON_SPACING_MARK;

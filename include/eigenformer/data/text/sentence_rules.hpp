@@ -260,8 +260,11 @@ class SentenceRules {
     const auto listed = [&](const auto& list) {
       return is_in(list, written) || is_in(list, spaced) || (last != written && is_in(list, last));
     };
-    if (is_letter(written) && is_letter(word) && code_point_at(text, following.end).value == '.')
-      return true;  // z. B.
+    if (is_letter(written) && code_point_at(text, following.end).value == '.') {
+      const std::string both = spaced + '.' + std::string(word);
+      if (is_letter(word) || is_in(lists_.inside, both) || is_in(lists_.anywhere, both) || is_in(own_, both))
+        return true;  // z. B., n. Chr.
+    }
     if (listed(own_) || listed(lists_.inside)) return true;
     if (listed(lists_.before_numbers) && is_number(word)) return true;
     if (opens) return false;

@@ -21,12 +21,14 @@ inline DecodedCodePoint code_point_at(std::string_view text, std::size_t at) {
   return at < text.size() ? decode_front(text.substr(at)) : DecodedCodePoint{0, 0};
 }
 
-/// The code point that ends at an offset; length 0 and value 0 at the start of the text.
+/// The code point that ends at an offset; length 0 and value 0 at the start of the text, U+FFFD where none
+/// ends.
 inline DecodedCodePoint code_point_before(std::string_view text, std::size_t at) {
   if (at == 0) return {0, 0};
   std::size_t begin = at - 1;
   while (begin > 0 && !is_code_point_boundary(text, begin)) --begin;
-  return decode_front(text.substr(begin));
+  const DecodedCodePoint c = decode_front(text.substr(begin, at - begin));
+  return c.length == at - begin ? c : DecodedCodePoint{};
 }
 
 /// The offset of the first character from `at` on that is not white space.

@@ -121,6 +121,19 @@ inline bool is_punctuation(char32_t c) {
   return false;
 }
 
+/// Whether a text has no visible character: at most white space (is_space()), NUL, and format characters such
+/// as the zero-width space, the soft hyphen, joiners, direction marks and the byte order mark.
+inline bool is_blank(std::string_view text) {
+  bool blank = true;
+  for_each_code_point(text, [&](char32_t c, std::string_view) {
+    const bool invisible = c == 0 || c == 0xAD || c == 0x61C || c == 0x180E || (c >= 0x200B && c <= 0x200F) ||
+                           (c >= 0x202A && c <= 0x202E) || (c >= 0x2060 && c <= 0x206F) ||
+                           (c >= 0xFE00 && c <= 0xFE0F) || c == 0xFEFF;
+    blank = blank && (invisible || is_space(c));
+  });
+  return blank;
+}
+
 /// Returns the text without the white space (is_space()) at its ends.
 inline std::string trim(std::string_view text) {
   const char* first = nullptr;

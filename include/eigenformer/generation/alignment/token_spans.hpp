@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "eigenformer/data/text/byte_span.hpp"
+#include "eigenformer/data/text/text_walk.hpp"
 #include "eigenformer/data/tokenizers/tokenizer.hpp"
 #include "eigenformer/generation/alignment/text_matching.hpp"
 
@@ -30,19 +31,14 @@ inline ByteSpan trimmed_span(std::string_view text, ByteSpan span) {
   return inner.begin == span.end ? ByteSpan{span.begin, span.begin} : inner;
 }
 
-// How far `part` matches the text from `begin`, after white space: the end of the match in the text, and
-// whether it covers all of `part`.
+// How far `part` matches the text from `at`, the end of the white space from `begin` on: the end of the match
+// in the text, begin without one, and whether it covers all of `part`.
 struct PartMatch {
   std::size_t end = 0;
   bool whole = false;
 };
-inline PartMatch match_part(std::string_view text, std::size_t begin, std::string_view part) {
-  std::size_t at = begin, done = 0;
-  while (at < text.size()) {
-    const DecodedCodePoint c = decode_front(text.substr(at));
-    if (c.length == 0 || !is_space(c.value)) break;
-    at += c.length;
-  }
+inline PartMatch match_part(std::string_view text, std::size_t begin, std::size_t at, std::string_view part) {
+  std::size_t done = 0;
   bool same = true;
   for_each_code_point(part, [&](char32_t, std::string_view bytes) {
     same = same && text.substr(at + done, bytes.size()) == bytes;
@@ -58,9 +54,11 @@ inline std::vector<ByteSpan> decoded_spans(const Tokenizer& tokenizer, std::span
   constexpr std::size_t most_together = 8, farthest = 256;
   std::vector<ByteSpan> spans;
   std::size_t first = 0, begin = 0, done = 0;  // of the tokens decoded together
+  std::size_t word = 0;                        // behind the white space from `begin` on
   for (std::size_t k = 0; k < ids.size(); ++k) {
+    word = after_spaces(text, std::max(word, begin));
     const PartMatch found =
-        match_part(text, begin, trim(tokenizer.decode(ids.subspan(first, k + 1 - first))));
+        match_part(text, begin, word, trim(tokenizer.decode(ids.subspan(first, k + 1 - first))));
     std::size_t from = done, end = std::max(done, found.end);
     bool next = found.whole;
     if (!next && k + 1 - first == most_together) {

@@ -11,6 +11,7 @@
 #include "eigenformer/core/base/error.hpp"
 #include "eigenformer/generation/document/document_parts.hpp"
 #include "eigenformer/generation/document/document_translation.hpp"
+#include "eigenformer/generation/document/prepared_sentences.hpp"
 #include "eigenformer/generation/text/text_translator.hpp"
 
 namespace eigenformer {
@@ -37,14 +38,14 @@ class DocumentTranslator {
     if (!translate_) throw ValueError("document", "the function that translates is empty, must be callable");
   }
 
-  /// Translates with a TextTranslator, which must outlive it.
+  /// Translates with a TextTranslator, which must outlive it. A sentence that fits is tokenized once.
   template <class M>
   explicit DocumentTranslator(const TextTranslator<M>& translator, DocumentOptions options = {})
-      : DocumentTranslator(
-            [&translator](std::span<const std::string> sentences) {
-              return translator.alternatives(sentences);
-            },
-            std::move(options), [&translator](const std::string& line) { return translator.fits(line); }) {}
+      : options_(std::move(options)),
+        prepare_([&translator](const std::string& sentence) { return translator.prepare(sentence); }),
+        translate_prepared_([&translator](std::span<const PreparedLine> sentences) {
+          return translator.alternatives(sentences);
+        }) {}
 
   /// Translates a text. boundaries: ascending byte offsets that no sentence crosses. Throws as
   /// document_parts(), and what the translator throws.
@@ -57,6 +58,7 @@ class DocumentTranslator {
   std::vector<DocumentTranslation> alternatives(std::string_view text,
                                                 std::span<const std::size_t> boundaries = {},
                                                 std::size_t most = static_cast<std::size_t>(-1)) const {
+    if (prepare_) return by_prepared(text, boundaries, most);
     const std::vector<DocumentPart> parts = document_parts(text, options_, fits_, boundaries);
     std::vector<std::string> sentences;
     for (const DocumentPart& part : parts) sentences.emplace_back(part.source.of(text));
@@ -69,9 +71,25 @@ class DocumentTranslator {
   const DocumentOptions& options() const noexcept { return options_; }
 
  private:
-  Alternatives translate_;
+  std::vector<DocumentTranslation> by_prepared(std::string_view text, std::span<const std::size_t> boundaries,
+                                               std::size_t most) const {
+    PreparedSentences sentences(prepare_);
+    const SentenceFits fits = [&](const std::string& sentence) { return sentences.fits(sentence); };
+    const std::vector<DocumentPart> parts = document_parts(text, options_, fits, boundaries);
+    std::vector<PreparedLine> lines;
+    for (const DocumentPart& part : parts) {
+      lines.push_back(sentences.prepared(std::string(part.source.of(text))));
+      lines.back().number = lines.size() - 1;
+    }
+    return assemble_documents(text, parts, translate_prepared_(lines), most);
+  }
+
+  Alternatives translate_{};
   DocumentOptions options_;
-  SentenceFits fits_;
+  SentenceFits fits_{};
+  // Of a TextTranslator; else empty.
+  std::function<PreparedLine(const std::string&)> prepare_{};
+  std::function<std::vector<std::vector<Translation>>(std::span<const PreparedLine>)> translate_prepared_{};
 };
 
 }  // namespace eigenformer

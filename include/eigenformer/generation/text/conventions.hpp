@@ -64,16 +64,16 @@ SamplingOptions sampling_options(const FolderDescription<Options>& description) 
   return sampling_options(description.text);
 }
 
-/// The source ids of a line of text, with the prefix and suffix of the conventions; empty for a blank line. A
-/// line of more than max_tokens tokens is cut; then *cut is set to true, else left unchanged. Throws
-/// ValueError for a negative max_tokens, and when the tokenizer does.
+/// The source ids of a line of text, with the prefix and suffix of the conventions; empty for a blank line
+/// (is_blank()). A line of more than max_tokens tokens is cut; then *cut is set to true, else left unchanged.
+/// Throws ValueError for a negative max_tokens, and when the tokenizer does.
 inline std::vector<std::int32_t> source_ids(const TextConventions& text, const Tokenizer& tokenizer,
                                             const std::string& line, index_t max_tokens,
                                             bool* cut = nullptr) {
   if (max_tokens < 0) {
     throw ValueError("source_ids", "max_tokens is " + std::to_string(max_tokens) + ", must not be negative");
   }
-  if (normalize_text(line).empty()) return {};
+  if (is_blank(line)) return {};
   std::vector<std::int32_t> ids = tokenizer.encode(text.source_text + line);
   if (ids.empty()) return ids;
   if (static_cast<index_t>(ids.size()) > max_tokens) {

@@ -101,6 +101,8 @@ TEST_CASE("XML is cut into text and tags, and errors name their places") {
                ">\n") == "vvoa:btefca:bt");
   CHECK(of_xml("a<![CDATA[<b>]]><![CDATA[]]>") == "t[T][]");
   CHECK(of_xml("<\xC3\xA4>&x; &#65;</\xC3\xA4>") == "o\xC3\xA4tc\xC3\xA4");
+  // All numbers of XML 1.0, 2.2, also those that are no text.
+  CHECK(of_xml("<a b='&#150;'>x &#x7F;&#x85;&#129;&#x1FFFE;&#x9;&#xFFFD;</a>") == "oatca");
   const auto says = [](std::string_view document, const std::string& message) {
     CAPTURE(document);
     CHECK_THROWS_WITH_AS(xml_tokens(document), ("[xml] " + message).c_str(), IoError);
@@ -114,6 +116,8 @@ TEST_CASE("XML is cut into text and tags, and errors name their places") {
   says("<a b='&'/>",
        "line 1, column 7: '&' does not begin an entity, expected '&amp;' or a name or number and ';'");
   says("&#0;", "line 1, column 1: '&#0;' is not a character that XML allows");
+  for (const std::string number : {"&#8;", "&#x1F;", "&#xFFFE;", "&#xFFFF;", "&#xD800;", "&#x110000;"})
+    says(number, "line 1, column 1: '" + number + "' is not a character that XML allows");
   says("1 < 2",
        "line 1, column 4: found ' ' after '<', expected the name of an element, or '&lt;' for a '<' of the "
        "text");
@@ -157,8 +161,13 @@ TEST_CASE("character references") {
   CHECK(decoded("&Sigma;") == "\xCE\xA3");
   CHECK(decoded("&#x1F600;") == "\xF0\x9F\x98\x80");
   CHECK(decoded("&#8364;") == "\xE2\x82\xAC");
+  // Numbers of Windows-1252, as browsers read them.
+  CHECK(decoded("&#128;") == "\xE2\x82\xAC");
+  CHECK(decoded("&#146;") == "\xE2\x80\x99");
+  CHECK(decoded("&#x96;") == "\xE2\x80\x93");
+  CHECK(decoded("&#159;") == "\xC5\xB8");
   for (const char* unknown :
-       {"&nope;", "&#0;", "&#xD800;", "&#x110000;", "&#99999999999999999999;", "&#x80;"}) {
+       {"&nope;", "&#0;", "&#xD800;", "&#x110000;", "&#99999999999999999999;", "&#x81;", "&#127;"}) {
     CAPTURE(unknown);
     CHECK(character_reference(unknown).length == std::string_view(unknown).size());
     CHECK(decoded(unknown).empty());
@@ -195,6 +204,8 @@ TEST_CASE("what ends a sentence ends a segment") {
   CHECK(texts("a <code> b  c </code> d<div translate=no>e</div>f", MarkupFormat::html) ==
         Texts{"a b c d", "f"});
   CHECK(texts("<p> </p><p>&nbsp;</p>", MarkupFormat::html).empty());
+  CHECK(texts("\uFEFF<p>\u200B</p><p>&#8203;&shy; &zwnj;</p>", MarkupFormat::html).empty());
+  CHECK(texts("<r>\u2060<a>x</a>\uFEFF</r>", MarkupFormat::xml) == Texts{"x"});
   // In XML, elements that stand beside text are part of it, wherever they are.
   CHECK(texts("<r><p>a <b>b</b></p><p><b>c</b> <i>d</i></p><p><i/>e</p></r>", MarkupFormat::xml) ==
         Texts{"a b", "c d", "e"});

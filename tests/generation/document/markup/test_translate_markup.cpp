@@ -346,6 +346,31 @@ TEST_CASE("each placeholder stands in the translation once") {
   }
 }
 
+TEST_CASE("a protected element may touch quotes, characters of unspaced scripts, and letters") {
+  for (const char* document :
+       {"Die Option \u201E<code>foo</code>\u201C ist gut.",
+        "L\u2019option \u00AB<code>a</code>\u00BB et \u2026<code>b</code>\u2026",
+        "\u4F7F\u7528<code>x1</code>\u51FD\u6570\uFF0C\u5E76\u4E14<code>foo</code>\u3002",
+        "All <code>int</code>s are ints.", "Version<code>1.2</code> and a<code>b</code>c, b",
+        "x<code>for</code> loop for all", "das <span translate=no>Haus</span>es",
+        "<code>a</code><code>b</code>c<code>a</code>", "caf\u00E9<code>s</code> s"}) {
+    CAPTURE(document);
+    CHECK(unchanged(document, html) == document);
+  }
+  // Bytes that are not UTF-8.
+  CHECK(unchanged("\u200B\x80x<code>a</code>\xE2y", html) == "\u200B\x80x<code>a</code>\xE2y");
+  // A word that contains the piece's text is not the piece.
+  const auto gives = [](const std::string& text) {
+    return [=](const std::vector<std::string>&) { return std::vector<AlignedText>{{text, {}}}; };
+  };
+  CHECK(translate_markup("see <code>int</code>", html, gives("siehe \u00E9int \u201Cint\u201D")) ==
+        "siehe \u00E9int \u201C<code>int</code>\u201D");
+  CHECK(translate_markup("see <code>int</code>", html, gives("siehe \u201EINT\u201C.")) ==
+        "siehe \u201E<code>int</code>\u201C.");
+  // Beside characters of unspaced scripts no space is added.
+  CHECK(translate_markup("use <code>f</code>", html, gives("\u4F7F\u7528F")) == "\u4F7F\u7528<code>f</code>");
+}
+
 TEST_CASE("characters are written as the source writes them, and never become markup") {
   CHECK(reversed("a &lt; b &amp; c", html) == "C &amp; B &lt; A");
   CHECK(reversed("x &#60; y < z", html) == "Z &#60; Y < X");

@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "eigenformer/data/text/text_walk.hpp"
+#include "eigenformer/generation/constraints/word_text.hpp"
 #include "eigenformer/generation/document/markup/markup_document.hpp"
 #include "eigenformer/generation/document/markup/placeholders.hpp"
 #include "eigenformer/generation/document/markup/text_units.hpp"
@@ -27,7 +29,8 @@ struct TargetPart {
 
 /// Makes sure that each protected piece of a segment occurs in the translation once. Models copy some pieces,
 /// change some and drop some, so the first of these places is used for a piece:
-/// 1. a verbatim occurrence (of several the one that the alignment prefers),
+/// 1. a verbatim occurrence (of several the one that the alignment prefers); if the piece touches a word, as
+///    in `<code>int</code>s`, within the whole word,
 /// 2. an occurrence with other case or white space,
 /// 3. the words that are aligned to it alone, if they are not more than its own,
 /// 4. after the word aligned to the word before it, or else before the word aligned to the next word.
@@ -42,6 +45,7 @@ class PiecePlacer {
 
   std::vector<TargetPart> run() {
     number_pieces();
+    claim_within_words();
     claim_verbatim();
     claim_similar();
     make_parts();
@@ -86,13 +90,38 @@ class PiecePlacer {
     return after == taken_.begin() || std::prev(after)->second <= span.begin;
   }
 
+  // Whether there is no word boundary at an offset.
+  static bool is_inside_word(std::string_view text, std::size_t at) {
+    return is_in_word(code_point_before(text, at).value) && is_in_word(code_point_at(text, at).value);
+  }
+
   // Whether a span of the target is not part of a longer word.
   bool is_whole(ByteSpan span) const {
-    const auto letter = [&](std::size_t i) {
-      return is_ascii_alphanumeric(target_[i]) || static_cast<unsigned char>(target_[i]) >= 0x80;
-    };
-    return (span.begin == 0 || !letter(span.begin) || !letter(span.begin - 1)) &&
-           (span.end == target_.size() || !letter(span.end - 1) || !letter(span.end));
+    return !is_inside_word(target_, span.begin) && !is_inside_word(target_, span.end);
+  }
+
+  // Claims the places of pieces that touch a word, by the word and the piece together.
+  void claim_within_words() {
+    constexpr std::size_t longest = 64, most = 1000;  // bytes of a word; distinct words to search for
+    const std::string_view text = segment_.text;
+    std::map<std::pair<std::string_view, std::size_t>, Places> found;  // by the word and the piece's offset
+    for (std::size_t k = 0; k < spans_.size(); ++k) {
+      const ByteSpan piece = segment_.pieces[k].text;
+      ByteSpan word = piece;
+      while (word.size() - piece.size() < longest && is_inside_word(text, word.begin))
+        word.begin -= std::max<std::size_t>(1, code_point_before(text, word.begin).length);
+      while (word.size() - piece.size() < longest && is_inside_word(text, word.end))
+        word.end += std::max<std::size_t>(1, code_point_at(text, word.end).length);
+      const std::pair key(word.of(text), piece.begin - word.begin);
+      if (word == piece || segment_.pieces[k].placeholder || (found.size() == most && found.count(key) == 0))
+        continue;
+      const auto [places, added] = found.try_emplace(key);
+      if (added) {
+        for (const ByteSpan& span : whole(occurrences(target_, key.first)))
+          places->second.all.push_back({span.begin + key.second, span.begin + key.second + piece.size()});
+      }
+      claim_best(k, places->second);
+    }
   }
 
   void claim_verbatim() {
@@ -106,7 +135,8 @@ class PiecePlacer {
       for (const auto& [what, pieces] : wanted) {
         if (what.second != placeholder) continue;
         Places places{placeholder ? found[what.first] : whole(occurrences(target_, what.first))};
-        for (const std::size_t k : pieces) claim_best(k, places);
+        for (const std::size_t k : pieces)
+          if (!spans_[k]) claim_best(k, places);
         if (placeholder) drop_surplus(what.first, places.all);
       }
     }
@@ -281,7 +311,10 @@ class PiecePlacer {
     std::vector<TargetPart> out;
     bool separate = false;  // whether a space must follow the last part
     const auto add = [&](TargetPart part, bool exact) {
-      const bool spaced = part.kind == UnitKind::space || out.empty() || out.back().kind == UnitKind::space;
+      const bool spaced =
+          part.kind == UnitKind::space || out.empty() || out.back().kind == UnitKind::space ||
+          is_unspaced_script(code_point_before(out.back().text, out.back().text.size()).value) ||
+          is_unspaced_script(code_point_at(part.text, 0).value);
       if (!spaced && ((!exact && !opens(out.back().text)) || separate)) out.push_back({" ", UnitKind::space});
       out.push_back(std::move(part));
       separate = false;
@@ -312,18 +345,22 @@ class PiecePlacer {
     return j;
   }
 
-  static bool opens(std::string_view text) {
-    return text.size() == 1 && std::string_view("([\"'").find(text[0]) != std::string_view::npos;
+  static bool is_one_of(std::string_view text, std::u32string_view marks) {
+    const DecodedCodePoint c = code_point_at(text, 0);
+    return c.length > 0 && c.length == text.size() && marks.find(c.value) != marks.npos;
   }
 
-  // Whether a part is punctuation that may directly follow a piece.
+  // Whether a part is punctuation that a piece may directly follow.
+  static bool opens(std::string_view text) { return is_one_of(text, U"([\"'\u201E\u201A\u00BF\u00A1"); }
+
+  // Whether a part is punctuation, before white space or the end, that may directly follow a piece.
   bool closes(std::size_t j) const {
-    if (j >= parts_.size()) return true;
-    if (parts_[j].text.size() != 1 ||
-        std::string_view(")],.;:!?\"'").find(parts_[j].text[0]) == std::string_view::npos)
-      return false;
-    const std::size_t next = next_part(j + 1);
-    return next == parts_.size() || parts_[next].kind == UnitKind::space;
+    const auto closing = [](std::string_view text) {
+      return is_one_of(text, U")],.;:!?\"'\u2018\u2019\u201C\u201D\u2026\u00AB\u00BB\u2039\u203A");
+    };
+    if (j < parts_.size() && !closing(parts_[j].text)) return false;
+    while (j < parts_.size() && closing(parts_[j].text)) j = next_part(j + 1);
+    return j >= parts_.size() || parts_[j].kind == UnitKind::space;
   }
 
   static constexpr std::size_t surplus = TargetPart::none - 1;  // instead of a piece's index

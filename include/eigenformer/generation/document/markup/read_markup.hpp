@@ -67,8 +67,6 @@ class MarkupReader {
     }
   }
 
-  bool is_blank(ByteSpan span) const { return trim(span.of(all_)).empty(); }
-
   // XML does not define which elements end a sentence. Those with text beside them anywhere in the document
   // count as inline, all others as structure.
   void find_inline_names() {
@@ -83,7 +81,7 @@ class MarkupReader {
     };
     for (const MarkupToken& token : tokens_) {
       const bool text = token.kind == MarkupKind::text || token.kind == MarkupKind::cdata_text;
-      if (text && !is_blank(token.span)) open.back().text = true;
+      if (text && !is_blank(token.span.of(all_))) open.back().text = true;
       if (token.kind == MarkupKind::open || token.kind == MarkupKind::empty)
         open.back().children.push_back(token.name);
       if (token.kind == MarkupKind::open) open.emplace_back();
@@ -152,7 +150,7 @@ class MarkupReader {
   void boundary(ByteSpan span) {
     MarkupSegment segment = builder_.finish(protect_);
     builder_ = SegmentBuilder(all_);
-    if (!trim(segment.text).empty()) {
+    if (!is_blank(segment.text)) {
       segment.before = all_.substr(copied_, begin_ - copied_);
       copied_ = span.begin;
       result_.segments.push_back(std::move(segment));

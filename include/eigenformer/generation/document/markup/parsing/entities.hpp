@@ -3,6 +3,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -76,20 +77,35 @@ inline const std::unordered_map<std::string_view, char32_t>& named_characters() 
   return names;
 }
 
-// The character of `&#...;` as UTF-8; empty for a number that is not a text character.
-inline std::string numbered_character(std::string_view digits) {
+// The number of `&#...;`; nothing above U+10FFFF.
+inline std::optional<char32_t> reference_number(std::string_view digits) {
   const bool hex = !digits.empty() && (digits[0] == 'x' || digits[0] == 'X');
   if (hex) digits.remove_prefix(1);
   char32_t value = 0;
   for (const char c : digits) {
     value = value * (hex ? 16 : 10) +
             static_cast<char32_t>(is_ascii_digit(c) ? c - '0' : ascii_lower(c) - 'a' + 10);
-    if (value > 0x10FFFF) return {};
+    if (value > 0x10FFFF) return std::nullopt;
   }
-  const bool control = value < 0x20 && value != '\t' && value != '\n' && value != '\r';
-  if (control || (value >= 0x7F && value < 0xA0) || (value >= 0xD800 && value < 0xE000) ||
-      (value & 0xFFFE) == 0xFFFE)
-    return {};
+  return value;
+}
+
+// Whether XML 1.0 allows a character (2.2, Char).
+inline bool is_xml_character(char32_t c) {
+  return c == '\t' || c == '\n' || c == '\r' || (c >= 0x20 && c < 0xD800) || (c >= 0xE000 && c < 0xFFFE) ||
+         (c >= 0x10000 && c <= 0x10FFFF);
+}
+
+// The character of `&#...;` as UTF-8; empty for a number that is not a text character. 128 to 159 are those
+// of Windows-1252, as in the HTML standard, 13.2.5.80.
+inline std::string numbered_character(std::string_view digits) {
+  static constexpr std::array<char32_t, 32> windows = {
+      0x20AC, 0,      0x201A, 0x192,  0x201E, 0x2026, 0x2020, 0x2021, 0x2C6,  0x2030, 0x160,
+      0x2039, 0x152,  0,      0x17D,  0,      0,      0x2018, 0x2019, 0x201C, 0x201D, 0x2022,
+      0x2013, 0x2014, 0x2DC,  0x2122, 0x161,  0x203A, 0x153,  0,      0x17E,  0x178};
+  char32_t value = reference_number(digits).value_or(0);
+  if (value >= 0x80 && value < 0xA0) value = windows[value - 0x80];
+  if (!is_xml_character(value) || value == 0x7F || (value & 0xFFFE) == 0xFFFE) return {};
   return utf8_of(value);
 }
 

@@ -107,7 +107,8 @@ class XmlScanner {
     const CharacterReference found = character_reference(all_.substr(at));
     if (found.length == 0)
       fail(at, "'&' does not begin an entity, expected '&amp;' or a name or number and ';'");
-    if (found.character.empty() && all_[at + 1] == '#')
+    if (all_[at + 1] == '#' &&
+        !is_xml_character(reference_number(all_.substr(at + 2, found.length - 3)).value_or(0)))
       fail(at, "'" + std::string(all_.substr(at, found.length)) + "' is not a character that XML allows");
     return found.length;
   }
