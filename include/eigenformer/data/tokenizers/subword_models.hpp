@@ -34,8 +34,8 @@ class UnigramModel {
     for (std::size_t i = 0; i < tokens.size(); ++i) {
       if (std::isnan(scores_[i])) continue;
       if (!(std::abs(scores_[i]) < 1e30)) {
-        throw ValueError("tokenizer",
-                         "the piece '" + tokens[i] + "' has the score " + std::to_string(scores_[i]));
+        throw ValueError("tokenizer", "the piece '" + tokens[i] + "' has the score " +
+                                          std::to_string(scores_[i]) + ", expected a finite number");
       }
       least = std::min(least, scores_[i]);
       longest_ = std::max(longest_, tokens[i].size());

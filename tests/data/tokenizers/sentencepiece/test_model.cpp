@@ -62,7 +62,7 @@ TEST_CASE("a SentencePiece model is read from its bytes") {
 
 TEST_CASE("bytes that are no message are no SentencePiece model") {
   check_refused("", "empty, expected a SentencePiece model");
-  const std::string cut = "truncated or no SentencePiece model: ";
+  const std::string cut = "truncated or not a SentencePiece model: ";
   check_refused("abc", cut + "3 bytes (field 12 has 8 bytes, 2 are left)");
   check_refused("\n", cut + "1 bytes (a number at byte 1 does not end)");
   check_refused(std::string(11, '\xFF'), cut + "11 bytes (a number at byte 10 does not end)");
@@ -89,8 +89,8 @@ TEST_CASE("each rule of a SentencePiece model's pieces") {
   check_refused(model_of(piece(std::string(8000, 'x'))), "piece 7 has 8000 bytes, expected at most 7999");
   check_refused(model_of(piece("x\xE4y")), "piece 7 is not UTF-8");
   check_refused(model_of(piece("x\0y"s)), "piece 7 has a zero byte");
-  check_refused(model_of(piece("ab", 4)), "piece 7 is 'ab', as another one is");
-  check_refused(model_of(piece("x", 1, std::nanf(""))), "piece 7 has a score that is no number");
+  check_refused(model_of(piece("ab", 4)), "piece 7 is 'ab', the text of an earlier piece");
+  check_refused(model_of(piece("x", 1, std::nanf(""))), "piece 7 has a score that is not a finite number");
   check_refused(model_of(piece("x", 1, -std::numeric_limits<float>::infinity())), "has a score");
   check_refused(model_of(piece("x", 7)), "piece 7 has the type 7, expected 1 to 6");
   check_refused(model_of(piece("x", 0)), "piece 7 has the type 0");

@@ -191,8 +191,9 @@ template <class T>
                     k.dim(-1) == q.dim(-1) && (rank == 3 || (k.dim(1) == heads && v.dim(1) == heads));
   if (!fits) {
     throw ShapeError("attention",
-                     "batch, heads, keys or widths of shapes " + q.shape().str() + ", " + k.shape().str() +
-                         ", " + v.shape().str() + " differ",
+                     "query, key and value of shapes " + q.shape().str() + ", " + k.shape().str() + ", " +
+                         v.shape().str() +
+                         " must agree in batch and heads, key and value in length, query and key in width",
                      {q.shape(), k.shape(), v.shape()});
   }
   const auto rows = [&](const Var<T>& x) {

@@ -151,10 +151,9 @@ inline Tensor<bool> admitted_keys(const AttentionMask& mask, const SequenceLayou
                (mask.right() != AttentionMask::unlimited && mask.right() != 0);
   for (const AttentionMask::Dense& dense : mask.dense_masks()) other = other || !dense.keyed;
   if (other) {
-    throw ValueError(
-        "linear_attention",
-        "linear attention takes no mask but causal() and key_padding(); other windows, prefixes, "
-        "documents and dense masks need weights of queries and keys, which it never forms");
+    throw ValueError("linear_attention",
+                     "linear attention supports only the masks causal() and key_padding(); other windows, "
+                     "prefixes, documents and dense masks need attention weights, which it never computes");
   }
   if (mask.dense_masks().empty()) return {};
   Tensor<bool> admitted = Tensor<bool>::full(Shape{keys.rows()}, true);

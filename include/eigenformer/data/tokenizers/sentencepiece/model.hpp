@@ -66,8 +66,8 @@ struct SentencePieceModel {
     } catch (const ValueError& error) {
       if (error.op() != "protobuf") throw;
       throw ValueError("sentencepiece",
-                       "truncated or no SentencePiece model: " + std::to_string(bytes.size()) + " bytes (" +
-                           message_of(error) + ")");
+                       "truncated or not a SentencePiece model: " + std::to_string(bytes.size()) +
+                           " bytes (" + message_of(error) + ")");
     }
     model.check(rest);
     return model;
@@ -200,8 +200,8 @@ struct SentencePieceModel {
       if (find_invalid_utf8(piece.text)) throw refuse("is not UTF-8");
       if (piece.text.find('\0') != std::string_view::npos) throw refuse("has a zero byte");
       if (!texts.insert(piece.text).second)
-        throw refuse("is '" + std::string(piece.text) + "', as another one is");
-      if (!std::isfinite(piece.score)) throw refuse("has a score that is no number");
+        throw refuse("is '" + std::string(piece.text) + "', the text of an earlier piece");
+      if (!std::isfinite(piece.score)) throw refuse("has a score that is not a finite number");
       if (piece.type == Type::unknown) ++unknown;
       if (piece.type == Type::user_defined) user_defined.push_back(piece.text);
       if (piece.type == Type::byte) {
