@@ -103,13 +103,13 @@ TEST_CASE("each rule of a SentencePiece model's pieces") {
   check_refused(model_of(byte_pieces(255) + with_bytes),
                 "it has byte_fallback and 255 pieces that stand for a byte, expected 256");
   for (const char* wrong : {"<0xe4>", "<0x4>", "<0xG4>", "<0xE4", "[0xE4]", "<0x-1>"})
-    check_refused(model_of(piece(wrong, 6) + with_bytes), "expected the spelling of a byte, as <0xE4>");
+    check_refused(model_of(piece(wrong, 6) + with_bytes), "expected the spelling of a byte, such as <0xE4>");
   std::string nested;
   for (std::size_t i = 1; i <= 64; ++i)
     nested += piece(std::string(i, 'u'), 4) + piece("v" + std::to_string(i), 4);
   CHECK_NOTHROW((void)SentencePieceModel::read(model_of(nested)));
   check_refused(model_of(nested + piece(std::string(65, 'u'), 4)),
-                "more than 64 user-defined pieces begin with each other");
+                "more than 64 user-defined pieces are prefixes of one another");
 }
 
 TEST_CASE("each rule of what else a SentencePiece model says") {
@@ -176,7 +176,7 @@ TEST_CASE("each rule of a table of characters") {
     return map.bytes("b\0"s);
   };
   accepted(chain(32, true));
-  check_map_refused(chain(33, true), "has more than 32 strings that begin with each other");
+  check_map_refused(chain(33, true), "has more than 32 strings that are prefixes of one another");
   check_map_refused(chain(200, false), "has a trie that follows more than 128 bytes of a text");
   // Two ways to one place, of which the second alone is a match.
   CharsmapWriter shared;

@@ -37,8 +37,8 @@ struct SentencePieceModel {
   /// Bytes of a piece. SentencePiece builds its trie by recursion, one level per byte, and 200,000 levels
   /// overflow the stack. Its releases from 0.2.2 on refuse 8000.
   static constexpr std::size_t longest_piece = 7999;
-  /// User-defined pieces that begin with each other. SentencePiece stores the matches at one position of a
-  /// text in an array of 64 elements and reads beyond its end if there are more.
+  /// The most user-defined pieces that are prefixes of one another. SentencePiece stores the matches at one
+  /// position of a text in an array of 64 elements and reads beyond its end if there are more.
   static constexpr std::size_t most_matches = 64;
   /// Self-test samples, which SentencePiece encodes while it loads a model; trained models have none.
   static constexpr std::size_t most_sample_bytes = 16'384, most_samples = 100;
@@ -207,7 +207,8 @@ struct SentencePieceModel {
       if (piece.type == Type::byte) {
         if (!byte_fallback) throw refuse("stands for a byte, in a model without byte_fallback");
         if (!byte_of(piece.text)) {
-          throw refuse("is '" + std::string(piece.text) + "', expected the spelling of a byte, as <0xE4>");
+          throw refuse("is '" + std::string(piece.text) +
+                       "', expected the spelling of a byte, such as <0xE4>");
         }
         ++bytes;
       }
@@ -236,7 +237,7 @@ struct SentencePieceModel {
       begins.push_back(text);
       if (begins.size() > most_matches) {
         throw damaged("more than " + std::to_string(most_matches) +
-                      " user-defined pieces begin with each other");
+                      " user-defined pieces are prefixes of one another");
       }
     }
   }
