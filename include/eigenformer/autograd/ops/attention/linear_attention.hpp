@@ -18,7 +18,7 @@ struct LinearAttentionOp {
   index_t heads = 1;  ///< at least 1
   bool causal =
       false;  ///< each query attends to the keys up to its own position; both must have the same layout
-  /// The sequence of keys to which each sequence of queries attends; empty: the one of the same number.
+  /// The sequence of keys to which each sequence of queries attends; empty: sequence b attends to sequence b.
   std::vector<std::int32_t> key_sequence{};
   /// (rows of keys): whether queries attend to each key; undefined: to all. Values of excluded keys, even
   /// NaN, have no effect.

@@ -49,7 +49,7 @@ struct SentencePieceModel {
   bool adds_space = true;        ///< puts a space before each text (add_dummy_prefix)
   bool collapses_spaces = true;  ///< merges spaces, strips the ends (remove_extra_whitespaces)
 
-  /// Throws ValueError for bytes that are no model or break one of these rules, with a text that follows
+  /// Throws ValueError for bytes that are not a model or break one of these rules, with a text that follows
   /// "... is": each piece is UTF-8 without a zero byte, neither empty nor too long, and the only one of its
   /// text; scores are finite; there is one unknown piece; bytes are spelled <0x00> to <0xFF>, all of them or
   /// none; the ids of special pieces are those of pieces; tables of characters pass CharsmapCheck.
