@@ -90,14 +90,14 @@ int main(int argc, char** argv) {
       if (argc > 1 && argv[1][0] != '-' && std::none_of(commands.begin(), commands.end(), named)) {
         return fail((std::string("there is no command '") + argv[1] + "'; see translator --help").c_str());
       }
-      std::string why = error.what();
+      std::string why = translator::message_of(error);
       std::string help = "translator";
       const CLI::App* command = app.get_subcommands().empty() ? &app : app.get_subcommands().front();
       const bool missing = dynamic_cast<const CLI::RequiredError*>(&error) != nullptr;
       const bool unknown = dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr;
       // The required option may be there, mistyped.
       if (unknown || (missing && !command->remaining().empty())) why = translator::unknown_argument(*command);
-      if ((unknown || missing) && command != &app) help += " " + command->get_name();
+      if (command != &app) help += " " + command->get_name();
       return fail((why + (why.ends_with('?') ? " See " : "; see ") + help + " --help").c_str());
     }
     try {

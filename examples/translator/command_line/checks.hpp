@@ -28,9 +28,32 @@ std::string number_problem(std::string_view text, const char* expected) {
   T value{};
   const char* const end = digits.data() + digits.size();
   const std::from_chars_result read = std::from_chars(digits.data(), end, value);
-  if (read.ec == std::errc::result_out_of_range) return std::string(text) + " is out of range";
+  if (read.ec == std::errc::result_out_of_range)
+    return "is " + std::string(text) + ", which is out of range; expected " + expected;
   if (read.ec == std::errc() && read.ptr == end) return {};
   return "is '" + std::string(text) + "', expected " + expected;
+}
+
+/// A check that a word is one of the given ones; its message lists them.
+inline CLI::Validator one_of(std::vector<std::string> words) {
+  const auto problem = [words = std::move(words)](std::string& text) {
+    std::string list;
+    for (const std::string& word : words) {
+      if (word == text) return std::string();
+      list += (list.empty() ? "" : ", ") + word;
+    }
+    return "is '" + text + "', expected one of " + list;
+  };
+  return CLI::Validator(problem, "");
+}
+
+/// The message of an error that CLI11 found, without the colon that it puts between an option and a problem:
+/// "--beam is 'x', expected ...".
+inline std::string message_of(const CLI::ParseError& error) {
+  std::string text = error.what();
+  const std::size_t colon = text.find(": is ");
+  if (text.starts_with('-') && colon < text.find(' ')) text.erase(colon, 1);
+  return text;
 }
 
 /// Checks texts before CLI11 does, which reads an empty text as 0, -1 as the largest unsigned number, and any

@@ -206,7 +206,7 @@ void apply_config(CLI::App& command, const std::string& path) {
       }
       if (option->count() > 0) option->run_callback();
     } catch (const CLI::ParseError& error) {
-      fail(error.what());
+      fail(message_of(error));
     }
     Given given{.names = option->get_lnames(), .place = parser.place(entry.line)};
     given_by_files().push_back(std::move(given));

@@ -48,7 +48,8 @@ struct CorpusOptions {
                       Allowed::positive},
           self.corpus_temperature);
     visit(OptionField{"valid_source",
-                      "source sentences of the validation data; not given: 1 % of the pairs is held out"},
+                      "source sentences of the validation data; not given: 1 % of the pairs, at most 1000, "
+                      "is held out"},
           self.valid_source);
     visit(OptionField{"valid_target", "target sentences of the validation data"}, self.valid_target);
     visit(

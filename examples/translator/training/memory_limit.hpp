@@ -21,7 +21,7 @@ inline void add_memory_limit(CLI::App& command, TrainCommand& train) {
             try {
               (void)ef::bytes_of(text);
             } catch (const ef::ValueError&) {
-              return "'" + text + "' is not an amount of memory, expected one such as 800M or 2G";
+              return "is '" + text + "', expected an amount of memory such as 800M or 2G";
             }
             return std::string();
           },

@@ -11,6 +11,7 @@
 #include <system_error>
 #include <utility>
 
+#include "command_line/checks.hpp"
 #include "command_line/config_file.hpp"
 #include "eigenformer/data/text/sentences.hpp"
 #include "eigenformer/generation/constraints/glossary.hpp"
@@ -100,7 +101,7 @@ struct TranslateOptions : DecodingCommand {
     app.add_option("--input-format", input_format,
                    "text: lines; html or xml: one document, whose tags, comments, entities and placeholders "
                    "(see --protect) are kept")
-        ->check(CLI::IsMember({"text", "html", "xml"}))
+        ->check(one_of({"text", "html", "xml"}))
         ->capture_default_str()
         ->group("Markup");
     app.add_flag("--protect", protect,

@@ -221,7 +221,7 @@ class TranslationServer {
     return std::nullopt;
   }
 
-  // Throws HttpError 400 for a name that is none of the model's adapters; an empty one is none.
+  // Throws HttpError 400 unless the name is empty or one of the model's adapters.
   static void require_adapter(const ServedModel& model, const std::string& name) {
     const auto& names = model.adapters;
     if (name.empty() || std::find(names.begin(), names.end(), name) != names.end()) return;

@@ -148,7 +148,7 @@ struct LoopOptions {
     if (average_last > 1 && average_best > 1) {
       throw ValueError("training", "average_last is " + std::to_string(average_last) +
                                        " and average_best is " + std::to_string(average_best) +
-                                       ", only one of them can be above 1");
+                                       ", at most one of them may be above 1");
     }
   }
 };

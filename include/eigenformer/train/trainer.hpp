@@ -189,7 +189,7 @@ class Trainer {
     corpus_.require_saved(reader.template value<std::string>("corpus"), state.values);
     if (reader.has("text")) reader.require_equal("text", training_ids(options_.text));
     const auto warmup = warmup_of(reader);
-    // Version 0.1.0 had Adam alone.
+    // Version 0.1.0 had only Adam.
     if (reader.has("optimizer")) {
       reader.require_equal("optimizer", std::string(word_of(options_.optimizer.kind)));
       reader.require_equal("optimizer_state", std::string(word_of(options_.optimizer.state)));

@@ -303,7 +303,7 @@ TEST_CASE("fields of the search are flags of translate") {
   CHECK(translated({"--sample", "--repetition-penalty", "3"}).code == 0);
   CHECK(translated({"--sample=false"}).out == translated({}).out);
   CHECK(contains(translated({"--sample=maybe"}).err, "--sample"));
-  CHECK(contains(translated({"--force-end=2"}).err, "--force-end: is '2', expected true or false"));
+  CHECK(contains(translated({"--force-end=2"}).err, "--force-end is '2', expected true or false"));
   const std::string file = corpus.model + "/both";
   CHECK(contains(translated({"--attention", file, "--output", file}).err, "expected two files"));
   CHECK(contains(translated({"--alignment", corpus.model + "/./both", "--output", file}).err,
@@ -421,7 +421,7 @@ TEST_CASE("a file of options: the command line wins, and what is wrong in it has
   refused(model + "config = 'f'\n", "line 2: 'config' is allowed on the command line only");
   refused(model + "beems = 3\n",
           "f.toml', line 2: there is no option 'beems' of translator translate: did you mean 'beam'?");
-  refused(model + "beam = four\n", "f.toml', line 2: --beam: is 'four', expected a whole number");
+  refused(model + "beam = four\n", "f.toml', line 2: --beam is 'four', expected a whole number");
   refused(model + "\n[translate]\nbeam = 0\n", "beam_size is 0, must be positive (--beam); see '");
   refused(model + "\n[translate]\nbeam = 0\n", "f.toml', line 4");
   refused(model + "beam 4\n", "line 2: 'beam 4' has no '=', expected key = value");
@@ -491,6 +491,6 @@ TEST_CASE("numbers that would overflow are refused by name") {
   for (const char* option : {"--head-dim", "--accumulate", "--max-length", "--shaw-max-distance",
                              "--learned-position-offset", "--vocab-size"}) {
     CHECK(contains(refusal(corpus.train({option, "9223372036854775807"})),
-                   std::string(option) + ": is 9223372036854775807, expected at most 2147483647"));
+                   std::string(option) + " is 9223372036854775807, expected at most 2147483647"));
   }
 }

@@ -248,7 +248,7 @@ TEST_CASE("what does not fit in a Hugging Face folder is refused with its file a
   refuse({"vocab.json", "object"});
   copy.write("vocab.json", vocabulary);
   copy.write("source.spm", source.substr(0, 20));
-  refuse({"source.spm'", "truncated or no SentencePiece model: 20 bytes"});
+  refuse({"source.spm'", "truncated or not a SentencePiece model: 20 bytes"});
   copy.write("source.spm", "");
   refuse({"source.spm'", "is empty, expected a SentencePiece model"});
   copy.remove("source.spm");

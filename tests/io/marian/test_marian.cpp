@@ -193,10 +193,10 @@ TEST_CASE("a folder that holds no model of Marian, or not all of it, is refused"
 TEST_CASE("languages are an error: a model of Marian has no place for them") {
   const DamagedCopy copy("marian_float32");
   CHECK(contains(message_of<ValueError>([&] { (void)import_marian(copy.path(), {.target_language = "de"}); }),
-                 "expected no target_language, which is 'de'"));
+                 "is not a multilingual model, so target_language must be empty, not 'de'"));
   CHECK(contains(
       message_of<ValueError>([&] { (void)import_marian_int8(copy.path(), {.source_language = "en"}); }),
-      "expected no source_language, which is 'en'"));
+      "so source_language must be empty, not 'en'"));
 }
 
 TEST_CASE("a model of Marian that the import is not for is refused with the setting's name") {

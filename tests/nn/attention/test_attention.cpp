@@ -270,7 +270,7 @@ TEST_CASE("attention says what does not fit") {
   CHECK(contains(call({2, 5, 12}, {2, 7, 12}, {2, 6, 12}),
                  "value of shape (2, 6, 12) must fit its layout: 2 padded sequences in 14 rows"));
   CHECK(contains(call({2, 5, 12}, {3, 7, 12}, {3, 7, 12}),
-                 "query of shape (2, 5, 12) and key of shape (3, 7, 12) must have one batch size"));
+                 "query of shape (2, 5, 12) and key of shape (3, 7, 12) must have the same batch size"));
   CHECK(contains(
       call({2, 5, 12}, {2, 7, 12}, {2, 7, 12}, AttentionMask::block(Tensor<bool>::full({5, 6}, false))),
       "mask of shape (5, 6)"));

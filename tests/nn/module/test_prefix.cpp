@@ -213,5 +213,5 @@ TEST_CASE("prefixes that do not fit are refused") {
   options.layer.attention = AttentionKind::linear;
   CHECK(contains(
       message_of<ValueError>([&] { (void)make(options).loss(ctx, input, layout, output, {}, prefix); }),
-      "linear attention takes no mask but causal()"));
+      "linear attention supports only the masks causal()"));
 }

@@ -157,7 +157,7 @@ TEST_CASE(
        {AttentionMask::window(2, 0), AttentionMask::window(AttentionMask::unlimited, 1),
         AttentionMask::prefix({1, 2}), AttentionMask::allow(Tensor<bool>::full({L, L}, true))}) {
     CHECK(contains(refusal([&] { (void)attention(ctx, x, x, x, mask); }),
-                   "no mask but causal() and key_padding()"));
+                   "only the masks causal() and key_padding()"));
   }
   CHECK(contains(refusal([&] { (void)attention.with_weights(ctx, x, x, x); }),
                  "no attention weights to return"));

@@ -258,7 +258,7 @@ TEST_CASE("impossible loops are refused") {
   CHECK(
       contains(refusal(batches, {.max_steps = 2, .patience = 3}), "patience is 3, which needs a validation"));
   CHECK(contains(refusal(function, {.max_steps = 2, .accumulate = 3}),
-                 "accumulate is 3, must be 1 where a function"));
+                 "accumulate is 3, must be 1 if a function"));
   CHECK(contains(refusal(function, {.epochs = 2}),
                  "have no epochs: max_steps or max_minutes must be positive"));
   CHECK(contains(refusal(std::vector<Points>{}, {.epochs = 2}), "epoch 0 has 0 batches, must be at least 1"));

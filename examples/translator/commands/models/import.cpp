@@ -4,6 +4,7 @@
 #include <string>
 #include <system_error>
 
+#include "command_line/checks.hpp"
 #include "commands.hpp"
 #include "eigenformer/io/models/import_checkpoint.hpp"
 #include "model/confidence_file.hpp"
@@ -92,7 +93,7 @@ void add_import(CLI::App& app, Run& run) {
   sub->add_option("--weights", command->format,
                   "format of the weights: float32, bf16 or int8; not given: int8 for an int8 model of "
                   "Marian, else float32")
-      ->check(CLI::IsMember({"float32", "bf16", "int8"}));
+      ->check(one_of({"float32", "bf16", "int8"}));
   sub->add_flag("--overwrite", command->overwrite, "replace an existing model in the folder");
   sub->callback([&run, command] { run = [command] { return import_model(*command); }; });
 }

@@ -5,6 +5,7 @@
 #include <string>
 #include <system_error>
 
+#include "command_line/checks.hpp"
 #include "commands.hpp"
 #include "eigenformer/train/checkpoint/training_lock.hpp"
 #include "model/confidence_file.hpp"
@@ -74,7 +75,7 @@ void add_quantize(CLI::App& app, Run& run) {
   sub->add_option("--to", command->format,
                   "format of the weights: int8 (a quarter of the size) or bf16 (half the size)")
       ->required()
-      ->check(CLI::IsMember({"int8", "bf16"}));
+      ->check(one_of({"int8", "bf16"}));
   sub->add_option("--output", command->output,
                   "model folder to write; not given: the name of the model folder with -int8 or -bf16 added");
   sub->add_flag("--overwrite", command->overwrite, "replace an existing model in the output folder");

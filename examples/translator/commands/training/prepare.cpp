@@ -79,8 +79,7 @@ ef::PrepareModel model_to_start_from(const PrepareCommand& command, ef::PrepareO
   if (most < options.max_length && given.contains("max_length")) {
     throw ef::ValueError("prepare", "max_length is " + std::to_string(options.max_length) +
                                         ", must be at most " + std::to_string(most) +
-                                        ", the maximum length of the model in '" + command.init_from +
-                                        "' has room for");
+                                        ", the maximum length of the model in '" + command.init_from + "'");
   }
   options.max_length = most;
   options.tokenizer = d.tokenizer;

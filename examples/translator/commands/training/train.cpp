@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "command_line/checks.hpp"
 #include "commands.hpp"
 #include "eigenformer/kernels/gemm/gemm_backend.hpp"
 #include "eigenformer/train/checkpoint/training_lock.hpp"
@@ -236,7 +237,7 @@ void add_train(CLI::App& app, Run& run) {
   sub->add_option("--adapter-names", command->adapter_names,
                   "with --lora-rank: names in the adapter file: own, as translator inspect lists them, or as "
                   "PEFT loads them for transformers' models: bart (BART, mBART, Marian, M2M100, NLLB) or t5")
-      ->check(CLI::IsMember({"own", "bart", "t5"}));
+      ->check(one_of({"own", "bart", "t5"}));
   sub->add_flag("--overwrite", command->overwrite,
                 "replace an existing model in the folder, at the first validation of the new one");
   sub->set_help_all_flag("--help-all",

@@ -115,7 +115,7 @@ inline std::vector<CorpusEntry> read_corpus_list(const std::string& path) {
   } catch (const ef::ValueError& error) {
     throw ef::IoError("train", name + " " + ef::detail::message_of(error));
   }
-  if (json.is_discarded()) throw ef::IoError("train", name + " is no JSON");
+  if (json.is_discarded()) throw ef::IoError("train", name + " is not JSON");
   if (!json.is_array() || json.empty())
     throw ef::ValueError(
         "train", name + " has no list of corpora, expected [{\"source\": ..., \"target\": ...}, ...]");

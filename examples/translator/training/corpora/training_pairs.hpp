@@ -28,8 +28,8 @@ inline ef::TextConventions conventions_of(const std::vector<TextCorpus>& corpora
       throw ef::ValueError(
           "train",
           "the vocabulary has no token '" + tag +
-              "', which a corpus asks for: a new vocabulary of text takes it in, and that of prepare "
-              "with --tags");
+              "', which a corpus needs; train a new vocabulary from text, or prepare the corpus again with "
+              "--tags");
     }
     if (tokenizers.joint() &&
         std::find(text.forbidden_ids.begin(), text.forbidden_ids.end(), *id) == text.forbidden_ids.end())

@@ -94,7 +94,7 @@ class Backward {
   /// write to it.
   const Tensor<T>& dy() const noexcept { return dy_; }
 
-  /// Whether input i needs a gradient: it is recorded, no constant and no frozen parameter.
+  /// Whether input i needs a gradient: it is recorded, and neither a constant nor a frozen parameter.
   bool needs(std::size_t i) const noexcept { return input(i) >= 0; }
 
   /// The slot for the gradient of input i. It counts as written after this call, so all of it must be filled.

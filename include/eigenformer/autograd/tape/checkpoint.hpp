@@ -19,9 +19,9 @@ namespace eigenformer {
 ///
 /// function: (const Context<T>&, std::span<const Var<T>>) -> Var<T> for a vector of inputs, or (const
 /// Context<T>&, inputs...) -> Var<T>. Captured objects must outlive backward; capture modules by reference,
-/// because a copy has its own parameters. It must depend on its inputs and on parameters alone, and compute
-/// the same both times. Throws ValueError when it reads a recorded Var that is no input. Without a recording
-/// context, and inside another checkpoint, it is a plain call.
+/// because a copy has its own parameters. It must depend only on its inputs and on parameters, and compute
+/// the same both times. Throws ValueError when it reads a recorded Var that is not an input. Without a
+/// recording context, and inside another checkpoint, it is a plain call.
 template <class T, class F>
 requires std::invocable < const F&, const Context<T>
 &, std::span < const Var < T >>>

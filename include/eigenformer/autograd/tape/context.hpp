@@ -102,7 +102,7 @@ class Context {
   const std::optional<SequenceLayout>& rows() const noexcept { return rows_; }
 
   /// A copy whose matrix products have this precision: with bf16, inputs are rounded to bfloat16 and summed
-  /// in float. It affects T = float alone.
+  /// in float. It affects only T = float.
   Context with_precision(kernels::GemmPrecision precision) const {
     Context c = *this;
     c.precision_ = precision;

@@ -55,10 +55,10 @@ class Tape {
   std::size_t size() const noexcept { return state_->nodes.size(); }
 
   /// Adds d loss / d parameter to `gradients` for every recorded parameter and consumes the tape. Throws
-  /// ShapeError when loss has not one element, or an entry of `gradients` not the shape of its parameter;
-  /// ValueError when loss is not recorded on this tape or is itself a parameter, when a recorded parameter is
-  /// missing in `gradients`, and when a tensor that a gradient depends on was changed in place after its use
-  /// (see Tensor::mark_changed).
+  /// ShapeError when loss does not have one element, or an entry of `gradients` does not have the shape of
+  /// its parameter; ValueError when loss is not recorded on this tape or is itself a parameter, when a
+  /// recorded parameter is missing in `gradients`, and when a tensor that a gradient depends on was changed
+  /// in place after its use (see Tensor::mark_changed).
   ///
   /// When it throws, also for an exception of an op, `gradients` are as they were before; the tape is
   /// consumed if the backward of an op has begun. For this, entries that are already written are copied until
@@ -67,7 +67,7 @@ class Tape {
   /// `complete` is called with the entry of each recorded parameter as soon as this backward no longer writes
   /// to it, so that a gradient can be sent, or added elsewhere and reset, before the others are complete.
   void backward(const Var<T>& loss, Gradients<T>& gradients, const OnComplete& complete = {});
-  /// The same for a tape without parameters, with variable() leaves alone.
+  /// The same for a tape without parameters, which has only variable() leaves.
   void backward(const Var<T>& loss);
   /// The same from an output of any shape, with `cotangent` as the gradient with respect to it. Throws
   /// ShapeError when their shapes differ, and as above.

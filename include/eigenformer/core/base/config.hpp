@@ -54,9 +54,9 @@ in memory"
 #define EIGENFORMER_INLINE inline
 #endif
 
-/// 1 where the definitions of large functions that are no templates are read: where headers are used alone,
-/// and in modules.cpp of eigenformer::compiled, which holds them. 0 in files that link that target: they
-/// neither parse these definitions nor instantiate what is in them.
+/// 1 where the definitions of large non-template functions are read: where only headers are used, and in
+/// modules.cpp of eigenformer::compiled, which holds them. 0 in files that link that target: they neither
+/// parse these definitions nor instantiate what is in them.
 #if defined(EIGENFORMER_COMPILED_MODULES) || \
     !(defined(EIGENFORMER_COMPILED) || defined(EIGENFORMER_COMPILED_BUILD))
 #define EIGENFORMER_DEFINITIONS 1
@@ -64,7 +64,7 @@ in memory"
 #define EIGENFORMER_DEFINITIONS 0
 #endif
 
-/// Stands before declaration and definition of such a function: `inline` where headers are used alone, empty
+/// Stands before declaration and definition of such a function: `inline` where only headers are used, empty
 /// where one file of the program defines it.
 #if EIGENFORMER_DEFINITIONS && !defined(EIGENFORMER_COMPILED_MODULES)
 #define EIGENFORMER_FUNCTION inline

@@ -46,7 +46,7 @@ class Profiler {
   /// Adds one call to the totals of `op`; OpScope does so at its end.
   void add(const char* op, bool backward, double seconds, double flops, double bytes);
 
-  /// The ops measured since clear(), by falling time.
+  /// The ops measured since clear(), those with the most time first.
   std::vector<OpProfile> report() const;
 
  private:

@@ -25,7 +25,7 @@ struct PoolStatistics {
 /// State that all tensors of one storage share.
 struct StorageState {
   std::atomic<std::uint32_t> version{0};  ///< how often the values were changed in place
-  bool borrowed = false;                  ///< the memory belongs to someone else
+  bool borrowed = false;                  ///< the memory is borrowed
 };
 
 /// Detects that the values of a storage were changed after the watch was created. It does not keep the memory

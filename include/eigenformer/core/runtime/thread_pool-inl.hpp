@@ -143,7 +143,7 @@ EIGENFORMER_FUNCTION ThreadPool::Workers& ThreadPool::workers() {
   return *workers;
 }
 
-/// Keeps the state of threads that exist in the parent process alone: their mutex may stay locked, and they
+/// Keeps the state of threads that exist only in the parent process: their mutex may stay locked, and they
 /// cannot be joined. The list keeps it reachable for leak checkers.
 EIGENFORMER_FUNCTION void ThreadPool::abandon(Workers* workers) {
   static Workers* last = nullptr;

@@ -16,7 +16,7 @@ namespace eigenformer {
 /// A row-major matrix of Eigen, of any size: a tensor of rank 2 has this layout.
 template <class T>
 using EigenMatrix = Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
-/// The same for arithmetic by element.
+/// The same for element-wise arithmetic.
 template <class T>
 using EigenArray = Eigen::Array<T, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
 /// A column vector of Eigen, of any size.
@@ -75,7 +75,7 @@ EigenView<EigenMatrix<T>> as_eigen(Tensor<T>&& t) {
   return as_eigen(t);
 }
 
-/// A tensor as an array (product of the leading dimensions, last dimension) for arithmetic by element,
+/// A tensor as an array (product of the leading dimensions, last dimension) for element-wise arithmetic,
 /// without a copy. Throws as as_eigen().
 template <class T>
 EigenView<EigenArray<T>> as_array(Tensor<T>& t) {

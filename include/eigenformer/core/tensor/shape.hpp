@@ -58,7 +58,7 @@ class Shape {
   /// A copy without dimension i (negative counts from the end). Throws IndexError when it does not exist.
   Shape without(index_t i) const;
   /// A copy with a dimension of size n inserted before position i; negative i counts positions of the result
-  /// from its end. Throws IndexError when it does not exist, ShapeError when the result is no valid shape.
+  /// from its end. Throws IndexError when it does not exist, ShapeError when the result is not a valid shape.
   Shape inserted(index_t i, index_t n) const;
 
   /// All dimensions; a view that ends with this object.

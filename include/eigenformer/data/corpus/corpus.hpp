@@ -90,9 +90,11 @@ inline ParallelCorpus read_parallel_files(const std::filesystem::path& source,
                                 (s.empty() ? target_name : source_name) + " has");
   }
   if (s.size() != t.size()) {
-    throw IoError("corpus", source_name + " has " + std::to_string(s.size()) + " lines and " + target_name +
-                                " has " + std::to_string(t.size()) +
-                                ", expected equal numbers: line n of the one translates line n of the other");
+    throw IoError(
+        "corpus",
+        source_name + " has " + std::to_string(s.size()) + " lines and " + target_name + " has " +
+            std::to_string(t.size()) +
+            ", expected equal numbers: line n of one file must be the translation of line n of the other");
   }
   ParallelCorpus corpus;
   for (std::size_t i = 0; i < s.size(); ++i) detail::add_pair(corpus, s[i], t[i]);

@@ -84,7 +84,7 @@ class Shortlist {
     // Checked before sizes are multiplied.
     if (head.offsets > left / 8 || head.ids > left / 4 || 8 * head.offsets + 4 * head.ids != left) {
       throw refuse("is truncated or damaged: " + std::to_string(head.offsets) + " offsets and " +
-                   std::to_string(head.ids) + " ids do not take the " + std::to_string(left) +
+                   std::to_string(head.ids) + " ids do not fill the " + std::to_string(left) +
                    " bytes that follow");
     }
     if (head.checksum != checksum(bytes)) throw refuse("is damaged: its checksum does not match");
@@ -95,7 +95,8 @@ class Shortlist {
     if (!ids.empty())
       std::memcpy(ids.data(), bytes.data() + sizeof head + 8 * offsets.size(), 4 * ids.size());
     constexpr std::uint64_t most = 0x7fffffff;
-    if (head.first > most) throw refuse("has " + std::to_string(head.first) + " first ids, expected fewer");
+    if (head.first > most)
+      throw refuse("has " + std::to_string(head.first) + " first ids, expected less than 2^31");
     Shortlist result;
     result.first_ = static_cast<index_t>(head.first);
     result.best_ = static_cast<std::size_t>(std::min(head.best, most));

@@ -159,8 +159,7 @@ class TokenFile final : public PairSource {
         (t.source_tokens + t.target_tokens) > body / head_.id_bytes ||
         (t.source_tokens + t.target_tokens) * head_.id_bytes + 4 * t.pairs != body) {
       throw refuse("is truncated or damaged: " + std::to_string(t.pairs) +
-                   " pairs and their tokens do not take the " + std::to_string(body) +
-                   " bytes it has for them");
+                   " pairs and their tokens do not fill the " + std::to_string(body) + " bytes of its body");
     }
     constexpr std::uint32_t most = std::numeric_limits<std::int32_t>::max();
     if (t.source_vocabulary > most || t.target_vocabulary > most)

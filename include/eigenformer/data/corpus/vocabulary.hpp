@@ -57,7 +57,7 @@ class Vocabulary {
   /// Texts of the special entries, by id.
   static constexpr std::array<const char*, 4> special_names = {"<pad>", "<unk>", "<s>", "</s>"};
 
-  /// Makes a vocabulary of the special entries alone.
+  /// Makes a vocabulary of only the special entries.
   Vocabulary() : tokens_(special_names.begin(), special_names.end()) {}
 
   /// Makes a vocabulary of the special entries and `tokens`, in their order, from id 4. Throws ValueError for

@@ -140,10 +140,11 @@ class PairReader {
   [[noreturn]] void refuse_unequal(bool source_has_more) {
     FileLines& longer = source_has_more ? *source_ : *target_;
     FileLines& shorter = source_has_more ? *target_ : *source_;
-    throw IoError("prepare",
-                  "'" + longer.path().string() + "' has more lines than '" + shorter.path().string() +
-                      "', which has " + std::to_string(shorter.lines()) +
-                      "; expected equal numbers: line n of the one translates line n of the other");
+    throw IoError(
+        "prepare",
+        "'" + longer.path().string() + "' has more lines than '" + shorter.path().string() + "', which has " +
+            std::to_string(shorter.lines()) +
+            "; expected equal numbers: line n of one file must be the translation of line n of the other");
   }
 
   std::optional<FileLines> source_, target_;

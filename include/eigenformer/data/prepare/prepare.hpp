@@ -249,8 +249,8 @@ class Preparation {
     report_.source_tokens = writer.source_tokens();
     report_.target_tokens = writer.target_tokens();
     if (report_.kept == 0) {
-      throw IoError("prepare", "no sentence pair has at most " + std::to_string(options_.max_length) +
-                                   " tokens on either side:\n" + report_.str());
+      throw IoError("prepare", "every sentence pair has more than " + std::to_string(options_.max_length) +
+                                   " tokens on one side:\n" + report_.str());
     }
     writer.commit();
     if (report_.validation > 0) {

@@ -63,8 +63,8 @@ class Mixture final : public PairSource {
     for (std::size_t k = 0; k < parts_.size(); ++k) {
       if (ends_[k] > 0) continue;
       throw ValueError("mixture", "corpus " + std::to_string(k + 1) + " has the weight " +
-                                      detail::number_text(shares[k]) + ", which is less than one of the " +
-                                      std::to_string(total) + " pairs of an epoch");
+                                      detail::number_text(shares[k]) + ", which gives it none of the " +
+                                      std::to_string(total) + " pairs of an epoch; expected a larger weight");
     }
     std::partial_sum(ends_.begin(), ends_.end(), ends_.begin());
   }

@@ -90,7 +90,7 @@ class SampledCorpus final : public PairSource {
 
   void draw(const Tokenizer& tokenizer, const std::vector<std::string>& text, index_t epoch, index_t i,
             std::uint32_t side, std::vector<std::int32_t>& ids) const {
-    // A generator of its own for each (seed, epoch, pair, side).
+    // Each (seed, epoch, pair, side) has its own generator.
     const auto pair = static_cast<std::uint64_t>(i);
     const auto words =
         Philox4x32::generate({static_cast<std::uint32_t>(epoch), static_cast<std::uint32_t>(pair),

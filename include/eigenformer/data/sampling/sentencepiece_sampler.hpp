@@ -45,10 +45,9 @@ class SentencePieceSampler {
     std::vector<double> scores;
     for (const auto& piece : read.pieces) add_piece(piece, scores);
     if (kind_ != Kind::bpe && kind_ != Kind::unigram) {
-      throw ValueError(
-          "subword_sampling",
-          "the SentencePiece model has one segmentation of a text; sampling needs pieces of byte "
-          "pair encoding or of a unigram model");
+      throw ValueError("subword_sampling",
+                       "the SentencePiece model has only one segmentation of a text; sampling needs a model "
+                       "of byte pair encoding or a unigram model");
     }
     if (is_bpe()) {
       scores_ = std::move(scores);

@@ -11,8 +11,8 @@ namespace eigenformer {
 /// The sides of a pair whose segmentation is sampled.
 enum class SampledSides {
   both,    ///< source and target
-  source,  ///< the source alone
-  target   ///< the target alone
+  source,  ///< only the source
+  target   ///< only the target
 };
 
 /// The names of SampledSides in options and files.

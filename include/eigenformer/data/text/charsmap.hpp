@@ -97,7 +97,7 @@ class Charsmap {
     if (U_SUCCESS(error)) ubrk_setUText(breaks.get(), input.get(), &error);
     if (U_FAILURE(error))
       throw ValueError("tokenizer",
-                       std::string("ICU cannot find the characters of a text: ") + u_errorName(error));
+                       std::string("ICU cannot split the text into characters: ") + u_errorName(error));
     std::int32_t begin = ubrk_first(breaks.get());
     for (std::int32_t end = ubrk_next(breaks.get()); end != UBRK_DONE;
          begin = end, end = ubrk_next(breaks.get())) {

@@ -34,8 +34,8 @@ class UnigramModel {
     for (std::size_t i = 0; i < tokens.size(); ++i) {
       if (std::isnan(scores_[i])) continue;
       if (!(std::abs(scores_[i]) < 1e30)) {
-        throw ValueError("tokenizer",
-                         "the piece '" + tokens[i] + "' has the score " + std::to_string(scores_[i]));
+        throw ValueError("tokenizer", "the piece '" + tokens[i] + "' has the score " +
+                                          std::to_string(scores_[i]) + ", expected a finite number");
       }
       least = std::min(least, scores_[i]);
       longest_ = std::max(longest_, tokens[i].size());
@@ -205,7 +205,7 @@ class PairModel {
     if (found == pairs_.end()) return std::nullopt;
     return detail::PossibleMerge<std::int32_t>{static_cast<double>(found->second.rank), found->second.id};
   }
-  // The ids of a word's characters; -1 for a run of those that are no tokens.
+  // The ids of a word's characters; -1 for a run of characters that are not tokens.
   template <class Find>
   static std::vector<std::int32_t> characters(std::string_view word, Find&& find) {
     std::vector<std::int32_t> ids;

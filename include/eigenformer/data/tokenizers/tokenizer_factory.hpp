@@ -178,7 +178,7 @@ inline std::shared_ptr<const Tokenizer> train_tokenizer(const TokenizerOptions& 
 }
 
 /// Trains tokenizers for both languages of a corpus: one on all sentences with options.joint, else one for
-/// each side, of which the source's alone has the reserved entries. Throws as train_tokenizer() does.
+/// each side, of which only the source's has the reserved entries. Throws as train_tokenizer() does.
 inline TokenizerPair train_tokenizers(const TokenizerOptions& options, const ParallelCorpus& corpus) {
   if (!options.joint) {
     TokenizerOptions of_target = options;

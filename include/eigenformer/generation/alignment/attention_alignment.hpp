@@ -64,7 +64,8 @@ inline index_t alignment_layer(index_t layer, index_t layers, const char* name =
 inline void require_alignment_head(index_t head, index_t heads, const char* name = "alignment_head") {
   if (head >= -1 && head < heads) return;
   throw ValueError("alignment", std::string(name) + " is " + std::to_string(head) + ", must be below " +
-                                    std::to_string(heads) + ", the heads of the layer, or -1 for all");
+                                    std::to_string(heads) +
+                                    ", the number of heads of the layer, or -1 for their mean");
 }
 
 }  // namespace detail
@@ -84,7 +85,8 @@ template <class T, class E, class D>
     const Seq2SeqTransformer<T, E, D>& model, const Context<T>& ctx,
     std::span<const std::vector<std::int32_t>> sources, std::span<const std::vector<std::int32_t>> targets,
     std::int32_t begin_id, index_t prefix, index_t layer) {
-  if (ctx.records()) throw ValueError("alignment", "the context records, must be an inference context");
+  if (ctx.records())
+    throw ValueError("alignment", "the context records a tape, must be an inference context");
   if (sources.size() != targets.size()) {
     throw ValueError("alignment", std::to_string(sources.size()) + " sources and " +
                                       std::to_string(targets.size()) + " targets must be equal numbers");

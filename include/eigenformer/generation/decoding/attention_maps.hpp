@@ -23,7 +23,8 @@ template <class T, class E, class D>
                                            const std::vector<std::int32_t>& source,
                                            const std::vector<std::int32_t>& target, std::int32_t begin_id,
                                            index_t prefix = 0) {
-  if (ctx.records()) throw ValueError("attention_maps", "the context records, must be an inference context");
+  if (ctx.records())
+    throw ValueError("attention_maps", "the context records a tape, must be an inference context");
   std::vector<std::int32_t> input{begin_id};
   input.insert(input.end(), target.begin(), target.end());
   const auto tokens = [](const std::vector<std::int32_t>& ids) {

@@ -330,7 +330,7 @@ class TextTranslator {
     if (taken >= all) {
       throw ValueError("text_translator", prefix_name + " has " + std::to_string(taken) +
                                               " tokens, must be fewer than " + std::to_string(all) +
-                                              ", for which the model has room");
+                                              ", the maximum length of the model");
     }
     const index_t wanted = options_.sampling ? options_.sampling->max_length : options_.search.max_length;
     return all - taken < wanted ? std::optional(all - taken) : std::nullopt;

@@ -194,7 +194,8 @@ template <class M>
 auto read_adapter(const std::filesystem::path& folder, M& model) {
   using T = typename M::value_type;
   auto [description, read] = read_folder(folder, {"adapter_config.json", "adapter_model.safetensors"}, [&] {
-    AdapterDescription found = read_adapter_description(folder);  // first: it says what is no adapter
+    AdapterDescription found =
+        read_adapter_description(folder);  // first, because its message says what is not an adapter
     return std::pair(std::move(found), detail::AdapterReader<T>(folder, adaptable_rows(model)).read());
   });
   auto& [set, weights] = read;

@@ -189,9 +189,8 @@ class Ct2Transformer {
       case 6:
         return Activation::sigmoid;
       default:
-        throw file_.refuse(
-            "has the activation " + std::to_string(number) +
-            ", which is not supported; there are 0 (ReLU), 1 (GELU, tanh), 2 (SiLU), 3 (GELU), 5 and 6");
+        throw file_.refuse("has the activation " + std::to_string(number) +
+                           ", expected 0 (ReLU), 1 (GELU, tanh), 2 (SiLU), 3 (GELU), 5 or 6");
     }
   }
 

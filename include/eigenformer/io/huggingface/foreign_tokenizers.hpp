@@ -153,7 +153,7 @@ inline TokenizerPair ctranslate2_tokenizers(const std::filesystem::path& folder,
                           const std::string& token, const char* key) {
     if (const auto id = find_token(tokens, token)) return *id;
     throw IoError("import", "'" + path.string() + "' has no token '" + token + "', which is config.json's " +
-                                key + " or, where it names none, the usual one");
+                                key + " or, if it names none, the default");
   };
   TextConventions& text = description.text;
   // Older folders have no config.json, and start with the begin symbol.
@@ -182,7 +182,7 @@ inline TokenizerPair ctranslate2_tokenizers(const std::filesystem::path& folder,
     text.target_prefix.clear();
   } else {
     throw ValueError("import", "'" + config.path().string() +
-                                   "' has no decoder_start_token, so the target language has to be the first "
+                                   "' has no decoder_start_token, so the target language must be the first "
                                    "token: give target_language");
   }
   text.forbidden_ids.clear();

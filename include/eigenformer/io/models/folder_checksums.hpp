@@ -81,8 +81,7 @@ inline int verify_files(const std::filesystem::path& folder) {
   if (json.is_discarded() || !json.is_object())
     throw refuse("is damaged: options.json is truncated or not JSON");
   if (!json.contains("checksums")) {
-    throw refuse(
-        "cannot be verified: options.json has no checksums; save the model again to have it hold some");
+    throw refuse("cannot be verified: options.json has no checksums; save the model again to write them");
   }
   nlohmann::json& sums = json.at("checksums");
   std::vector<std::string> failures;

@@ -77,7 +77,7 @@ class FolderSizes {
  private:
   IoError lacks(const std::string& name) const {
     return IoError("load_model_folder",
-                   "'" + path_.string() + "' has no tensor '" + name + "', which options.json asks for");
+                   "'" + path_.string() + "' has no tensor '" + name + "', which options.json requires");
   }
 
   std::filesystem::path path_;

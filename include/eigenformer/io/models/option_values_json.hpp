@@ -141,7 +141,7 @@ struct OptionsReader {
   void operator()(const OptionField& field, std::optional<E>& x) const {
     const std::string kind = kind_name(field.name);
     known.insert(kind);
-    bool there = x.has_value();  // a stack's own options may have the kind alone
+    bool there = x.has_value();  // a stack's own options may have only the kind
     if (has(field.name)) option_from_json(field.name, json.at(field.name), there);
     if (!there) {
       x.reset();

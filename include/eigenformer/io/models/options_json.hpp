@@ -58,9 +58,10 @@ nlohmann::json split_positions(nlohmann::json json) {
   if (added == json.end() || !(added->is_string() || added->is_null())) return json;
   if (is_attention_position(*added)) {
     if (json.contains(attention_positions_name)) {
-      throw ValueError("options", "positions is " + added->dump() + " and attention_positions is " +
-                                      json.at(attention_positions_name).dump() +
-                                      ", expected positions that are added to the inputs beside the latter");
+      throw ValueError(
+          "options", "positions is " + added->dump() + " and attention_positions is " +
+                         json.at(attention_positions_name).dump() +
+                         "; with attention_positions, expected positions to be sinusoidal, learned or none");
     }
     json[attention_positions_name] = *added;
     json[added_positions_name] = NoPositions::word;

@@ -57,7 +57,7 @@ class NpyParser {
   NpyHeader parse() {
     const std::string_view all(reinterpret_cast<const char*>(bytes_.data()), bytes_.size());
     if (all.substr(0, 6) != npy_magic || all.size() < 10)
-      fail("it does not begin as a NumPy array; it is truncated or another format");
+      fail("it does not begin as a NumPy array; it is truncated or in another format");
     const int version = static_cast<unsigned char>(all[6]);
     if (version < 1 || version > 3)
       fail("it has format version " + std::to_string(version) + ", expected 1 to 3");

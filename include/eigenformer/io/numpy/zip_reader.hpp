@@ -87,7 +87,7 @@ class ZipParser {
         break;
       }
     }
-    if (end == size) fail("it has no zip directory; it is truncated or another format");
+    if (end == size) fail("it has no zip directory; it is truncated or in another format");
     count_ = number<std::uint16_t>(end + 10);
     directory_bytes_ = number<std::uint32_t>(end + 12);
     directory_ = number<std::uint32_t>(end + 16);
@@ -137,7 +137,7 @@ class ZipParser {
     entry.begin = local + local_size + number<std::uint16_t>(local + 26) + number<std::uint16_t>(local + 28);
     require(entry.begin, entry.stored);
     if (!entry.deflated && entry.stored != entry.size)
-      fail("'" + entry.name + "' is stored, but has two sizes");
+      fail("'" + entry.name + "' is stored, but its compressed and uncompressed sizes differ");
     // Deflate expands a byte to at most 1032; a larger size is an attempt to exhaust memory.
     if (entry.deflated && entry.size / 1040 > entry.stored)
       fail("'" + entry.name + "' cannot have the size that it claims");

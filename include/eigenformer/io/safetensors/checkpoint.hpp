@@ -92,7 +92,7 @@ LoadReport load_state_dict(M& module, const SafetensorsFile& file, const LoadOpt
     const TensorInfo& info = file.info(stored);
     given.push_back({name, info.shape, detail::unfit_for_parameters(info.dtype), true});
   }
-  // Each load makes a mapping of its own, so that two modules loaded from one file do not share weights.
+  // Each load makes its own mapping, so that two modules loaded from one file do not share weights.
   return detail::load_given(module, options.map ? file.again() : file, given, file.path(), options);
 }
 

@@ -75,7 +75,7 @@ class GradientTiles : public AttentionTiles<T> {
   }
 
   void pack_tile(const AttentionPlace& at, index_t first, index_t count) {
-    // If the weights are given, scores are needed for a rule's derivative alone.
+    // If the weights are given, scores are needed only for the derivative of a rule.
     if (call_.weights != nullptr && !this->keeps_ruled_scores()) return;
     this->pack_keys_transposed(at, first, count);
     if (call_.weights == nullptr) this->pack_values_transposed(at, first, count, values_transposed_);

@@ -100,7 +100,7 @@ inline const GemmKernels<float>& gemm_tiles_neon(bool rounded) {
 #endif
 
 /// The pieces for a set of features: 14 x 32 floats fill the 32 registers of AVX-512, 6 x 16 the 16 of AVX2.
-/// double has the baseline's alone, as in dispatch().
+/// double has only the baseline's, as in dispatch().
 template <class T>
 const GemmKernels<T>& gemm_kernels([[maybe_unused]] Isa isa, bool rounded = false) {
 #if EIGENFORMER_X86

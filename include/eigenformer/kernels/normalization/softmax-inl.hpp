@@ -63,7 +63,7 @@ struct SoftmaxForward {
     for (index_t r = 0; r < rows; ++r, x += n, y += n) {
       const T largest = Row::max(x, n);
       if (largest == -Row::infinity) {
-        // A row of -inf alone gives zeros. The maximum ignores NaN, which must not be lost.
+        // A row in which all elements are -inf gives zeros. The maximum ignores NaN, which must not be lost.
         for (index_t i = 0; i < n; ++i) y[i] = x[i] != x[i] ? x[i] : T(0);
         continue;
       }
@@ -120,7 +120,8 @@ struct LogSoftmaxForward {
       const T largest = Row::max(x, n);
       const T shift = largest == -Row::infinity ? T(0) : largest;
       const T exps = Row::sum_exp(x, shift, nullptr, n);
-      // A row of -inf alone stays so. The maximum ignores NaN, which must not be lost.
+      // A row in which all elements are -inf stays unchanged. The maximum ignores NaN, which must not be
+      // lost.
       const bool nothing = exps == T(0);
       const T rest = nothing ? T(0) : std::log(exps);
       if (out != nullptr) out[r] = nothing ? largest : shift + rest;

@@ -54,7 +54,7 @@ class PackedMatrix {
   /// The step of with_input_step(); 0: each row of the input has its own scale.
   float input_step() const noexcept { return input_step_; }
 
-  /// A copy with the outputs rows[0] .. rows[count - 1] alone: (count, k). Throws IndexError, in the name of
+  /// A copy with only the outputs rows[0] .. rows[count - 1]: (count, k). Throws IndexError, in the name of
   /// `op`, for a row outside 0 .. n - 1.
   PackedMatrix select(const char* op, const std::int32_t* rows, index_t count) const;
 

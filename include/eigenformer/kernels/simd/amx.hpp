@@ -36,7 +36,7 @@ inline AmxFeatures amx_features(std::uint32_t leaf7_edx, std::uint32_t palettes,
 }
 
 /// The features of this CPU and process. On Linux a process must ask for the tiles' registers; on other
-/// systems the features are off. Call it on CPUs with AVX alone, because it reads XCR0.
+/// systems the features are off. Call it only on CPUs with AVX, because it reads XCR0.
 inline AmxFeatures detect_amx() {
 #if EIGENFORMER_X86 && defined(__linux__)
   unsigned a = 0, b = 0, c = 0, d = 0, palettes = 0, unused = 0;
@@ -79,7 +79,7 @@ inline constexpr TileConfig full_tiles = [] {
 }();
 
 #if EIGENFORMER_X86
-/// The calling thread's tiles. (Assembly, because the compilers' intrinsics take literal numbers alone, and
+/// The calling thread's tiles. (Assembly, because the compilers' intrinsics take only literal numbers, and
 /// GCC 12 does not know which memory they read.)
 struct HardwareTiles {
   /// Of the vectors in code around the tiles.

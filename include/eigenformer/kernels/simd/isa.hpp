@@ -182,7 +182,7 @@ inline std::atomic<Isa>& isa_slot() {
 
 /// The features in use: those of the CPU that make products faster, or those of the path that the environment
 /// variable EIGENFORMER_ISA names (isa_paths), without the ones that the CPU lacks. The variable is read
-/// once; throws ValueError for a name that is no path.
+/// once; throws ValueError for a name that is not that of a path.
 inline Isa isa() { return detail::isa_slot().load(std::memory_order_relaxed); }
 
 /// Sets the features of the whole process to those of `isa` that are available; for tests of one path against

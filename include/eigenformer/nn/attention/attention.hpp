@@ -322,7 +322,7 @@ struct MultiHeadAttention {
     if (queries.batch() == keys.batch()) return;
     throw ShapeError(name,
                      "query of shape " + query.shape().str() + " and key of shape " + key.shape().str() +
-                         " must have one batch size",
+                         " must have the same batch size",
                      {query.shape(), key.shape()});
   }
 

@@ -66,8 +66,9 @@ class DecoderState {
     if (static_cast<index_t>(counts.size()) != sequences() || ids.numel() != rows) {
       throw ShapeError("decoder_state",
                        std::to_string(ids.numel()) + " ids and " + std::to_string(counts.size()) +
-                           " counts that sum to " + std::to_string(rows) + " must be for " +
-                           std::to_string(sequences()) + " sequences",
+                           " counts that sum to " + std::to_string(rows) + ", expected " +
+                           std::to_string(sequences()) +
+                           " counts, one for each sequence, that sum to the number of ids",
                        {ids.shape()});
     }
     pass_.begin(counts, prefix, maps);
@@ -97,7 +98,8 @@ class DecoderState {
 
  private:
   static const Context<T>& checked(const Context<T>& ctx) {
-    if (ctx.records()) throw ValueError("decoder_state", "the context records, must be an inference context");
+    if (ctx.records())
+      throw ValueError("decoder_state", "the context records a tape, must be an inference context");
     return ctx;
   }
 

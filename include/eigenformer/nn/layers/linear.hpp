@@ -20,8 +20,8 @@ struct LinearOptions {
   }
 };
 
-/// y = x W^T + b. The weight starts Xavier uniform and the bias zero, as in PyTorch's nn.Transformer;
-/// PyTorch's nn.Linear alone starts differently.
+/// y = x W^T + b. The weight starts Xavier uniform and the bias zero, as in PyTorch's nn.Transformer; a
+/// single nn.Linear of PyTorch starts differently.
 ///
 ///     ef::RandomGenerator rng(1);
 ///     ef::Linear<float> layer({.in_features = 5, .out_features = 10}, rng);

@@ -160,7 +160,7 @@ auto ParameterList<M>::of(M& module) -> std::vector<ParameterHandle<T>> {
   });
   for (const auto& handle : handles) {
     std::vector<std::string>& known = names[handle->id];
-    // The longest name wins: that in a model over that in a layer alone.
+    // The longest name wins: the name in a model over that in a single layer.
     if (handle->name.size() < known[0].size()) handle->name = known[0];
     if (handle->name != known[0]) continue;
     known.erase(known.begin());
@@ -172,8 +172,8 @@ auto ParameterList<M>::of(M& module) -> std::vector<ParameterHandle<T>> {
 }  // namespace detail
 
 /// The distinct parameters of a module, in order: the argument of Gradients and optimizers. Gives parameters
-/// that were named by a sub-module alone their full names, and tied ones their further names (ParameterGroup
-/// patterns match all of them).
+/// that only a sub-module named their full names, and tied ones their further names (ParameterGroup patterns
+/// match all of them).
 template <class M>
 auto parameters(M& module) {
   return detail::ParameterList<M>::of(module);

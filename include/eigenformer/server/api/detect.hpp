@@ -212,7 +212,7 @@ inline std::vector<DetectedLanguage> detect_language(std::string_view text,
       const detail::LanguageProfile& profile = *candidate.profile;
       const bool own = c >= 0x80 && profile.letters.find(letter) != std::string_view::npos;
       const bool japanese = profile.script == detail::Script::kana && script == detail::Script::han;
-      // Text of Chinese characters alone is more likely Chinese than Japanese.
+      // Text with only Chinese characters is more likely Chinese than Japanese.
       if (japanese) candidate.score -= std::log(2.0);
       if (own) {
         candidate.score += letter_evidence;

@@ -106,7 +106,7 @@ function show(answer) {
   mirror(new Set());
 }
 
-// Server-sent events of a request that is no GET, for which browsers have nothing of their own.
+// Server-sent events of a request other than GET, which browsers do not support themselves.
 async function* events(body) {
   const reader = body.pipeThrough(new TextDecoderStream()).getReader();
   let waiting = '';

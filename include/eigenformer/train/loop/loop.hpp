@@ -109,7 +109,7 @@ class TrainingLoop {
   /// - loss: (ctx, batch) -> the batch's mean loss, a scalar; see LossFunction and WeightedLoss.
   /// - batches: a random-access range of batches, in its order in each epoch; or EpochBatches such as
   /// Batcher; or a function (step, from 1) that returns the batch or the batches of an update, without
-  /// epochs. To resume a training exactly, what the function returns must depend on the step alone.
+  /// epochs. To resume a training exactly, what the function returns must depend only on the step.
   /// - schedule: the learning rate of an update; see Schedule.
   template <class Loss, class Batches, Optimizer Steps, class Rates>
   TrainingLoop(const std::vector<ParameterHandle<T>>& parameters, Loss&& loss, Batches&& batches,
@@ -121,8 +121,8 @@ class TrainingLoop {
   /// a row throw ValueError. Also throws what the loss, the batches, the schedule and the sink throw.
   ///
   /// With a communicator all ranks call it, after loading the same state. They start with the weights of rank
-  /// 0 and end together: when any rank's stop token is set, or by the clock of rank 0, which alone measures
-  /// validations. When a rank throws, the others throw IoError with its message.
+  /// 0 and end together: when any rank's stop token is set, or by the clock of rank 0, the only one that
+  /// measures validations. When a rank throws, the others throw IoError with its message.
   ///
   /// At a limit the weights are validated once more if they have changed since the last validation, and
   /// averaged if the options ask for it. This affects the model for use and not state(): with a higher limit,

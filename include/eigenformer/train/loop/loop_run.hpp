@@ -60,9 +60,8 @@ TrainingLoop<T>::TrainingLoop(const std::vector<ParameterHandle<T>>& parameters,
                                      ", which needs a validation: give one, or set patience = 0");
   }
   if (options_.average_best > 1 && !validates()) {
-    throw ValueError("training",
-                     "average_best is " + std::to_string(options_.average_best) +
-                         ", which needs a validation: give one, or set average_last in its place");
+    throw ValueError("training", "average_best is " + std::to_string(options_.average_best) +
+                                     ", which needs a validation: give one, or set average_last instead");
   }
   if (options_.ema_decay > 0)
     average_ = std::make_unique<ExponentialAverage<T>>(parameters_, options_.ema_decay);
@@ -71,7 +70,7 @@ TrainingLoop<T>::TrainingLoop(const std::vector<ParameterHandle<T>>& parameters,
   if (updates_->num_batches(0) == detail::endless) {
     if (options_.accumulate > 1) {
       throw ValueError("training", "accumulate is " + std::to_string(options_.accumulate) +
-                                       ", must be 1 where a function returns all batches of an update");
+                                       ", must be 1 if a function returns all batches of an update");
     }
     if (options_.max_steps == 0 && !(options_.max_minutes > 0)) {
       throw ValueError("training",
@@ -133,7 +132,7 @@ void TrainingLoop<T>::make_accumulator() {
   if (ranks == 1) return;
   if (options_.workers > 1) {
     throw ValueError("training", "workers is " + std::to_string(options_.workers) +
-                                     ", must be 1 where there are several ranks: start more ranks instead");
+                                     ", must be 1 with several ranks; start more ranks instead");
   }
   std::vector<int> owners;
   if (options_.distributed.shard_optimizer) {
@@ -231,8 +230,8 @@ template <class T>
 void TrainingLoop<T>::require_training_weights() const {
   if (displaced_.empty() && (average_ == nullptr || !average_->exchanged())) return;
   throw ValueError("training",
-                   "the parameters hold averaged weights now, which run() and load() would take for those of "
-                   "training; let the guard of evaluation_weights() end first");
+                   "the parameters hold averaged weights, but run() and load() need those of training; "
+                   "destroy the guard of evaluation_weights() first");
 }
 
 template <class T>

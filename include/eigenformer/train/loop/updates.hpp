@@ -103,7 +103,7 @@ concept LossFunction = requires(Loss& loss, const Context<T>& ctx, const Batch& 
 };
 
 /// Batches of numbered epochs, such as Batcher: num_batches(epoch), and batch(epoch, k) for each k below it.
-/// To resume a training exactly, a batch must depend on the two numbers alone.
+/// To resume a training exactly, a batch must depend only on the two numbers.
 template <class Batches>
 concept EpochBatches = requires(Batches& batches, index_t epoch, index_t k) {
   { batches.num_batches(epoch) } -> std::convertible_to<index_t>;

@@ -76,7 +76,8 @@ void require_guided(const M& model, const GuidedAlignmentOptions& guided) {
     require_alignment_head(guided.head, attention.options.num_heads, "guided_alignment_head");
     if (attention.linear_kind()) {
       throw ValueError("guided_alignment",
-                       "the decoder's attention to the source is linear and has no weights to teach");
+                       "the decoder's attention to the source is linear and has no weights; guided alignment "
+                       "needs softmax attention");
     }
   }
 }

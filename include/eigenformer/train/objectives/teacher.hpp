@@ -43,12 +43,13 @@ class Teacher {
   /// differs in size from the first model's.
   template <TeacherModel M>
   void add(const M& model, const Context<T>& ctx = Context<T>::inference()) {
-    if (ctx.records()) throw ValueError("teacher", "the context records, must be an inference context");
+    if (ctx.records())
+      throw ValueError("teacher", "the context records a tape, must be an inference context");
     const auto size = static_cast<index_t>(model.vocabulary_size());
     if (!members_.empty() && size != vocabulary_size_) {
       throw ValueError("teacher", "the model has a vocabulary of " + std::to_string(size) +
                                       " ids, must have " + std::to_string(vocabulary_size_) +
-                                      ", as the first one has");
+                                      ", the size of the first teacher's vocabulary");
     }
     vocabulary_size_ = size;
     members_.push_back([&model, ctx](const Batch& batch) -> Logits {

@@ -62,7 +62,7 @@ TEST_CASE("a SentencePiece model is read from its bytes") {
 
 TEST_CASE("bytes that are no message are no SentencePiece model") {
   check_refused("", "empty, expected a SentencePiece model");
-  const std::string cut = "truncated or no SentencePiece model: ";
+  const std::string cut = "truncated or not a SentencePiece model: ";
   check_refused("abc", cut + "3 bytes (field 12 has 8 bytes, 2 are left)");
   check_refused("\n", cut + "1 bytes (a number at byte 1 does not end)");
   check_refused(std::string(11, '\xFF'), cut + "11 bytes (a number at byte 10 does not end)");
@@ -89,8 +89,8 @@ TEST_CASE("each rule of a SentencePiece model's pieces") {
   check_refused(model_of(piece(std::string(8000, 'x'))), "piece 7 has 8000 bytes, expected at most 7999");
   check_refused(model_of(piece("x\xE4y")), "piece 7 is not UTF-8");
   check_refused(model_of(piece("x\0y"s)), "piece 7 has a zero byte");
-  check_refused(model_of(piece("ab", 4)), "piece 7 is 'ab', as another one is");
-  check_refused(model_of(piece("x", 1, std::nanf(""))), "piece 7 has a score that is no number");
+  check_refused(model_of(piece("ab", 4)), "piece 7 is 'ab', the text of an earlier piece");
+  check_refused(model_of(piece("x", 1, std::nanf(""))), "piece 7 has a score that is not a finite number");
   check_refused(model_of(piece("x", 1, -std::numeric_limits<float>::infinity())), "has a score");
   check_refused(model_of(piece("x", 7)), "piece 7 has the type 7, expected 1 to 6");
   check_refused(model_of(piece("x", 0)), "piece 7 has the type 0");
@@ -103,13 +103,13 @@ TEST_CASE("each rule of a SentencePiece model's pieces") {
   check_refused(model_of(byte_pieces(255) + with_bytes),
                 "it has byte_fallback and 255 pieces that stand for a byte, expected 256");
   for (const char* wrong : {"<0xe4>", "<0x4>", "<0xG4>", "<0xE4", "[0xE4]", "<0x-1>"})
-    check_refused(model_of(piece(wrong, 6) + with_bytes), "expected the spelling of a byte, as <0xE4>");
+    check_refused(model_of(piece(wrong, 6) + with_bytes), "expected the spelling of a byte, such as <0xE4>");
   std::string nested;
   for (std::size_t i = 1; i <= 64; ++i)
     nested += piece(std::string(i, 'u'), 4) + piece("v" + std::to_string(i), 4);
   CHECK_NOTHROW((void)SentencePieceModel::read(model_of(nested)));
   check_refused(model_of(nested + piece(std::string(65, 'u'), 4)),
-                "more than 64 user-defined pieces begin with each other");
+                "more than 64 user-defined pieces are prefixes of one another");
 }
 
 TEST_CASE("each rule of what else a SentencePiece model says") {
@@ -176,7 +176,7 @@ TEST_CASE("each rule of a table of characters") {
     return map.bytes("b\0"s);
   };
   accepted(chain(32, true));
-  check_map_refused(chain(33, true), "has more than 32 strings that begin with each other");
+  check_map_refused(chain(33, true), "has more than 32 strings that are prefixes of one another");
   check_map_refused(chain(200, false), "has a trie that follows more than 128 bytes of a text");
   // Two ways to one place, of which the second alone is a match.
   CharsmapWriter shared;

@@ -173,7 +173,7 @@ TEST_CASE("subword_tokenizer: a missing or foreign file is refused") {
   const std::string whole = read_text_file(folder.path() / "whole.model");
   folder.write("half.model", whole.substr(0, whole.size() / 2));
   CHECK(contains(message_of<IoError>([&] { SubwordTokenizer::load(folder.path(), "half"); }),
-                 "half.model' is truncated or no SentencePiece model: "));
+                 "half.model' is truncated or not a SentencePiece model: "));
 }
 
 TEST_CASE("subword_tokenizer: training and refusing print nothing") {

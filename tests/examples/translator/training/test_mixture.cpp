@@ -152,7 +152,7 @@ TEST_CASE("several corpora by flags, drawn segmentations, and what does not fit 
   refused({"--bpe-dropout", "0.1"}, "need the tokenizer subword, not 'word'");
   refused({"--sampled-sides", "source"}, "--sampled-sides has no effect");
   for (const auto& [list, why] : std::vector<std::pair<std::string, std::string>>{
-           {"[", "is no JSON"},
+           {"[", "is not JSON"},
            {"{}", "has no list of corpora"},
            {R"([{"source": "train.en"}])", "corpus 1 needs source and target"},
            {R"([{"tsv": "x", "wieght": 1}])", "has 'wieght', expected"},

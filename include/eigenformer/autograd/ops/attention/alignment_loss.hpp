@@ -31,16 +31,15 @@ template <class T>
   constexpr const char* name = "alignment_loss";
   const OpScope scope(Runtime::instance().profiler(), name);
   if (weights.rank() != 4) {
-    throw ShapeError(name,
-                     "weights of shape " + weights.shape().str() +
-                         " must be (B, H, Lq, Lk), those of each sequence and head",
-                     {weights.shape()});
+    throw ShapeError(
+        name, "weights of shape " + weights.shape().str() + " must be (sequences, heads, queries, keys)",
+        {weights.shape()});
   }
   const index_t batch = weights.dim(0), heads = weights.dim(1), queries = weights.dim(2),
                 keys = weights.dim(3);
   if (head < -1 || head >= heads) {
     throw ValueError(name, "head is " + std::to_string(head) + ", must be below " + std::to_string(heads) +
-                               ", the heads of the weights, or -1 for all");
+                               ", the number of heads of the weights, or -1 for their mean");
   }
   if (!(divisor > 0) || !std::isfinite(divisor))
     throw ValueError(name, "divisor is " + std::to_string(divisor) + ", must be positive");

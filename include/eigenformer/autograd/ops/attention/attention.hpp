@@ -58,7 +58,7 @@ template <class T>
   const OpScope scope(Runtime::instance().profiler(), "self_attention");
   const index_t key_heads = op.key_value_heads == 0 ? op.heads : op.key_value_heads;
   const index_t heads = op.heads + 2 * key_heads, total = qkv.shape().cols();
-  // Without groups, the ops own check names the heads that a third does not divide into.
+  // Without groups, the check of attention() reports the heads into which a third cannot be divided.
   const index_t parts = key_heads == op.heads ? 3 : heads;
   if (parts < 1 || total % parts != 0) {
     throw ShapeError("self_attention",
@@ -77,7 +77,7 @@ template <class T>
       "self_attention", saved.out, {qkv, relative.bias, relative.keys, relative.values},
       saved.reads(qkv.recorded(), qkv.recorded() || detail::learns_scores(relative), qkv.recorded()),
       [saved, width, side, total](Backward<T>& b) {
-        // Without a gradient of the projection, one of the positions may still be wanted.
+        // If the projection needs no gradient, the learned positions may still need theirs.
         const SeparateSlots<T> slots(b, 0, 4);
         const auto& d = slots[0];
         const auto part = [&](index_t column) { return d ? d.data + column : nullptr; };
@@ -191,8 +191,9 @@ template <class T>
                     k.dim(-1) == q.dim(-1) && (rank == 3 || (k.dim(1) == heads && v.dim(1) == heads));
   if (!fits) {
     throw ShapeError("attention",
-                     "batch, heads, keys or widths of shapes " + q.shape().str() + ", " + k.shape().str() +
-                         ", " + v.shape().str() + " differ",
+                     "query, key and value of shapes " + q.shape().str() + ", " + k.shape().str() + ", " +
+                         v.shape().str() +
+                         " must agree in batch and heads, key and value in length, query and key in width",
                      {q.shape(), k.shape(), v.shape()});
   }
   const auto rows = [&](const Var<T>& x) {

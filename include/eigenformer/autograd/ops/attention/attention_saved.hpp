@@ -21,8 +21,8 @@ struct AttentionOp {
   index_t heads = 1;   ///< heads of queries, at least 1
   double scale = 0;    ///< factor of Q K^T; 0: 1 / sqrt(head dimension)
   double dropout = 0;  ///< rate of dropout of the weights, in training contexts
-  /// The sequence of keys to which each sequence of queries attends (as for several beams of one source
-  /// sentence); empty: the one of the same number.
+  /// The sequence of keys to which each sequence of queries attends (for example several beams share one
+  /// source sentence); empty: sequence b attends to sequence b.
   std::vector<std::int32_t> key_sequence = {};
   /// Heads of keys and values, each for heads / key_value_heads consecutive heads of queries; 0: as many as
   /// heads.
@@ -33,8 +33,8 @@ struct AttentionOp {
   /// The row of k and v that holds each row of the keys' layout (for beams that are re-ordered without
   /// copying); nullptr: the row of the same number. For inference; must outlive the call.
   const index_t* key_rows = nullptr;
-  /// Changes the scores after the scale and the terms by distance, before masks. The tape keeps a reference
-  /// to it. Empty: none.
+  /// Changes the scores after scaling and after the terms by distance are added, before masks. The tape keeps
+  /// a reference to it. Empty: none.
   ScoreRule rule = {};
 };
 
@@ -66,7 +66,7 @@ bool learns_scores(const RelativePositions<T>& relative) {
   return relative.bias.recorded() || relative.keys.recorded();
 }
 
-// Where the gradients of RelativePositions go.
+// The slots of the gradients of RelativePositions.
 template <class T>
 struct RelativeSlots {
   GradientSlot<T> bias, keys, values;

@@ -18,7 +18,7 @@ struct LinearAttentionOp {
   index_t heads = 1;  ///< at least 1
   bool causal =
       false;  ///< each query attends to the keys up to its own position; both must have the same layout
-  /// The sequence of keys to which each sequence of queries attends; empty: the one of the same number.
+  /// The sequence of keys to which each sequence of queries attends; empty: sequence b attends to sequence b.
   std::vector<std::int32_t> key_sequence{};
   /// (rows of keys): whether queries attend to each key; undefined: to all. Values of excluded keys, even
   /// NaN, have no effect.
@@ -151,10 +151,9 @@ inline Tensor<bool> admitted_keys(const AttentionMask& mask, const SequenceLayou
                (mask.right() != AttentionMask::unlimited && mask.right() != 0);
   for (const AttentionMask::Dense& dense : mask.dense_masks()) other = other || !dense.keyed;
   if (other) {
-    throw ValueError(
-        "linear_attention",
-        "linear attention takes no mask but causal() and key_padding(); other windows, prefixes, "
-        "documents and dense masks need weights of queries and keys, which it never forms");
+    throw ValueError("linear_attention",
+                     "linear attention supports only the masks causal() and key_padding(); other windows, "
+                     "prefixes, documents and dense masks need attention weights, which it never computes");
   }
   if (mask.dense_masks().empty()) return {};
   Tensor<bool> admitted = Tensor<bool>::full(Shape{keys.rows()}, true);

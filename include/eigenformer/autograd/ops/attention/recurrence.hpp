@@ -20,8 +20,8 @@ template <class T>
   if (forget.rank() < 2 || forget.shape() != input.shape() || forget.shape().rows() != layout.rows()) {
     throw ShapeError("recurrence",
                      "forget gates of shape " + forget.shape().str() + " and inputs of shape " +
-                         input.shape().str() + " must have one shape, of " + std::to_string(layout.rows()) +
-                         " rows",
+                         input.shape().str() + " must have the same shape, of " +
+                         std::to_string(layout.rows()) + " rows",
                      {forget.shape(), input.shape()});
   }
   const index_t d = forget.dim(-1);

@@ -46,7 +46,8 @@ template <class T>
                                   const Parameter<T>& b1, const Parameter<T>& w2, const Parameter<T>& b2,
                                   Activation activation, double dropout_rate) {
   const bool recorded = x.recorded() || ctx.records();
-  // sigmoid and the like would need their output and the input's place; no Transformer has them here.
+  // Not fused: activations such as sigmoid, whose backward reads the output; Transformers do not use them
+  // here.
   const bool fused = activation == Activation::relu || !kernels::activation_backward_takes_output(activation);
   const bool adapted = ctx.adapter_of(w1) != nullptr || ctx.adapter_of(w2) != nullptr;
   if (!recorded || !fused || adapted)

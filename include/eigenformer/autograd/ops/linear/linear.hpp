@@ -231,8 +231,8 @@ template <class T>
 
 /// y = dropout(activation(x W^T + b)), computed on the tiles of the product.
 ///
-/// x: (..., in); weight: (out, in); bias: (out) or absent. Returns (..., out). Dropout applies in training
-/// contexts alone. Throws ShapeError, naming the parameter, when shapes do not fit, ValueError for a rate
+/// x: (..., in); weight: (out, in); bias: (out) or absent. Returns (..., out). Dropout applies only in
+/// training contexts. Throws ShapeError, naming the parameter, when shapes do not fit, ValueError for a rate
 /// outside [0, 1).
 template <class T>
 [[nodiscard]] Var<T> linear(const Context<T>& ctx, const Var<T>& x, const Parameter<T>& weight,

@@ -7,7 +7,8 @@
 namespace eigenformer {
 
 /// exp(x) / sum of exp(x) along an axis, the last by default. x: rank 1 or more. Returns the same shape; -inf
-/// gives exactly 0, and a row of -inf alone gives zeros. Throws IndexError for an axis outside the rank.
+/// gives exactly 0, and a row in which all elements are -inf gives zeros. Throws IndexError for an axis
+/// outside the rank.
 template <class T>
 [[nodiscard]] Var<T> softmax(const Var<T>& x, index_t axis = -1) {
   const OpScope scope(Runtime::instance().profiler(), "softmax");

@@ -21,10 +21,10 @@ using TeacherRows = std::function<void(index_t first, index_t count, T* probabil
 /// kernels::token_objective() of linear(x, weight, bias), divided by `divisor`, without storing all logits or
 /// all of the teacher's probabilities.
 ///
-/// x: (copies * N, d), all rows of the first copy before those of the second, which is needed for a
-/// divergence above 0 alone; weight: (V, d); bias: (V) or absent; targets: (N). teacher: needed for a
-/// distillation above 0, else empty. Returns a scalar; `losses` receives its terms. Throws as
-/// linear_cross_entropy(), and ValueError for invalid weights of the terms or an invalid temperature.
+/// x: (copies * N, d), all rows of the first copy before those of the second, which is needed only for a
+/// divergence above 0; weight: (V, d); bias: (V) or absent; targets: (N). teacher: needed for a distillation
+/// above 0, else empty. Returns a scalar; `losses` receives its terms. Throws as linear_cross_entropy(), and
+/// ValueError for invalid weights of the terms or an invalid temperature.
 template <class T>
 [[nodiscard]] Var<T> linear_token_objective(const Context<T>& ctx, const Var<T>& x,
                                             const Parameter<T>& weight, const Parameter<T>& bias,

@@ -158,7 +158,8 @@ class CharsmapCheck {
     step.rest.matches = std::max(step.rest.matches, rests_[base].matches + (ends_match(at) ? 1 : 0));
     step.rest.bytes = std::max(step.rest.bytes, rests_[base].bytes + 1);
     if (step.rest.matches > most_matches) {
-      throw fault("has more than " + std::to_string(most_matches) + " strings that begin with each other");
+      throw fault("has more than " + std::to_string(most_matches) +
+                  " strings that are prefixes of one another");
     }
     require_length(step.rest.bytes);
     ++step.next;

@@ -37,8 +37,8 @@ struct SentencePieceModel {
   /// Bytes of a piece. SentencePiece builds its trie by recursion, one level per byte, and 200,000 levels
   /// overflow the stack. Its releases from 0.2.2 on refuse 8000.
   static constexpr std::size_t longest_piece = 7999;
-  /// User-defined pieces that begin with each other. SentencePiece stores the matches at one position of a
-  /// text in an array of 64 elements and reads beyond its end if there are more.
+  /// The most user-defined pieces that are prefixes of one another. SentencePiece stores the matches at one
+  /// position of a text in an array of 64 elements and reads beyond its end if there are more.
   static constexpr std::size_t most_matches = 64;
   /// Self-test samples, which SentencePiece encodes while it loads a model; trained models have none.
   static constexpr std::size_t most_sample_bytes = 16'384, most_samples = 100;
@@ -49,7 +49,7 @@ struct SentencePieceModel {
   bool adds_space = true;        ///< puts a space before each text (add_dummy_prefix)
   bool collapses_spaces = true;  ///< merges spaces, strips the ends (remove_extra_whitespaces)
 
-  /// Throws ValueError for bytes that are no model or break one of these rules, with a text that follows
+  /// Throws ValueError for bytes that are not a model or break one of these rules, with a text that follows
   /// "... is": each piece is UTF-8 without a zero byte, neither empty nor too long, and the only one of its
   /// text; scores are finite; there is one unknown piece; bytes are spelled <0x00> to <0xFF>, all of them or
   /// none; the ids of special pieces are those of pieces; tables of characters pass CharsmapCheck.
@@ -66,8 +66,8 @@ struct SentencePieceModel {
     } catch (const ValueError& error) {
       if (error.op() != "protobuf") throw;
       throw ValueError("sentencepiece",
-                       "truncated or no SentencePiece model: " + std::to_string(bytes.size()) + " bytes (" +
-                           message_of(error) + ")");
+                       "truncated or not a SentencePiece model: " + std::to_string(bytes.size()) +
+                           " bytes (" + message_of(error) + ")");
     }
     model.check(rest);
     return model;
@@ -200,14 +200,15 @@ struct SentencePieceModel {
       if (find_invalid_utf8(piece.text)) throw refuse("is not UTF-8");
       if (piece.text.find('\0') != std::string_view::npos) throw refuse("has a zero byte");
       if (!texts.insert(piece.text).second)
-        throw refuse("is '" + std::string(piece.text) + "', as another one is");
-      if (!std::isfinite(piece.score)) throw refuse("has a score that is no number");
+        throw refuse("is '" + std::string(piece.text) + "', the text of an earlier piece");
+      if (!std::isfinite(piece.score)) throw refuse("has a score that is not a finite number");
       if (piece.type == Type::unknown) ++unknown;
       if (piece.type == Type::user_defined) user_defined.push_back(piece.text);
       if (piece.type == Type::byte) {
         if (!byte_fallback) throw refuse("stands for a byte, in a model without byte_fallback");
         if (!byte_of(piece.text)) {
-          throw refuse("is '" + std::string(piece.text) + "', expected the spelling of a byte, as <0xE4>");
+          throw refuse("is '" + std::string(piece.text) +
+                       "', expected the spelling of a byte, such as <0xE4>");
         }
         ++bytes;
       }
@@ -236,7 +237,7 @@ struct SentencePieceModel {
       begins.push_back(text);
       if (begins.size() > most_matches) {
         throw damaged("more than " + std::to_string(most_matches) +
-                      " user-defined pieces begin with each other");
+                      " user-defined pieces are prefixes of one another");
       }
     }
   }
