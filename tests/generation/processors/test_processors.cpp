@@ -7,6 +7,7 @@
 #include <mutex>
 #include <set>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "eigenformer/generation/processors/prefixes.hpp"
@@ -307,7 +308,8 @@ TEST_CASE("scores of a search whose processors change values, by every rule") {
     GenerationOptions options{.beam_size = 2, .max_length = 5, .rule = rule};
     options.forbidden_ids = {};
     options.processors = {logits_processor([&](const LogitsStep&, auto scores) {
-      for (std::size_t id = 0; id < scores.size(); ++id) scores[id] += bonus(id);
+      using N = std::remove_reference_t<decltype(scores[0])>;
+      for (std::size_t id = 0; id < scores.size(); ++id) scores[id] += static_cast<N>(bonus(id));
     })};
     const auto found = generate(model, ctx, inputs, options);
     for (std::size_t i = 0; i < inputs.size(); ++i) {

@@ -135,8 +135,8 @@ TEST_CASE("a translator keeps its model alive, and gives nothing for blank lines
 }
 
 TEST_CASE("progress is what the text begins with, token by token where there is one hypothesis") {
-  for (const std::string kind : {"word", "char", "subword"}) {
-    if (kind == "subword" && !has_subword_tokenizer()) continue;
+  for (const char* kind : {"word", "char", "subword"}) {
+    if (kind == std::string("subword") && !has_subword_tokenizer()) continue;
     const auto loaded = random_translator(kind);
     const TextTranslator<Model> base(*loaded);
     const auto options = ways(base.options());
