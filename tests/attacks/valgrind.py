@@ -2,7 +2,7 @@
 """Runs the tests of the library under valgrind's memcheck, and prints a table of what it reported.
 
     bash tests/run.sh
-    tests/attacks/valgrind.py --build build/tests --seconds 2
+    tests/attacks/valgrind.py --build build/tests
 
 Only entries of ctest that took at most --seconds, since memcheck makes them 20 to 100 times slower. Counted as reported: reads of
 memory that is not the program's or was never written, and memory that is definitely lost. The kernels then run with AVX2, because
@@ -39,7 +39,7 @@ def entries(build):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", type=pathlib.Path, required=True, help="folder of the build, whose tests ctest has run")
-    parser.add_argument("--seconds", type=float, default=2, help="the longest tests to run, as timed by ctest (2)")
+    parser.add_argument("--seconds", type=float, default=0.7, help="the longest tests to run, as timed by ctest (0.7)")
     parser.add_argument("--limit", type=int, default=1200, help="seconds that a test may take under valgrind (1200)")
     parser.add_argument("--only", default="", help="only entries that begin so")
     args = parser.parse_args()

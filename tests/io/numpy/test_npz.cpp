@@ -162,6 +162,41 @@ TEST_CASE("zip64 records are written where they are needed, and read") {
   CHECK(same(file.tensor<float>("y"), y));
 }
 
+TEST_CASE("zip64 records are written for a directory that begins far behind, with files that are small") {
+  const TemporaryFolder folder;
+  const auto x = count<float>({20}), y = count<float>({19});
+  detail::ZipWriter zip(folder / "far.npz", 300);  // each file has about 200 bytes, the directory about 100
+  zip.add("x.npy", detail::npy_header(Dtype::f32, x.shape()), std::as_bytes(x.span()));
+  zip.add("y.npy", detail::npy_header(Dtype::f32, y.shape()), std::as_bytes(y.span()));
+  zip.commit();
+  CHECK(read_file(folder / "far.npz").find("PK\6\6") != std::string::npos);
+  const auto file = NpzFile::open(folder / "far.npz");
+  CHECK(same(file.tensor<float>("x"), x));
+  CHECK(same(file.tensor<float>("y"), y));
+}
+
+TEST_CASE("a comment of an entry in the directory is skipped") {
+  const TemporaryFolder folder;
+  const auto x = count<float>({2, 3}), y = count<float>({5});
+  NpzWriter().add("x", x).add("y", y).save(folder / "plain.npz");
+  std::string bytes = read_file(folder / "plain.npz");
+  const std::string comment = "made by hand";
+  const std::size_t entry = bytes.find("PK\1\2"), end = bytes.rfind("PK\5\6");
+  REQUIRE(entry != std::string::npos);
+  const auto byte = [&](std::size_t at) {
+    return static_cast<std::size_t>(static_cast<unsigned char>(bytes[at]));
+  };
+  const std::size_t name_and_extra =
+      byte(entry + 28) + 256 * byte(entry + 29) + byte(entry + 30) + 256 * byte(entry + 31);
+  bytes[end + 12] = static_cast<char>(byte(end + 12) + comment.size());  // bytes of the directory
+  bytes[entry + 32] = static_cast<char>(comment.size());
+  bytes.insert(entry + 46 + name_and_extra, comment);
+  write_file(folder / "comment.npz", bytes);
+  const auto file = NpzFile::open(folder / "comment.npz");
+  CHECK(same(file.tensor<float>("x"), x));
+  CHECK(same(file.tensor<float>("y"), y));
+}
+
 TEST_CASE("a module loads from an archive, and all mismatches are reported") {
   const TemporaryFolder folder;
   RandomGenerator rng(1);

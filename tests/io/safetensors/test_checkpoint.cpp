@@ -231,6 +231,22 @@ TEST_CASE("a missing, foreign or truncated model file leaves the model as it was
   CHECK(model.layers[0].weight.value().at({0, 0}) == 7.0F);
 }
 
+TEST_CASE("the checksum of a state depends on every bit and on the number of bytes") {
+  for (const std::size_t size : {1, 7, 8, 9, 33, 70}) {
+    std::vector<unsigned char> bytes(size + 1, 0x5A);
+    const std::uint64_t sum = detail::bytes_checksum(3, bytes.data(), size);
+    for (std::size_t bit = 0; bit < 8 * size; ++bit) {
+      const auto flip = static_cast<unsigned char>(1U << bit % 8);
+      bytes[bit / 8] = static_cast<unsigned char>(bytes[bit / 8] ^ flip);
+      CHECK(detail::bytes_checksum(3, bytes.data(), size) != sum);
+      bytes[bit / 8] = static_cast<unsigned char>(bytes[bit / 8] ^ flip);
+    }
+    CHECK(detail::bytes_checksum(3, bytes.data(), size) == sum);
+    CHECK(detail::bytes_checksum(3, bytes.data(), size + 1) != sum);
+    CHECK(detail::bytes_checksum(4, bytes.data(), size) != sum);
+  }
+}
+
 TEST_CASE("a training state comes back exactly") {
   const TemporaryFolder folder;
   RandomGenerator rng(std::numeric_limits<std::uint64_t>::max() - 5);

@@ -26,6 +26,8 @@ TEST_CASE("JSON that is nested too deeply is none") {
   std::string wide = "[";
   for (int i = 0; i < 100; ++i) wide += "[{}],";
   CHECK(detail::parse_json(wide + "1]").size() == 101);
+  CHECK(detail::parse_json("[\"" + std::string(70, '[') + "\"]").size() ==
+        1);  // in a string, brackets are text
   CHECK(detail::parse_json("").is_discarded());
   CHECK(detail::parse_json("]]" + nested(3)).is_discarded());
   CHECK(detail::parse_json("\"\\").is_discarded());

@@ -277,6 +277,6 @@ TEST_CASE("averages that cannot be are refused") {
   CHECK(
       contains(refusal({.max_steps = 2, .average_best = 3}), "average_best is 3, which needs a validation"));
   CHECK(contains(refusal({.max_steps = 2, .average_last = 2, .average_best = 3, .validation = some}),
-                 "average_last is 2 and average_best is 3, only one"));
+                 "average_last is 2 and average_best is 3, at most one"));
   CHECK(contains(refusal({.max_steps = 2, .ema_decay = 1}), "ema_decay is 1, must be in [0, 1)"));
 }

@@ -250,7 +250,7 @@ class Preparation {
     report_.target_tokens = writer.target_tokens();
     if (report_.kept == 0) {
       throw IoError("prepare", "every sentence pair has more than " + std::to_string(options_.max_length) +
-                                   " tokens on one side:\n" + report_.str());
+                                   " tokens on at least one side:\n" + report_.str());
     }
     writer.commit();
     if (report_.validation > 0) {
