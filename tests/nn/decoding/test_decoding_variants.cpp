@@ -69,5 +69,19 @@ TEST_CASE("every variant decodes token by token as at once") {
         check_close(y.value().rows(b, 1), all.rows(static_cast<index_t>(t), 1), 1e-12);
       }
     }
+    // Two hypotheses of the second sentence, and none of the first.
+    decoder.reorder(std::vector<std::int32_t>{1, 1});
+    const auto both =
+        model.logits(Context<double>::inference(), decoder.step(id_tensor({targets[1][6], targets[0][6]})));
+    for (const std::size_t h : {0, 1}) {
+      const auto ctx = Context<double>::inference();
+      std::vector<std::int32_t> text = targets[1];
+      text.resize(7);
+      text.push_back(targets[1 - h][6]);
+      const Memory<double> one(memory.rows, memory.layout, {1});
+      const auto all =
+          model.logits(ctx, model.decode(ctx, id_tensor(text), SequenceLayout::packed({8}), one)).value();
+      check_close(both.value().rows(static_cast<index_t>(h), 1), all.rows(7, 1), 1e-12);
+    }
   }
 }
