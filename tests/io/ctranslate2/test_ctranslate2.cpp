@@ -90,6 +90,25 @@ TEST_CASE("a model.bin of version 1 has the names and numbers of later versions"
   CHECK(import_ctranslate2<float>(reference.folder).description.model.layer.num_heads == 8);
 }
 
+TEST_CASE("names of version 1 lose the part 'transformer' at their beginning and nowhere else") {
+  DamagedCopy copy("ct2_version1");
+  const std::string whole = copy.read("model.bin");
+  std::string bytes = whole;
+  const std::vector<std::string> added = {"encoder/extra/kernel:0", "transformer/extra/transformer/kernel:0"};
+  std::uint32_t count = 0;
+  std::memcpy(&count, bytes.data() + 4, 4);
+  count += 2;
+  std::memcpy(bytes.data() + 4, &count, 4);
+  for (const std::string& name : added) {  // one int8 of rank 0
+    bytes.insert(8, std::string{static_cast<char>(name.size() + 1), 0} + name +
+                        std::string("\0\0\1\1\0\0\0\7", 8));
+  }
+  copy.write("model.bin", bytes);
+  const Ct2File file = Ct2File::open(copy.path() / "model.bin");
+  CHECK(file.contains("encoder/extra/weight"));
+  CHECK(file.contains("extra/transformer/weight"));
+}
+
 TEST_CASE("CTranslate2 models load as double too") { check_model<double>("ct2_post", 1e-5); }
 
 TEST_CASE("a CTranslate2 model's options say what its folder says") {

@@ -161,6 +161,11 @@ TEST_CASE(
   }
   CHECK(contains(refusal([&] { (void)attention.with_weights(ctx, x, x, x); }),
                  "no attention weights to return"));
+  for (const Shape& wrong : {Shape{B, S - 1}, Shape{B, S + 1}, Shape{B + 1, S}}) {
+    const auto mask = AttentionMask::key_padding(Tensor<bool>::full(wrong, false));
+    CHECK(contains(message_of<ShapeError>([&] { (void)attention(ctx, x, memory, memory, mask); }),
+                   "key padding of shape " + wrong.str() + " must be " + Shape{B, S}.str()));
+  }
   CHECK(contains(refusal([&] { (void)attention(ctx, x, memory, memory, AttentionMask::causal()); }),
                  "one layout"));
   const auto layer = [&](auto&& change) {

@@ -73,6 +73,10 @@ TEST_CASE("a window has each row after those before it in its sequence, in every
                    (void)pass.window(Context<double>::inference(), random_tensor<double>({5, 4}, 1), 0);
                  }),
                  "[window] n is 0, must be at least 1"));
+  CHECK(contains(message_of<ShapeError>([&] {
+                   (void)pass.window(Context<double>::inference(), random_tensor<double>({4, 4}, 1), n);
+                 }),
+                 "[window] input of shape (4, 4) must fit its layout: 1 packed sequences in 5 rows"));
 }
 
 TEST_CASE("a layer of one's own has right gradients, packed and padded alike") {
