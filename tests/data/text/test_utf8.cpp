@@ -45,11 +45,19 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("utf8: each byte that is no UTF-8 becomes U+FFFD") {
+TEST_CASE("utf8: what is not UTF-8 becomes U+FFFD as in Python's bytes.decode(errors='replace')") {
   CHECK(valid_utf8("") == "");
   CHECK(valid_utf8("aü€😀\uFFFD") == "aü€😀\uFFFD");
   CHECK(valid_utf8("\xFF"
-                   "a\xE2\x82(\x80") == "\uFFFDa\uFFFD\uFFFD(\uFFFD");
+                   "a\xE2\x82(\x80") == "\uFFFDa\uFFFD(\uFFFD");
+  // The example of table 3-8 of The Unicode Standard, then what Python makes of others.
+  CHECK(valid_utf8("a\xF1\x80\x80\xE1\x80\xC2"
+                   "b\x80"
+                   "c\x80\xBF"
+                   "d") == "a\uFFFD\uFFFD\uFFFDb\uFFFDc\uFFFD\uFFFDd");
+  CHECK(valid_utf8("\xC0\xAF\xE0\x80\xBF\xF0\x81\x82") == "\uFFFD\uFFFD\uFFFD\uFFFD\uFFFD\uFFFD\uFFFD\uFFFD");
+  CHECK(valid_utf8("\xED\xA0\x80\xF4\x91\x92\x93\xFF") == "\uFFFD\uFFFD\uFFFD\uFFFD\uFFFD\uFFFD\uFFFD\uFFFD");
+  CHECK(valid_utf8("\xF0\x9F\x98\xC3\xA4\xF0\x9F") == "\uFFFDä\uFFFD");
 }
 
 TEST_CASE("utf8: every code point decodes to itself") {

@@ -21,7 +21,7 @@ std::vector<Translation> two() {
   a.tokens = {{"Ich", -0.2}, {" ", -0.3}, {"</s>", -0.0000001}};
   a.words = {{"Ich", 0.5}, {"ihn", 1}};
   Translation b;
-  b.text = "Gut \xFF\xE2\x82 so";  // neither byte begins UTF-8
+  b.text = "Gut \xFF\xE2\x82 so";  // a byte that cannot begin a code point, and two that begin one
   b.score = -1;
   return {a, b};
 }
@@ -46,7 +46,7 @@ TEST_CASE("tsv: a line for each translation, with tabs, line ends and backslashe
   OutputOptions tsv{.output_format = OutputFormat::tsv};
   CHECK(translations_header(tsv) == "line\trank\ttranslation\n");
   CHECK(format_translations(tsv, 3, "x", two()) ==
-        "3\t1\tIch\\tsehe \"ihn\"\\\\.\n3\t2\tGut \xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD so\n");
+        "3\t1\tIch\\tsehe \"ihn\"\\\\.\n3\t2\tGut \xEF\xBF\xBD\xEF\xBF\xBD so\n");
   tsv.scores = true;
   CHECK(translations_header(tsv) ==
         "line\trank\ttranslation\tscore\tlog_probability\tconfidence\ttokens\ttoken_log_probabilities\t"

@@ -100,8 +100,8 @@ TEST_CASE("names of version 1 lose the part 'transformer' at their beginning and
   count += 2;
   std::memcpy(bytes.data() + 4, &count, 4);
   for (const std::string& name : added) {  // one int8 of rank 0
-    bytes.insert(8, std::string{static_cast<char>(name.size() + 1), 0} + name +
-                        std::string("\0\0\1\1\0\0\0\7", 8));
+    bytes.insert(
+        8, std::string{static_cast<char>(name.size() + 1), 0} + name + std::string("\0\0\1\1\0\0\0\7", 8));
   }
   copy.write("model.bin", bytes);
   const Ct2File file = Ct2File::open(copy.path() / "model.bin");

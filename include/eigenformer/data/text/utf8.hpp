@@ -14,10 +14,11 @@ namespace eigenformer {
 
 namespace detail {
 
-/// One code point read from the front of a text; length 0 means that the bytes are not UTF-8.
+/// One code point read from the front of a text.
 struct DecodedCodePoint {
   char32_t value = 0xFFFD;
-  std::size_t length = 0;
+  std::size_t length = 0;         ///< in bytes; 0: the bytes are not UTF-8
+  std::size_t invalid_bytes = 0;  ///< then, the bytes that begin a code point, or 1 if the first byte cannot
 };
 
 /// Decodes the code point at the front of a text that is not empty. Overlong forms, surrogates and values
@@ -26,7 +27,7 @@ inline DecodedCodePoint decode_front(std::string_view text) {
   const auto byte = [&](std::size_t i) { return static_cast<std::uint8_t>(text[i]); };
   const std::uint8_t first = byte(0);
   if (first < 0x80) return {first, 1};
-  std::size_t length = 0;
+  std::size_t length = 1;
   std::uint8_t low = 0x80, high = 0xBF;  // what the second byte may be
   if (first >= 0xC2 && first <= 0xDF) {
     length = 2;
@@ -39,12 +40,14 @@ inline DecodedCodePoint decode_front(std::string_view text) {
     if (first == 0xF0) low = 0x90;
     if (first == 0xF4) high = 0x8F;
   }
-  if (length == 0 || text.size() < length || byte(1) < low || byte(1) > high) return {};
   char32_t value = first & (0x7Fu >> length);
-  for (std::size_t i = 1; i < length; ++i) {
-    if ((byte(i) & 0xC0u) != 0x80u) return {};
-    value = value << 6 | (byte(i) & 0x3Fu);
+  std::size_t at = 1;
+  for (; at < length && at < text.size() && byte(at) >= low && byte(at) <= high; ++at) {
+    value = value << 6 | (byte(at) & 0x3Fu);
+    low = 0x80;
+    high = 0xBF;
   }
+  if (length == 1 || at < length) return {.invalid_bytes = at};
   return {value, length};
 }
 
@@ -146,13 +149,17 @@ inline std::string trim(std::string_view text) {
   return {first, last};
 }
 
-/// Returns the text with each byte that is not UTF-8 replaced by U+FFFD.
+/// Returns the text with U+FFFD in place of what is not UTF-8: one for the bytes that begin a code point
+/// without completing it, one for each other byte (The Unicode Standard, 3.9, maximal subparts), as Python's
+/// bytes.decode(errors="replace") has it.
 inline std::string valid_utf8(std::string_view text) {
   std::string out;
   out.reserve(text.size());
-  for_each_code_point(text, [&](char32_t c, std::string_view bytes) {
-    out += c == 0xFFFD ? std::string_view("\xEF\xBF\xBD") : bytes;
-  });
+  while (!text.empty()) {
+    const detail::DecodedCodePoint c = detail::decode_front(text);
+    out += c.length == 0 ? std::string_view("\xEF\xBF\xBD") : text.substr(0, c.length);
+    text.remove_prefix(c.length == 0 ? c.invalid_bytes : c.length);
+  }
   return out;
 }
 

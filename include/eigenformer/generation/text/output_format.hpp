@@ -52,18 +52,6 @@ struct OutputOptions {
 
 namespace detail {
 
-// Replaces each byte that is not UTF-8 by U+FFFD.
-inline std::string valid_utf8(std::string_view text) {
-  if (!find_invalid_utf8(text)) return std::string(text);
-  std::string valid;
-  while (!text.empty()) {
-    const std::size_t length = decode_front(text).length;
-    valid += length == 0 ? std::string_view("\xEF\xBF\xBD") : text.substr(0, length);
-    text.remove_prefix(std::max<std::size_t>(1, length));
-  }
-  return valid;
-}
-
 // Six decimals suffice for the precision of float weights.
 inline double rounded(double x) { return std::round(x * 1e6) / 1e6; }
 inline std::string rounded_text(double x) {
@@ -119,7 +107,7 @@ std::string join_with_spaces(const Items& items, F&& text) {
 /// tokens.
 inline std::string tsv_field(std::string_view text, bool space = false) {
   std::string field;
-  for (const char c : detail::valid_utf8(text)) {
+  for (const char c : valid_utf8(text)) {
     switch (c) {
       case '\t':
         field += "\\t";
@@ -198,11 +186,11 @@ inline std::string format_translations(const OutputOptions& options, std::size_t
     }
     return out;
   }
-  nlohmann::ordered_json object = {{"line", number}, {"source", detail::valid_utf8(source)}};
+  nlohmann::ordered_json object = {{"line", number}, {"source", valid_utf8(source)}};
   if (!translations.empty() && translations.front().cut) object["cut"] = true;
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
   for (const Translation& t : translations) {
-    nlohmann::ordered_json entry = {{"text", detail::valid_utf8(t.text)}};
+    nlohmann::ordered_json entry = {{"text", valid_utf8(t.text)}};
     if (options.scores) {
       entry["score"] = detail::number_json(t.score);
       entry["log_probability"] = detail::number_json(t.log_probability);
@@ -240,8 +228,8 @@ inline std::string format_scored_pair(const OutputOptions& options, std::size_t 
            detail::rounded_text(confidence) + (options.scores ? detail::token_fields(t) : "") + "\n";
   }
   nlohmann::ordered_json object = {{"line", number},
-                                   {"source", detail::valid_utf8(source)},
-                                   {"target", detail::valid_utf8(target)},
+                                   {"source", valid_utf8(source)},
+                                   {"target", valid_utf8(target)},
                                    {"log_probability", detail::number_json(log_probability)},
                                    {"num_tokens", t.tokens.size()},
                                    {"perplexity", detail::number_json(detail::perplexity_of(t))},
