@@ -213,7 +213,7 @@ TEST_CASE("ranks of different sizes agree on a plan that is within the limit of 
 
 TEST_CASE("gradients of small matrices are a part of the plan") {
   const EncodedCorpus text = corpus();
-  auto model = model_of(192, 4);  // its largest matrix has less than MemoryPool::large
+  auto model = model_of(64, 4);  // its largest matrix has less than MemoryPool::large
   std::size_t weights = 0;
   for (const auto& p : parameters(model))
     weights += static_cast<std::size_t>(p->value.numel()) * sizeof(float);

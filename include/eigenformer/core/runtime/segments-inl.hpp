@@ -29,6 +29,7 @@ EIGENFORMER_FUNCTION char* Segments::allocate(std::size_t bytes) {
         (fresh == least && hole->second.bytes < best->second.bytes)) {
       best = hole;
       least = fresh;
+      if (least == 0 && hole->second.bytes == bytes) break;
     }
   }
   if (best == holes_.end()) return nullptr;

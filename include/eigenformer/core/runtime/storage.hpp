@@ -2,6 +2,7 @@
 
 #include <array>
 #include <atomic>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -67,7 +68,7 @@ class MemoryPool {
  public:
   static constexpr std::size_t alignment = 64;  ///< bytes; of every block
   static constexpr std::size_t large = std::size_t{1}
-                                       << 20;  ///< bytes from which on a block is cut from a segment
+                                       << 17;  ///< bytes from which on a block is cut from a segment
 
   /// An empty pool without a byte limit.
   MemoryPool() = default;
@@ -138,7 +139,8 @@ class MemoryPool {
   std::size_t held() const noexcept { return small_.bytes_in_use + segments_.in_use() + cached(); }
 
   mutable std::mutex mutex_;
-  std::array<FreeBlock*, 15 * steps> free_{};  // lists for the classes up to that of `large`
+  // Lists for the classes up to the octave above `large`.
+  std::array<FreeBlock*, std::bit_width(large / alignment) * steps> free_{};
   std::size_t limit_ = static_cast<std::size_t>(-1);
   detail::Segments segments_;
   PoolStatistics small_;  // bytes of the classes alone; calls and the peak of all
