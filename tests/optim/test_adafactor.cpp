@@ -113,4 +113,11 @@ TEST_CASE("Adafactor refuses impossible options and states that do not fit") {
   });
   CHECK(contains(message, "missing: a.exp_avg_sq_row, a.exp_avg_sq_col."));
   CHECK(optimizer.state().empty());
+  CHECK(contains(message_of<ValueError>([&] {
+                   optimizer.load({{"a.exp_avg_sq_row", Tensor<double>::ones({3}), {}},
+                                   {"a.exp_avg_sq_col", Tensor<double>::ones({5}), {}},
+                                   {"a.step", Tensor<double>::scalar(-1), {}}});
+                 }),
+                 "[adafactor] wrong value: a.step is -1"));
+  CHECK(optimizer.state().empty());
 }

@@ -1,5 +1,9 @@
 #include <doctest/doctest.h>
 
+#include <limits>
+#include <string>
+#include <vector>
+
 #include "eigenformer/optim/adam.hpp"
 #include "optim_test_tools.hpp"
 
@@ -65,4 +69,27 @@ TEST_CASE("Adam refuses impossible options and states that do not fit, changing 
         "[adam] missing: a.exp_avg_sq, a.step, b.exp_avg, b.exp_avg_sq. wrong shape: b.step is (2,), must be "
         "().");
   CHECK(optimizer.state().empty());
+  // A damaged count would make the first step divide by zero.
+  for (const double count : {-1.0, 0.5, 1e300, std::numeric_limits<double>::quiet_NaN()}) {
+    CAPTURE(count);
+    CHECK(
+        contains(message_of<ValueError>([&] {
+                   optimizer.load({{"a.exp_avg", Tensor<double>::ones({3, 5}), {}},
+                                   {"a.exp_avg_sq", Tensor<double>::ones({3, 5}), {}},
+                                   {"a.step", Tensor<double>::scalar(count), {}}});
+                 }),
+                 "[adam] wrong value: a.step is " + std::to_string(count) + ", must be a number of steps."));
+    CHECK(optimizer.state().empty());
+  }
+  // A state that was loaded belongs to the optimizer alone.
+  std::vector<StateEntry<double>> entries = {{"a.exp_avg", Tensor<double>::ones({3, 5}), {}},
+                                             {"a.exp_avg_sq", Tensor<double>::ones({3, 5}), {}},
+                                             {"a.step", Tensor<double>::scalar(7), {}}};
+  optimizer.load(entries);
+  entries[0].value.fill(3);
+  REQUIRE(optimizer.state().size() == 3);
+  CHECK(optimizer.state()[0].value.at({2, 4}) == 1);
+  CHECK(optimizer.state()[2].value.item() == 7);
+  optimizer.load(optimizer.state());  // its own tensors
+  CHECK(optimizer.state()[0].value.at({2, 4}) == 1);
 }

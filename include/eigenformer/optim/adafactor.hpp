@@ -302,8 +302,8 @@ class Adafactor {
     return entries;
   }
   /// Loads what state() returned; the tensors are copied, and parameters without entries start afresh. Throws
-  /// ValueError that lists all missing, unexpected and misshaped names, or if two parameters have the same
-  /// name; then nothing changes.
+  /// ValueError that lists all missing, unexpected and misshaped names and counts that are none, or if two
+  /// parameters have the same name; then nothing changes.
   void load(const std::vector<StateEntry<T>>& entries) {
     detail::require_distinct_names("adafactor", parameters_);
     std::unordered_set<std::string> given;
@@ -316,7 +316,8 @@ class Adafactor {
       });
       for (const Part& part : parts) {
         if (const auto s = shape_of(part.member, shape))
-          slots.push_back({parameters_[i]->name + part.name, &(moments_[i].*part.member), *s, any});
+          slots.push_back({parameters_[i]->name + part.name, &(moments_[i].*part.member), *s, any,
+                           part.member == &Moments::steps});
       }
     }
     detail::load_slots("adafactor", slots, entries);

@@ -66,8 +66,8 @@ class Adam {
   /// in each element. Throws ValueError if two parameters have the same name.
   std::vector<StateEntry<T>> state() const;
   /// Loads what state() returned; the tensors are copied, and parameters without entries start afresh. Throws
-  /// ValueError that lists all missing, unexpected and misshaped names, or if two parameters have the same
-  /// name; then nothing changes.
+  /// ValueError that lists all missing, unexpected and misshaped names and counts that are none, or if two
+  /// parameters have the same name; then nothing changes.
   void load(const std::vector<StateEntry<T>>& entries);
 
   /// Replaces the parameter groups. Throws ValueError as the constructor does; then nothing changes.
@@ -206,7 +206,7 @@ void Adam<T>::load(const std::vector<StateEntry<T>>& entries) {
         given.count(n + first_name()) + given.count(n + second_name()) + given.count(n + ".step") > 0;
     slots.push_back({n + first_name(), &m.first, moment_shape(*m.parameter), any});
     slots.push_back({n + second_name(), &m.second, moment_shape(*m.parameter), any});
-    slots.push_back({n + ".step", &m.steps, Shape{}, any});
+    slots.push_back({n + ".step", &m.steps, Shape{}, any, true});
   }
   detail::load_slots(name_, slots, entries);
 }

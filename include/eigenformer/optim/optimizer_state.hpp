@@ -50,7 +50,8 @@ struct StateSlot {
   std::string name;
   Tensor<T>* tensor;
   Shape shape;
-  bool required;  // whether a missing one is an error
+  bool required;        // whether a missing one is an error
+  bool counts = false;  // a scalar that counts steps
 };
 
 template <class T>
@@ -70,22 +71,33 @@ void load_slots(const char* op, const std::vector<StateSlot<T>>& slots,
                 const std::vector<StateEntry<T>>& entries) {
   std::map<std::string, const Tensor<T>*> given;
   for (const auto& e : entries) given[e.name] = &e.value;
-  std::string missing, misshaped, unexpected;
+  std::string missing, misshaped, unexpected, invalid;
   const auto list = [](std::string& text, const std::string& item) {
     text += (text.empty() ? "" : ", ") + item;
   };
-  std::vector<std::pair<Tensor<T>*, const Tensor<T>*>> copies;
+  struct Copy {
+    Tensor<T>* target;
+    Tensor<T> memory;         // undefined: the slot becomes empty
+    const Tensor<T>* source;  // null: the slot becomes empty
+  };
+  std::vector<Copy> copies;
   for (const auto& slot : slots) {
     const auto at = given.find(slot.name);
     if (at == given.end()) {
       if (slot.required) list(missing, slot.name);
-      copies.emplace_back(slot.tensor, nullptr);
+      copies.push_back({slot.tensor, {}, nullptr});
       continue;
     }
     if (at->second->shape() != slot.shape) {
       list(misshaped, slot.name + " is " + at->second->shape().str() + ", must be " + slot.shape.str());
+    } else if (const T n = slot.counts ? at->second->item() : T(0);
+               !(n >= 0 && n == std::floor(n) && n < T(1e15))) {
+      list(invalid, slot.name + " is " + std::to_string(n) + ", must be a number of steps");
     }
-    copies.emplace_back(slot.tensor, at->second);
+    // A slot that has memory keeps it. The memory of others is allocated before the first slot changes,
+    // because it may run out.
+    const bool fits = slot.tensor->defined() && slot.tensor->shape() == slot.shape;
+    copies.push_back({slot.tensor, fits ? *slot.tensor : Tensor<T>(slot.shape), at->second});
     given.erase(at);
   }
   for (const auto& [name, tensor] : given) list(unexpected, name);
@@ -93,8 +105,13 @@ void load_slots(const char* op, const std::vector<StateSlot<T>>& slots,
   if (!missing.empty()) problems += "missing: " + missing + ". ";
   if (!unexpected.empty()) problems += "unexpected: " + unexpected + ". ";
   if (!misshaped.empty()) problems += "wrong shape: " + misshaped + ". ";
+  if (!invalid.empty()) problems += "wrong value: " + invalid + ". ";
   if (!problems.empty()) throw ValueError(op, problems.substr(0, problems.size() - 1));
-  for (auto& [target, source] : copies) *target = source == nullptr ? Tensor<T>() : source->clone();
+  for (Copy& c : copies) {
+    const bool other = c.source != nullptr && c.source->numel() > 0 && c.source->data() != c.memory.data();
+    if (other) c.memory.copy_from(*c.source);
+    *c.target = std::move(c.memory);
+  }
 }
 
 }  // namespace eigenformer::detail
