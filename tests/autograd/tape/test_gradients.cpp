@@ -198,9 +198,11 @@ TEST_CASE("Gradients: workers' gradients add up, in order") {
 TEST_CASE("Gradients: workers with a parameter that the sum does not have") {
   const auto a = parameter("a", Tensor<double>::ones({3})), b = parameter("b", Tensor<double>::ones({2}));
   Gradients<double> total({a.handle()});
-  CHECK(message_of<ValueError>([&] {
-          total.accumulate(Gradients<double>({a.handle(), b.handle()}));
-        }) == "[gradients] parameter 'b' of the other gradients is missing in these");
+  Gradients<double> worker({a.handle(), b.handle()});
+  worker.entries()[0].writable().fill(1);
+  CHECK(message_of<ValueError>([&] { total.accumulate(worker); }) ==
+        "[gradients] parameter 'b' of the other gradients is missing in these");
+  CHECK_FALSE(total.entries()[0].written);
 }
 
 TEST_CASE("Gradients: find") {

@@ -111,16 +111,14 @@ class Gradients {
   }
 
   /// Adds the gradients of another worker, entry by entry. Throws ValueError when it has a parameter that is
-  /// not listed here.
+  /// not listed here; then nothing changes.
   void accumulate(const Gradients& other) {
     for (const Entry& theirs : other.entries_) {
-      Entry* ours = find(theirs.parameter->id);
-      if (ours == nullptr) {
-        throw ValueError("gradients", "parameter '" + theirs.parameter->name +
-                                          "' of the other gradients is missing in these");
-      }
-      ours->add(theirs);
+      if (find(theirs.parameter->id) != nullptr) continue;
+      throw ValueError("gradients", "parameter '" + theirs.parameter->name +
+                                        "' of the other gradients is missing in these");
     }
+    for (const Entry& theirs : other.entries_) find(theirs.parameter->id)->add(theirs);
   }
 
   /// Multiplies every gradient by `factor`.

@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -277,4 +278,15 @@ TEST_CASE("losses: targets, shapes and options that do not fit") {
                   ShapeError);
   CHECK_THROWS_AS((void)linear_cross_entropy(ctx, x, w, absent, Tensor<std::int32_t>::from({3}, {0, 7, 1})),
                   IndexError);
+}
+
+TEST_CASE("cross_entropy: an ignored id that no target can have is refused, not cut to 32 bits") {
+  const Var<double> logits = Tensor<double>::ones({2, 3});
+  const auto targets = Tensor<std::int32_t>::from({2}, {0, 1});
+  for (const index_t wrong : {index_t{1} << 32, std::numeric_limits<index_t>::min()}) {
+    CAPTURE(wrong);
+    CHECK(message_of<ValueError>([&] { (void)cross_entropy(logits, targets, {.ignore_index = wrong}); }) ==
+          "[cross_entropy] ignore_index is " + std::to_string(wrong) +
+              ", must fit into 32 bits, as targets do");
+  }
 }

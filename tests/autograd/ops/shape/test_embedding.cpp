@@ -51,3 +51,15 @@ TEST_CASE("embedding: ids and tables that do not fit") {
           (void)embedding(Var<float>(Tensor<float>::zeros({4})), Tensor<std::int32_t>::zeros({1}));
         }) == "[embedding] table of shape (4,) must be (vocabulary, d)");
 }
+
+TEST_CASE("embedding: a padding index is a row of the table or -1") {
+  const Var<double> table = Tensor<double>::ones({4, 2});
+  const auto ids = Tensor<std::int32_t>::from({2}, {0, 3});
+  for (const index_t wrong : {index_t{-2}, index_t{4}, index_t{1} << 32}) {  // the last one is 0 in 32 bits
+    CAPTURE(wrong);
+    CHECK(message_of<ValueError>([&] { (void)embedding(table, ids, 1, wrong); }) ==
+          "[embedding] padding_index is " + std::to_string(wrong) +
+              ", must be an id of the table of shape (4, 2), or -1 for none");
+  }
+  for (const index_t right : {index_t{-1}, index_t{0}, index_t{3}}) (void)embedding(table, ids, 1, right);
+}

@@ -16,7 +16,7 @@ namespace eigenformer {
 
 /// Options of cross_entropy(); the defaults are PyTorch's.
 struct CrossEntropyOptions {
-  index_t ignore_index = -100;  ///< targets with this id are ignored, in the loss and in its mean
+  index_t ignore_index = -100;  ///< targets with this id, of 32 bits, are ignored in the loss and in its mean
   /// The share of the uniform distribution over all classes in the target, in [0, 1].
   double label_smoothing = 0;
   /// How the losses of the targets that are not ignored are reduced.
@@ -40,7 +40,12 @@ inline kernels::CrossEntropyOptions kernel_options(const CrossEntropyOptions& o)
     throw ValueError("cross_entropy",
                      "divisor is " + std::to_string(o.divisor) + ", must be positive, or 0 for none");
   }
-  return {o.label_smoothing, static_cast<std::int32_t>(o.ignore_index)};
+  const auto ignore = static_cast<std::int32_t>(o.ignore_index);
+  if (ignore != o.ignore_index) {
+    throw ValueError("cross_entropy", "ignore_index is " + std::to_string(o.ignore_index) +
+                                          ", must fit into 32 bits, as targets do");
+  }
+  return {o.label_smoothing, ignore};
 }
 
 // The factor of the sum of losses; 0 when all targets are ignored, so that the loss of an empty batch is 0.

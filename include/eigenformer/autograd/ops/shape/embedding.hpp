@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -10,7 +11,7 @@ namespace eigenformer {
 
 /// Rows of a table, times `scale`. table: (vocab, d); ids: any shape, rank at most 5. Returns ids' shape plus
 /// d. Rows with padding_index (-1: none) contribute no gradient. Throws IndexError for an id outside the
-/// table, naming it.
+/// table, naming it, and ValueError for a padding_index outside it.
 template <class T>
 [[nodiscard]] Var<T> embedding(const Var<T>& table, const Tensor<std::int32_t>& ids, double scale = 1,
                                index_t padding_index = -1) {
@@ -20,6 +21,11 @@ template <class T>
                      {table.shape()});
   }
   const index_t vocab = table.dim(0), d = table.dim(1), rows = ids.numel();
+  if (padding_index < -1 || padding_index >= std::max<index_t>(vocab, 1)) {
+    throw ValueError("embedding", "padding_index is " + std::to_string(padding_index) +
+                                      ", must be an id of the table of shape " + table.shape().str() +
+                                      ", or -1 for none");
+  }
   Tensor<T> y(ids.shape().inserted(-1, d));
   kernels::embedding_forward<T>(table.value().data(), vocab, d, ids.data(), rows, static_cast<T>(scale),
                                 y.data());
