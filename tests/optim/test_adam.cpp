@@ -93,3 +93,18 @@ TEST_CASE("Adam refuses impossible options and states that do not fit, changing 
   optimizer.load(optimizer.state());  // its own tensors
   CHECK(optimizer.state()[0].value.at({2, 4}) == 1);
 }
+
+TEST_CASE("a parameter that was assigned another shape is an error, not memory beyond its end") {
+  Parameter<double> a(Tensor<double>::ones({3, 5}));
+  a.set_name("a");
+  Adam<double> optimizer({a.handle()});
+  Parameter<double> other(Tensor<double>::ones({2}));
+  other.set_name("a");
+  a = other;  // keeps its id
+  Gradients<double> gradients({a.handle()});
+  gradients.entries()[0].writable().fill(1);
+  CHECK(
+      message_of<ValueError>([&] { optimizer.step(gradients, 0.1); }) ==
+      "[adam] the gradient of parameter 'a' has shape (2,), must have (3, 5); make the optimizer anew when a "
+      "parameter was assigned another shape");
+}

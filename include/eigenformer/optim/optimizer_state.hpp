@@ -34,6 +34,11 @@ const T* gradient_of(const char* op, const Gradients<T>& gradients, const detail
     throw ValueError(op, "there is no gradient of parameter '" + p.name + "' of shape " +
                              p.value.shape().str() + "; construct the gradients with it, or freeze it");
   }
+  if (entry->value.shape() != p.value.shape()) {
+    throw ValueError(op, "the gradient of parameter '" + p.name + "' has shape " +
+                             entry->value.shape().str() + ", must have " + p.value.shape().str() +
+                             "; make the optimizer anew when a parameter was assigned another shape");
+  }
   return entry->written ? entry->value.data() : nullptr;
 }
 
