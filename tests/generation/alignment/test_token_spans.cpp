@@ -158,6 +158,14 @@ TEST_CASE("token_spans: each tokenizer's tokens stand where the text has them") 
   CHECK(source_pieces(*all.at("wordpiece"), "Thé dög \xE4\xB8\xAD!") == "Thé|dög|\xE4\xB8\xAD|!");
   CHECK(source_pieces(*all.at("byte_bpe"), "the the é") ==
         "the|the|||é");  // bytes of one character: the last has it
+  // Of an incomplete character too: the first three of the four bytes of U+1F600, the first of U+00E9.
+  const auto& bytes = *all.at("byte_bpe");
+  Ids incomplete = bytes.encode("a\xF0\x9F\x98\x80");
+  incomplete.back() = bytes.encode("é").front();
+  incomplete.push_back(incomplete.front());
+  const std::string decoded = bytes.decode(incomplete);
+  REQUIRE(decoded == "a��a");
+  CHECK(pieces(token_spans(bytes, incomplete, decoded), decoded) == "a|||�|�|a");
   CHECK(source_pieces(*all.at("metaspace always"), "the  Adog\xE2\x82\xAC x") ==
         "the||A|dog|\xE2\x82\xAC||x");
   const auto& normalising = *all.at("sentencepiece");

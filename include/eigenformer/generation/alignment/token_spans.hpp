@@ -47,8 +47,18 @@ inline PartMatch match_part(std::string_view text, std::size_t begin, std::size_
   return {done == 0 ? begin : at + done, done == part.size()};
 }
 
+// Stands for an incomplete character in decoded text.
+inline constexpr std::string_view replacement_character = "\xEF\xBF\xBD";
+
+inline std::size_t replacement_characters(std::string_view text) {
+  std::size_t count = 0;
+  for (std::size_t at = 0; (at = text.find(replacement_character, at)) != std::string_view::npos; ++count)
+    at += replacement_character.size();
+  return count;
+}
+
 // The span of each token in the text that all of them decode to. Tokens are decoded one by one, or together
-// when only together they give text, such as the bytes of a character.
+// when only together they give text, such as the bytes of a character, complete or not.
 inline std::vector<ByteSpan> decoded_spans(const Tokenizer& tokenizer, std::span<const std::int32_t> ids,
                                            std::string_view text) {
   constexpr std::size_t most_together = 8, farthest = 256;
@@ -57,10 +67,18 @@ inline std::vector<ByteSpan> decoded_spans(const Tokenizer& tokenizer, std::span
   std::size_t word = 0;                        // behind the white space from `begin` on
   for (std::size_t k = 0; k < ids.size(); ++k) {
     word = after_spaces(text, std::max(word, begin));
-    const PartMatch found =
-        match_part(text, begin, word, trim(tokenizer.decode(ids.subspan(first, k + 1 - first))));
+    const std::string part = trim(tokenizer.decode(ids.subspan(first, k + 1 - first)));
+    const PartMatch found = match_part(text, begin, word, part);
     std::size_t from = done, end = std::max(done, found.end);
     bool next = found.whole;
+    if (next && part.ends_with(replacement_character) && k + 1 < ids.size() &&
+        k + 1 - first < most_together) {
+      // The next token may hold more bytes of the same incomplete character, which is then that token's.
+      const std::size_t apart =
+          replacement_characters(part) + replacement_characters(tokenizer.decode(ids.subspan(k + 1, 1)));
+      next = replacement_characters(tokenizer.decode(ids.subspan(first, k + 2 - first))) == apart;
+      if (!next) end = std::max(done, found.end - replacement_character.size());
+    }
     if (!next && k + 1 - first == most_together) {
       // These tokens decode differently on their own: continue from where the newest one is found.
       const std::string alone = trim(tokenizer.decode(ids.subspan(k, 1)));
