@@ -236,3 +236,33 @@ TEST_CASE("a cache of fewer than no sequences is refused") {
   CHECK_THROWS_AS(KeyValueCache<double>(-1), ValueError);
   CHECK(KeyValueCache<double>(0).sequences() == 0);
 }
+
+TEST_CASE("a cache takes one count for each sequence, and rows of the step only") {
+  KeyValueCache<double> cache(2);
+  const auto begin = [&](std::vector<index_t> counts) { return [&cache, counts] { cache.begin(counts); }; };
+  CHECK(contains(message_of<ShapeError>(begin({1})), "1 counts must be 2, one for each sequence"));
+  CHECK(contains(message_of<ShapeError>(begin({1, 1, 1})), "3 counts must be 2, one for each sequence"));
+  CHECK(contains(message_of<ValueError>(begin({3, -1})),
+                 "sequence 1 gets -1 tokens, must not be fewer than none"));
+  cache.begin(std::vector<index_t>{2, 1});
+  const auto rows = [](index_t n, index_t d) { return Var<double>(Tensor<double>::full({n, d}, 0.5)); };
+  const auto ctx = Context<double>::inference();
+  const auto model = small_language_model(language_models().front());
+  const MultiHeadAttention<double>& attention = model.decoder.layers.front().self_attn;
+  for (const index_t n : {2, 4}) {
+    CAPTURE(n);
+    const std::string expected = "must be (3, D): the rows of the step that begin() began";
+    CHECK(contains(message_of<ShapeError>([&] { (void)cache.window(0, rows(n, 4), 3); }), expected));
+    CHECK(contains(message_of<ShapeError>([&] { (void)cache.recurrence(0, rows(3, 4), rows(n, 4)); }),
+                   expected));
+    CHECK(contains(message_of<ShapeError>([&] { (void)cache.recurrence(0, rows(n, 4), rows(3, 4)); }),
+                   expected));
+    const Var<double> x = rows(n, attention.options.d_model);
+    CHECK(contains(message_of<ShapeError>([&] { (void)cache.attend(ctx, 0, attention, x); }), expected));
+  }
+  CHECK(contains(message_of<ShapeError>([&] { (void)cache.recurrence(0, rows(3, 4), rows(3, 5)); }),
+                 "must have the same shape"));
+  CHECK(contains(message_of<ValueError>([&] { (void)cache.window(0, rows(3, 4), 0); }),
+                 "a window of 0 rows must have at least 1"));
+  CHECK(cache.window(0, rows(3, 4), 3).shape() == Shape{3, 3, 4});
+}

@@ -49,10 +49,11 @@ class KeyValueCache {
 
   /// Begins a step: makes room for counts[i] more tokens of sequence i and returns the packed layout of the
   /// new rows. prefix: the number of first tokens of each sequence that see one another in both directions,
-  /// all of which must come in this step; empty: none. Throws ShapeError unless there is one prefix for each
-  /// sequence, ValueError for a prefix that does not come in one step.
+  /// all of which must come in this step; empty: none. Throws ShapeError unless there is one count and one
+  /// prefix for each sequence, ValueError for a negative count and a prefix that does not come in one step.
   const SequenceLayout& begin(std::span<const index_t> counts, const std::vector<index_t>& prefix = {}) {
     require_whole();
+    check_counts(counts);
     check_prefix(counts, prefix);
     if (!reach_known_) {
       cache_.clear();
@@ -84,10 +85,12 @@ class KeyValueCache {
 
   /// Causal self-attention of the new rows x, (rows, D), with the cached ones. bias: (heads, 2 R + 1), added
   /// to the scores by distance. weights, if not null, receives the attention weights (sequences, heads, n,
-  /// longest sequence), zero for keys that are no longer cached. Returns (rows, D). Throws ValueError for
-  /// weights of linear attention, and for a window wider than those of the first step.
+  /// longest sequence), zero for keys that are no longer cached. Returns (rows, D). Throws ShapeError for
+  /// another number of rows than the step's, ValueError for weights of linear attention, and for a window
+  /// wider than those of the first step.
   Var<T> attend(const Context<T>& ctx, std::size_t slot, const MultiHeadAttention<T>& attention,
                 const Var<T>& x, const Var<T>& bias = {}, Var<T>* weights = nullptr) {
+    require_rows(x);
     const ProjectedHeads<T> p = attention.project_self(ctx, x, queries_);
     if (attention.linear_kind()) {
       if (weights != nullptr)
@@ -124,8 +127,12 @@ class KeyValueCache {
   }
 
   /// Each new row of x, (rows, D), preceded by the n - 1 rows before it in its sequence, with zeros before
-  /// the beginning: (rows, n, D). n is at least 1. Slots are shared with attend() and recurrence().
+  /// the beginning: (rows, n, D). Slots are shared with attend() and recurrence(). Throws ShapeError for
+  /// another number of rows than the step's, ValueError for n below 1.
   Var<T> window(std::size_t slot, const Var<T>& x, index_t n) {
+    require_rows(x);
+    if (n < 1)
+      throw ValueError("key_value_cache", "a window of " + std::to_string(n) + " rows must have at least 1");
     const index_t d = x.dim(-1), kept = n - 1;
     Tensor<T>& state = at(states_, slot);
     if (!state.defined()) state = Tensor<T>::zeros(Shape{sequences(), kept * d});
@@ -145,8 +152,14 @@ class KeyValueCache {
   }
 
   /// recurrence() of each sequence, continued from its earlier rows. forget, input: (rows, D); returns the
-  /// same shape. Slots are shared with attend() and window(). Throws ValueError in a step with a prefix.
+  /// same shape. Slots are shared with attend() and window(). Throws ShapeError for another number of rows
+  /// than the step's and for inputs of different shapes, ValueError in a step with a prefix.
   Var<T> recurrence(std::size_t slot, const Var<T>& forget, const Var<T>& input) {
+    for (const Var<T>* x : {&forget, &input}) require_rows(*x);
+    if (forget.shape() != input.shape()) {
+      throw ShapeError("key_value_cache", "forget and input of a recurrence must have the same shape",
+                       {forget.shape(), input.shape()});
+    }
     if (!mask_.prefixes().empty()) throw ValueError("key_value_cache", "a recurrent layer has no prefix");
     const index_t d = input.dim(-1);
     Tensor<T>& state = at(states_, slot);
@@ -243,6 +256,28 @@ class KeyValueCache {
                        "an attention looks further back than those of the first step, which kept " +
                            std::to_string(reach_) + " tokens");
     }
+  }
+
+  void check_counts(std::span<const index_t> counts) const {
+    if (counts.size() != lengths_.size()) {
+      throw ShapeError("key_value_cache", std::to_string(counts.size()) + " counts must be " +
+                                              std::to_string(lengths_.size()) + ", one for each sequence");
+    }
+    for (std::size_t i = 0; i < counts.size(); ++i) {
+      if (counts[i] >= 0) continue;
+      throw ValueError("key_value_cache", "sequence " + std::to_string(i) + " gets " +
+                                              std::to_string(counts[i]) +
+                                              " tokens, must not be fewer than none");
+    }
+  }
+
+  // x: the input of a layer in the step under way.
+  void require_rows(const Var<T>& x) const {
+    if (x.shape().rank() == 2 && x.dim(0) == queries_.rows()) return;
+    throw ShapeError("key_value_cache",
+                     "the input has shape " + x.shape().str() + ", must be (" +
+                         std::to_string(queries_.rows()) + ", D): the rows of the step that begin() began",
+                     {x.shape()});
   }
 
   void check_prefix(std::span<const index_t> counts, const std::vector<index_t>& prefix) const {
