@@ -201,6 +201,44 @@ TEST_CASE("a tied parameter loads from either of its names, and other float type
   }
 }
 
+TEST_CASE("different tensors under the names of one tied parameter are refused") {
+  const TemporaryFolder folder;
+  Model<float> model(7.0F);
+  std::vector<std::pair<std::string, Tensor<float>>> tensors;
+  for (const auto& entry : state_dict(Model<float>(0.5F))) tensors.emplace_back(entry.name, entry.value);
+  REQUIRE(tensors.back().first == "tied");
+  tensors.back().second = tensors.back().second.clone();
+  save_safetensors(folder / "equal", tensors);
+  load_model(folder / "equal", model);
+  CHECK(model.layers[1].weight.value().at({4, 6}) == 10.5F);
+
+  const std::string expected =
+      "tied in the module, but given with different values: layers.1.weight and tied.";
+  const auto refused = [&](const Tensor<float>& other) {
+    tensors.back().second = other;
+    save_safetensors(folder / "different", tensors);
+    for (const bool strict : {true, false}) {
+      CAPTURE(strict);
+      Model<float> untouched(7.0F);
+      CHECK_THROWS_WITH_AS(load_model(folder / "different", untouched, {.strict = strict}),
+                           doctest::Contains(expected.c_str()), IoError);
+      CHECK(untouched.layers[0].weight.value().at({0, 0}) == 7.0F);
+      CHECK(untouched.layers[1].weight.value().at({0, 0}) == 17.0F);
+    }
+    std::vector<StateEntry<float>> entries;
+    for (const auto& [name, value] : tensors) entries.push_back({name, value, {}});
+    CHECK_THROWS_WITH_AS(load_state_dict(model, entries), doctest::Contains(expected.c_str()), ValueError);
+  };
+  Tensor<float> other = tensors.back().second.clone();
+  other.at({4, 6}) = 1;
+  refused(other);
+  refused(Tensor<float>::ones({7, 5}));
+  // Skipping one of the names is how the other is chosen.
+  const auto rename = [](const std::string& name) { return name == "tied" ? std::string() : name; };
+  load_model(folder / "different", model, {.rename = rename});
+  CHECK(model.layers[1].weight.value().at({4, 6}) == 10.5F);
+}
+
 TEST_CASE("all mismatches are reported together, and nothing is loaded") {
   const TemporaryFolder folder;
   save_safetensors<float>(folder / "m", {{"layers.0.weight", Tensor<float>::ones({3, 2})},

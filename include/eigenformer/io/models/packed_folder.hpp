@@ -46,11 +46,13 @@ std::shared_ptr<const kernels::PackedWeights> load_packed_weights(const std::fil
   std::vector<GivenTensor> given;
   for (const auto& e : entries) given.push_back({e.name, e.value.shape()});
   try {
-    match_state_dict(state_dict(model), given, {}, [&](const StateEntry<float>& entry, std::size_t i) {
-      if (!entries[i].value.defined()) return;
-      Tensor<float> target = entry.value;
-      target.copy_from(entries[i].value);
-    });
+    match_state_dict(
+        state_dict(model), given, {}, [&](std::size_t i) { return entries[i].value; },
+        [&](const StateEntry<float>& entry, std::size_t i) {
+          if (!entries[i].value.defined()) return;
+          Tensor<float> target = entry.value;
+          target.copy_from(entries[i].value);
+        });
   } catch (const ValueError& error) {
     throw IoError("load_model", "'" + path.string() + "' does not fit the model: " + error.what());
   }

@@ -48,16 +48,18 @@ LoadReport load_given(M& module, const Source& source, const std::vector<GivenTe
     }
   });
   try {
-    return match_state_dict(state_dict(module), given, options,
-                            [&](const StateEntry<T>& entry, std::size_t i) {
-                              Tensor<T>& target = *targets.at(entry.name);
-                              const std::string& name = given[i].name;
-                              if (!target.defined() || (options.map && source.template is_mapped<T>(name))) {
-                                target = source.template tensor<T>(name);
-                              } else {
-                                source.read_into(name, target);
-                              }
-                            });
+    return match_state_dict(
+        state_dict(module), given, options,
+        [&](std::size_t i) { return source.template tensor<T>(given[i].name); },
+        [&](const StateEntry<T>& entry, std::size_t i) {
+          Tensor<T>& target = *targets.at(entry.name);
+          const std::string& name = given[i].name;
+          if (!target.defined() || (options.map && source.template is_mapped<T>(name))) {
+            target = source.template tensor<T>(name);
+          } else {
+            source.read_into(name, target);
+          }
+        });
   } catch (const ValueError& error) {
     const std::string what = std::string(error.what()).substr(error.op().size() + 3);
     throw IoError("load_state_dict", "'" + path.string() + "' does not fit the module: " + what);
@@ -74,9 +76,10 @@ inline std::string unfit_for_parameters(Dtype dtype) {
 /// Loads a module from a file with PyTorch's names and shapes, written by
 /// safetensors.torch.save_file(module.state_dict()) or save_model(). Floating-point types are converted;
 /// parameters of the file's own type share the mapped memory (see LoadOptions). A tied parameter may be
-/// stored under any of its names. Returns the names without a counterpart, of which there are none when
-/// options.strict is true. Throws IoError that names the file and *all* missing, unexpected and misshaped
-/// tensors; the module is then unchanged.
+/// stored under any of its names; tensors under several must be equal. Returns the names without a
+/// counterpart, of which there are none when options.strict is true. Throws IoError that names the file and
+/// *all* missing, unexpected and misshaped tensors and tied ones with different values; the module is then
+/// unchanged.
 ///
 ///     auto file = ef::SafetensorsFile::open("encoder.safetensors");
 ///     auto rename = [](const std::string& name) { return name.substr(8); };

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <cstring>
 #include <functional>
 #include <iomanip>
 #include <map>
@@ -253,12 +254,21 @@ inline std::string join_list(const std::vector<std::string>& items) {
   return list;
 }
 
+/// Whether two tensors hold the same bits. Tensors without memory do, since loaders refuse those anyway.
+template <class T>
+bool same_bits(const Tensor<T>& a, const Tensor<T>& b) {
+  if (!a.defined() || !b.defined() || a.data() == b.data()) return true;
+  return a.numel() == b.numel() &&
+         std::memcmp(a.data(), b.data(), static_cast<std::size_t>(a.numel()) * sizeof(T)) == 0;
+}
+
 /// Matches given tensors with those of a state dict and, after checking everything, calls assign(entry of
-/// ours, index of the given one) for each pair. Throws ValueError that lists *all* problems; then nothing is
-/// assigned.
-template <class T, class F>
+/// ours, index of the given one) for each pair. value(index) is a given tensor; of tensors given under
+/// several names of one tied parameter, the bits must be the same. Throws ValueError that lists *all*
+/// problems; then nothing is assigned.
+template <class T, class V, class F>
 LoadReport match_state_dict(const std::vector<StateEntry<T>>& ours, const std::vector<GivenTensor>& given,
-                            const LoadOptions& options, F&& assign) {
+                            const LoadOptions& options, V&& value, F&& assign) {
   LoadReport report;
   std::map<std::string, std::size_t> index;
   std::string twice;
@@ -273,7 +283,7 @@ LoadReport match_state_dict(const std::vector<StateEntry<T>>& ours, const std::v
   for (const auto& e : ours) groups[e.alias_of.empty() ? e.name : e.alias_of].push_back(&e);
   std::unordered_set<std::size_t> used;
   std::vector<std::pair<const StateEntry<T>*, std::size_t>> pairs;
-  std::string misshaped, unfit;
+  std::string misshaped, unfit, different;
   for (const auto& e : ours) {
     if (!e.alias_of.empty()) continue;
     const std::string* name = nullptr;
@@ -285,7 +295,14 @@ LoadReport match_state_dict(const std::vector<StateEntry<T>>& ours, const std::v
       if (name == nullptr) {
         name = &at->first;
         source = at->second;
+        continue;
       }
+      // A further name of a tied parameter.
+      const GivenTensor &first = given[source], &other = given[at->second];
+      if (first.alias || other.alias || !first.unfit.empty() || first.shape != e.value.shape()) continue;
+      if (!other.unfit.empty() || other.shape != first.shape ||
+          !same_bits<T>(value(source), value(at->second)))
+        append_listed(different, *name + " and " + at->first);
     }
     if (name == nullptr) {
       report.missing.push_back(e.name);
@@ -313,6 +330,7 @@ LoadReport match_state_dict(const std::vector<StateEntry<T>>& ours, const std::v
   tell("given twice", twice);
   tell("wrong shape", misshaped);
   tell("wrong type", unfit);
+  tell("tied in the module, but given with different values", different);
   if (!problems.empty()) throw ValueError("load_state_dict", problems + ".");
   for (const auto& [entry, source] : pairs) assign(*entry, source);
   return report;
@@ -320,10 +338,10 @@ LoadReport match_state_dict(const std::vector<StateEntry<T>>& ours, const std::v
 
 }  // namespace detail
 
-/// Copies the tensors of a state dict into a module. A tied parameter needs only one of its names. Returns
-/// the names without a counterpart, which is empty unless options.strict is false. Throws ValueError that
-/// lists *all* missing, unexpected and misshaped names, and for a tensor whose memory was released; then
-/// nothing changes.
+/// Copies the tensors of a state dict into a module. A tied parameter needs only one of its names; tensors
+/// given under several must be equal. Returns the names without a counterpart, which is empty unless
+/// options.strict is false. Throws ValueError that lists *all* missing, unexpected and misshaped names and
+/// tied ones with different values, and for a tensor whose memory was released; then nothing changes.
 ///
 ///     auto report = ef::load_state_dict(model, entries, {.strict = false});
 template <class M, class T>
@@ -333,7 +351,8 @@ LoadReport load_state_dict(M& module, const std::vector<StateEntry<T>>& entries,
   for (const auto& e : entries) given.push_back({e.name, e.value.shape(), {}, !e.alias_of.empty()});
   std::vector<std::pair<Tensor<T>, const Tensor<T>*>> copies;
   const LoadReport report = detail::match_state_dict(
-      state_dict(module), given, options, [&](const StateEntry<T>& entry, std::size_t i) {
+      state_dict(module), given, options, [&](std::size_t i) { return entries[i].value; },
+      [&](const StateEntry<T>& entry, std::size_t i) {
         for (const Tensor<T>* x : {&entry.value, &entries[i].value}) {
           if (x->defined() || x->numel() == 0) continue;
           throw ValueError("load_state_dict", "the " + std::string(x == &entry.value ? "module's" : "given") +
