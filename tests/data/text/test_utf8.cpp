@@ -80,13 +80,15 @@ TEST_CASE("utf8: every code point decodes to itself") {
   }
 }
 
-TEST_CASE("utf8: splitting keeps the bytes, and a wrong byte counts alone") {
+TEST_CASE("utf8: splitting keeps the bytes, and those of an incomplete code point stay together") {
   const std::string text = "aß€\xF0\x9F\x98\x80";
   const std::vector<std::string_view> pieces = split_code_points(text);
   CHECK(pieces == std::vector<std::string_view>{"a", "ß", "€", "\xF0\x9F\x98\x80"});
   std::vector<char32_t> values;
   for_each_code_point("a\xE2\x82(", [&](char32_t c, std::string_view) { values.push_back(c); });
-  CHECK(values == std::vector<char32_t>{'a', 0xFFFD, 0xFFFD, '('});
+  CHECK(values == std::vector<char32_t>{'a', 0xFFFD, '('});
+  CHECK(split_code_points("\xF0\x9F\x98(\x80\x80") ==
+        std::vector<std::string_view>{"\xF0\x9F\x98", "(", "\x80", "\x80"});
 }
 
 TEST_CASE("utf8: normalisation makes white space single spaces and changes nothing else") {
@@ -96,6 +98,7 @@ TEST_CASE("utf8: normalisation makes white space single spaces and changes nothi
   CHECK(normalize_text("ﬁ ½ … „x“") == "ﬁ ½ … „x“");
   CHECK(normalize_text(std::string("a\0b", 3)) == "a b");
   CHECK(normalize_text("a\xFF\xC3") == "a\uFFFD\uFFFD");
+  CHECK(normalize_text("\xE2\x82(\xF0\x9F\x98") == "\uFFFD(\uFFFD");
 }
 
 TEST_CASE("utf8: white space is what Python's str.isspace() takes for it") {

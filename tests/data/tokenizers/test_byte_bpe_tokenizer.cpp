@@ -26,6 +26,8 @@ TEST_CASE("GPT-2's rule cuts contractions, letters, numbers, marks and spaces") 
         Words{"\xC3\xA4\xC3\xB6", " \xC2\xBD\xC2\xB2", " '", "sa", "'ll", " '", "t", "-'"});
   CHECK(ByteBpeTokenizer::split("\xC2\xA0z") == Words{"\xC2\xA0", "z"});
   CHECK(ByteBpeTokenizer::split("").empty());
+  CHECK(ByteBpeTokenizer::split("ab \xF0\x9F\x98 \xFF\xFF") ==
+        Words{"ab", " \xEF\xBF\xBD", " \xEF\xBF\xBD\xEF\xBF\xBD"});
 }
 
 TEST_CASE("byte pairs are merged in the order of the list, everywhere, and bytes come back") {

@@ -120,7 +120,7 @@ inline int script_of(char32_t c) {
   return U_FAILURE(error) ? USCRIPT_UNKNOWN : static_cast<int>(script);
 }
 
-/// Decodes UTF-8 text to code points; each byte that is not UTF-8 becomes U+FFFD.
+/// Decodes UTF-8 text to code points; what is not UTF-8 becomes U+FFFD, as in for_each_code_point().
 inline std::u32string code_points(std::string_view text) {
   std::u32string out;
   for_each_code_point(text, [&](char32_t c, std::string_view) { out += c; });

@@ -77,19 +77,21 @@ inline std::optional<index_t> find_invalid_utf8(std::string_view text) {
   return std::nullopt;
 }
 
-/// Calls f(char32_t code_point, std::string_view bytes) for each code point of the text; a byte that is not
-/// UTF-8 is passed as U+FFFD with that one byte.
+/// Calls f(char32_t code_point, std::string_view bytes) for each code point of the text. What is not UTF-8 is
+/// passed as U+FFFD: once for bytes that begin a code point without completing it, once for each other byte
+/// (The Unicode Standard, 3.9, maximal subparts), as Python's bytes.decode(errors="replace") replaces it.
 template <class F>
 void for_each_code_point(std::string_view text, F&& f) {
   for (std::size_t i = 0; i < text.size();) {
     const detail::DecodedCodePoint c = detail::decode_front(text.substr(i));
-    const std::size_t length = c.length == 0 ? 1 : c.length;
+    const std::size_t length = c.length == 0 ? c.invalid_bytes : c.length;
     f(c.value, text.substr(i, length));
     i += length;
   }
 }
 
-/// Splits a text into its code points; the pieces point into the text. A byte that is not UTF-8 is a piece.
+/// Splits a text into its code points; the pieces point into the text. What is not UTF-8 is split as by
+/// for_each_code_point().
 inline std::vector<std::string_view> split_code_points(std::string_view text) {
   std::vector<std::string_view> pieces;
   pieces.reserve(text.size());
@@ -149,22 +151,18 @@ inline std::string trim(std::string_view text) {
   return {first, last};
 }
 
-/// Returns the text with U+FFFD in place of what is not UTF-8: one for the bytes that begin a code point
-/// without completing it, one for each other byte (The Unicode Standard, 3.9, maximal subparts), as Python's
-/// bytes.decode(errors="replace") has it.
+/// Returns the text with U+FFFD in place of what is not UTF-8, as for_each_code_point() passes it.
 inline std::string valid_utf8(std::string_view text) {
   std::string out;
   out.reserve(text.size());
-  while (!text.empty()) {
-    const detail::DecodedCodePoint c = detail::decode_front(text);
-    out += c.length == 0 ? std::string_view("\xEF\xBF\xBD") : text.substr(0, c.length);
-    text.remove_prefix(c.length == 0 ? c.invalid_bytes : c.length);
-  }
+  for_each_code_point(text, [&](char32_t c, std::string_view bytes) {
+    out += c == 0xFFFD ? std::string_view("\xEF\xBF\xBD") : bytes;
+  });
   return out;
 }
 
 /// Normalises one line for the tokenizers: each run of white space (Unicode's spaces such as U+00A0 included)
-/// and NUL bytes becomes one space, none is left at the ends, and a byte that is not UTF-8 becomes U+FFFD.
+/// and NUL bytes becomes one space, none is left at the ends, and what is not UTF-8 becomes U+FFFD.
 /// Nothing else changes; there is no Unicode composition (NFC).
 inline std::string normalize_text(std::string_view text) {
   std::string out;

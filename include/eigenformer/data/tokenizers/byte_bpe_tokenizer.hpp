@@ -90,7 +90,7 @@ class ByteBpeTokenizer final : public ForeignTokenizer {
   }
 
   /// Splits UTF-8 text into words by GPT-2's pattern: contractions; runs of letters, of numbers or of other
-  /// characters, each with one space before it; other white space. Their concatenation is the text.
+  /// characters, each with one space before it; other white space. Their concatenation is valid_utf8(text).
   static std::vector<std::string> split(const std::string& text) {
     const std::u32string points = icu::code_points(text);
     std::vector<std::string> words;

@@ -103,7 +103,7 @@ std::string join_with_spaces(const Items& items, F&& text) {
 }  // namespace detail
 
 /// Escapes a field of a TSV line: tab, line feed, carriage return and backslash become `\t`, `\n`, `\r` and
-/// `\\`; a byte that is not UTF-8 becomes U+FFFD. space: also write a space as `\s`, as in the column of
+/// `\\`; what is not UTF-8 becomes U+FFFD. space: also write a space as `\s`, as in the column of
 /// tokens.
 inline std::string tsv_field(std::string_view text, bool space = false) {
   std::string field;
