@@ -78,7 +78,8 @@ EIGENFORMER_FUNCTION void require_possible(const char* op, const PhraseConstrain
                          ", must be at least 0 and below the vocabulary's size " +
                          std::to_string(vocabulary));
           }
-          if (id == end_id) throw refuse("has the end symbol " + std::to_string(id) + " in a form");
+          if (id == end_id)
+            throw refuse("has the end symbol " + std::to_string(id) + " in a form, must not have it");
         }
       }
     }

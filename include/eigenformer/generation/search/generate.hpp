@@ -142,8 +142,9 @@ EIGENFORMER_INSTANCE(struct Generation<Seq2SeqTransformer<float>>)
 ///
 /// model: as in generation/model.hpp. Inputs of similar length share a batch, and batches run on the
 /// Runtime's threads. Returns a list of texts for each input, in the order of the inputs, the best text
-/// first; results do not depend on the batches, unless a shortlist is used. Throws ValueError for invalid
-/// options and for logits that are NaN or infinite, IndexError for an id outside the vocabulary.
+/// first; results do not depend on the batches, unless a shortlist is used. Throws as
+/// beam_search(), for example IndexError for an id outside the vocabulary, and ValueError for invalid
+/// batches.
 template <class M>
 std::vector<std::vector<Hypothesis>> generate(const M& model, const Context<detail::ValueOf<M>>& ctx,
                                               std::span<const typename detail::InputOf<M>::type> inputs,

@@ -71,7 +71,7 @@ struct TranslationProgress {
   std::size_t line;        ///< index of the line in the request
   std::string_view text;   ///< all text that is final; UTF-8, whole code points
   std::string_view added;  ///< the end of `text` that is new since the last call; not empty
-  index_t tokens;          ///< tokens of the final text, a forced prefix's included
+  index_t tokens;          ///< tokens of the final text, including a forced prefix
 };
 
 /// A request to a Translator: lines and how to translate them.
