@@ -70,8 +70,9 @@ inline void append_alignment(TextAlignment& all, const TextAlignment& one, const
 inline DocumentTranslation assemble_document(std::string_view text, std::span<const DocumentPart> parts,
                                              std::vector<Translation> translations) {
   if (parts.size() != translations.size()) {
-    throw ValueError("document", std::to_string(translations.size()) + " translations must be " +
-                                     std::to_string(parts.size()) + ", one for each sentence");
+    throw ValueError("document", "there are " + std::to_string(translations.size()) +
+                                     " translations, must be " + std::to_string(parts.size()) +
+                                     ", one for each sentence");
   }
   DocumentTranslation document;
   TextAlignment alignment;

@@ -144,7 +144,7 @@ EIGENFORMER_INSTANCE(struct Generation<Seq2SeqTransformer<float>>)
 /// Runtime's threads. Returns a list of texts for each input, in the order of the inputs, the best text
 /// first; results do not depend on the batches, unless a shortlist is used. Throws as
 /// beam_search(), for example IndexError for an id outside the vocabulary, and ValueError for invalid
-/// batches.
+/// batching options and for a model without attention_maps() when attention weights are requested.
 template <class M>
 std::vector<std::vector<Hypothesis>> generate(const M& model, const Context<detail::ValueOf<M>>& ctx,
                                               std::span<const typename detail::InputOf<M>::type> inputs,

@@ -133,7 +133,7 @@ struct LogNormaliser {
 /// probabilities, the likeliest first and of equal ones the lower id.
 ///
 /// logits: (V), at least one. may_end: whether end_id is allowed. Processors and options that depend on
-/// earlier tokens are not applied, and the options are not validated. log_probability is that of `logits`.
+/// earlier tokens are not applied, and the options are not validated.
 /// Throws ValueError when no token is allowed and for logits that are NaN or +infinity.
 template <class T>
 SampledToken sample_token(std::span<const T> logits, const SamplingOptions& options, double uniform,

@@ -40,8 +40,9 @@ std::vector<Hypothesis> sample(const M& model, const Context<detail::ValueOf<M>>
   options.validate();
   detail::require_id("sampling", "end_id", options.end_id, static_cast<index_t>(model.vocabulary_size()), -1);
   if (!options.numbers.empty() && options.numbers.size() != inputs.size()) {
-    throw ValueError("sampling", std::to_string(options.numbers.size()) + " numbers must be " +
-                                     std::to_string(inputs.size()) + ", one for each input");
+    throw ValueError("sampling", "there are " + std::to_string(options.numbers.size()) +
+                                     " numbers, must be " + std::to_string(inputs.size()) +
+                                     ", one for each input");
   }
   detail::require_one_prefix_each("sampling", options.prefixes.size(), inputs.size());
   if (inputs.empty()) return {};

@@ -114,7 +114,7 @@ struct TranslationOutcome {
   std::exception_ptr error{};              ///< the exception, if status is failed; else null
   std::chrono::duration<double> waited{};  ///< seconds from submit() until work on its first line began
   std::chrono::duration<double> taken{};   ///< seconds from submit() until the outcome
-  index_t source_tokens = 0;               ///< tokens of its lines
+  index_t source_tokens = 0;               ///< tokens of its lines; a blank line counts as 1
   index_t target_tokens = 0;               ///< decoding steps, summed over its lines
 };
 
