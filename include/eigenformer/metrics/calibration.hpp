@@ -34,7 +34,7 @@ struct Calibration {
   double confidence = 0;             ///< mean confidence
   double right = 0;                  ///< the share of predictions that was right
   /// Expected calibration error: |right - confidence| of the bins, weighted by their counts (Guo et al. 2017,
-  /// eq. 5).
+  /// section 2).
   double expected_error = 0;
   double brier = 0;  ///< Brier score: the mean of (confidence - right)^2
 

@@ -209,7 +209,7 @@ class TranslationServer {
             (model && !wanted.task.adapter.empty() ? " adapter=" + wanted.task.adapter : std::string()));
     const auto job =
         std::make_shared<TranslateJob>(std::move(wanted), std::move(detected), reply, jobs_.add(), metrics_);
-    if (!model || job->task().texts.empty()) {  // in its language already
+    if (!model || job->task().texts.empty()) {  // nothing to translate
       std::vector<TranslatedText> same;
       for (const std::string& text : job->task().texts) same.push_back({.text = text});
       job->begin_stream();

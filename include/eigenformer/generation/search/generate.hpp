@@ -15,7 +15,8 @@
 
 namespace eigenformer {
 
-/// How many inputs are decoded as one batch. A batch has at least one input.
+/// How many inputs are decoded as one batch. An input with more than batch_tokens tokens is a batch of its
+/// own.
 struct BatchGenerationOptions {
   index_t batch_size = 32;      ///< maximum inputs of a batch; batches are spread over the threads
   index_t batch_tokens = 4096;  ///< maximum source tokens of a batch
