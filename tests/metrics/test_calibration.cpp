@@ -30,7 +30,7 @@ TEST_CASE("bins, expected calibration error and Brier score of a table made by h
     return message_of<ValueError>([&] { (void)calibration(p, r, bins); });
   };
   CHECK(contains(refusal({0.5}, {}), "1 confidences and 0 outcomes"));
-  CHECK(contains(refusal({1.5}, {1}), "prediction 0 has 1.5"));
+  CHECK(contains(refusal({1.5}, {1}), "prediction 0 has a confidence or outcome of 1.5"));
   CHECK(contains(refusal({0.5}, {1}, 0), "bins is 0"));
 }
 

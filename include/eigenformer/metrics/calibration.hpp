@@ -34,7 +34,7 @@ struct Calibration {
   double confidence = 0;             ///< mean confidence
   double right = 0;                  ///< the share of predictions that was right
   /// Expected calibration error: |right - confidence| of the bins, weighted by their counts (Guo et al. 2017,
-  /// eq. 5).
+  /// section 2).
   double expected_error = 0;
   double brier = 0;  ///< Brier score: the mean of (confidence - right)^2
 
@@ -62,7 +62,7 @@ inline Calibration calibration(std::span<const double> confidences, std::span<co
   if (confidences.size() != right.size() || confidences.empty()) {
     throw ValueError("calibration", std::to_string(confidences.size()) + " confidences and " +
                                         std::to_string(right.size()) +
-                                        " outcomes must be equal numbers, at least one");
+                                        " outcomes, expected equal numbers, at least one of each");
   }
   if (bins < 1) throw ValueError("calibration", "bins is " + std::to_string(bins) + ", must be positive");
   Calibration c;
@@ -73,8 +73,8 @@ inline Calibration calibration(std::span<const double> confidences, std::span<co
   for (std::size_t i = 0; i < confidences.size(); ++i) {
     for (const double x : {confidences[i], right[i]}) {
       if (x >= 0 && x <= 1) continue;
-      throw ValueError("calibration", "prediction " + std::to_string(i) + " has " + std::to_string(x) +
-                                          ", must be in [0, 1]");
+      throw ValueError("calibration", "prediction " + std::to_string(i) + " has a confidence or outcome of " +
+                                          std::to_string(x) + ", must be in [0, 1]");
     }
     const auto b =
         std::min(bins - 1, static_cast<index_t>(std::floor(confidences[i] * static_cast<double>(bins))));
@@ -99,7 +99,8 @@ inline Calibration calibration(std::span<const double> confidences, std::span<co
 
 /// Fits a ConfidenceScale by maximum likelihood to word probabilities and their outcomes (1: right, 0:
 /// wrong): logistic regression on logit(p), by Newton's method (Platt 1999). Throws ValueError when the spans
-/// differ in size, and unless some outcomes are above 0.5 and some are not.
+/// differ in size, and unless some outcomes are above 0.5 and some are not. Does not check that
+/// the values are in [0, 1].
 inline ConfidenceScale fit_confidence(std::span<const double> probabilities, std::span<const double> right) {
   const auto n_right = std::count_if(right.begin(), right.end(), [](double x) { return x > 0.5; });
   if (probabilities.size() != right.size() || n_right == 0 ||
@@ -147,8 +148,8 @@ inline ConfidenceScale fit_confidence(std::span<const double> probabilities, std
   return {.slope = slope, .offset = offset};
 }
 
-/// 1 for each word that the reference also has, else 0. The reference is split at white space; each of its
-/// words matches once, whatever its position.
+/// Returns 1 for each word that the reference also has, else 0. The reference is split at white space; each
+/// of its words matches once, whatever its position.
 inline std::vector<double> right_words(std::span<const WordConfidence> words, std::string_view reference) {
   std::map<std::string, index_t> left;
   for (const std::string& word : detail::split_spaces(reference)) ++left[word];

@@ -87,7 +87,7 @@ class ServerMetrics {
     single("translated_characters_total", "counter",
            "Translated characters (Unicode code points of the source).", characters_);
     single("model_loads_total", "counter", "Model loads.", loads_);
-    single("model_drops_total", "counter", "Idle models dropped.", drops_);
+    single("model_drops_total", "counter", "Idle models unloaded.", drops_);
     single("models_loaded", "gauge", "Models in memory.", models);
     single("translations_in_flight", "gauge", "Translations accepted and not yet answered.", in_flight);
     single("connections", "gauge", "Open connections.", connections);

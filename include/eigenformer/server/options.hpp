@@ -14,7 +14,7 @@ namespace eigenformer {
 
 /// Options of a server: its address, access and limits. Beyond a limit, requests get the HTTP status given.
 struct ServerOptions {
-  std::string host = "127.0.0.1";        ///< address to listen at; others than loopback ones need api_keys
+  std::string host = "127.0.0.1";        ///< address to listen at; any but a loopback address needs api_keys
   index_t port = 5000;                   ///< 0: a free one; see TranslationServer::port()
   index_t io_threads = 1;                ///< threads for connections, at most 64; models have their own
   index_t max_connections = 1024;        ///< open connections; more: 503

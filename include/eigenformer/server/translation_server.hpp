@@ -90,7 +90,8 @@ class TranslationServer {
 
   /// The TCP port that the server listens at, also when options.port is 0.
   unsigned short port() const noexcept { return http_->port(); }
-  /// Starts the threads that answer requests, and returns; call it once.
+  /// Starts the threads that answer requests, and returns; call it once. Throws std::system_error when the
+  /// system cannot start them.
   void start() { http_->start(); }
   /// Accepts no more requests, answers those that have begun, and returns when all are answered or after
   /// stop_seconds.
@@ -208,7 +209,7 @@ class TranslationServer {
             (model && !wanted.task.adapter.empty() ? " adapter=" + wanted.task.adapter : std::string()));
     const auto job =
         std::make_shared<TranslateJob>(std::move(wanted), std::move(detected), reply, jobs_.add(), metrics_);
-    if (!model || job->task().texts.empty()) {  // in its language already
+    if (!model || job->task().texts.empty()) {  // nothing to translate
       std::vector<TranslatedText> same;
       for (const std::string& text : job->task().texts) same.push_back({.text = text});
       job->begin_stream();

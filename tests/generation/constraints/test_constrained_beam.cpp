@@ -298,7 +298,7 @@ TEST_CASE("impossible constraints are refused by name") {
     return message_of<ValueError>(
         [&] { (void)generate(model, inference, std::span<const Ids>(std::vector<Ids>{{1}}), options); });
   };
-  CHECK(contains(refusal({{}, {}}), "2 lists of constraints must be 1, one for each input, or none"));
+  CHECK(contains(refusal({{}, {}}), "2 lists of constraints, must be 1, one for each input, or none"));
   CHECK(contains(refusal({{{.forms = {}, .initial_forms = {{4}}}}}), "constraint 0 has no forms"));
   CHECK(contains(refusal({phrases({{4}, {}})}), "constraint 1 has a form of 0 ids, must have 1 to 64"));
   CHECK(contains(refusal({phrases({Ids(65, 4)})}), "a form of 65 ids"));

@@ -66,7 +66,7 @@ TEST_CASE("a glossary that ignores case keeps what the line has") {
     glossary.add("ÖL", "oil");
     CHECK(glossary.find("öl").size() == 1);
   }
-  CHECK(contains(message_of<ValueError>([&] { glossary.add(" ", "x"); }), "a source is empty"));
+  CHECK(contains(message_of<ValueError>([&] { glossary.add(" ", "x"); }), "the source of a term is empty"));
 }
 
 TEST_CASE("a malformed glossary is refused with its line") {

@@ -110,7 +110,7 @@ TEST_CASE("pairs that do not fit are refused") {
                    (void)score_targets(model, ctx, std::span<const Ids>(sources),
                                        std::span<const Ids>(targets));
                  }),
-                 "4 inputs and 2 targets must be equal numbers"));
+                 "4 inputs and 2 targets, expected equal numbers"));
   CHECK(contains(message_of<IndexError>([&] {
                    (void)score_targets(model, ctx, std::span<const Ids>(sources).first(2),
                                        std::span<const Ids>(targets));

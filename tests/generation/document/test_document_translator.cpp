@@ -214,7 +214,7 @@ TEST_CASE("alternatives are of the i-th best of each sentence") {
   CHECK_THROWS_WITH_AS(none.translate("a"), doctest::Contains("has no translation"), ValueError);
   const DocumentTranslator few(
       [](std::span<const std::string>) { return std::vector<std::vector<Translation>>(); });
-  CHECK_THROWS_WITH_AS(few.translate("a"), doctest::Contains("0 translations must be 1"), ValueError);
+  CHECK_THROWS_WITH_AS(few.translate("a"), doctest::Contains("0 translations, must be 1"), ValueError);
 }
 
 TEST_CASE("the sentences of a document as one translation") {

@@ -121,7 +121,7 @@ TEST_CASE("inputs with prefixes of their own are searched and sampled as alone w
   GenerationOptions wrong;
   wrong.prefixes = {{7}};
   CHECK(contains(message_of<ValueError>([&] { (void)beam_search(model, ctx, sources, wrong); }),
-                 "1 prefixes must be 4, one for each input, or none"));
+                 "1 prefixes, must be 4, one for each input, or none"));
   wrong.prefixes = {{7}, {19}, {}, {}};
   CHECK(contains(message_of<ValueError>([&] { (void)beam_search(model, ctx, sources, wrong); }),
                  "one of a text's prefix is 19, must be below the vocabulary's size 19"));

@@ -239,7 +239,7 @@ TEST_CASE("parts of a list are drawn as the whole list is, with the numbers of t
   CHECK(part[0].ids == all[2].ids);
   CHECK(part[1].ids == all[0].ids);
   CHECK(contains(message_of<ValueError>([&] { (void)sample(model, ctx, sources, o); }),
-                 "2 numbers must be 3, one for each input"));
+                 "2 numbers, must be 3, one for each input"));
 }
 
 TEST_CASE("a target sentence goes on from forced tokens, which may see one another in both directions") {

@@ -403,7 +403,8 @@ TEST_CASE("impossible requests and options are refused with a reason") {
   const auto refuse = [&](TranslationRequest request) { (void)f.submit(0, std::move(request)); };
   CHECK_THROWS_WITH_AS(refuse({}), "[translator] a request has no lines, must have at least one", ValueError);
   CHECK_THROWS_WITH_AS(refuse({.lines = {"1", "2"}, .prefixes = {"1"}}),
-                       "[translator] 1 prefixes must be 2, one for each input, or none", ValueError);
+                       "[translator] there are 1 prefixes, must be 2, one for each input, or none",
+                       ValueError);
   CHECK_THROWS_AS(refuse({.lines = {"1"}, .prefixes = {"12345"}}), ValueError);
   TextTranslatorOptions options;
   options.search.beam_size = 0;

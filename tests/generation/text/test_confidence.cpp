@@ -31,7 +31,7 @@ TEST_CASE("a word's confidence is the product of its tokens' probabilities, forc
   CHECK(word_confidences(tokenizer, {}, {}).empty());
   CHECK(sentence_confidence({}) == 0);
   CHECK(contains(message_of<ValueError>([&] { (void)word_confidences(tokenizer, {}, logs); }),
-                 "5 log-probabilities must be at most 0"));
+                 "5 log-probabilities, must be at most 0"));
 }
 
 TEST_CASE("a punctuation mark that touches a word is part of it") {

@@ -141,7 +141,7 @@ TEST_CASE("a translation begins with its line's prefix, alone and among others")
   for (const Translation& t : drawn[3]) CHECK(t.text.starts_with("mit"));
   CHECK(contains(
       message_of<ValueError>([&] { (void)translator.translate(lines, 0, std::span(prefixes).first(2)); }),
-      "2 prefixes must be 4"));
+      "2 prefixes, must be 4"));
 }
 
 TEST_CASE("a prefix takes room where there is little, and may not take all") {

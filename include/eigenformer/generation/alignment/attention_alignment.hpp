@@ -19,7 +19,8 @@ namespace eigenformer {
 struct AlignmentOptions {
   index_t layer = -1;  ///< decoder layer, from 0; negative values count from the end, -1 is the last
   index_t head = -1;   ///< head of that layer's cross-attention, from 0; -1: the mean of all heads
-  /// Link all weights above it, in [0, 1); 0: link the largest weight of each target token.
+  /// Link all pairs of tokens whose weight is above it, in [0, 1); 0: link each target token to the source
+  /// token of its largest weight.
   double threshold = 0;
 
   /// Compares all fields.
@@ -78,8 +79,9 @@ inline void require_alignment_head(index_t head, index_t heads, const char* name
 /// when target token t was chosen, the last row the attention for the end symbol. The pairs run as one batch
 /// and do not affect one another.
 ///
-/// Throws ValueError for a recording context, for unequal numbers of sources and targets, for a layer that
-/// the decoder lacks, and for linear attention, which has no weights.
+/// Throws ValueError for a recording context, for unequal numbers of sources and targets, for a negative
+/// prefix, for a layer that the decoder lacks, and for linear attention, which has no weights; IndexError for
+/// an id outside its vocabulary.
 template <class T, class E, class D>
 [[nodiscard]] std::vector<Tensor<float>> cross_attention_weights(
     const Seq2SeqTransformer<T, E, D>& model, const Context<T>& ctx,
@@ -89,7 +91,7 @@ template <class T, class E, class D>
     throw ValueError("alignment", "the context records a tape, must be an inference context");
   if (sources.size() != targets.size()) {
     throw ValueError("alignment", std::to_string(sources.size()) + " sources and " +
-                                      std::to_string(targets.size()) + " targets must be equal numbers");
+                                      std::to_string(targets.size()) + " targets, expected equal numbers");
   }
   if (sources.empty()) return {};
   const auto layers = static_cast<index_t>(model.transformer.decoder.layers.size());

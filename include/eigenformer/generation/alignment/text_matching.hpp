@@ -40,8 +40,9 @@ inline std::vector<TextUnit> text_units(std::string_view text) {
 }
 
 // Maps each unit of a normalised text to its place in the original text. Equal units are matched one by one;
-// where the texts differ, by the fewest edits (Levenshtein 1966) within a window that grows until both texts
-// agree again. U+2047, to which unknown tokens decode, matches any part of a word.
+// where the texts differ, by the edits with the least total cost (a weighted Levenshtein distance) within a
+// window that grows until both texts agree again. U+2047, to which unknown tokens decode, matches any part of
+// a word.
 class TextMatching {
  public:
   TextMatching(std::vector<TextUnit> normal, std::vector<TextUnit> text)

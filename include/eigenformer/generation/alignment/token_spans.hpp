@@ -108,7 +108,7 @@ inline std::vector<ByteSpan> decoded_spans(const Tokenizer& tokenizer, std::span
 /// An unknown token has the text between its neighbours, within a word.
 ///
 /// Works with any tokenizer: tokens are found in the decoded text, and the decoded text is matched to `text`
-/// with as few edits as possible. The text may continue after the last token. Throws IndexError for an id
+/// by the edits with the least cost. The text may continue after the last token. Throws IndexError for an id
 /// outside the vocabulary.
 inline std::vector<ByteSpan> token_spans(const Tokenizer& tokenizer, std::span<const std::int32_t> ids,
                                          std::string_view text) {

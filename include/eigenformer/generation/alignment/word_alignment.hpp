@@ -62,8 +62,8 @@ inline void sort_links(std::vector<AlignmentLink>& links) {
 }  // namespace detail
 
 /// The links between the words of a source and its translation: two words are linked when any of their tokens
-/// are. Tokens without text, such as the end symbol, link nothing. Sorted by source, then target, without
-/// duplicates.
+/// are. Tokens without text, such as the end symbol, link nothing. alignment.links must be indices into
+/// alignment.source and alignment.target. Sorted by source, then target, without duplicates.
 inline std::vector<AlignmentLink> word_links(const TextAlignment& alignment, std::string_view source,
                                              std::string_view target) {
   const auto sources = detail::words_of_tokens(alignment.source, word_spans(source));

@@ -77,8 +77,8 @@ class BatchConstraints {
     return ConstrainedBeam(found->second.automaton, found->second.begun, most, options_->end_id);
   }
 
-  /// The options with processors that exempt phrases from no_repeat_ngram_size; empty: the given ones will
-  /// do.
+  /// The options with processors that exempt phrases from no_repeat_ngram_size; empty: the given options
+  /// are enough.
   std::optional<GenerationOptions> processing() const {
     if (phrases_ == nullptr || options_->no_repeat_ngram_size == 0) return std::nullopt;
     GenerationOptions changed = *options_;

@@ -110,8 +110,8 @@ class ConstrainedBeam {
   }
 
  private:
-  /// In nats: how much less likely than the model's best token the first token of a phrase may be to rank
-  /// equal to it. On Multi30k 3 to 4.5 give the same quality, half and double are worse (random_glossary.py).
+  /// In nats: the first token of a phrase ranks equal to the model's best token if it is less likely by this
+  /// much. On Multi30k 3 to 4.5 give the same quality, half and double are worse (random_glossary.py).
   static constexpr double token_cost = 4;
   /// In nats: the model would not have begun a phrase whose first token is less likely than the best one by
   /// more than this.

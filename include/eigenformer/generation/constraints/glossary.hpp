@@ -91,7 +91,9 @@ class Glossary {
   /// source.
   void add(std::string_view source, std::string_view target) {
     std::u32string points = detail::SpacedText(trim(source), ignore_case_).points;
-    if (points.empty()) throw ValueError("glossary", "a source is empty, must be a term");
+    if (points.empty())
+      throw ValueError("glossary",
+                       "the source of a term is empty, must have a character other than white space");
     std::size_t at = 0;
     for (const char32_t c : points) {
       const auto [child, added] = nodes_[at].children.try_emplace(c, nodes_.size());

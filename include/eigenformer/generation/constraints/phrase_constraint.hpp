@@ -48,8 +48,8 @@ inline constexpr std::size_t max_form_length = 64;
 /// Throws ValueError unless there is one list per input or none at all.
 inline void require_one_constraint_list_each(const char* op, std::size_t lists, std::size_t inputs) {
   if (lists == 0 || lists == inputs) return;
-  throw ValueError(op, std::to_string(lists) + " lists of constraints must be " + std::to_string(inputs) +
-                           ", one for each input, or none");
+  throw ValueError(op, "there are " + std::to_string(lists) + " lists of constraints, must be " +
+                           std::to_string(inputs) + ", one for each input, or none");
 }
 
 /// Throws ValueError for a constraint without forms, and for forms that no text can contain.
@@ -78,7 +78,8 @@ EIGENFORMER_FUNCTION void require_possible(const char* op, const PhraseConstrain
                          ", must be at least 0 and below the vocabulary's size " +
                          std::to_string(vocabulary));
           }
-          if (id == end_id) throw refuse("has the end symbol " + std::to_string(id) + " in a form");
+          if (id == end_id)
+            throw refuse("has the end symbol " + std::to_string(id) + " in a form, must not have it");
         }
       }
     }

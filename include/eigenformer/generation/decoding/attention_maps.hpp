@@ -16,8 +16,8 @@ namespace eigenformer {
 /// by token gives the same weights.
 ///
 /// source, target: token ids, the target without begin and end symbol. prefix: the number of first target
-/// tokens, begin included, with bidirectional attention. Throws IndexError for an id outside its vocabulary
-/// and ValueError for a recording context.
+/// tokens, begin included, with bidirectional attention. Throws IndexError for an id outside its vocabulary,
+/// and ValueError for a recording context, a negative prefix, and linear attention, which has no weights.
 template <class T, class E, class D>
 [[nodiscard]] AttentionMaps attention_maps(const Seq2SeqTransformer<T, E, D>& model, const Context<T>& ctx,
                                            const std::vector<std::int32_t>& source,
@@ -63,7 +63,8 @@ concept HasAttentionMaps = requires(const M& model, const Context<typename M::va
 /// The coverage of a source sentence by its translation (Wu et al. 2016, section 7, without beta): the sum
 /// over source tokens of log(min(a, 1)), where a is the attention that the token receives from all target
 /// tokens, averaged over the heads of the decoder's last layer. 0 when every token receives at least 1, else
-/// negative. ended: whether the row of the end symbol counts.
+/// negative and finite: a is taken as at least the smallest normal float. maps: with at least one layer in
+/// `memory`. ended: whether the row of the end symbol counts.
 inline double coverage_log(const AttentionMaps& maps, bool ended) {
   const Tensor<float>& memory = maps.memory.back();
   const index_t heads = memory.dim(0), rows = memory.dim(1) - (ended ? 0 : 1), sources = memory.dim(2);

@@ -15,7 +15,8 @@ namespace eigenformer {
 /// quantization changes.
 ///
 /// forbidden: ids that are never chosen. Of equal logits the lower id wins. Returns one id per element of
-/// batch.target_output. Throws IndexError for an id outside the vocabulary.
+/// batch.target_output, -1 where every id is forbidden. Logits are not checked for NaN. Throws IndexError for
+/// an id outside the vocabulary.
 template <class T, class E, class D>
 std::vector<std::int32_t> forced_choices(const Seq2SeqTransformer<T, E, D>& model, const Context<T>& ctx,
                                          const Batch& batch, std::span<const std::int32_t> forbidden = {}) {

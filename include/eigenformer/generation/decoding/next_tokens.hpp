@@ -161,8 +161,8 @@ inline void require_id(const char* op, const char* field, std::int32_t id, index
 /// Throws ValueError unless there is one prefix per input or none at all.
 inline void require_one_prefix_each(const char* op, std::size_t prefixes, std::size_t inputs) {
   if (prefixes == 0 || prefixes == inputs) return;
-  throw ValueError(op, std::to_string(prefixes) + " prefixes must be " + std::to_string(inputs) +
-                           ", one for each input, or none");
+  throw ValueError(op, "there are " + std::to_string(prefixes) + " prefixes, must be " +
+                           std::to_string(inputs) + ", one for each input, or none");
 }
 
 /// The prompt of each text: begin_id or the model's own prompt, then prefix_ids and the input's own prefix.

@@ -103,7 +103,7 @@ void score_batch(const M& model, const Context<ValueOf<M>>& ctx, std::span<const
 /// nothing.
 ///
 /// Throws ValueError for invalid options, unequal numbers of inputs and targets, and logits that are NaN or
-/// infinite; IndexError for an id outside the vocabulary.
+/// +infinity; IndexError for an id outside the vocabulary; ShapeError for rows of a wrong shape.
 template <class M>
 std::vector<TargetScore> score_targets(const M& model, const Context<detail::ValueOf<M>>& ctx,
                                        std::span<const typename detail::InputOf<M>::type> inputs,
@@ -112,7 +112,7 @@ std::vector<TargetScore> score_targets(const M& model, const Context<detail::Val
                                        const BatchGenerationOptions& batching = {}) {
   if (inputs.size() != targets.size()) {
     throw ValueError("score", std::to_string(inputs.size()) + " inputs and " +
-                                  std::to_string(targets.size()) + " targets must be equal numbers");
+                                  std::to_string(targets.size()) + " targets, expected equal numbers");
   }
   options.validate();
   detail::require_one_prefix_each("score", options.prefixes.size(), inputs.size());

@@ -190,8 +190,9 @@ inline std::size_t best_cut(std::string_view text, ByteSpan sentence, const Sent
 
 }  // namespace detail
 
-/// Splits a document into sentences, and sentences that do not fit into parts: after a semicolon, colon or
-/// dash, else after a comma, else at white space, else between characters.
+/// Splits a document into sentences, and sentences that do not fit into parts: without a splitter after the
+/// end of a sentence, else after a semicolon, colon or dash, else after a comma, else at white space, else
+/// between characters.
 ///
 /// All text but white space is in exactly one part. Every part fits, except for a single character that does
 /// not fit by itself. boundaries: ascending byte offsets that no sentence crosses. Throws ValueError for text

@@ -64,13 +64,15 @@ inline void append_alignment(TextAlignment& all, const TextAlignment& one, const
 }  // namespace detail
 
 /// Joins the translations of a document's parts with the white space between the parts. A space is added only
-/// between adjacent sentences of a script without spaces whose translations are in another script. Throws
-/// ValueError for unequal numbers of parts and translations.
+/// between adjacent sentences of a script without spaces whose translations are in another script. parts: as
+/// document_parts() returns them for the text. Throws ValueError for unequal numbers of parts and
+/// translations.
 inline DocumentTranslation assemble_document(std::string_view text, std::span<const DocumentPart> parts,
                                              std::vector<Translation> translations) {
   if (parts.size() != translations.size()) {
-    throw ValueError("document", std::to_string(translations.size()) + " translations must be " +
-                                     std::to_string(parts.size()) + ", one for each sentence");
+    throw ValueError("document", "there are " + std::to_string(translations.size()) +
+                                     " translations, must be " + std::to_string(parts.size()) +
+                                     ", one for each sentence");
   }
   DocumentTranslation document;
   TextAlignment alignment;
@@ -104,8 +106,8 @@ inline DocumentTranslation assemble_document(std::string_view text, std::span<co
 
 /// Joins alternative translations of each part, the best first: document i has the i-th translation of each
 /// part, or the last one of a part with fewer. Returns as many documents as the part with the most
-/// translations has, at least one and at most `most`. Throws as assemble_document(), and ValueError for a
-/// part without a translation.
+/// translations has, at most `most`, and at least one unless `most` is 0. Throws as assemble_document(), and
+/// ValueError for a part without a translation.
 inline std::vector<DocumentTranslation> assemble_documents(
     std::string_view text, std::span<const DocumentPart> parts,
     std::span<const std::vector<Translation>> translations, std::size_t most = static_cast<std::size_t>(-1)) {

@@ -97,10 +97,11 @@ std::vector<std::vector<Hypothesis>> search_batch(const M& model, const Context<
 /// generate() forms batches.
 ///
 /// model: as in generation/model.hpp. An input's result does not depend on the batch, unless a shortlist is
-/// used. Beam size 1 is greedy search. Returns options.num_hypotheses texts for each input, or fewer if fewer
-/// are found, the best first. A text ends where every next token is forbidden; it ranks as one that
-/// max_length cuts off, but before those. Throws ValueError for invalid options and for logits that are NaN
-/// or infinite, and what the model throws.
+/// used. Beam size 1 is greedy search. options.attention is ignored. Returns options.num_hypotheses texts for
+/// each input, or fewer if fewer are found, the best first. A text ends where every next token is forbidden;
+/// it ranks as one that max_length cuts off, but before those. Throws ValueError for invalid options and for
+/// logits that are NaN or +infinity, ShapeError for logits of another shape than (sequences,
+/// vocabulary_size()), and what the model throws.
 template <class M>
 std::vector<std::vector<Hypothesis>> beam_search(const M& model, const Context<detail::ValueOf<M>>& ctx,
                                                  std::span<const typename detail::InputOf<M>::type> inputs,

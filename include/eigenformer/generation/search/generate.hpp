@@ -15,7 +15,8 @@
 
 namespace eigenformer {
 
-/// How many inputs are decoded as one batch. A batch has at least one input.
+/// How many inputs are decoded as one batch. An input with more than batch_tokens tokens is a batch of its
+/// own.
 struct BatchGenerationOptions {
   index_t batch_size = 32;      ///< maximum inputs of a batch; batches are spread over the threads
   index_t batch_tokens = 4096;  ///< maximum source tokens of a batch
@@ -142,8 +143,9 @@ EIGENFORMER_INSTANCE(struct Generation<Seq2SeqTransformer<float>>)
 ///
 /// model: as in generation/model.hpp. Inputs of similar length share a batch, and batches run on the
 /// Runtime's threads. Returns a list of texts for each input, in the order of the inputs, the best text
-/// first; results do not depend on the batches, unless a shortlist is used. Throws ValueError for invalid
-/// options and for logits that are NaN or infinite, IndexError for an id outside the vocabulary.
+/// first; results do not depend on the batches, unless a shortlist is used. Throws as
+/// beam_search(), for example IndexError for an id outside the vocabulary, and ValueError for invalid
+/// batching options and for a model without attention_maps() when attention weights are requested.
 template <class M>
 std::vector<std::vector<Hypothesis>> generate(const M& model, const Context<detail::ValueOf<M>>& ctx,
                                               std::span<const typename detail::InputOf<M>::type> inputs,

@@ -23,19 +23,21 @@ struct AttentionMaps {
 struct Hypothesis {
   std::vector<std::int32_t> ids;  ///< without begin and end symbol, prompt and forced prefixes
   double log_probability = 0;     ///< sum over its tokens and the end symbol, in nats
-  double score = 0;               ///< by which texts are ranked: see SearchRule; of sampling log_probability
+  double score = 0;               ///< ranks texts, see SearchRule; log_probability in sampling
   bool finished = false;          ///< whether it ended with the end symbol
   std::shared_ptr<const AttentionMaps> attention = {};  ///< with GenerationOptions::attention, else null
   /// With token_scores, the log-probability of each token and of the end symbol of a finished text, in nats;
   /// they sum to log_probability. Else empty.
   std::vector<double> token_log_probabilities{};
-  /// Indices of the input's constraints that the text does not meet; texts with more of them rank lower.
+  /// Indices of the input's constraints that the text does not meet. Of finished texts, and of unfinished
+  /// ones, those with more of them rank lower.
   std::vector<std::size_t> unmet{};
 };
 
 namespace detail {
 
-/// Returns what to add to the score of a finished hypothesis; an empty function: nothing.
+/// Returns what to add to the score of a hypothesis that has ended or was cut off; an empty function:
+/// nothing.
 using EndScore = std::function<double(std::size_t input, const Hypothesis& ended)>;
 
 }  // namespace detail

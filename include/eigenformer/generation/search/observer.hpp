@@ -29,7 +29,8 @@ class SearchObserver {
   /// Called after each step for each input (and group of a diverse beam) whose search is running, on the
   /// searching threads, concurrently for different inputs. Returning false ends the search of the input (or
   /// group) with the texts it has, finished or not, the best first; other inputs are not affected. An
-  /// exception ends all searches.
+  /// exception is rethrown to the caller of the search, after the threads that decode other batches have
+  /// ended; no text is returned.
   virtual bool operator()(const SearchProgress& progress) const = 0;
 };
 

@@ -49,7 +49,7 @@ class BeamRule {
   virtual ProcessorInput processor_input(const GenerationOptions&) const {
     return ProcessorInput::log_probabilities;
   }
-  /// The maximum number of finished hypotheses that are kept, the best ones. Default: no limit.
+  /// The maximum number of finished hypotheses that are kept, the best ones; at least 1. Default: no limit.
   virtual index_t max_finished(const GenerationOptions&) const { return std::numeric_limits<index_t>::max(); }
   /// Whether hypotheses without the end symbol, cut off by max_length or because every next token is
   /// forbidden, compete with finished ones by score; else they rank after them (default).
@@ -94,10 +94,10 @@ inline void require_no_patience(const GenerationOptions& options, const char* ru
 
 }  // namespace detail
 
-/// SearchRule::gnmt. Without a length penalty scores only fall, so the search ends when no growing hypothesis
-/// is better than the num_hypotheses best finished ones. With one, a longer hypothesis may overtake: the
-/// search ends when patience * beam_size hypotheses have ended and the best growing one would not beat them
-/// by ending next.
+/// SearchRule::gnmt. Without a length penalty and a reward for length, scores only fall, so the search ends
+/// when no growing hypothesis is better than the num_hypotheses best finished ones. Otherwise a longer
+/// hypothesis may overtake: the search ends when patience * beam_size hypotheses have ended and the best
+/// growing one, if it ended next, would not be among the num_hypotheses best.
 class GnmtRule final : public BeamRule {
  public:
   double score(double log_probability, index_t length, const GenerationOptions& options) const override {

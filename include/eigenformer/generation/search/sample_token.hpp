@@ -132,7 +132,8 @@ struct LogNormaliser {
 /// top_p and min_p, and maps `uniform`, in [0, 1), to one of the remaining tokens by their cumulative
 /// probabilities, the likeliest first and of equal ones the lower id.
 ///
-/// may_end: whether end_id is allowed. Processors and options that depend on earlier tokens are not applied.
+/// logits: (V), at least one. may_end: whether end_id is allowed. Processors and options that depend on
+/// earlier tokens are not applied, and the options are not validated.
 /// Throws ValueError when no token is allowed and for logits that are NaN or +infinity.
 template <class T>
 SampledToken sample_token(std::span<const T> logits, const SamplingOptions& options, double uniform,
@@ -143,7 +144,8 @@ SampledToken sample_token(std::span<const T> logits, const SamplingOptions& opti
   for (const std::int32_t id : options.forbidden_ids) detail::forbid(std::span(scores), id);
   if (!may_end) detail::forbid(std::span(scores), options.end_id);
   if (std::none_of(scores.begin(), scores.end(), [](T x) { return x > -std::numeric_limits<T>::infinity(); }))
-    throw ValueError("sampling", "every one of the " + std::to_string(logits.size()) + " ids is forbidden");
+    throw ValueError("sampling", "every one of the " + std::to_string(logits.size()) +
+                                     " ids is forbidden, expected at least one allowed");
   const std::int32_t id = detail::draw_token(std::span<const T>(scores), options, uniform);
   return {id, normaliser(logits[static_cast<std::size_t>(id)])};
 }

@@ -30,7 +30,9 @@ std::vector<Hypothesis> sample_texts(NextTokens<T>& model, const Prompts& prompt
 /// each other, without begin and end symbol and forced prefix. A text depends on its input, the input's
 /// number (SamplingOptions::numbers), its own number among the input's samples and the seed, but not on the
 /// other texts. A text ends where every next token is forbidden. Throws ValueError for invalid options, an
-/// empty prompt, and logits that are NaN or infinite; IndexError for an id outside the vocabulary.
+/// empty prompt, and logits that are NaN or +infinity; ShapeError for logits of another shape than
+/// (sequences, vocabulary_size()); and what the model throws, such as IndexError for an id outside the
+/// vocabulary.
 template <class M>
 std::vector<Hypothesis> sample(const M& model, const Context<detail::ValueOf<M>>& ctx,
                                std::span<const typename detail::InputOf<M>::type> inputs,
@@ -38,8 +40,9 @@ std::vector<Hypothesis> sample(const M& model, const Context<detail::ValueOf<M>>
   options.validate();
   detail::require_id("sampling", "end_id", options.end_id, static_cast<index_t>(model.vocabulary_size()), -1);
   if (!options.numbers.empty() && options.numbers.size() != inputs.size()) {
-    throw ValueError("sampling", std::to_string(options.numbers.size()) + " numbers must be " +
-                                     std::to_string(inputs.size()) + ", one for each input");
+    throw ValueError("sampling", "there are " + std::to_string(options.numbers.size()) +
+                                     " numbers, must be " + std::to_string(inputs.size()) +
+                                     ", one for each input");
   }
   detail::require_one_prefix_each("sampling", options.prefixes.size(), inputs.size());
   if (inputs.empty()) return {};

@@ -13,7 +13,8 @@ namespace eigenformer {
 /// TextTranslatorOptions::batching.
 struct TranslatorOptions {
   index_t queue_requests = 1024;  ///< maximum waiting requests; further ones are refused
-  index_t queue_tokens = 262144;  ///< maximum waiting source tokens; a request with more is refused
+  index_t queue_tokens = 262144;  ///< maximum waiting source tokens, where a blank line counts as 1; a
+                                  ///< request with more is refused
   /// Seconds that the first request waits for others to share its batch, at most 60. 0: a batch holds what
   /// arrived while the previous batch was running.
   double window = 0;

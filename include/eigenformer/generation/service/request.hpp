@@ -71,7 +71,7 @@ struct TranslationProgress {
   std::size_t line;        ///< index of the line in the request
   std::string_view text;   ///< all text that is final; UTF-8, whole code points
   std::string_view added;  ///< the end of `text` that is new since the last call; not empty
-  index_t tokens;          ///< tokens of the final text, a forced prefix's included
+  index_t tokens;          ///< tokens of the final text, including a forced prefix
 };
 
 /// A request to a Translator: lines and how to translate them.
@@ -114,7 +114,7 @@ struct TranslationOutcome {
   std::exception_ptr error{};              ///< the exception, if status is failed; else null
   std::chrono::duration<double> waited{};  ///< seconds from submit() until work on its first line began
   std::chrono::duration<double> taken{};   ///< seconds from submit() until the outcome
-  index_t source_tokens = 0;               ///< tokens of its lines
+  index_t source_tokens = 0;               ///< tokens of its lines; a blank line counts as 1
   index_t target_tokens = 0;               ///< decoding steps, summed over its lines
 };
 

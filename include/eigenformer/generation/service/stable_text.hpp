@@ -53,8 +53,8 @@ class StableText {
   /// The final text so far.
   const std::string& text() const noexcept { return text_; }
 
-  /// Removes white space, U+FFFD (decoded from incomplete characters) and an incomplete character from the
-  /// end of a text.
+  /// Removes spaces, tabs, line feeds and U+FFFD (decoded from incomplete characters), and then an incomplete
+  /// character, from the end of a text.
   static std::string_view without_open_end(std::string_view text) {
     constexpr std::string_view replacement = "\xEF\xBF\xBD";
     for (;;) {

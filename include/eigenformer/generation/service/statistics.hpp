@@ -10,7 +10,7 @@ namespace eigenformer {
 struct TranslatorStatistics {
   index_t waiting_requests = 0;  ///< accepted requests with lines that are in no batch yet
   index_t waiting_lines = 0;     ///< those lines
-  index_t waiting_tokens = 0;    ///< their source tokens
+  index_t waiting_tokens = 0;    ///< their source tokens; a blank line counts as 1
   index_t running_batches = 0;   ///< batches being translated now
   index_t running_lines = 0;     ///< lines in those batches
 

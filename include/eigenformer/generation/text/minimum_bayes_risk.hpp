@@ -26,8 +26,8 @@ inline std::vector<double> expected_utilities(std::span<const std::string> candi
                                               std::span<const double> weights,
                                               const PairwiseUtility& utility) {
   if (!weights.empty() && weights.size() != candidates.size()) {
-    throw ValueError("minimum_bayes_risk", std::to_string(weights.size()) + " weights must be " +
-                                               std::to_string(candidates.size()) +
+    throw ValueError("minimum_bayes_risk", "there are " + std::to_string(weights.size()) +
+                                               " weights, must be " + std::to_string(candidates.size()) +
                                                ", one for each candidate, or none");
   }
   // Repeated texts are compared once.

@@ -149,7 +149,8 @@ class TextTranslator {
   }
 
   /// Translates prepared lines; a result does not depend on the other lines. observer: replaces the options'
-  /// observer; SearchProgress::input is the index in `lines`. Throws as generate() and sample().
+  /// observer; SearchProgress::input is the index in `lines`. Throws ValueError for a prefix that is too long
+  /// for the model, and as generate() and sample().
   std::vector<std::vector<Translation>> alternatives(
       std::span<const PreparedLine> lines, std::shared_ptr<const SearchObserver> observer = nullptr) const {
     std::vector<std::vector<Translation>> translations(lines.size());
@@ -187,13 +188,13 @@ class TextTranslator {
   /// tokenized, score, log_probability, the tokens with the end symbol, words and confidence, and with
   /// options.alignment the alignment of the two given lines. A pair with a blank side has no tokens. Lines
   /// that are too long for the model are cut. Throws ValueError for unequal numbers of lines and when a
-  /// tokenizer does.
+  /// tokenizer does, and as score_targets().
   std::vector<Translation> score(std::span<const std::string> lines,
                                  std::span<const std::string> targets) const {
     if (lines.size() != targets.size()) {
       throw ValueError("text_translator", std::to_string(lines.size()) + " lines and " +
                                               std::to_string(targets.size()) +
-                                              " targets must be equal numbers");
+                                              " targets, expected equal numbers");
     }
     std::vector<Translation> translations(lines.size());
     std::vector<Ids> sources, given;
@@ -297,7 +298,7 @@ class TextTranslator {
     if (options.alignment && !detail::HasCrossAttention<M>) {
       throw ValueError("text_translator",
                        "an alignment is requested, but this model has no function "
-                       "cross_attention_weights(model, ctx, input, target, begin_id, prefix, layer)");
+                       "cross_attention_weights(model, ctx, inputs, targets, begin_id, prefix, layer)");
     }
     if (options.glossary != nullptr && options.sampling) {
       throw ValueError(

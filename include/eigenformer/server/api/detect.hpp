@@ -219,7 +219,7 @@ inline std::vector<DetectedLanguage> detect_language(std::string_view text,
       } else if (script != detail::Script::other && script != profile.script && !japanese) {
         candidate.score -= letter_evidence;
       } else if (script == detail::Script::latin && c >= 0x80) {
-        candidate.score -= letter_evidence;  // a letter that it does not have
+        candidate.score -= letter_evidence;  // a letter that the language does not have
       }
     }
   });

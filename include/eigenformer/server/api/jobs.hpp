@@ -122,7 +122,7 @@ class TranslateJob : public std::enable_shared_from_this<TranslateJob> {
   bool streams() const noexcept { return wanted_.stream; }
   /// The texts and what to do with them.
   const TranslationTask& task() const noexcept { return wanted_.task; }
-  /// Begins the stream before done() is called without begin(); does nothing for an answer that is not one.
+  /// Begins the stream before done() is called without begin(); does nothing unless the answer is a stream.
   void begin_stream() const {
     if (wanted_.stream) reply_.begin_stream({.content_type = "text/event-stream"});
   }

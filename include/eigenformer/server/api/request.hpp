@@ -166,7 +166,7 @@ struct ApiTranslation {
   std::string source,    ///< language code, or "auto"
       target;            ///< language code
   TranslationTask task;  ///< texts, format and options
-  bool list = false;     ///< whether q was a list; the answer has lists, then
+  bool list = false;     ///< whether q was a list; if so, the answer has lists
   bool stream = false;   ///< whether the answer is a stream of events
 };
 

@@ -63,7 +63,8 @@ class HttpServer {
   /// Number of open connections.
   std::size_t connections() const { return sessions_->count(); }
 
-  /// Starts the threads that serve connections, and returns; call it once.
+  /// Starts the threads that serve connections, and returns; call it once. Throws std::system_error when the
+  /// system cannot start them.
   void start() {
     accept();
     for (index_t i = 0; i < options_.io_threads; ++i) threads_.emplace_back([this] { context_.run(); });

@@ -61,7 +61,7 @@ struct HttpRecord {
       method;           ///< as sent by the client; empty when the request could not be read
   std::string route;    ///< set by HttpReply::describe(); empty: an unknown path
   std::string note;     ///< set by HttpReply::describe(), such as languages and sizes
-  unsigned status = 0;  ///< HTTP status of the answer; 499: the client disconnected before it
+  unsigned status = 0;  ///< HTTP status of the answer; 499: the client disconnected before it was sent
   double seconds = 0;   ///< time from the complete request to the last byte of the answer
 };
 

@@ -16,7 +16,7 @@
 namespace eigenformer {
 
 /// Answers one request, from any thread. Calls for a finished request (answered, timed out, or its client has
-/// disconnected) are ignored.
+/// disconnected) are ignored. Must be destroyed before the HttpServer.
 class HttpReply {
  public:
   /// number: that of the request in its session. Made by HttpSession.

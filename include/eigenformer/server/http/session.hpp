@@ -25,7 +25,8 @@ namespace eigenformer {
 
 class HttpReply;
 
-/// The callbacks of a server; all must be set. They are called by its threads, several at a time.
+/// The callbacks of a server; all must be set. They are called by its threads, several at a time. Only
+/// `handle` may throw.
 struct HttpHandler {
   /// Handles a request. It must not block; it answers by the reply, at once or later. An HttpError that it
   /// throws is sent as the answer, bad_alloc as 503, other exceptions as 500.

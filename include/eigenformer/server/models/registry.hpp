@@ -32,8 +32,8 @@ struct ServedModel {
 };
 
 /// The models of a server, which are loaded on first use and unloaded when they have been idle for some time.
-/// Both happen in one thread, so that no other waits for a disk; loaded models work on meanwhile.
-/// Thread-safe.
+/// Both happen in one thread, so that no other thread waits for the disk; loaded models continue to work. The
+/// callbacks must not throw, except ServedModel::load. Thread-safe.
 class ModelRegistry {
  public:
   using Clock = std::chrono::steady_clock;  ///< the clock of the idle time

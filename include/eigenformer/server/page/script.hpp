@@ -17,7 +17,7 @@ function option(code, name) {
 
 const sources = () => state.languages.filter(language => language.targets.length > 0);
 
-// The targets of the chosen source; of "auto" all that there are.
+// Lists the target languages of the chosen source language, all of them for "auto".
 function fillTargets(wanted) {
   const codes = new Set();
   for (const language of sources())
@@ -33,7 +33,7 @@ function showError(message) {
   $('error').textContent = message;
 }
 
-// The source once more, behind the field, with the words marked that a word of the translation looked at.
+// Copies the source behind the text field, and marks the words that a word of the translation is aligned with.
 function mirror(marked) {
   const text = $('text').value;
   if (state.source.join('') !== text) return $('mirror').replaceChildren(text + '\n');
@@ -106,7 +106,7 @@ function show(answer) {
   mirror(new Set());
 }
 
-// Server-sent events of a request other than GET, which browsers do not support themselves.
+// Parses server-sent events: the browser's own EventSource supports only GET.
 async function* events(body) {
   const reader = body.pipeThrough(new TextDecoderStream()).getReader();
   let waiting = '';

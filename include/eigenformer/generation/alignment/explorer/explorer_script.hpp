@@ -18,7 +18,7 @@ const svg = (name, attributes) => {
   return made;
 };
 
-// Tokens that look (rows) and that are looked at (columns).
+// The tokens that attend (rows) and those that are attended to (columns).
 function sides() {
   const s = sentences[at.sentence];
   return {
@@ -41,7 +41,7 @@ function color(name) {
   const text = getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   return [1, 3, 5].map(i => parseInt(text.slice(i, i + 2), 16));
 }
-// From one colour to the other; small weights are lifted so that the eye finds them.
+// From one colour to the other; small weights are raised so that they are visible.
 function shader() {
   const low = color('--low'), high = color('--high');
   return w => {
