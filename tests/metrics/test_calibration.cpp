@@ -1,6 +1,7 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <limits>
 #include <vector>
 
 #include "eigenformer/core/base/random.hpp"
@@ -26,6 +27,11 @@ TEST_CASE("bins, expected calibration error and Brier score of a table made by h
   CHECK(c.brier == doctest::Approx((0.05 * 0.05 + 0 + 0.91 * 0.91 + 0.45 * 0.45 + 0.25 + 0.0625) / 6));
   CHECK(contains(c.str(), "0.9 to 1.0          3  0.953  0.667\n"));
   CHECK_FALSE(contains(c.str(), "0.1 to 0.2"));
+  // 0.29 * 100 is less than 29 in double.
+  const Calibration fine = calibration(std::vector<double>{0.29, 0.05}, std::vector<double>{1, 0}, 100);
+  CHECK(fine.bins[29].count == 1);
+  CHECK(contains(fine.str(), "0.290 to 0.300          1  0.290  1.000\n"));
+  CHECK(contains(fine.str(), "all                     2  0.170  0.500"));
   const auto refusal = [](std::vector<double> p, std::vector<double> r, index_t bins = 10) {
     return message_of<ValueError>([&] { (void)calibration(p, r, bins); });
   };
@@ -57,6 +63,13 @@ TEST_CASE("a fit finds the scale that the outcomes were drawn by, and mends the 
                    (void)fit_confidence(std::vector<double>{0.5, 0.6}, std::vector<double>{1, 1});
                  }),
                  "2 of them right: expected equal numbers, some right, some not"));
+  for (const double wrong : {std::numeric_limits<double>::quiet_NaN(), -0.5, 1.5}) {
+    CAPTURE(wrong);
+    CHECK(contains(message_of<ValueError>([wrong] {
+                     (void)fit_confidence(std::vector<double>{0.5, wrong}, std::vector<double>{1, 0});
+                   }),
+                   "word 1 has a probability or outcome of "));
+  }
 }
 
 TEST_CASE("a word is right where the reference has it, as often as it has it") {

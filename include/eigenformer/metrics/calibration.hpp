@@ -40,16 +40,18 @@ struct Calibration {
 
   /// A table with a header, a line for each bin that has predictions, and a line for all.
   std::string str() const {
-    std::string table = "confidence      count   mean  right\n";
+    const int digits = bins.size() <= 10 ? 1 : 3;
+    std::string table = "confidence" + std::string(digits == 1 ? 6 : 10, ' ') + "count   mean  right\n";
     std::array<char, 96> line{};
     for (const CalibrationBin& bin : bins) {
       if (bin.count == 0) continue;
-      std::snprintf(line.data(), line.size(), "%.1f to %.1f  %9lld  %.3f  %.3f\n", bin.from, bin.to,
-                    static_cast<long long>(bin.count), bin.confidence, bin.right);
+      std::snprintf(line.data(), line.size(), "%.*f to %.*f  %9lld  %.3f  %.3f\n", digits, bin.from, digits,
+                    bin.to, static_cast<long long>(bin.count), bin.confidence, bin.right);
       table += line.data();
     }
-    std::snprintf(line.data(), line.size(), "all         %9lld  %.3f  %.3f  ECE %.3f  Brier %.3f\n",
-                  static_cast<long long>(count), confidence, right, expected_error, brier);
+    std::snprintf(line.data(), line.size(), "%-*s%9lld  %.3f  %.3f  ECE %.3f  Brier %.3f\n",
+                  digits == 1 ? 12 : 16, "all", static_cast<long long>(count), confidence, right,
+                  expected_error, brier);
     return table + line.data();
   }
 };
@@ -76,8 +78,8 @@ inline Calibration calibration(std::span<const double> confidences, std::span<co
       throw ValueError("calibration", "prediction " + std::to_string(i) + " has a confidence or outcome of " +
                                           std::to_string(x) + ", must be in [0, 1]");
     }
-    const auto b =
-        std::min(bins - 1, static_cast<index_t>(std::floor(confidences[i] * static_cast<double>(bins))));
+    auto b = std::min(bins - 1, static_cast<index_t>(std::floor(confidences[i] * static_cast<double>(bins))));
+    if (b + 1 < bins && confidences[i] >= c.bins[static_cast<std::size_t>(b)].to) ++b;  // the product rounds
     CalibrationBin& bin = c.bins[static_cast<std::size_t>(b)];
     ++bin.count;
     bin.confidence += confidences[i];
@@ -99,8 +101,7 @@ inline Calibration calibration(std::span<const double> confidences, std::span<co
 
 /// Fits a ConfidenceScale by maximum likelihood to word probabilities and their outcomes (1: right, 0:
 /// wrong): logistic regression on logit(p), by Newton's method (Platt 1999). Throws ValueError when the spans
-/// differ in size, and unless some outcomes are above 0.5 and some are not. Does not check that
-/// the values are in [0, 1].
+/// differ in size, for values outside [0, 1], and unless some outcomes are above 0.5 and some are not.
 inline ConfidenceScale fit_confidence(std::span<const double> probabilities, std::span<const double> right) {
   const auto n_right = std::count_if(right.begin(), right.end(), [](double x) { return x > 0.5; });
   if (probabilities.size() != right.size() || n_right == 0 ||
@@ -109,6 +110,13 @@ inline ConfidenceScale fit_confidence(std::span<const double> probabilities, std
                                            std::to_string(right.size()) + " outcomes, " +
                                            std::to_string(n_right) +
                                            " of them right: expected equal numbers, some right, some not");
+  }
+  for (std::size_t i = 0; i < probabilities.size(); ++i) {
+    for (const double x : {probabilities[i], right[i]}) {
+      if (x >= 0 && x <= 1) continue;
+      throw ValueError("fit_confidence", "word " + std::to_string(i) + " has a probability or outcome of " +
+                                             std::to_string(x) + ", must be in [0, 1]");
+    }
   }
   std::vector<double> logits;
   for (const double given : probabilities) {

@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -55,4 +56,15 @@ TEST_CASE("explorer: weights that do not fit the tokens are refused") {
   sentences[0].target_tokens.pop_back();
   CHECK_THROWS_WITH_AS((void)explorer_page(sentences), doctest::Contains("must be (heads, 2, 2)"),
                        ShapeError);
+  const auto refused = [&] { return message_of<ValueError>([&] { (void)explorer_page(sentences); }); };
+  for (const float weight : {std::numeric_limits<float>::quiet_NaN(), -0.1F, 1.5F}) {
+    sentences = {sentence()};
+    sentences[0].maps.memory[1].span()[5] = weight;
+    CAPTURE(weight);
+    CHECK(contains(refused(), "a weight of the attention 'memory' is "));
+    CHECK(contains(refused(), "must be between 0 and 1"));
+  }
+  sentences = {sentence(), sentence()};
+  sentences[1].maps = {};
+  CHECK(contains(refused(), "sentence 1 has no attention weights, expected those of at least one layer"));
 }

@@ -67,6 +67,50 @@ TEST_CASE("models of different widths and depths give the mean of their probabil
   CHECK(sample(both, ctx, std::span<const Ids>(sources)).size() == 2);
 }
 
+TEST_CASE("members whose rows or logits do not match are refused") {
+  struct Odd : TableModel<double> {
+    using TableModel<double>::TableModel;
+    struct State : TableModel<double>::State {
+      Var<double> step(const Tensor<std::int32_t>& ids, std::span<const index_t> counts,
+                       const std::vector<index_t>& prefix) {
+        const Var<double> rows = TableModel<double>::State::step(ids, counts, prefix);
+        return static_cast<const Odd*>(model)->more ? concat({rows, rows}, 0) : rows;
+      }
+      Var<double> step(const Tensor<std::int32_t>& ids) {
+        return step(ids, std::vector<index_t>(shift.size(), 1), {});
+      }
+    };
+    State begin(const Context<double>& ctx, std::span<const Input> inputs) const {
+      return {TableModel<double>::begin(ctx, inputs)};
+    }
+    Var<double> logits(const Context<double>& ctx, const Var<double>& rows) const {
+      const Var<double> all = TableModel<double>::logits(ctx, rows);
+      return narrow ? slice(all, -1, 0, 5) : all;
+    }
+    bool more = false, narrow = false;
+  };
+  const auto ctx = Context<double>::inference();
+  const auto refused = [&](bool more, bool narrow) {
+    const Odd good(9, 1);
+    Odd odd(9, 2);
+    odd.more = more;
+    odd.narrow = narrow;
+    const Ensemble<Odd> both({{good}, {odd}});
+    return message_of<ShapeError>([&] { (void)beam_search(both, ctx, sources, {.max_length = 3}); });
+  };
+  CHECK(contains(refused(true, false), "model 1 returned rows of shape (4, 1), must be (2, d_model)"));
+  CHECK(contains(refused(false, true), "the model's logits have shape (2, 5), must be (2, 9)"));
+  CHECK(refused(false, false) == "no error");
+  const auto a = small_model(19), b = wide_model(19);
+  const Ensemble<Seq2SeqTransformer<double>> both({{a}, {b}});
+  auto state = both.begin(ctx, std::span<const Ids>(sources));
+  (void)state.step(Tensor<std::int32_t>::full({2}, 2));
+  CHECK(contains(message_of<ShapeError>([&] {
+                   (void)both.logits(ctx, Var<double>(Tensor<double>::zeros({2, 3})));
+                 }),
+                 "rows of shape (2, 3) must be (rows, "));
+}
+
 TEST_CASE("an ensemble of one gives that model's own numbers, with its packed weights, and its attention") {
   const auto model = float_model();
   const auto packed = packed_context(pack_weights(model, WeightFormat::int8));

@@ -7,6 +7,7 @@
 #include "eigenformer/generation/search/sampling.hpp"
 #include "generation/generation_tools.hpp"
 #include "generation/language_tools.hpp"
+#include "generation/table_model.hpp"
 #include "test_tools.hpp"
 
 using namespace eigenformer;
@@ -17,6 +18,21 @@ namespace {
 const std::vector<Ids> sources = {{5, 6, 7, 3}, {8, 3}, {4, 4, 9, 11, 12, 3}, {10, 3}};
 
 }  // namespace
+
+TEST_CASE("logits of another width than the vocabulary are refused") {
+  struct Narrow : TableModel<double> {
+    using TableModel<double>::TableModel;
+    Var<double> logits(const Context<double>&, const Var<double>& rows) const {
+      return Var<double>(Tensor<double>::zeros(Shape{rows.dim(0), vocabulary - 2}));
+    }
+  };
+  const std::vector<Ids> inputs = {{5}}, targets = {{8}};
+  CHECK(contains(message_of<ShapeError>([&] {
+                   (void)score_targets(Narrow(9, 1), Context<double>::inference(),
+                                       std::span<const Ids>(inputs), std::span<const Ids>(targets));
+                 }),
+                 "the model's logits have shape (2, 7), must be (2, 9)"));
+}
 
 TEST_CASE("targets get the log-probabilities of an uncached forward pass, whatever the batches") {
   const auto model = small_model(19);

@@ -12,8 +12,11 @@
 #include "eigenformer/generation/document/document_translator.hpp"
 #include "eigenformer/generation/document/split_lines.hpp"
 #include "eigenformer/nn/models/seq2seq.hpp"
+#include "test_tools.hpp"
 
 using namespace eigenformer;
+using testing::contains;
+using testing::message_of;
 
 namespace {
 
@@ -191,6 +194,20 @@ TEST_CASE("translations that are not UTF-8 are joined") {
   CHECK(assemble_document(text, parts, translations).text == "\x80 a");
 }
 
+TEST_CASE("parts outside their text, out of order, or without a beginning are refused") {
+  const auto refused = [](std::vector<DocumentPart> parts) {
+    const std::vector<Translation> translations(parts.size());
+    return message_of<ValueError>([&] { (void)assemble_document("abc", parts, translations); });
+  };
+  CHECK(contains(refused({{.source = {0, 4}}}),
+                 "part 0, bytes 0 to 4 does not follow the part before within the text of 3 bytes"));
+  CHECK(contains(refused({{.source = {0, 2}}, {.source = {1, 3}}}), "part 1, bytes 1 to 3 does not follow"));
+  CHECK(contains(refused({{.source = {2, 1}}}), "part 0, bytes 2 to 1 does not follow"));
+  CHECK(
+      contains(refused({{.source = {0, 3}, .continues = true}}), "which continues a part, does not follow"));
+  CHECK(refused({{.source = {0, 1}}, {.source = {1, 3}, .continues = true}}) == "no error");
+}
+
 TEST_CASE("alternatives are of the i-th best of each sentence") {
   const DocumentTranslator translator([](std::span<const std::string> sentences) {
     std::vector<std::vector<Translation>> found;
@@ -326,6 +343,10 @@ TEST_CASE("lines are cut and put together again, one translation for each line")
   CHECK(found[2][0].log_probability == -2);
   CHECK(found[3][0].text == "[30g]");
   CHECK_THROWS_WITH_AS(split.join({}), doctest::Contains("there are translations of 0 parts, must be 4"),
+                       ValueError);
+  std::vector<std::vector<Translation>> incomplete(4, std::vector<Translation>(1));
+  incomplete[3].clear();
+  CHECK_THROWS_WITH_AS(split.join(incomplete), doctest::Contains("part 3 has no translation, must have one"),
                        ValueError);
 #if defined(EIGENFORMER_WITH_ICU) && EIGENFORMER_WITH_ICU
   const Texts paragraphs = {" A.  B\t\tC. ", " "};

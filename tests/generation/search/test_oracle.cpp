@@ -180,6 +180,8 @@ TEST_CASE(
   CHECK(coverage_log(maps, true) == doctest::Approx(std::log(0.5)));
   CHECK(coverage_log(maps, false) < -80);
   CHECK(std::isfinite(coverage_log(maps, false)));
+  CHECK(contains(message_of<ValueError>([] { (void)coverage_log(AttentionMaps{}, true); }),
+                 "no attention to the source, expected at least one layer"));
 }
 
 TEST_CASE("a coverage penalty needs attention weights") {

@@ -129,6 +129,9 @@ TEST_CASE("a drawn token comes with the model's own log probability, and may not
   o.forbidden_ids = {0, 1, 2, 3};
   CHECK(contains(message_of<ValueError>([&] { (void)sample_token<double>(logits, o, 0.5); }),
                  "every one of the 4 ids is forbidden"));
+  CHECK(contains(message_of<ValueError>(
+                     [&] { (void)sample_token<double>(std::span<const double>(), free_options(), 0.5); }),
+                 "there are no logits, expected one for each id"));
   // Equal logits: the lower id first.
   const std::vector<double> equal(4, 1.0);
   CHECK(sample_token<double>(equal, free_options(), 0.0).id == 0);

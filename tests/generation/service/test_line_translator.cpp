@@ -189,6 +189,8 @@ TEST_CASE("a text ends where its next token may change it") {
   CHECK(cut("\xF0\x9F\x98") == "");
   CHECK(cut("gr\xC3\xB6") == "gr\xC3\xB6");
   CHECK(cut("gr\xC3") == "gr");
+  CHECK(cut("10 \xE2\x82") == "10");
+  CHECK(cut("10 \xC3\xEF\xBF\xBD\n\xE2") == "10");
   CHECK(cut("") == "");
   StableText text;
   CHECK(text.advance("ei") == "ei");

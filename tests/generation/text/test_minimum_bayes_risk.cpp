@@ -47,6 +47,10 @@ TEST_CASE("expected utilities are those of plain loops, texts counted as often a
     }
   }
   CHECK(expected_utilities({}, {}, pairwise).empty());
+  // Weights whose sum is beyond the range of double.
+  const std::vector<double> large = {1e308, 1e308, 1e308, 0, 0, 0};
+  const std::vector<double> equal = {1, 1, 1, 0, 0, 0};
+  CHECK(expected_utilities(texts, large, pairwise) == expected_utilities(texts, equal, pairwise));
 }
 
 TEST_CASE("weights and utilities that do not fit are refused") {

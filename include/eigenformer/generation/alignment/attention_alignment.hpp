@@ -150,6 +150,7 @@ concept HasCrossAttention = requires(const M& model, const Context<typename M::v
 [[nodiscard]] inline Tensor<float> attention_of_head(const Tensor<float>& weights, index_t head) {
   const index_t heads = weights.dim(0), rows = weights.dim(1), sources = weights.dim(2);
   detail::require_alignment_head(head, heads);
+  if (heads == 0) throw ShapeError("alignment", "the weights have no heads", {weights.shape()});
   if (head >= 0) return weights.reshape(Shape{heads * rows, sources}).rows(head * rows, rows).clone();
   Tensor<float> mean = Tensor<float>::zeros(Shape{rows, sources});
   for (index_t h = 0; h < heads; ++h) {

@@ -62,14 +62,20 @@ inline void sort_links(std::vector<AlignmentLink>& links) {
 }  // namespace detail
 
 /// The links between the words of a source and its translation: two words are linked when any of their tokens
-/// are. Tokens without text, such as the end symbol, link nothing. alignment.links must be indices into
-/// alignment.source and alignment.target. Sorted by source, then target, without duplicates.
+/// are. Tokens without text, such as the end symbol, link nothing. Sorted by source, then target, without
+/// duplicates. Throws IndexError for a link of a token that alignment.source or alignment.target lacks.
 inline std::vector<AlignmentLink> word_links(const TextAlignment& alignment, std::string_view source,
                                              std::string_view target) {
   const auto sources = detail::words_of_tokens(alignment.source, word_spans(source));
   const auto targets = detail::words_of_tokens(alignment.target, word_spans(target));
   std::vector<AlignmentLink> links;
   for (const auto& [s, t] : alignment.links) {
+    if (s >= sources.size() || t >= targets.size()) {
+      throw IndexError("alignment", "the link " + std::to_string(s) + "-" + std::to_string(t) +
+                                        " is outside the alignment, which has " +
+                                        std::to_string(sources.size()) + " source and " +
+                                        std::to_string(targets.size()) + " target tokens");
+    }
     for (std::size_t i = sources[s].first; i < sources[s].last; ++i) {
       for (std::size_t j = targets[t].first; j < targets[t].last; ++j)
         links.push_back({static_cast<index_t>(i), static_cast<index_t>(j)});

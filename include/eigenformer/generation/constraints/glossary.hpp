@@ -96,9 +96,11 @@ class Glossary {
                        "the source of a term is empty, must have a character other than white space");
     std::size_t at = 0;
     for (const char32_t c : points) {
-      const auto [child, added] = nodes_[at].children.try_emplace(c, nodes_.size());
+      // The node comes before its number, so that no number lacks its node if memory runs out.
+      nodes_.emplace_back();
+      const auto [child, added] = nodes_[at].children.try_emplace(c, nodes_.size() - 1);
+      if (!added) nodes_.pop_back();
       at = child->second;
-      if (added) nodes_.emplace_back();
     }
     std::vector<std::string>& targets = nodes_[at].targets;
     if (targets.empty()) ++size_;

@@ -63,9 +63,11 @@ concept HasAttentionMaps = requires(const M& model, const Context<typename M::va
 /// The coverage of a source sentence by its translation (Wu et al. 2016, section 7, without beta): the sum
 /// over source tokens of log(min(a, 1)), where a is the attention that the token receives from all target
 /// tokens, averaged over the heads of the decoder's last layer. 0 when every token receives at least 1, else
-/// negative and finite: a is taken as at least the smallest normal float. maps: with at least one layer in
-/// `memory`. ended: whether the row of the end symbol counts.
+/// negative and finite: a is taken as at least the smallest normal float. ended: whether the row of the end
+/// symbol counts. Throws ValueError for maps without a layer in `memory`.
 inline double coverage_log(const AttentionMaps& maps, bool ended) {
+  if (maps.memory.empty())
+    throw ValueError("coverage", "the maps have no attention to the source, expected at least one layer");
   const Tensor<float>& memory = maps.memory.back();
   const index_t heads = memory.dim(0), rows = memory.dim(1) - (ended ? 0 : 1), sources = memory.dim(2);
   std::vector<double> attention(static_cast<std::size_t>(sources));

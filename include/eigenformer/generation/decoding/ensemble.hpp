@@ -101,7 +101,16 @@ class Ensemble : public detail::ModelOptions<M> {
       index_t width = 0;
       for (std::size_t m = 0; m < states_.size(); ++m) {
         parts.push_back(step(states_[m]).value());
-        const index_t d = parts[m].numel() / std::max<index_t>(1, parts[m].dim(0));
+        const Shape& shape = parts[m].shape();
+        if (shape.rank() != 2 || shape[0] != parts[0].dim(0)) {
+          const std::string rows = m == 0 ? "rows" : std::to_string(parts[0].dim(0));
+          throw ShapeError("ensemble",
+                           "the step of model " + std::to_string(m) + " returned rows of shape " +
+                               shape.str() + ", must be (" + rows +
+                               ", d_model), the same rows for all models",
+                           {shape});
+        }
+        const index_t d = shape[1];
         (*widths_)[m].store(d, std::memory_order_relaxed);
         width += d;
       }
@@ -134,7 +143,7 @@ class Ensemble : public detail::ModelOptions<M> {
   }
 
   /// Returns (rows, V): log-probabilities, or the logits of a single model. rows: what State::step()
-  /// returned.
+  /// returned. Throws ShapeError for other rows, and for a model whose logits are not (rows, V).
   Var<T> logits(const Context<T>&, const Var<T>& rows) const {
     return mean(rows, vocabulary_size(), [&](std::size_t m, const Var<T>& part) {
       return Var<T>(members_[m].model.logits(members_[m].ctx, part));
@@ -146,15 +155,23 @@ class Ensemble : public detail::ModelOptions<M> {
   Var<T> mean(const Var<T>& rows, index_t columns, F&& logits_of) const {
     if (members_.size() == 1) return logits_of(std::size_t{0}, rows);
     const Tensor<T>& joined = rows.value();
-    const index_t count = joined.dim(0), width = joined.dim(1);
+    index_t at = 0, width = 0;
+    for (const auto& d : *widths_) width += d.load(std::memory_order_relaxed);
+    if (joined.rank() != 2 || joined.dim(1) != width) {
+      throw ShapeError("ensemble",
+                       "rows of shape " + joined.shape().str() + " must be (rows, " + std::to_string(width) +
+                           "), as the state's step() returned them",
+                       {joined.shape()});
+    }
+    const index_t count = joined.dim(0);
     Tensor<T> mixed;
-    index_t at = 0;
     for (std::size_t m = 0; m < members_.size(); ++m) {
       const index_t d = (*widths_)[m].load(std::memory_order_relaxed);
       Tensor<T> part(Shape{count, d});
       for (index_t r = 0; r < count; ++r) std::copy_n(joined.data() + r * width + at, d, part.data() + r * d);
       at += d;
       const Var<T> made = logits_of(m, Var<T>(std::move(part)));
+      detail::require_logits("ensemble", made.shape(), count, columns);
       Tensor<T> p = made.value().clone();
       std::vector<T> sums(static_cast<std::size_t>(count));
       kernels::log_sum_exp<T>(p.data(), columns, count, columns, sums.data());

@@ -40,6 +40,16 @@ inline Tensor<std::int32_t> id_row(const std::vector<std::int32_t>& ids) {
   return Tensor<std::int32_t>::from(Shape{static_cast<index_t>(ids.size())}, ids);
 }
 
+/// Throws ShapeError unless a model's logits have the shape (rows, columns).
+inline void require_logits(const char* op, const Shape& shape, index_t rows, index_t columns) {
+  const Shape expected{rows, columns};
+  if (shape == expected) return;
+  throw ShapeError(op,
+                   "the model's logits have shape " + shape.str() + ", must be " + expected.str() +
+                       ", a row for each of the decoder's rows and a column for each id",
+                   {shape, expected});
+}
+
 template <class M>
 class ModelNextTokens final : public NextTokens<typename M::value_type> {
  public:
@@ -124,13 +134,7 @@ class ModelNextTokens final : public NextTokens<typename M::value_type> {
       const Var<T> made = model_.logits(ctx_, decoded);
       values = made.value();
     }
-    const Shape expected{static_cast<index_t>(count), static_cast<index_t>(model_.vocabulary_size())};
-    if (values.shape() != expected) {
-      throw ShapeError(op_,
-                       "the model's logits have shape " + values.shape().str() + ", must be " +
-                           expected.str() + ", (sequences, vocabulary_size())",
-                       {values.shape(), expected});
-    }
+    require_logits(op_, values.shape(), static_cast<index_t>(count), vocabulary_size());
     return owned(std::move(values));
   }
 

@@ -71,7 +71,8 @@ void score_batch(const M& model, const Context<ValueOf<M>>& ctx, std::span<const
     for (std::size_t r = 0; r < count; ++r)
       std::copy_n(decoded.data() + rows[begin + r].row * d, d, part.data() + static_cast<index_t>(r) * d);
     const Tensor<T> logits = Var<T>(model.logits(ctx, Var<T>(std::move(part)))).value();
-    const index_t vocabulary = logits.dim(1);
+    const auto vocabulary = static_cast<index_t>(model.vocabulary_size());
+    require_logits("score", logits.shape(), static_cast<index_t>(count), vocabulary);
     std::vector<T> sums(count);
     kernels::log_sum_exp<T>(logits.data(), vocabulary, static_cast<index_t>(count), vocabulary, sums.data());
     for (std::size_t r = 0; r < count; ++r) {

@@ -66,7 +66,7 @@ inline void append_alignment(TextAlignment& all, const TextAlignment& one, const
 /// Joins the translations of a document's parts with the white space between the parts. A space is added only
 /// between adjacent sentences of a script without spaces whose translations are in another script. parts: as
 /// document_parts() returns them for the text. Throws ValueError for unequal numbers of parts and
-/// translations.
+/// translations, for parts outside the text or out of order, and for a first part that continues another.
 inline DocumentTranslation assemble_document(std::string_view text, std::span<const DocumentPart> parts,
                                              std::vector<Translation> translations) {
   if (parts.size() != translations.size()) {
@@ -81,6 +81,15 @@ inline DocumentTranslation assemble_document(std::string_view text, std::span<co
   for (std::size_t i = 0; i < parts.size(); ++i) {
     const DocumentPart& part = parts[i];
     Translation& translation = translations[i];
+    const auto [begin_of_part, end_of_part] = part.source;
+    if (begin_of_part < end || end_of_part < begin_of_part || end_of_part > text.size() ||
+        (i == 0 && part.continues)) {
+      throw ValueError("document", "part " + std::to_string(i) + ", bytes " + std::to_string(begin_of_part) +
+                                       " to " + std::to_string(end_of_part) +
+                                       (part.continues ? ", which continues a part," : "") +
+                                       " does not follow the part before within the text of " +
+                                       std::to_string(text.size()) + " bytes");
+    }
     document.text += ByteSpan{end, part.source.begin}.of(text);
     if (part.source.begin == end && !part.after_boundary &&
         detail::needs_space(text.substr(0, end), document.text, translation.text))

@@ -57,6 +57,10 @@ class SplitLines {
       throw ValueError("document", "there are translations of " + std::to_string(of_parts.size()) +
                                        " parts, must be " + std::to_string(parts_.size()));
     }
+    for (std::size_t i = 0; i < of_parts.size(); ++i) {
+      if (of_parts[i].empty())
+        throw ValueError("document", "part " + std::to_string(i) + " has no translation, must have one");
+    }
     std::vector<std::vector<Translation>> joined(lines_.size());
     auto next = of_parts.begin();
     for (std::size_t i = 0; i < lines_.size(); ++i) {

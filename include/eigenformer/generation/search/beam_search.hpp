@@ -167,12 +167,7 @@ inline std::vector<GenerationOptions> search_options(const GenerationOptions& op
 
 // Merges the results of the groups of a diverse beam: each text once, the best first.
 inline void merge_groups(std::vector<Hypothesis>& found, const GenerationOptions& options) {
-  const bool cut_competes = beam_rule(options).cut_competes();
-  std::stable_sort(found.begin(), found.end(), [&](const Hypothesis& a, const Hypothesis& b) {
-    if (a.unmet.size() != b.unmet.size()) return a.unmet.size() < b.unmet.size();
-    if (a.finished != b.finished && !cut_competes) return a.finished;
-    return a.score > b.score;
-  });
+  std::stable_sort(found.begin(), found.end(), BetterResult{!beam_rule(options).cut_competes()});
   std::vector<Hypothesis> merged;
   for (Hypothesis& h : found) {
     if (static_cast<index_t>(merged.size()) == options.num_hypotheses) break;

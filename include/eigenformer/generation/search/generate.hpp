@@ -84,7 +84,12 @@ void each_batch(const std::vector<std::pair<std::size_t, std::size_t>>& batches,
   std::atomic<std::size_t> next{0};
   parallel_for(threads, 1, [&](index_t begin, index_t end) {
     for (index_t worker = begin; worker < end; ++worker) {
-      for (std::size_t i = next++; i < batches.size(); i = next++) run(batches[i]);
+      try {
+        for (std::size_t i = next++; i < batches.size(); i = next++) run(batches[i]);
+      } catch (...) {
+        next = batches.size();  // the other threads begin no further batch
+        throw;
+      }
     }
   });
 }

@@ -132,12 +132,13 @@ struct LogNormaliser {
 /// top_p and min_p, and maps `uniform`, in [0, 1), to one of the remaining tokens by their cumulative
 /// probabilities, the likeliest first and of equal ones the lower id.
 ///
-/// logits: (V), at least one. may_end: whether end_id is allowed. Processors and options that depend on
-/// earlier tokens are not applied, and the options are not validated.
-/// Throws ValueError when no token is allowed and for logits that are NaN or +infinity.
+/// logits: (V). may_end: whether end_id is allowed. Processors and options that depend on earlier tokens are
+/// not applied, and the options are not validated. Throws ValueError when there are no logits, when no token
+/// is allowed, and for logits that are NaN or +infinity.
 template <class T>
 SampledToken sample_token(std::span<const T> logits, const SamplingOptions& options, double uniform,
                           bool may_end = true) {
+  if (logits.empty()) throw ValueError("sampling", "there are no logits, expected one for each id");
   const detail::LogNormaliser<T> normaliser(logits);
   if (normaliser.bad()) detail::require_numbers("sampling", logits, 0, 0, false);
   std::vector<T> scores(logits.begin(), logits.end());

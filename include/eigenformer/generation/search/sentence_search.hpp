@@ -15,6 +15,16 @@
 
 namespace eigenformer::detail {
 
+/// The order of results, the best first: finished texts before cut ones if finished_first, those with more
+/// constraints met, those with the higher score.
+struct BetterResult {
+  bool finished_first;
+  bool operator()(const Hypothesis& a, const Hypothesis& b) const {
+    if (finished_first && a.finished != b.finished) return a.finished;
+    return a.unmet.size() != b.unmet.size() ? a.unmet.size() < b.unmet.size() : a.score > b.score;
+  }
+};
+
 /// The beam of one sentence, or one group of a diverse beam: growing and finished hypotheses.
 class SentenceSearch {
  public:
@@ -155,12 +165,9 @@ class SentenceSearch {
     h.score = hypothesis_score(h.log_probability, length, *options_);
     if (*end_score_) h.score += (*end_score_)(input_, h);
     if (constrained_) h.unmet = constrained_->unmet(h.ids);
-    const bool ended_first = !rule_->cut_competes();
-    const auto better = [&](const Hypothesis& a, const Hypothesis& b) {
-      if (ended_first && a.finished != b.finished) return a.finished;
-      return a.unmet.size() != b.unmet.size() ? a.unmet.size() < b.unmet.size() : a.score > b.score;
-    };
-    finished_.insert(std::upper_bound(finished_.begin(), finished_.end(), h, better), std::move(h));
+    const auto at =
+        std::upper_bound(finished_.begin(), finished_.end(), h, BetterResult{!rule_->cut_competes()});
+    finished_.insert(at, std::move(h));
     if (static_cast<index_t>(finished_.size()) > rule_->max_finished(*options_)) finished_.pop_back();
   }
 

@@ -53,8 +53,8 @@ class StableText {
   /// The final text so far.
   const std::string& text() const noexcept { return text_; }
 
-  /// Removes spaces, tabs, line feeds and U+FFFD (decoded from incomplete characters), and then an incomplete
-  /// character, from the end of a text.
+  /// Removes spaces, tabs, line feeds, U+FFFD (decoded from incomplete characters) and incomplete characters
+  /// from the end of a text.
   static std::string_view without_open_end(std::string_view text) {
     constexpr std::string_view replacement = "\xEF\xBF\xBD";
     for (;;) {
@@ -62,21 +62,26 @@ class StableText {
         text.remove_suffix(replacement.size());
       } else if (text.ends_with(' ') || text.ends_with('\t') || text.ends_with('\n')) {
         text.remove_suffix(1);
+      } else if (const std::size_t open = incomplete_end(text); open > 0) {
+        text.remove_suffix(open);
       } else {
-        break;
+        return text;
       }
     }
+  }
+
+ private:
+  // The number of bytes at the end that begin a code point without completing it.
+  static std::size_t incomplete_end(std::string_view text) {
     for (std::size_t back = 1; back <= std::min<std::size_t>(3, text.size()); ++back) {
       const auto byte = static_cast<unsigned char>(text[text.size() - back]);
       if ((byte & 0xC0U) == 0x80U) continue;  // a continuation byte
       const std::size_t needed = byte >= 0xF0U ? 4 : byte >= 0xE0U ? 3 : byte >= 0xC0U ? 2 : 1;
-      if (needed > back) text.remove_suffix(back);
-      break;
+      return needed > back ? back : 0;
     }
-    return text;
+    return 0;
   }
 
- private:
   std::string text_;
 };
 

@@ -31,9 +31,9 @@ class TranslationQueue {
   const std::deque<Job>& jobs() const noexcept { return jobs_; }
 
   void add(Job job) {
-    lines_ += static_cast<index_t>(job->line_count());
-    tokens_ += job->source_tokens();
-    jobs_.push_back(std::move(job));
+    const TranslationJob& added = *jobs_.emplace_back(std::move(job));
+    lines_ += static_cast<index_t>(added.line_count());
+    tokens_ += added.source_tokens();
   }
 
   /// Removes a job if it is in the queue.

@@ -35,6 +35,9 @@ inline std::vector<double> expected_utilities(std::span<const std::string> candi
   std::vector<double> mass;
   std::vector<std::size_t> text_of;
   double total = 0;
+  // A power of two, which does not round, so that the sum of the largest weights does not overflow.
+  const bool large = std::any_of(weights.begin(), weights.end(), [](double w) { return w > 1e280; });
+  const double unit = large ? 0x1p-64 : 1;
   for (std::size_t i = 0; i < candidates.size(); ++i) {
     const double weight = weights.empty() ? 1 : weights[i];
     if (!(weight >= 0) || !std::isfinite(weight)) {
@@ -47,8 +50,8 @@ inline std::vector<double> expected_utilities(std::span<const std::string> candi
       texts.push_back(candidates[i]);
       mass.push_back(0);
     }
-    mass[at] += weight;
-    total += weight;
+    mass[at] += weight * unit;
+    total += weight * unit;
     text_of.push_back(at);
   }
   if (candidates.empty()) return {};

@@ -496,7 +496,9 @@ class TextTranslator {
     const std::span<const double> scores(h.token_log_probabilities);
     if (scores.empty()) return translation;
     for (std::size_t t = 0; t < scores.size(); ++t) {
-      const std::int32_t id = t < h.ids.size() ? h.ids[t] : options_.search.end_id;
+      const std::int32_t id = t < h.ids.size()    ? h.ids[t]
+                              : options_.sampling ? options_.sampling->end_id
+                                                  : options_.search.end_id;
       translation.tokens.push_back({tokenizers_.target->token(id), scores[t]});
     }
     translation.words =

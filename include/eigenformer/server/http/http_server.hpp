@@ -67,7 +67,7 @@ class HttpServer {
   /// system cannot start them.
   void start() {
     accept();
-    for (index_t i = 0; i < options_.io_threads; ++i) threads_.emplace_back([this] { context_.run(); });
+    for (index_t i = 0; i < options_.io_threads; ++i) threads_.emplace_back([this] { serve(); });
   }
 
   /// Accepts no more connections, answers the requests that have begun, and returns when all connections are
@@ -94,6 +94,18 @@ class HttpServer {
   }
 
  private:
+  // A handler throws when memory runs out. Its connection is then closed, because nothing refers to its
+  // session any more, and the others are served.
+  void serve() noexcept {
+    for (;;) {
+      try {
+        context_.run();
+        return;
+      } catch (...) {
+      }
+    }
+  }
+
   // All sessions; a session may outlive the server while a reply refers to it.
   class Sessions {
    public:
@@ -146,7 +158,11 @@ class HttpServer {
             });
             return;
           }
-          take(std::move(socket));
+          try {
+            take(std::move(socket));
+          } catch (...) {
+            // Memory ran out: this connection is closed, and the next ones are accepted.
+          }
           accept();
         });
   }

@@ -142,14 +142,27 @@ class ModelRegistry {
     return std::make_exception_ptr(HttpError(503, "the server is shutting down"));
   }
 
-  // Returns the model for one more user. The mutex must be held.
+  // One use of a model, which its destructor ends.
+  struct Use {
+    ModelRegistry& registry;
+    Entry& entry;
+    Use(ModelRegistry& r, Entry& e) noexcept : registry(r), entry(e) {}
+    Use(const Use&) = delete;
+    Use& operator=(const Use&) = delete;
+    ~Use() {
+      const std::scoped_lock lock(registry.mutex_);
+      entry.used = Clock::now();
+      if (--entry.users == 0 && (registry.over_ || registry.idle_.count() > 0))
+        registry.changed_.notify_all();
+    }
+  };
+
+  // Returns the model for one more user. The mutex must be held. If memory runs out, nothing changes: there
+  // is no Use whose destructor would lock the mutex again.
   std::shared_ptr<TranslationBackend> lend(Entry& entry) {
+    auto use = std::make_shared<Use>(*this, entry);
     ++entry.users;
-    return {entry.backend.get(), [this, &entry](TranslationBackend*) {
-              const std::scoped_lock lock(mutex_);
-              entry.used = Clock::now();
-              if (--entry.users == 0 && (over_ || idle_.count() > 0)) changed_.notify_all();
-            }};
+    return {std::move(use), entry.backend.get()};
   }
 
   void work() {
@@ -198,7 +211,11 @@ class ModelRegistry {
     entry.used = Clock::now();
     for (const Ready& ready : std::exchange(entry.waiting, {})) {
       std::shared_ptr<TranslationBackend> lent;
-      if (entry.backend != nullptr) lent = lend(entry);
+      try {
+        if (entry.backend != nullptr) lent = lend(entry);
+      } catch (...) {
+        error = std::current_exception();
+      }
       lock.unlock();
       ready(std::move(lent), error);
       lock.lock();
@@ -208,7 +225,7 @@ class ModelRegistry {
   // The time at which an idle model is unloaded; nothing for one in use, or when models are never unloaded.
   std::optional<Clock::time_point> end_of(const Entry& entry) const {
     if (idle_.count() == 0 || entry.backend == nullptr || entry.users > 0) return std::nullopt;
-    return entry.used + idle_;
+    return entry.used + std::min<Clock::duration>(idle_, std::chrono::hours(24 * 365));  // stays in range
   }
   std::optional<Clock::time_point> next_drop() const {
     std::optional<Clock::time_point> next;

@@ -45,8 +45,14 @@ inline nlohmann::json explorer_layer(const Tensor<float>& weights, std::size_t r
   const index_t count = weights.dim(1) * weights.dim(2);
   for (index_t h = 0; h < weights.dim(0); ++h) {
     std::vector<int> values;
-    for (index_t i = 0; i < count; ++i)
-      values.push_back(static_cast<int>(std::lround(weights.data()[h * count + i] * 1000)));
+    for (index_t i = 0; i < count; ++i) {
+      const float weight = weights.data()[h * count + i];
+      if (!(weight >= 0 && weight <= 1.001F)) {
+        throw ValueError("explorer", std::string("a weight of the attention '") + what + "' is " +
+                                         std::to_string(weight) + ", must be between 0 and 1");
+      }
+      values.push_back(static_cast<int>(std::lround(weight * 1000)));
+    }
     heads.push_back(std::move(values));
   }
   return heads;
@@ -57,12 +63,16 @@ inline nlohmann::json explorer_layer(const Tensor<float>& weights, std::size_t r
 /// Returns the attention explorer, an HTML page with every layer and head of encoder self-attention, decoder
 /// self-attention and cross-attention, as heat maps and as lines between tokens. The page loads nothing else.
 /// Weights are rounded to thousandths; bytes that are not UTF-8 become U+FFFD. Throws ShapeError for maps
-/// that do not match the tokens.
+/// that do not match the tokens, ValueError for a sentence without maps and for weights outside 0 to 1.
 inline std::string explorer_page(std::span<const ExploredSentence> sentences,
                                  const std::string& title = "Attention") {
   nlohmann::json list = nlohmann::json::array();
   for (const ExploredSentence& s : sentences) {
     const std::size_t rows = s.target_tokens.size(), sources = s.source_tokens.size();
+    if (s.maps.source.empty() && s.maps.target.empty() && s.maps.memory.empty()) {
+      throw ValueError("explorer", "sentence " + std::to_string(list.size()) +
+                                       " has no attention weights, expected those of at least one layer");
+    }
     nlohmann::json maps = {{"source", nlohmann::json::array()},
                            {"target", nlohmann::json::array()},
                            {"memory", nlohmann::json::array()}};
