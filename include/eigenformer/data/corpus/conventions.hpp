@@ -24,10 +24,11 @@ enum class SearchRule {
                 ///< ones. As transformers' `early_stopping=False`
   ctranslate2,  ///< score = log p / |y|^alpha, |y| with the end symbol and a forced prefix; stops when
                 ///< beam_size hypotheses are finished, with alpha 0 as soon as the best of the beam is.
-                ///< Forbidden ids are removed before probabilities are normalised
-  marian,  ///< score = log p / |y|^alpha, |y| with the end symbol; a finished hypothesis keeps its place in
-           ///< the beam, which shrinks, and the search stops when no unfinished one is left. Hypotheses cut
-           ///< off by max_length compete with finished ones. As Marian
+                ///< Hypotheses cut off by max_length compete with finished ones. Forbidden ids are removed
+                ///< before probabilities are normalised. As CTranslate2
+  marian,  ///< score = log p / |y|^alpha, |y| with the end symbol and a forced prefix; a finished hypothesis
+           ///< keeps its place in the beam, which shrinks, and the search stops when no unfinished one is
+           ///< left. Hypotheses cut off by max_length compete with finished ones. As Marian
 };
 /// The names of the search rules in options and files.
 template <>
