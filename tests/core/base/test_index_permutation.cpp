@@ -22,6 +22,10 @@ TEST_CASE("index permutation: every number comes once, whatever their number") {
   }
   RandomGenerator rng(3);
   CHECK_THROWS_AS(IndexPermutation(0, rng), ValueError);
+  const IndexPermutation five(5, rng);
+  for (const index_t place : {index_t{-1}, index_t{5}, index_t{8}})
+    CHECK_THROWS_WITH_AS((void)five(place), doctest::Contains("is outside a permutation of 5 numbers"),
+                         IndexError);
 }
 
 TEST_CASE("index permutation: places are spread evenly, and keys give orders of their own") {

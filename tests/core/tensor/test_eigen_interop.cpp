@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -206,4 +207,23 @@ TEST_CASE("borrow: a matrix handed over lives as long as the tensor") {
 TEST_CASE("borrow: a null pointer to a matrix is refused") {
   CHECK_THROWS_WITH_AS((void)borrow(std::shared_ptr<EigenMatrix<double>>()),
                        "[borrow] the pointer to the matrix is null, must point to one", ValueError);
+}
+
+TEST_CASE("views beyond their tensor and assignments between different sizes are refused") {
+  using View = EigenView<EigenMatrix<double>>;
+  const Tensor<double> t = Tensor<double>::zeros({2, 3});
+  View all(t, 3, 2);
+  all(2, 1) = 7;
+  CHECK(t.at({1, 2}) == 7);
+  CHECK(View(t, 1, 3).size() == 3);
+  CHECK(View(t, 0, 100).size() == 0);
+  for (const auto& [rows, cols] : {std::pair<index_t, index_t>{100, 100}, {7, 1}, {-1, 3}, {2, -3}}) {
+    CHECK_THROWS_WITH_AS(View(t, rows, cols), doctest::Contains("expected at most 6 elements"), ShapeError);
+  }
+  const index_t large = index_t{1} << 62;
+  CHECK_THROWS_AS(View(t, large, 4), ShapeError);
+  View row(t, 1, 3);
+  CHECK_THROWS_WITH_AS(row = all,
+                       doctest::Contains("a view of shape (3, 2) cannot be assigned to one of shape (1, 3)"),
+                       ShapeError);
 }

@@ -25,9 +25,13 @@ class IndexPermutation {
     for (std::uint64_t& key : keys_) key = rng.next_u64();
   }
 
-  /// The number at place i, which must be in [0, n).
-  index_t operator()(index_t i) const noexcept {
+  /// The number at place i. Throws IndexError unless i is in [0, n).
+  index_t operator()(index_t i) const {
     auto x = static_cast<std::uint64_t>(i);
+    if (x >= size_) {
+      throw IndexError("random", "place " + std::to_string(i) + " is outside a permutation of " +
+                                     std::to_string(size_) + " numbers");
+    }
     do {
       std::uint64_t low = x & low_mask_, high = x >> low_bits_;
       for (std::size_t round = 0; round < keys_.size(); round += 2) {

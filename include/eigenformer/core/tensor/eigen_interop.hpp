@@ -33,20 +33,34 @@ class EigenView : public Eigen::Map<Plain> {
 
  public:
   /// The first rows * cols elements of `tensor` as (rows, cols). Throws ValueError for a tensor that has a
-  /// shape but no memory.
+  /// shape but no memory, ShapeError for negative sizes and for more elements than the tensor has.
   EigenView(Tensor<T> tensor, index_t rows, index_t cols)
-      : Map(checked(tensor), rows, cols), tensor_(std::move(tensor)) {}
+      : Map(checked(tensor, rows, cols), rows, cols), tensor_(std::move(tensor)) {}
   /// A view of the same memory.
   EigenView(const EigenView&) = default;
-  /// Copies the values of another view of the same size.
+  /// Copies the values of another view. Throws ShapeError unless it has the same size.
   EigenView& operator=(const EigenView& values) {
+    if (values.rows() != this->rows() || values.cols() != this->cols()) {
+      const Shape ours{this->rows(), this->cols()}, other{values.rows(), values.cols()};
+      throw ShapeError("as_eigen",
+                       "a view of shape " + other.str() + " cannot be assigned to one of shape " +
+                           ours.str() + ", expected equal shapes",
+                       {ours, other});
+    }
     Map::operator=(values);
     return *this;
   }
   using Map::operator=;
 
  private:
-  static T* checked(Tensor<T>& tensor) {
+  static T* checked(Tensor<T>& tensor, index_t rows, index_t cols) {
+    if (rows < 0 || cols < 0 || (cols > 0 && rows > tensor.numel() / cols)) {
+      throw ShapeError("as_eigen",
+                       "a tensor of shape " + tensor.shape().str() + " cannot be viewed as (" +
+                           std::to_string(rows) + ", " + std::to_string(cols) + "), expected at most " +
+                           std::to_string(tensor.numel()) + " elements",
+                       {tensor.shape()});
+    }
     if (!tensor.defined() && tensor.numel() > 0) {
       throw ValueError("as_eigen", "the memory of this tensor of shape " + tensor.shape().str() +
                                        " was released or never allocated");
