@@ -78,7 +78,8 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   void stop() {
     announce_stop();
     in_strand([self = shared_from_this()] {
-      if (self->state_ == State::reading && !self->parser_->got_some() && self->buffer_.size() == 0)
+      const bool begun = self->parser_ && self->parser_->got_some();  // no parser: start() was not called
+      if (self->state_ == State::reading && !begun && self->buffer_.size() == 0)
         self->close();
     });
   }
