@@ -99,6 +99,7 @@ def markdown_table(header, rows):
 
 COMPARE_HEADER = ["row", "ours", "peer", "unit", "ratio", "min to max", "goal", "memory MiB", "peer's MiB", "memory ratio",
                   "goal", "peer's mode"]
+PAGE_HEADER = ["work", "ours", "peer", "unit", "ratio", "min to max", "memory MiB", "peer's MiB", "peer", "row"]
 
 
 def compare_cells(name, r):
@@ -114,8 +115,40 @@ def compare_cells(name, r):
             goal(memory.get("ratio"), memory.get("goal"), lambda a, b: a <= b), r.get("peer_mode", "")]
 
 
+def row_words(name):
+    """What a row of bench/compare measures, and the peer's name, for a reader who does not know the names of rows."""
+    parts = name.split("-")
+    size = next((p for p in parts if p in ("d64", "d256", "d512", "opus")), "d256")
+    model = {"d64": "width 64, 2 + 2 layers", "d256": "width 256, 3 + 3 layers", "d512": "width 512, 6 + 6 layers",
+             "opus": "width 512, 6 + 6 layers, 58,000 entries"}[size]
+    kind = next((p for p in parts if p in ("bf16", "int8")), "float32")
+    search = [f"beam {p[4:]}" for p in parts if p.startswith("beam")]
+    batch = [f"batch {p[1:]}" for p in parts if re.fullmatch(r"b\d+", p)]
+    batch = batch or (["batch 32"] if search else [])
+    threads = f"{parts[-1]} thread{'s' if parts[-1] != '1' else ''}"
+    words = {"train": ("train", model, kind), "own": ("train in bf16", model), "decode": ("decode", model, kind, *search, *batch),
+             "hf": ("decode", model, kind, *search, *batch), "latency": ("one sentence", model, kind, *search),
+             "gemm": ("matrix products", "float32", threads), "step": ("arithmetic of a training step", model),
+             "threads": ("gain of all threads in training", model),
+             "portable": ("portable build", {"train": "train", "decode": "decode, beam 4, batch 32"}.get(parts[-1], ""), model)}
+    peers = {"train": "PyTorch", "decode": "CTranslate2", "latency": "CTranslate2", "hf": "transformers"}
+    if parts[0] not in words:
+        raise Failure(f"row_words() has no words for the row {name}")
+    return ", ".join(words[parts[0]]), peers.get(parts[0], "")
+
+
+def page_cells(name, r):
+    """One row of bench/compare as text, in the order of PAGE_HEADER."""
+    words, peer = row_words(name)
+    mode = r.get("peer_mode", "")
+    memory = r.get("memory") or {}
+    return [words, number(r["ours"]), number(r.get("peer")), r["unit"], f"{r['ratio']:.2f}", f"{r['ratio_min']:.2f} to {r['ratio_max']:.2f}",
+            number(memory.get("ours")), number(memory.get("peer")), ", ".join(dict.fromkeys(filter(None, (peer, mode)))),
+            name]
+
+
 def compare_markdown(results):
-    """The results of bench/compare (its --json) as tables, one for each day of measurement, with what they need to be believed."""
+    """The results of bench/compare (its --json) as tables for readers, one for each day of measurement, with what they need to be believed."""
     days = {}
     for name, r in results["rows"].items():
         days.setdefault((r["date"], r["cpu"], r["threads"]), {})[name] = r
@@ -123,7 +156,7 @@ def compare_markdown(results):
 
 
 def compare_table(date, cpu, threads, rows):
-    text = [markdown_table(COMPARE_HEADER, [compare_cells(name, r) for name, r in rows.items()]), ""]
+    text = [markdown_table(PAGE_HEADER, [page_cells(name, r) for name, r in rows.items()]), ""]
     by_rounds = {}
     for name, r in rows.items():
         by_rounds.setdefault(r["rounds"], []).append(name)

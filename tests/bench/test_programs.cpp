@@ -288,11 +288,11 @@ TEST_CASE("compare: a row of our own, as text, Markdown and JSON") {
       "compare", {"--build", build_folder(), "--rounds", "1", "--markdown", "--json", json, "own-bf16-d64"});
   INFO(ended.err);
   REQUIRE(ended.code == 0);
-  CHECK(contains(ended.out, "| own-bf16-d64 | "));
+  CHECK(contains(ended.out, "| train in bf16, width 64, 2 + 2 layers | "));
   CHECK(contains(read_file(json), "\"own-bf16-d64\""));
   const std::string page = folder.write("page.md", "<!-- measured: compare -->\n<!-- end -->\n").string();
   REQUIRE(run_script("page", {"--figures", (folder.path() / "figures").string(), "--page", page}).code == 0);
-  CHECK(contains(read_file(page), "| own-bf16-d64 | "));
+  CHECK(contains(read_file(page), "| our float32 | own-bf16-d64 |"));
 }
 
 TEST_CASE("compare: names that it does not know and programs that are not there") {

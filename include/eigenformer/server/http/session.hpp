@@ -79,8 +79,7 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
     announce_stop();
     in_strand([self = shared_from_this()] {
       const bool begun = self->parser_ && self->parser_->got_some();  // no parser: start() was not called
-      if (self->state_ == State::reading && !begun && self->buffer_.size() == 0)
-        self->close();
+      if (self->state_ == State::reading && !begun && self->buffer_.size() == 0) self->close();
     });
   }
   /// Closes the connection at once, also in the middle of a request.
