@@ -175,6 +175,9 @@ TEST_CASE("a state of another training is refused, and changes nothing") {
   CHECK(contains(refusal(with("text", "source_prefix 5")), "made with text \"source_prefix 5\""));
   CHECK(contains(refusal(with("step", "many")),
                  "'step' of the training state has another type than expected: \"many\""));
+  CHECK(contains(refusal(with("step", 0.5)),
+                 "'step' of the training state has another type than expected: 0.5"));
+  CHECK(contains(refusal(with("step", 1e300)), "another type than expected: 1e+300"));
   CHECK(contains(refusal(with("epoch", -1)), "must be 0 or above"));
   TrainingState<float> incomplete = state;
   incomplete.values.erase("snapshots");

@@ -175,6 +175,9 @@ TEST_CASE("average_best: the best validations' weights are averaged; the mean is
       CHECK(loop.best() == (keeps ? values[6] : values[1]));
       check_close_to(saved, keeps ? mean : raw[3]);
       CHECK(values_of(line) == raw.back());
+      // The mean is not in the state.
+      loop.load(loop.state());
+      CHECK(loop.best() == values[1]);
     }
   }
 }

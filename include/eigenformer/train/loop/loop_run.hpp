@@ -303,6 +303,7 @@ void TrainingLoop<T>::load(const TrainingState<T>& state) {
   average_ = std::move(average);
   progress_ = progress;
   early_stopping_.restore(best, without);
+  best_at_end_.reset();
   if (other_data) sink_.on_notice("the validation data has changed, so the best value so far is discarded");
   const int now = options_.communicator == nullptr ? 1 : options_.communicator->size();
   if (const int before = reader.has("ranks") ? reader.template value<int>("ranks") : 1; before != now) {

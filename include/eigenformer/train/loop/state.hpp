@@ -1,5 +1,6 @@
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <map>
 #include <span>
@@ -43,13 +44,16 @@ class StateReader {
   template <class U>
   U value(const char* key) const {
     if (!has(key)) throw ValueError("training", std::string("the training state has no '") + key + "'");
+    const nlohmann::json& found = state_.values.at(key);
+    // nlohmann-json would convert 1e300 to an integer, which is undefined.
+    constexpr bool counts = std::integral<U> && !std::same_as<U, bool>;
     try {
-      return state_.values.at(key).template get<U>();
+      if (!counts || found.is_number_integer()) return found.template get<U>();
     } catch (const nlohmann::json::exception&) {
-      throw ValueError("training", std::string("'") + key +
-                                       "' of the training state has another type than expected: " +
-                                       state_.values.at(key).dump());
     }
+    throw ValueError(
+        "training",
+        std::string("'") + key + "' of the training state has another type than expected: " + found.dump());
   }
 
   template <class U>
