@@ -1,8 +1,11 @@
+#include <cstdint>
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include <doctest/doctest.h>
 
+#include "eigenformer/data/corpus/corpus.hpp"
 #include "eigenformer/io/models/model_folder.hpp"
 #include "eigenformer/io/models/translation_model.hpp"
 #include "failing_allocations.hpp"
@@ -55,4 +58,20 @@ TEST_CASE("a model folder: without memory, saving throws, and the old model stay
   CHECK_MESSAGE(seen.survived == 0, seen.places);
   // nlohmann-json loses what an initializer list holds when the next element gets no memory, so no leaks are
   // counted.
+}
+
+TEST_CASE("token sequences: without memory, nothing is appended") {
+  const std::vector<std::int32_t> few(5, 3), many(3000, 4);
+  TokenSequences sequences;
+  const AllocationFailures seen = fail_each_allocation(
+      [&] {
+        sequences = TokenSequences();
+        for (const auto* ids : {&few, &many, &few}) sequences.push_back(*ids);
+      },
+      [&] {
+        index_t tokens = 0;
+        for (index_t i = 0; i < sequences.size(); ++i) tokens += sequences.length(i);
+        CHECK(tokens == sequences.tokens());
+      });
+  CHECK(seen.failures > 3);
 }

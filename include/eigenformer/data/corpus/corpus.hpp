@@ -143,10 +143,15 @@ class TokenSequences {
     return {ids_.data() + begin, offsets_[static_cast<std::size_t>(i) + 1] - begin};
   }
 
-  /// Appends a copy of a sequence, which may be empty.
+  /// Appends a copy of a sequence, which may be empty; appends nothing when memory runs out.
   void push_back(std::span<const std::int32_t> ids) {
-    ids_.insert(ids_.end(), ids.begin(), ids.end());
-    offsets_.push_back(ids_.size());
+    offsets_.push_back(ids_.size() + ids.size());
+    try {
+      ids_.insert(ids_.end(), ids.begin(), ids.end());
+    } catch (...) {
+      offsets_.pop_back();
+      throw;
+    }
   }
 
  private:
