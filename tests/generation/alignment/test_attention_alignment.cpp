@@ -205,7 +205,7 @@ TEST_CASE("links between words and between tokens") {
   a.source = {{0, 8}, {9, 13}};
   a.links = {{0, 1}};
   CHECK(alignment_text(word_links(a, source, target)) == "0-1 1-1");
-  for (const std::pair<std::uint32_t, std::uint32_t> link : {std::pair(2U, 0U), std::pair(0U, 5U)}) {
+  for (const std::pair<std::uint32_t, std::uint32_t>& link : {std::pair(2U, 0U), std::pair(0U, 5U)}) {
     a.links = {{0, 1}, link};
     CHECK_THROWS_WITH_AS(
         (void)word_links(a, source, target),
