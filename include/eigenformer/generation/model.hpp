@@ -113,10 +113,14 @@ concept HasInputLength = HasInput<M> && requires(const M& model, const typename 
 
 /// A model that can generate texts; the head of generation/model.hpp describes its members.
 template <class M>
+// Version 14 of clang-format takes the < for an operator.
+// clang-format off
 concept GenerativeModel = models::HasValueType<M> && models::HasInput<M> && models::HasVocabularySize<M> &&
-                          models::HasBegin<M> && models::StepsByOne < models::StateOf<M>,
-typename M::value_type > &&models::StepsByMany<models::StateOf<M>, typename M::value_type>&&
-                             models::Reorders<models::StateOf<M>>&& models::HasLogits<M>;
+                          models::HasBegin<M> && models::HasLogits<M> &&
+                          models::StepsByOne<models::StateOf<M>, typename M::value_type> &&
+                          models::StepsByMany<models::StateOf<M>, typename M::value_type> &&
+                          models::Reorders<models::StateOf<M>>;
+// clang-format on
 
 namespace detail {
 

@@ -23,9 +23,8 @@ namespace eigenformer {
 /// the same both times. Throws ValueError when it reads a recorded Var that is not an input. Without a
 /// recording context, and inside another checkpoint, it is a plain call.
 template <class T, class F>
-requires std::invocable < const F&, const Context<T>
-&, std::span < const Var < T >>>
-       [[nodiscard]] Var<T> checkpoint(const Context<T>& ctx, F function, const std::vector<Var<T>>& inputs) {
+requires(std::invocable<const F&, const Context<T>&, std::span<const Var<T>>>)
+    [[nodiscard]] Var<T> checkpoint(const Context<T>& ctx, F function, const std::vector<Var<T>>& inputs) {
   if (!ctx.records() || ctx.tape()->in_checkpoint()) return function(ctx, std::span<const Var<T>>(inputs));
   const Context<T> repeated = ctx.repeated();
   const auto run = [&] {

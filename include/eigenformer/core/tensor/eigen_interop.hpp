@@ -165,7 +165,7 @@ Tensor<typename Derived::Scalar> borrow_eigen(Derived& x, std::shared_ptr<void> 
 /// rank 1 for a vector type, else (rows, cols). The memory must outlive the tensor. Throws ValueError when
 /// the elements are not adjacent.
 template <class Derived>
-requires detail::EigenMemory<Derived> Tensor<typename Derived::Scalar> borrow(Eigen::DenseBase<Derived>& x) {
+requires(detail::EigenMemory<Derived>) Tensor<typename Derived::Scalar> borrow(Eigen::DenseBase<Derived>& x) {
   return detail::borrow_eigen(x.derived(), nullptr);
 }
 /// The same for a map or block that is itself a temporary; the memory must outlive the tensor.
@@ -177,8 +177,10 @@ requires(detail::EigenMemory<Derived> && !detail::EigenOwner<Derived>)
 /// The same for a row-major matrix or a vector that the tensor keeps alive. Throws ValueError for a null
 /// pointer.
 template <class Derived>
-requires(detail::EigenMemory<Derived>&& detail::EigenOwner<Derived>) Tensor<typename Derived::Scalar> borrow(
-    std::shared_ptr<Derived> x) {
+// clang-format off
+requires(detail::EigenMemory<Derived> && detail::EigenOwner<Derived>)
+    Tensor<typename Derived::Scalar> borrow(std::shared_ptr<Derived> x) {
+  // clang-format on
   if (x == nullptr) throw ValueError("borrow", "the pointer to the matrix is null, must point to one");
   Derived& values = *x;
   return detail::borrow_eigen(values, std::move(x));

@@ -68,19 +68,19 @@ class Communicator {
   }
   /// Returns the value of rank `root` on all ranks.
   template <class V>
-  requires std::is_trivially_copyable_v<V> V from(int root, V value) {
+  requires(std::is_trivially_copyable_v<V>) V from(int root, V value) {
     broadcast(std::as_writable_bytes(std::span(&value, 1)), root);
     return value;
   }
 
   /// Returns the values of all ranks on all ranks, in the order of ranks.
   template <class V>
-  requires std::is_trivially_copyable_v<V> std::vector<V> all(const V& value) {
+  requires(std::is_trivially_copyable_v<V>) std::vector<V> all(const V& value) {
     return all(std::span<const V>(&value, 1));
   }
   /// The same for lists, which have one length on all ranks: returns them concatenated.
   template <class V>
-  requires std::is_trivially_copyable_v<V> std::vector<V> all(std::span<const V> values) {
+  requires(std::is_trivially_copyable_v<V>) std::vector<V> all(std::span<const V> values) {
     const auto n = static_cast<std::size_t>(size());
     std::vector<V> result(n * values.size());
     std::vector<std::span<const std::byte>> send(n, std::as_bytes(values));

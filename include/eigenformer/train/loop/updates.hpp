@@ -318,10 +318,10 @@ class SequentialAccumulator final : public Accumulator<T> {
 /// Throws ValueError for weights that are negative, not finite or all 0, ShapeError for a loss that is not a
 /// scalar, and what the loss function throws.
 template <class T, class Loss, std::ranges::forward_range Batches>
-requires LossFunction<Loss, T, std::ranges::range_value_t<Batches>> UpdateLoss
-accumulate_gradients(Loss& loss, const Batches& batches, Tape<T>& tape, const DropoutKey& key,
-                     kernels::GemmPrecision precision, Gradients<T>& gradients,
-                     const std::shared_ptr<kernels::WeightCache>& weights = nullptr) {
+requires(LossFunction<Loss, T, std::ranges::range_value_t<Batches>>) UpdateLoss
+    accumulate_gradients(Loss& loss, const Batches& batches, Tape<T>& tape, const DropoutKey& key,
+                         kernels::GemmPrecision precision, Gradients<T>& gradients,
+                         const std::shared_ptr<kernels::WeightCache>& weights = nullptr) {
   detail::RangeMicroBatches<T, Loss, const Batches&> micro_batches(loss, batches);
   return detail::SequentialAccumulator<T>(tape).add(micro_batches, {key, precision, weights}, gradients);
 }
