@@ -87,9 +87,6 @@ int main(int argc, char** argv) {
     } catch (const CLI::ParseError& error) {
       const auto named = [&](const CLI::App* command) { return command->check_name(argv[1]); };
       const auto commands = app.get_subcommands([](const CLI::App*) { return true; });
-      if (argc > 1 && argv[1][0] != '-' && std::none_of(commands.begin(), commands.end(), named)) {
-        return fail((std::string("there is no command '") + argv[1] + "'; see translator --help").c_str());
-      }
       std::string why = translator::message_of(error);
       std::string help = "translator";
       const CLI::App* command = app.get_subcommands().empty() ? &app : app.get_subcommands().front();
@@ -97,6 +94,9 @@ int main(int argc, char** argv) {
       const bool unknown = dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr;
       // The required option may be there, mistyped.
       if (unknown || (missing && !command->remaining().empty())) why = translator::unknown_argument(*command);
+      if (argc == 1) why = "a command is required, such as translate";
+      if (argc > 1 && argv[1][0] != '-' && std::none_of(commands.begin(), commands.end(), named))
+        why = translator::unknown_command(app, argv[1]);
       if (command != &app) help += " " + command->get_name();
       return fail((why + (why.ends_with('?') ? " See " : "; see ") + help + " --help").c_str());
     }

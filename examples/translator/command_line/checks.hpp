@@ -53,6 +53,9 @@ inline std::string message_of(const CLI::ParseError& error) {
   std::string text = error.what();
   const std::size_t colon = text.find(": is ");
   if (text.starts_with('-') && colon < text.find(' ')) text.erase(colon, 1);
+  const bool mismatch = dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr;
+  if (mismatch && text.starts_with('-') && text.ends_with(" missing"))
+    text = text.substr(0, text.find_first_of(": ")) + " needs a value";
   return text;
 }
 
@@ -106,20 +109,38 @@ inline std::size_t edit_distance(std::string_view from, std::string_view to) {
   return row.back();
 }
 
-/// The option of a command that is most similar to a name such as "--beems"; empty: none is similar.
-inline std::string nearest_option(const CLI::App& command, const std::string& name) {
+/// The one of `names` that is most similar to `name`, or begins with it; empty: none is similar. A suggestion
+/// keeps most of the letters: nothing is similar to "--lr".
+inline std::string nearest_name(const std::vector<std::string>& names, const std::string& name) {
   std::string nearest;
-  std::size_t least = std::max<std::size_t>(2, name.size() / 4) + 1;
-  for (const CLI::Option* option : command.get_options()) {
-    for (const std::string& known : option->get_lnames()) {
-      const std::size_t distance = edit_distance(name, "--" + known);
-      if (distance < least) {
-        least = distance;
-        nearest = "--" + known;
-      }
+  const std::size_t letters = name.size() - std::min(name.size(), name.find_first_not_of('-'));
+  std::size_t least = std::min(std::max<std::size_t>(2, name.size() / 4) + 1, letters / 2 + 1);
+  for (const std::string& known : names) {
+    const bool begins = letters >= 3 && known.starts_with(name);
+    const std::size_t distance = begins ? 1 : edit_distance(name, known);
+    if (distance < least) {
+      least = distance;
+      nearest = known;
     }
   }
   return nearest;
+}
+
+/// The option of a command that is most similar to a name such as "--beems"; empty: none is similar.
+inline std::string nearest_option(const CLI::App& command, const std::string& name) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : command.get_options())
+    for (const std::string& known : option->get_lnames()) names.push_back("--" + known);
+  return nearest_name(names, name);
+}
+
+/// The message about a command that does not exist, with the one that may have been meant.
+inline std::string unknown_command(const CLI::App& app, const std::string& name) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
+    names.push_back(command->get_name());
+  const std::string nearest = nearest_name(names, name);
+  return "there is no command '" + name + "'" + (nearest.empty() ? "" : ": did you mean '" + nearest + "'?");
 }
 
 /// The message about the first argument that a command does not know, with the option that may have been
@@ -127,7 +148,8 @@ inline std::string nearest_option(const CLI::App& command, const std::string& na
 inline std::string unknown_argument(const CLI::App& command) {
   const std::vector<std::string> unknown = command.remaining();
   const std::string argument = unknown.empty() ? std::string() : unknown.front();
-  if (!argument.starts_with('-')) return "unexpected argument '" + argument + "'";
+  if (!argument.starts_with('-'))
+    return "unexpected argument '" + argument + "', expected options, which begin with --";
   const std::string name = argument.substr(0, argument.find('='));
   const std::string nearest = nearest_option(command, name);
   return "unknown option '" + name + "'" + (nearest.empty() ? "" : ": did you mean '" + nearest + "'?");

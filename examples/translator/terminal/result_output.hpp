@@ -33,7 +33,7 @@ class ResultOutput {
       file_.emplace(path);
     } else {
       stream_ = std::fopen(path.c_str(), "wb");
-      if (stream_ == nullptr) refuse();
+      if (stream_ == nullptr) refuse("'" + path + "'");
     }
   }
   ~ResultOutput() {
@@ -60,12 +60,12 @@ class ResultOutput {
       file_->write(bytes);
     } else if (std::fwrite(bytes.data(), 1, bytes.size(), stream_) != bytes.size() ||
                std::fflush(stream_) != 0) {
-      refuse();
+      refuse("the results");
     }
   }
-  [[noreturn]] static void refuse() {
+  [[noreturn]] static void refuse(const std::string& what) {
     throw eigenformer::IoError("translate",
-                               "cannot write the results: " + eigenformer::detail::errno_text(errno));
+                               "cannot write " + what + ": " + eigenformer::detail::errno_text(errno));
   }
 
   ef::Compression compression_;

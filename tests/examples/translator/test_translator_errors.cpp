@@ -60,10 +60,14 @@ TEST_CASE("a model without tokenizers is refused by name") {
 }
 
 TEST_CASE("calls that make no sense are refused") {
-  refused({}, {"subcommand"});
-  refused({"sing"}, {"there is no command 'sing'"});
+  refused({}, {"a command is required, such as translate; see translator --help"});
+  refused({"sing"}, {"there is no command 'sing'; see translator --help"});
+  refused({"tranlate", "--model", "m"},
+          {"there is no command 'tranlate': did you mean 'translate'? See translator --help"});
+  refused({"evalaute", "--model", "m"}, {"there is no command 'evalaute': did you mean 'evaluate'?"});
+  refused({"--hlep"}, {"unknown option '--hlep': did you mean '--help'? See translator --help"});
   refused({"train"}, {"--model"});
-  refused({"translate", "--model"}, {"--model"});
+  refused({"translate", "--model"}, {"--model needs a value; see translator translate --help"});
   refused({"translate", "--model", "m", "--beams", "4"},
           {"unknown option '--beams': did you mean '--beam'? See translator translate --help"});
   refused({"translate", "--model", "m", "--nbest=4"}, {"unknown option '--nbest': did you mean '--n-best'?"});
@@ -72,11 +76,26 @@ TEST_CASE("calls that make no sense are refused") {
   refused({"translate"}, {"--model is required; see translator translate --help"});
   refused({"translate", "--model", "m", "--xyzzy"},
           {"unknown option '--xyzzy'; see translator translate --help"});
-  refused({"translate", "--model", "m", "first", "second"}, {"unexpected argument 'first'"});
+  refused({"train", "--lr", "1"}, {"unknown option '--lr'; see translator train --help"});
+  refused({"train", "--weight", "1"}, {"unknown option '--weight': did you mean '--weight-decay'?"});
+  refused({"translate", "--model", "m", "first", "second"},
+          {"unexpected argument 'first', expected options"});
   refused({"translate", "--model", "m", "--beam", "four"}, {"--beam"});
   CHECK(run("translator", {"--help"}).code == 0);
   CHECK(run("translator", {"train", "--help"}).code == 0);
   CHECK(contains(run("translator", {"--version"}).out, "eigenformer "));
+}
+
+TEST_CASE("a folder that cannot hold a result, or holds another model, is named") {
+  const std::string model = (fixtures_folder() / "model_v1").string(),
+                    other = (fixtures_folder() / "checkpoints" / "hf_marian").string();
+  const TemporaryFolder folder;
+  const std::string path = folder.path().string();
+  refused({"translate", "--model", model, "--output", path}, {"cannot write '" + path + "': Is a directory"});
+  refused({"translate", "--model", other},
+          {"'" + other +
+           "' is not a model folder: it has no options.json, but a config.json; import "
+           "checkpoints of other libraries first"});
 }
 
 TEST_CASE("output that gets lost is an error") {

@@ -288,17 +288,25 @@ template <FolderModel M>
 FolderDescription<std::remove_cvref_t<decltype(M::options)>> read_description(
     const std::filesystem::path& folder) {
   using Options = std::remove_cvref_t<decltype(M::options)>;
-  std::error_code ignored;
-  if (!std::filesystem::exists(folder, ignored)) {
+  const auto exists = [](const std::filesystem::path& file) {
+    std::error_code error;  // set when the answer is not known
+    const bool found = std::filesystem::exists(file, error);
+    if (error) throw errno_error("load_model_folder", "read", file, error.value());
+    return found;
+  };
+  if (!exists(folder)) {
     throw IoError("load_model_folder", "the folder '" + folder.string() + "' does not exist");
   }
   const std::filesystem::path path = folder_file(folder, "options.json");
-  if (!std::filesystem::exists(path, ignored)) {
+  if (!exists(path)) {
     throw IoError("load_model_folder",
                   "'" + folder.string() + "' is not a model folder: " +
                       (is_adapter_folder(folder)
                            ? "it holds an adapter; give the model that it adapts and this folder as its "
                              "adapter, or merge the two"
+                       : exists(folder / "config.json")
+                           ? "it has no options.json, but a config.json; import checkpoints of other "
+                             "libraries first"
                            : "it has no options.json"));
   }
   require_no_stream(path);
