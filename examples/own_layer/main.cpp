@@ -52,7 +52,8 @@ int run(const example::Arguments& arguments) {
   }
   const std::vector<std::vector<std::int32_t>> sentences = {{14, 13, 12, 11, 3}};
   const auto found = ef::generate(model, ef::Context<float>::inference(), sentences);
-  for (const auto id : found[0][0].ids) std::printf("%d ", id);
+  std::printf("the copy of 14 13 12 11:");
+  for (const auto id : found[0][0].ids) std::printf(" %d", id);
   std::printf("\n");
   return 0;
 }

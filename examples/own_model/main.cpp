@@ -54,7 +54,8 @@ int run(const example::Arguments& arguments) {
   }
   const std::vector<std::vector<std::int32_t>> prompts = {{5, 6, 7}};
   const auto found = ef::generate(model, ef::Context<float>::inference(), prompts);
-  for (const auto id : found[0][0].ids) std::printf("%d ", id);
+  std::printf("after 5 6 7:");
+  for (const auto id : found[0][0].ids) std::printf(" %d", id);
   std::printf("\n");
   return 0;
 }

@@ -47,13 +47,14 @@ int run(const example::Arguments&) {
   const auto plain = encoder(ctx, x).value();
   for (auto& layer : encoder.layers) layer.self_attn.score_rule = CappedDistance{};
   const auto ruled = encoder(ctx, x).value();
-  std::printf("largest difference %.3f\n", (ef::as_array(plain) - ef::as_array(ruled)).abs().maxCoeff());
+  std::printf("largest difference that the rule makes to an output: %.3f\n",
+              (ef::as_array(plain) - ef::as_array(ruled)).abs().maxCoeff());
   const auto result = ef::grad_check(
       [&](ef::Tape<double>& tape, const std::vector<ef::Var<double>>& in) {
         return ef::sum(encoder(ef::Context<double>::checking(tape), in[0], ef::AttentionMask::causal()));
       },
       {x}, ef::parameters(encoder));
-  std::printf("gradients %s\n", result.ok ? "right" : result.str().c_str());
+  std::printf("gradients of the rule: %s\n", result.ok ? "right" : result.str().c_str());
   return result.ok ? 0 : 1;
 }
 

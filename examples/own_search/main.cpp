@@ -32,7 +32,7 @@ int run(const example::Arguments&) {
   const std::vector<std::vector<std::int32_t>> sentences = {{7, 8, 9, 3}};
   const auto ctx = ef::Context<float>::inference();
   ef::GenerationOptions options{.max_length = 8};
-  print("without", ef::generate(model, ctx, sentences, options));
+  print("without processors", ef::generate(model, ctx, sentences, options));
   options.processors.push_back(std::make_shared<NoStutter>());
   options.processors.push_back(ef::logits_processor([](const ef::LogitsStep& step, auto scores) {
     for (std::size_t id = 0; step.step == 0 && id < scores.size(); ++id) {
@@ -40,7 +40,7 @@ int run(const example::Arguments&) {
     }
   }));
   const auto found = ef::generate(model, ctx, sentences, options);
-  print("with", found);
+  print("with them", found);
   for (std::size_t i = 1; i < found[0][0].ids.size(); ++i) {
     if (found[0][0].ids[i] == found[0][0].ids[i - 1]) return 1;
   }

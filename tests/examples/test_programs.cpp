@@ -69,26 +69,27 @@ TEST_CASE("own_training: a model of one's own learns, and both losses are printe
 TEST_CASE("own_layer: a layer that is written once trains, and decodes with a cache") {
   const Ended ended = run("own_layer", {});
   CHECK(ended.code == 0);
-  CHECK(ended.out == "14 13 12 11 \n");
+  CHECK(ended.out == "the copy of 14 13 12 11: 14 13 12 11\n");
 }
 
 TEST_CASE("own_scores: a score rule of one's own acts, and its gradients are right") {
   const Ended ended = run("own_scores", {});
   CHECK(ended.code == 0);
-  CHECK(contains(ended.out, "gradients right"));
-  CHECK_FALSE(contains(ended.out, "difference 0.000"));
+  CHECK(contains(ended.out, "gradients of the rule: right"));
+  CHECK(contains(ended.out, "largest difference that the rule makes to an output: "));
+  CHECK_FALSE(contains(ended.out, "output: 0.000"));
 }
 
 TEST_CASE("own_model: a model without attention learns, and is searched with a cache") {
   const Ended ended = run("own_model", {});
   CHECK(ended.code == 0);
-  CHECK(ended.out == "8 9 10 11 \n");
+  CHECK(ended.out == "after 5 6 7: 8 9 10 11\n");
 }
 
 TEST_CASE("own_search: logits processors of one's own change what is found") {
   const Ended ended = run("own_search", {});
   CHECK(ended.code == 0);
-  CHECK(contains(ended.out, "with: 12"));
+  CHECK(contains(ended.out, "with them: 12"));
 }
 
 TEST_CASE("eigen: a network learns from Eigen's data") {
