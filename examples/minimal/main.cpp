@@ -18,6 +18,8 @@ int main() {
   for (int step = 0; step < 100; ++step) {
     ef::Tape<float> tape;
     gradients.zero();
+    // The third tensor holds the labels: the token that the model should write at each position of the
+    // target. To copy means that the labels are the source.
     auto loss = model.loss(ef::Context<float>::training(tape, rng), source, target, source);
     tape.backward(loss, gradients);
     adam.step(gradients, 3e-3);

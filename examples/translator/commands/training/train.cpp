@@ -240,8 +240,10 @@ void add_train(CLI::App& app, Run& run) {
       ->check(one_of({"own", "bart", "t5"}));
   sub->add_flag("--overwrite", command->overwrite,
                 "replace an existing model in the folder, at the first validation of the new one");
-  sub->set_help_all_flag("--help-all",
-                         "print all options, including those of positions and of single stacks");
+  sub->set_help_all_flag(
+      "--help-all",
+      "print all options, also those of single kinds of positions, and of the encoder or the decoder "
+      "alone");
   sub->footer(
       "Most model options can differ between encoder and decoder: put --encoder- or --decoder- before the "
       "name, as in --decoder-num-heads 4 --decoder-dim-feedforward 512. --help-all lists them.\n" +

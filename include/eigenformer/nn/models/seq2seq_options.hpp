@@ -46,9 +46,9 @@ void visit_inputs(auto& o, auto&& visit) {
                     "dropout rate of the sum of embedding and position; not given: dropout", Allowed::rate},
         o.embedding_dropout);
   visit(OptionField{"positions",
-                    "position encoding added to the embeddings; in files and flags a value of "
-                    "attention_positions works, too, and is then the only encoding; not given: sinusoidal, "
-                    "or none if attention_positions is set"},
+                    "position encoding added to the embeddings; not given: sinusoidal, or none if "
+                    "attention_positions is set. A value of attention_positions, such as rotary, is set "
+                    "there, and nothing is added to the embeddings"},
         o.positions);
   visit(OptionField{"max_length", "maximum sequence length in tokens; number of learned positions",
                     Allowed::positive},
