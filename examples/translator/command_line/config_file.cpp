@@ -174,8 +174,10 @@ void apply_config(CLI::App& command, const std::string& path) {
     };
     if (!entry.section.empty() && std::none_of(commands.begin(), commands.end(), [&](const CLI::App* other) {
           return other->get_name() == entry.section;
-        }))
-      fail("there is no command '" + entry.section + "', expected a section named after a command");
+        })) {
+      const std::string why = unknown_command(*command.get_parent(), entry.section);
+      fail(why + (why.ends_with('?') ? "" : ", expected a section named after a command"));
+    }
     if (!entry.section.empty() && entry.section != command.get_name()) continue;
     CLI::Option* const option = find_option(command, entry.key);
     if (entry.key == "config" || entry.key == "print-config")

@@ -431,7 +431,9 @@ TEST_CASE("a file of options: the command line wins, and what is wrong in it has
   refused("model = [a, b\n", "line 1: a list has no ']'");
   refused("model = \"a\n", "line 1: a string is not closed");
   refused("model = \"a\" b\n", "line 1: 'b' follows the value");
-  refused("[dance]\nx = 1\n", "line 2: there is no command 'dance'");
+  refused("[dance]\nx = 1\n",
+          "line 2: there is no command 'dance', expected a section named after a command");
+  refused("[tranlate]\nx = 1\n", "line 2: there is no command 'tranlate': did you mean 'translate'?");
   refused(model + "with-prefix = maybe\n", "expected true or false");
   refused(model + "top-k = 3\n", "--top-k requires --sample");
   CHECK(contains(run("translator", {"translate", "--config", "/no/file"}).err, "/no/file"));
