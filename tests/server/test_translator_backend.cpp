@@ -145,6 +145,15 @@ TEST_CASE("texts of lines keep their white space, blank ones need no model") {
   CHECK(texts[1].text == "");
   CHECK(texts[2].text == " \n");
   CHECK(translate(*backend, {.texts = {"", "  "}}).texts.at(1).text == "  ");
+#if defined(EIGENFORMER_WITH_ICU) && EIGENFORMER_WITH_ICU
+  // Lines are split into sentences where the translator splits its own.
+  ef::TextTranslatorOptions splits;
+  splits.splitting =
+      ef::DocumentOptions{.splitter = std::make_shared<const ef::SentenceSplitter>(ef::SentenceOptions{})};
+  ef::TranslatorBackend sentences(std::make_shared<Backwards>(splits, "", 30), true);
+  CHECK(translate(sentences, {.texts = {"a b! c d!"}}).texts[0].text == "B! A D! C");
+  CHECK(translate(*backend, {.texts = {"a b! c d!"}}).texts[0].text == "D! C B! A");
+#endif
   // A line that is too long is cut and comes whole.
   CHECK(translate(*backend, {.texts = {"one two three four five six seven eight"}}).texts[0].text ==
         "SIX FIVE FOUR THREE TWO ONE EIGHT SEVEN");

@@ -44,6 +44,56 @@ inline void add_threads(CLI::App& app, ef::index_t& threads) {
       ->group("Batches");
 }
 
+/// The flags that say how lines are split into sentences.
+class SplittingFlags {
+ public:
+  /// Adds --split-sentences and --no-split-sentences, and --language for commands whose models have no names
+  /// of languages.
+  void add_to(CLI::App& app, bool with_language = true) {
+    constexpr const char* group = "Paragraphs";
+    CLI::Option* const split =
+        app.add_flag(
+               "--split-sentences", splits_,
+               "treat lines as paragraphs, whatever the model was trained on: translate their sentences "
+               "one by one and keep all white space around them")
+            ->group(group);
+    CLI::Option* const whole =
+        app.add_flag("--no-split-sentences", keeps_,
+                     "translate lines whole; not given: lines of several sentences are split if the model "
+                     "was trained on single sentences")
+            ->group(group)
+            ->excludes(split);
+    if (!with_language) return;
+    app.add_option("--language", language_,
+                   "language of the input, such as en or deu_Latn, for the rules and abbreviations that "
+                   "decide where sentences end; not given: the model's source language, if it names one, or "
+                   "else rules for any language")
+        ->group(group)
+        ->excludes(whole);
+  }
+
+  /// How lines are split for a model. language: instead of --language. Throws ValueError for an unknown
+  /// language, for --split-sentences without ICU, and for --language if lines are not split.
+  ef::DocumentOptions splitting(ef::TextConventions text, const ef::Tokenizer& tokenizer,
+                                const std::string& language = {}) const {
+    if (splits_ && !ef::SentenceSplitter::available()) (void)ef::SentenceSplitter(ef::SentenceOptions{});
+    if (splits_ || keeps_) text.lines_are_sentences = splits_;
+    ef::DocumentOptions options =
+        ef::line_splitting(text, tokenizer, language_.empty() ? language : language_);
+    if (splits_) options.layout = ef::DocumentLayout::paragraphs;
+    if (!language_.empty() && options.splitter == nullptr) {
+      throw ef::ValueError("translate",
+                           "--language has no effect: the model was trained on lines of several sentences, "
+                           "so lines are not split; give --split-sentences to split them");
+    }
+    return options;
+  }
+
+ private:
+  bool splits_ = false, keeps_ = false;
+  std::string language_;
+};
+
 /// The default of how attention gives an alignment: the layer and head that guided alignment trained, if any.
 inline ef::AlignmentOptions guided_alignment_options(const DecodingModels& models) {
   ef::AlignmentOptions options;
@@ -73,6 +123,7 @@ class DecodingCommand {
            "lexical shortlist (Marian's lex.s2t.bin, or from translator shortlist): score only likely words")
         ->group("Search; imported models bring their own defaults");
     batching_.emplace(app, ef::BatchGenerationOptions{}, "Batches");
+    splitting_.add_to(app);
     add_threads(app, threads_);
   }
 
@@ -102,6 +153,7 @@ class DecodingCommand {
     options.confidence = models.confidence();
     options.search = search_->applied("generation", options.search);
     options.batching = batching_->applied("generation");
+    options.splitting = splitting_.splitting(models.description().text, *models.tokenizers().source);
     // Each hypothesis takes memory, and the first step has at most one per vocabulary entry.
     const ef::index_t most = std::min<ef::index_t>(4096, models.tokenizers().target->vocabulary_size());
     const ef::index_t beam = options.search.beam_size;
@@ -145,6 +197,7 @@ class DecodingCommand {
   std::optional<OptionFlags<ef::GenerationOptions>> search_;
   std::optional<OptionFlags<ef::BatchGenerationOptions>> batching_;
   std::optional<OptionFlags<ef::SamplingOptions>> sampling_;
+  SplittingFlags splitting_;
   std::string shortlist_;
   CLI::Option* sample_ = nullptr;
   bool samples_ = false;

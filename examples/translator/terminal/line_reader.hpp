@@ -159,6 +159,17 @@ inline void drop_byte_order_mark(std::string& line) {
   if (line.rfind("\xEF\xBB\xBF", 0) == 0) line.erase(0, 3);
 }
 
+/// Replaces what is not UTF-8 by U+FFFD and returns the number of lines that had some.
+inline std::size_t replace_invalid_utf8(std::vector<std::string>& lines) {
+  std::size_t replaced = 0;
+  for (std::string& line : lines) {
+    if (!eigenformer::find_invalid_utf8(line)) continue;
+    line = eigenformer::valid_utf8(line);
+    ++replaced;
+  }
+  return replaced;
+}
+
 /// Keeps the lines before the first one that is not UTF-8, and returns a message about that line; empty: all
 /// are UTF-8. before: number of lines read earlier.
 inline std::string cut_at_invalid_utf8(std::vector<std::string>& lines, std::size_t before,

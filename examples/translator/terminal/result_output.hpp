@@ -8,8 +8,8 @@
 #include <system_error>
 
 #include "eigenformer/core/base/error.hpp"
-#include "eigenformer/data/files/atomic_file.hpp"
 #include "eigenformer/data/files/compressed_text.hpp"
+#include "eigenformer/data/files/resumable_file.hpp"
 
 namespace translator {
 
@@ -23,14 +23,23 @@ inline bool is_regular_file_if_any(const std::string& path) {
 }
 
 /// Writes results: directly to standard output, a device or a pipe; or to a file that appears when it is
-/// complete, compressed if its name ends in .gz or .zst.
+/// complete, compressed if its name ends in .gz or .zst. Only one process at a time can write a file.
 class ResultOutput {
  public:
+  /// Throws IoError if the file cannot be written, or another process is writing it; ValueError if an
+  /// interrupted run could resume it.
   explicit ResultOutput(const std::string& path) : compression_(ef::compression_of_name(path)) {
     (void)ef::compress(compression_, "");  // throws now if it is not supported
     if (path.empty()) return;
     if (is_regular_file_if_any(path)) {
       file_.emplace(path);
+      if (file_->saved()) {
+        throw ef::ValueError("translate",
+                             "'" + file_->part().string() +
+                                 "' holds the translations of an interrupted run; remove the file "
+                                 "to start again");
+      }
+      file_->restart();
     } else {
       stream_ = std::fopen(path.c_str(), "wb");
       if (stream_ == nullptr) refuse("'" + path + "'");
@@ -71,7 +80,7 @@ class ResultOutput {
   ef::Compression compression_;
   bool written_ = false;
   std::FILE* stream_ = stdout;
-  std::optional<eigenformer::AtomicFile> file_;
+  std::optional<eigenformer::ResumableFile> file_;
 };
 
 }  // namespace translator

@@ -7,20 +7,22 @@
 #include <string>
 #include <string_view>
 
+#include "../terminal/result_output.hpp"
 #include "eigenformer/core/base/error.hpp"
 #include "eigenformer/data/corpus/alignment_file.hpp"
 #include "eigenformer/data/files/resumable_file.hpp"
 #include "eigenformer/generation/alignment/word_alignment.hpp"
-#include "eigenformer/generation/text/text_translator.hpp"
+#include "eigenformer/generation/text/translation.hpp"
 
 namespace translator {
 
 /// Writes alignments, one line per input line: links between words ("0-0 1-2"), and the weights of tokens in
 /// Marian's format: for each target token its weights of all source tokens separated by commas, target tokens
-/// separated by spaces. Written to .part files that an interrupted run resumes with its results.
+/// separated by spaces. Written to .part files that an interrupted run resumes with its results, or to
+/// standard output.
 class AlignmentFiles {
  public:
-  /// Throws IoError if a file cannot be written. Empty paths: no such file.
+  /// Throws IoError if a file cannot be written. Empty paths: no such file; "-": standard output.
   AlignmentFiles(const std::string& words, const std::string& weights) {
     if (!words.empty()) words_.emplace(words);
     if (!weights.empty()) weights_.emplace(weights);
@@ -81,10 +83,30 @@ class AlignmentFiles {
   }
 
  private:
+  /// Where one kind of alignments goes.
+  struct Place {
+    explicit Place(const std::string& path) {
+      if (path == "-") {
+        stream.emplace("");
+      } else {
+        file.emplace(path);
+      }
+    }
+    void write(const std::string& text) {
+      if (file) {
+        file->write(text);
+      } else {
+        stream->write(text);
+      }
+    }
+    std::optional<eigenformer::ResumableFile> file{};
+    std::optional<ResultOutput> stream{};
+  };
+
   template <class F>
   void for_each_file(F&& f) {
-    if (words_) f("words", *words_);
-    if (weights_) f("weights", *weights_);
+    if (words_ && words_->file) f("words", *words_->file);
+    if (weights_ && weights_->file) f("weights", *weights_->file);
   }
 
   static std::string weights_text(const eigenformer::Tensor<float>& weights) {
@@ -99,7 +121,7 @@ class AlignmentFiles {
     return text;
   }
 
-  std::optional<eigenformer::ResumableFile> words_, weights_;
+  std::optional<Place> words_, weights_;
 };
 
 }  // namespace translator

@@ -37,7 +37,6 @@ class LineTranslation {
         alignments_(options.alignment, options.soft_alignment),
         explorer_(options.explore, models),
         target_(models.tokenizers().target),
-        document_(options.document_options(models)),
         max_source_(ef::max_source_tokens(models.description())),
         translator_(sentence_translator(models, options.for_results(models, format_))) {
     const ef::TextTranslatorOptions& used = translator_.options();
@@ -66,7 +65,7 @@ class LineTranslation {
     std::vector<std::string> prefixes;
     if (with_prefixes_) prefixes = split_prefixes(lines);
     auto [translations, num_split] =
-        translate_whole(translator_, lines, document_, before, prefixes, alignments_.wants_weights());
+        translate_whole(translator_, lines, before, prefixes, alignments_.wants_weights());
     split_ += num_split;
     Results results;
     for (std::size_t i = 0; i < translations.size(); ++i) {
@@ -79,9 +78,8 @@ class LineTranslation {
       alignments_.add(lines[i], best);
       add_term_warnings(results.warnings, line, best);
       if (with_attention_ && best.attention == nullptr && !best.text.empty()) {
-        results.warnings.push_back(
-            "line " + std::to_string(line) +
-            " is too long and was translated in parts; there are no attention weights for it");
+        results.warnings.push_back("line " + std::to_string(line) +
+                                   " was translated in parts; there are no attention weights for it");
       }
       // Alignments refer to the model's own output.
       if (protect_) protect_placeholders(lines[i], of_line);
@@ -126,7 +124,6 @@ class LineTranslation {
   AlignmentFiles alignments_;
   ExplorerFile explorer_;
   std::shared_ptr<const ef::Tokenizer> target_;
-  ef::DocumentOptions document_;
   ef::index_t max_source_;
   SentenceTranslator translator_;
   std::size_t shown_ = 1;  // translations per line

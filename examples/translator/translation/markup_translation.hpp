@@ -47,10 +47,11 @@ inline std::vector<std::string> missed_terms(const ef::Translation& translation)
 inline void translate_markup_document(const TranslateOptions& options) {
   options.set_threads();
   const DecodingModels models(options.folders, options.adapter, options.target_language);
-  const SentenceTranslator translator =
-      sentence_translator(models, options.for_results(models, options.output_format()));
-  ef::DocumentOptions reading = options.document_options(models);
-  reading.layout = ef::DocumentLayout::flow;
+  // The document is split here, its sentences are translated as they are.
+  ef::TextTranslatorOptions used = options.for_results(models, options.output_format());
+  const ef::DocumentOptions reading{.layout = ef::DocumentLayout::flow, .splitter = used.splitting->splitter};
+  used.splitting = ef::DocumentOptions{.layout = ef::DocumentLayout::flow};
+  const SentenceTranslator translator = sentence_translator(models, std::move(used));
   const ef::DocumentTranslator documents(
       [&translator](std::span<const std::string> sentences) {
         auto translations = translator.alternatives(sentences);
@@ -63,10 +64,17 @@ inline void translate_markup_document(const TranslateOptions& options) {
       reading, [&translator](const std::string& line) { return translator.fits(line); });
   ResultOutput output(options.output);
   LineReader reader(options.input);
-  const std::string document = reader.rest();
+  std::string document = reader.rest();
+  if (options.replaces_invalid) document = ef::valid_utf8(document);
   if (const auto wrong = ef::find_invalid_utf8(document)) {
     throw ef::IoError("translate", reader.name() + " has invalid UTF-8 at byte " +
                                        std::to_string(*wrong + 1) + "; expected text in UTF-8");
+  }
+  if (document.find('<') == std::string::npos) {
+    std::fprintf(stderr,
+                 "translator: %s has no markup; with --input-format %s it is one paragraph, without it each "
+                 "line is translated for itself\n",
+                 reader.name().c_str(), options.input_format.c_str());
   }
   output.write(ef::translate_markup(document, {options.markup()}, documents));
   output.finish();

@@ -13,9 +13,7 @@
 
 #include "command_line/checks.hpp"
 #include "command_line/config_file.hpp"
-#include "eigenformer/data/text/sentences.hpp"
 #include "eigenformer/generation/constraints/glossary.hpp"
-#include "eigenformer/generation/document/document_parts.hpp"
 #include "eigenformer/generation/document/markup/parsing/markup_token.hpp"
 #include "eigenformer/generation/text/output_format.hpp"
 #include "eigenformer/metrics/pairwise.hpp"
@@ -32,8 +30,7 @@ namespace translator {
 struct TranslateOptions : DecodingCommand {
   std::string input, output, shard_text, attention, alignment, soft_alignment, explore, utility, glossary;
   bool go_on = false;
-  bool prefixes = false, glossary_ignores_case = false, splits_sentences = false;
-  std::string language;
+  bool prefixes = false, glossary_ignores_case = false, replaces_invalid = false;
   std::optional<OptionFlags<ef::OutputOptions>> format;
   std::optional<OptionFlags<ef::AlignmentOptions>> alignment_fields;
   std::string input_format = "text";
@@ -54,6 +51,10 @@ struct TranslateOptions : DecodingCommand {
     file(app.add_option("--shard", shard_text,
                         "i/n: translate only the i-th of n consecutive parts of --input; the outputs of all "
                         "parts, concatenated in order, are the whole output"));
+    file(app.add_flag(
+        "--replace-invalid-utf8", replaces_invalid,
+        "read bytes that are not UTF-8 as U+FFFD, as Python's errors=\"replace\" does, instead of "
+        "refusing them"));
     CLI::Option* const attention_option = app.add_option(
         "--attention", attention,
         "file to write the attention weights of every line, layer and head to, as safetensors");
@@ -64,25 +65,17 @@ struct TranslateOptions : DecodingCommand {
     file(explore_option)->excludes(resume);
     add_to(app, true, true);
     app.add_option("--alignment", alignment,
-                   "file to write word alignments to: for each line its links, such as 0-0 1-2")
+                   "file to write word alignments to: for each line its links, such as 0-0 1-2; -: standard "
+                   "output, with --output")
         ->group("Alignments");
     app.add_option("--soft-alignment", soft_alignment,
-                   "file to write soft alignments to: attention weights per token, as Marian writes them")
+                   "file to write soft alignments to: attention weights per token, as Marian writes them; "
+                   "-: standard output, with --output")
         ->group("Alignments");
     alignment_fields.emplace(app, ef::AlignmentOptions{}, "Alignments");
     add_sampling_to(app, attention_option);
     explore_option->excludes(app.get_option("--sample"));
-    CLI::Option* const split = app.add_flag("--split-sentences", splits_sentences,
-                                            "treat lines as paragraphs: translate their sentences one by one "
-                                            "and keep the white space between them")
-                                   ->group("Paragraphs")
-                                   ->excludes(attention_option)
-                                   ->excludes(explore_option);
-    app.add_option("--language", language,
-                   "language of the input, such as en or deu_Latn, for the rules and abbreviations that "
-                   "decide where sentences end; not given: the model's source language, if it names one")
-        ->group("Paragraphs")
-        ->needs(split);
+    app.get_option("--split-sentences")->excludes(attention_option)->excludes(explore_option);
     app.add_flag("--with-prefix", prefixes,
                  "lines are \"source<TAB>prefix\"; each translation begins with the prefix of its line");
     CLI::Option* const terms =
@@ -130,13 +123,17 @@ struct TranslateOptions : DecodingCommand {
     }
   }
 
-  /// Whether an interrupted run can be resumed: not if it collects attention weights in memory.
-  bool resumable() const { return !output.empty() && attention.empty() && explore.empty(); }
+  /// Whether an interrupted run can be resumed: not if it collects attention weights in memory,
+  /// and not if it writes alignments to standard output.
+  bool resumable() const {
+    return !output.empty() && attention.empty() && explore.empty() && alignment != "-" &&
+           soft_alignment != "-";
+  }
 
   /// Throws IoError where a file of the results cannot be written, before models are loaded.
   void check_files() const {
     for (const std::string* path : {&output, &attention, &alignment, &soft_alignment, &explore})
-      if (!path->empty() && is_regular_file_if_any(*path)) check_writable_file(*path);
+      if (!path->empty() && *path != "-" && is_regular_file_if_any(*path)) check_writable_file(*path);
   }
 
   /// The shard to translate, if any. Throws ValueError.
@@ -178,21 +175,6 @@ struct TranslateOptions : DecodingCommand {
     return identity;
   }
 
-  /// How lines are split into the units that models translate. Throws ValueError for an unknown language, or
-  /// if it is neither given nor known from the models.
-  ef::DocumentOptions document_options(const DecodingModels& models) const {
-    ef::DocumentOptions options{.layout = ef::DocumentLayout::flow};
-    if (!splits_sentences) return options;
-    const std::string of_model = language.empty() ? source_language(models) : language;
-    if (of_model.empty())
-      throw ef::ValueError("translate",
-                           "--split-sentences needs --language: the model names no language of its input");
-    options.layout = ef::DocumentLayout::paragraphs;
-    options.splitter =
-        std::make_shared<const ef::SentenceSplitter>(ef::SentenceOptions{.language = of_model});
-    return options;
-  }
-
   /// The output format. Throws ValueError for options that exclude each other.
   ef::OutputOptions output_format() const {
     const std::pair<const char*, const std::string*> files[] = {{"--output", &output},
@@ -200,6 +182,15 @@ struct TranslateOptions : DecodingCommand {
                                                                 {"--alignment", &alignment},
                                                                 {"--soft-alignment", &soft_alignment},
                                                                 {"--explore", &explore}};
+    for (const std::string* path : {&alignment, &soft_alignment}) {
+      if (*path != "-") continue;
+      if (output.empty()) {
+        throw ef::ValueError("translate",
+                             "alignments and translations would both go to standard output; give --output "
+                             "for the translations");
+      }
+      if (go_on) throw ef::ValueError("translate", "--continue cannot resume alignments on standard output");
+    }
     for (const auto& [flag, path] : files) {
       if (path->empty()) continue;
       require_no_stream_file(flag, *path);
@@ -268,18 +259,6 @@ struct TranslateOptions : DecodingCommand {
   }
 
  private:
-  // The language whose token a model puts before its input, such as __en__, en_XX or eng_Latn; empty: none.
-  static std::string source_language(const DecodingModels& models) {
-    const ef::Tokenizer& tokenizer = *models.tokenizers().source;
-    for (const std::int32_t id : models.description().text.source_prefix) {
-      std::string token = tokenizer.token(id);
-      if (token.starts_with("__") && token.ends_with("__") && token.size() > 4)
-        token = token.substr(2, token.size() - 4);
-      if (ef::SentenceSplitter::knows(token)) return token;
-    }
-    return {};
-  }
-
   const CLI::App* command_ = nullptr;
 };
 

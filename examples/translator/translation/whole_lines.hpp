@@ -2,15 +2,12 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstdint>
 #include <cstdio>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "eigenformer/generation/document/prepared_sentences.hpp"
-#include "eigenformer/generation/document/split_lines.hpp"
 #include "model/sentence_translator.hpp"
 #include "terminal/status_line.hpp"
 #include "translation/line_progress.hpp"
@@ -19,7 +16,7 @@ namespace translator {
 
 namespace ef = eigenformer;
 
-/// Translations of complete lines; a line that is too long for the model is translated in parts.
+/// Translations of complete lines.
 struct WholeLines {
   std::vector<std::vector<ef::Translation>> translations{};
   std::size_t num_split = 0;  ///< lines with a sentence that was split
@@ -39,26 +36,14 @@ inline std::string split_remark(std::size_t num_split, ef::index_t max_tokens) {
          std::to_string(max_tokens) + " tokens, which was translated in parts";
 }
 
-/// Translates lines. before: number of input lines before them; samples depend on the number of the line and
-/// of the part within it. prefixes: empty, or the forced prefix of each translation. weights: whether
-/// alignments have their attention weights.
+/// Translates lines. before: number of input lines before them. prefixes: empty, or the forced prefix of each
+/// translation. weights: whether alignments have their attention weights.
 inline WholeLines translate_whole(const SentenceTranslator& translator, std::span<const std::string> lines,
-                                  const ef::DocumentOptions& options = {.layout = ef::DocumentLayout::flow},
                                   std::size_t before = 0, std::span<const std::string> prefixes = {},
                                   bool weights = false) {
-  ef::PreparedSentences sentences([&](const std::string& sentence) { return translator.prepare(sentence); });
-  const ef::SplitLines split(lines, options,
-                             [&](const std::string& sentence) { return sentences.fits(sentence); });
-  std::vector<ef::PreparedLine> prepared;
-  for (const ef::SplitLines::Part& part : split.parts()) {
-    const std::uint64_t number = before + part.line + (std::uint64_t{part.place} << 40);
-    const bool prefixed = part.place == 0 && !prefixes.empty();
-    prepared.push_back(prefixed ? translator.prepare(part.text, number, prefixes[part.line])
-                                : sentences.prepared(part.text));
-    prepared.back().number = number;
-  }
-  return {split.join(translator.alternatives(std::span<const ef::PreparedLine>(prepared)), weights),
-          split.num_split()};
+  WholeLines whole{translator.alternatives(lines, before, prefixes, weights)};
+  for (const auto& of_line : whole.translations) whole.num_split += of_line.front().in_parts;
+  return whole;
 }
 
 /// The same in chunks, with progress on a terminal. task: its description.
@@ -70,8 +55,7 @@ inline WholeLines translate_whole(const SentenceTranslator& translator, std::spa
   WholeLines all;
   for (std::size_t done = 0; done < lines.size();) {
     const std::size_t count = std::min(chunk, lines.size() - done);
-    WholeLines part =
-        translate_whole(translator, lines.subspan(done, count), {.layout = ef::DocumentLayout::flow}, done);
+    WholeLines part = translate_whole(translator, lines.subspan(done, count), done);
     for (auto& of_line : part.translations) all.translations.push_back(std::move(of_line));
     all.num_split += part.num_split;
     progress.add(done += count);

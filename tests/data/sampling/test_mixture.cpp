@@ -169,6 +169,12 @@ TEST_CASE("a target language is chosen among those of the model") {
   CHECK(conventions_from_json(json, 20, 20) == text);
   CHECK_THROWS_AS((void)conventions_from_json(json, 12, 20), ValueError);
   CHECK_FALSE(conventions_to_json(TextConventions{}).contains("target_languages"));
+  // So that older versions read it.
+  CHECK_FALSE(conventions_to_json(TextConventions{}).contains("lines_are_sentences"));
+  TextConventions paragraphs;
+  paragraphs.lines_are_sentences = false;
+  CHECK(conventions_to_json(paragraphs).at("lines_are_sentences") == false);
+  CHECK(conventions_from_json(conventions_to_json(paragraphs), 9, 9) == paragraphs);
 }
 
 TEST_CASE("reserved entries are no text's") {

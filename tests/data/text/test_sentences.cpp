@@ -104,9 +104,26 @@ TEST_CASE("full-width marks need no space, and other scripts have their own mark
 TEST_CASE("language codes are those of ISO 639, with region or script, and unknown ones are refused") {
   for (const std::string code : {"de", "de-AT", "de_DE", "deu", "deu_Latn", "DE"})
     CHECK(sentences(code, "Am 3. Mai. Ende.") == Texts{"Am 3. Mai.", "Ende."});
-  CHECK(sentences("", "Am 3. Mai.").size() == 2);
+  CHECK(sentences("", "Tom ist 13. Dann kam er.").size() == 2);
   CHECK_THROWS_WITH_AS(SentenceSplitter({.language = "german"}),
                        doctest::Contains("unknown language 'german'"), ValueError);
+}
+
+TEST_CASE("without a language, titles and abbreviations before numbers end no sentence") {
+  check_sentences("", {"Mr. Smith met Dr. Jones.", "Voir p. 5 et no. 7.", "M. J. Dupont, p.ex. Le Figaro.",
+                       "Hr. Meier kam z.B. Nach Rom.", "El Sr. Pérez!", "Am 3. Mai beim 2. Versuch.", "Ja.",
+                       "I am 12.", "Tom is 13.", "We were in 5.", "They left."});
+}
+
+TEST_CASE("the share of lines of several sentences tells sentences from paragraphs") {
+  const Texts of_sentences = {"A man walks.", "Mr. Smith has a dog.", "",          " ", "No. It is so.",
+                              "Why",          "A \xFF. B. C.",        "1. A list."};
+  CHECK(several_sentences(of_sentences) == 0.2);  // of five lines with text
+  Texts many;
+  for (int i = 0; i < 30000; ++i) many.push_back(i % 4 == 1 ? "A man walks. A dog runs." : "A man walks.");
+  CHECK(*several_sentences(many) == doctest::Approx(0.25).epsilon(0.05));
+  CHECK_FALSE(several_sentences(Texts{}).has_value());
+  CHECK_FALSE(several_sentences(Texts{"", " "}).has_value());
 }
 
 TEST_CASE("abbreviations of one's own, with and without the last full stop") {
@@ -167,6 +184,7 @@ TEST_CASE("all that is not white space is in exactly one sentence, whatever the 
 TEST_CASE("without ICU a splitter says so") {
   CHECK_FALSE(SentenceSplitter::available());
   CHECK_THROWS_WITH_AS(SentenceSplitter({}), doctest::Contains("needs ICU"), ValueError);
+  CHECK_FALSE(several_sentences(std::vector<std::string>{"A. B. C."}).has_value());
 }
 
 #endif

@@ -20,6 +20,8 @@
 #include "../../../examples/translator/translation/shard.hpp"
 #include "../../../examples/translator/translation/translation_output.hpp"
 #include "eigenformer/data/files/compressed_text.hpp"
+#include "eigenformer/data/files/resumable_file.hpp"
+#include "eigenformer/data/text/text_file.hpp"
 #include "examples/translator/translator_corpus.hpp"
 #include "folders.hpp"
 #include "test_tools.hpp"
@@ -176,9 +178,83 @@ TEST_CASE("paragraphs are translated sentence by sentence, and their white space
   };
   const std::string line = "I see the dog. I see the dog. I see the dog.\n";
   CHECK(drawn(line + line)[1] == drawn("We paint the cat. We paint the cat.\n" + line)[1]);
-  CHECK(contains(refusal({"--split-sentences"}), "--split-sentences needs --language"));
+  CHECK(translate({"--split-sentences"}, input).out == ended.out);
   CHECK(contains(refusal({"--split-sentences", "--language", "english"}), "unknown language 'english'"));
-  CHECK(contains(refusal({"--language", "en"}), "--language requires --split-sentences"));
+  CHECK(contains(refusal({"--language", "english"}), "unknown language 'english'"));
+  CHECK(contains(refusal({"--language", "en", "--no-split-sentences"}), "excludes"));
+  CHECK(contains(refusal({"--split-sentences", "--no-split-sentences"}), "excludes"));
+}
+
+TEST_CASE("a model of sentences loses none: lines, documents, evaluations") {
+  const auto texts = lines_of(translate({}, "I see the dog.\nWe paint the cat.\n").out);
+  REQUIRE(texts.size() == 2);
+  const std::string line = "I see the dog. We paint the cat.", both = texts[0] + " " + texts[1];
+  const Ended ended = translate({}, "I see the dog.\n" + line + "\n\n");
+  CHECK(lines_of(ended.out) == std::vector<std::string>{texts[0], both, ""});
+  CHECK(ended.err.empty());
+  CHECK(translate({"--language", "en"}, line).out == both + "\n");
+  CHECK(translate({"--input-format", "html"}, "<p>" + line + "</p>").out == "<p>" + both + "</p>");
+  const std::string whole = translate({"--no-split-sentences"}, line).out;
+  CHECK(whole != both + "\n");
+  CHECK(lines_of(whole).size() == 1);
+  CHECK(translate({"--input-format", "html", "--no-split-sentences"}, "<p>" + line + "</p>").out ==
+        "<p>" + lines_of(whole)[0] + "</p>");
+  const Ended drawn = translate({"--attention", TinyCorpus().folder.path() / "a.safetensors"}, line);
+  CHECK(contains(drawn.err, "line 1 was translated in parts; there are no attention weights for it"));
+
+  const TinyCorpus corpus;
+  const auto source = corpus.folder.write("s", line + "\n").string(),
+             target = corpus.folder.write("t", both + "\n").string();
+  const std::vector<std::string> evaluate = {"evaluate", "--model",     known, "--source",
+                                             source,     "--reference", target};
+  CHECK(contains(run("translator", evaluate).out, "exact match: 100.0 % (1 of 1)"));
+  std::vector<std::string> as_json = evaluate;
+  as_json.insert(as_json.end(), {"--output-format", "json"});
+  const Ended scored = run("translator", as_json);
+  REQUIRE(lines_of(scored.out).size() == 1);
+  const auto scores = nlohmann::json::parse(scored.out);
+  CHECK(scores.at("bleu").at("score").get<double>() == doctest::Approx(100));
+  CHECK(scores.at("chrf").at("score").get<double>() == doctest::Approx(100));
+  CHECK(scores.at("exact_match").at("correct") == 1);
+  CHECK(scores.at("perplexity").get<double>() > 1);
+  CHECK(contains(run("translator", evaluate).out, "perplexity of the references: "));
+}
+
+TEST_CASE("alignments on standard output, replaced bytes, documents without markup, one writer at a time") {
+  const TinyCorpus corpus;
+  const std::string out = (corpus.folder.path() / "out.txt").string(),
+                    links = (corpus.folder.path() / "links.txt").string();
+  CHECK(translate({"--output", out, "--alignment", links}).code == 0);
+  const Ended shown = translate({"--output", out, "--alignment", "-"});
+  CAPTURE(shown.err);
+  CHECK(shown.out == eigenformer::read_text_file(links));
+  CHECK(eigenformer::read_text_file(out) == translate({}).out);
+  CHECK_FALSE(std::filesystem::exists("-"));
+  CHECK(contains(refusal({"--alignment", "-"}), "would both go to standard output; give --output"));
+  CHECK(contains(refusal({"--output", out, "--continue", "--alignment", "-"}), "--continue cannot resume"));
+  CHECK(contains(refusal({"--output", out, "--soft-alignment", "-", "--alignment", "-"}), "two files"));
+
+  const std::string bad = "I see\xFF the dog.\nWe paint the cat.\n";
+  const Ended replaced = translate({"--replace-invalid-utf8"}, bad);
+  CHECK(replaced.code == 0);
+  CHECK(replaced.out == translate({}, "I see\xEF\xBF\xBD the dog.\nWe paint the cat.\n").out);
+  CHECK(contains(replaced.err, "1 line with invalid UTF-8, which was read as U+FFFD"));
+  CHECK(translate({}, bad).code == 1);
+  CHECK(translate({"--replace-invalid-utf8", "--input-format", "html"}, "<p>a\xFF</p>").code == 0);
+
+  const Ended plain = translate({"--input-format", "xml"}, "I see the dog.");
+  CHECK(plain.code == 0);
+  CHECK(contains(plain.err, "standard input has no markup; with --input-format xml it is one paragraph"));
+  CHECK(translate({"--input-format", "xml"}, "<a>I see the dog.</a>").err.empty());
+
+  // The file that another process writes is not written, whatever the format.
+  eigenformer::ResumableFile writing(out);
+  for (const std::vector<std::string>& more :
+       {std::vector<std::string>{}, {"--input-format", "html"}, {"--alignment", "-"}}) {
+    std::vector<std::string> arguments = {"--output", out};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    CHECK(contains(refusal(arguments), "another process is writing it, to '" + out + ".part'"));
+  }
 }
 
 TEST_CASE("documents keep their tags, lines their placeholders") {

@@ -380,7 +380,8 @@ TEST_CASE("by a model: long lines come whole, sentence by sentence as the model 
   const TextTranslator translator(loaded, options);
   CHECK(translator.fits("a man walks the dog ;"));
   CHECK_FALSE(translator.fits("a man walks the dog ; a"));
-  CHECK(translator.translate("a man walks the dog ; a").cut);
+  CHECK(translator.prepare("a man walks the dog ; a").cut);
+  CHECK(translator.translate("a man walks the dog ; a").in_parts);
   const DocumentTranslator documents(translator);
   const std::string text = "  a man walks the dog ; the dog walks , a man walks the dog walks \n\na dog";
   const DocumentTranslation t = documents.translate(text);
@@ -402,6 +403,17 @@ TEST_CASE("by a model: long lines come whole, sentence by sentence as the model 
   CHECK(documents.translate("a man walks\nthe dog walks\na dog").sentences.size() == 3);
   CHECK(counting->count == 3);
   CHECK(documents.translate(" \n").text == " \n");
+  counting->count = 0;
+  (void)translator.translate("a man walks");
+  CHECK(counting->count == 1);
+#if defined(EIGENFORMER_WITH_ICU) && EIGENFORMER_WITH_ICU
+  // Sentences end where the translator's lines are split.
+  CHECK(documents.translate("a man walks! the dog walks!\na dog").sentences.size() == 3);
+  TextTranslatorOptions whole = options;
+  whole.splitting = DocumentOptions{.layout = DocumentLayout::flow};
+  const TextTranslator unsplit = translator.with_options(whole);
+  CHECK(DocumentTranslator(unsplit).translate("a man walks! the dog").sentences.size() == 1);
+#endif
 
   // Each sentence has its number, with which it is sampled.
   options.alignment.reset();

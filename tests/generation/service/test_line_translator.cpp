@@ -73,7 +73,8 @@ bool same(const std::vector<std::vector<Translation>>& a, const std::vector<std:
       const Translation &x = a[i][k], &y = b[i][k];
       if (x.text != y.text || x.score != y.score || x.log_probability != y.log_probability ||
           x.confidence != y.confidence || x.tokens.size() != y.tokens.size() || x.cut != y.cut ||
-          x.expected_utility != y.expected_utility || (x.alignment == nullptr) != (y.alignment == nullptr))
+          x.in_parts != y.in_parts || x.expected_utility != y.expected_utility ||
+          (x.alignment == nullptr) != (y.alignment == nullptr))
         return false;
       if (x.alignment != nullptr && x.alignment->links != y.alignment->links) return false;
     }
@@ -118,6 +119,37 @@ TEST_CASE("requests of many threads have, bit for bit, the translations they hav
   compare_with_lone_translators(Context<float>::inference(), *loaded);
   const auto int8 = pack_weights(loaded->model, WeightFormat::int8);
   compare_with_lone_translators(Context<float>::inference().with_packed_weights(int8), *loaded);
+}
+
+TEST_CASE("lines of several sentences and long ones are translated in parts, as they are alone") {
+  const auto loaded = random_translator();
+  std::string endless;
+  for (int i = 0; i < 40; ++i) endless += i % 7 == 3 ? "of the man; " : "a dog ";
+  const std::vector<std::string> hard = {"a man walks! the dog", endless, " ", "a dog! a man! a dog!"};
+  const TextTranslator<Model> base(*loaded);
+  Translator translator(base);
+  for (const TextTranslatorOptions& options : ways(base.options())) {
+    const auto expected = base.with_options(options).alternatives(hard, 3);
+    REQUIRE(expected.size() == 4);
+    CHECK(expected[1][0].in_parts);
+    CHECK_FALSE(expected[1][0].cut);
+    CHECK(same(translator.alternatives({.lines = hard, .options = options, .first = 3}), expected));
+  }
+  const std::vector<std::string> prefixes = {"Hund", "", "", "Mann"};
+  CHECK(same(translator.alternatives({.lines = hard, .prefixes = prefixes}),
+             base.alternatives(hard, 0, prefixes)));
+  CHECK(translator.alternatives({.lines = {" ", ""}}).size() == 2);
+  // Progress goes through the parts in their order.
+  const TextTranslatorOptions greedy = ways(base.options())[0];
+  std::mutex mutex;
+  std::vector<std::string> text(hard.size());
+  const auto found = translator.alternatives(
+      {.lines = hard, .options = greedy, .on_progress = [&](const TranslationProgress& progress) {
+         const std::lock_guard<std::mutex> lock(mutex);
+         text.at(progress.line) = progress.text;
+       }});
+  for (std::size_t i = 0; i < hard.size(); ++i)
+    CHECK(text[i] == StableText::without_open_end(found[i][0].text));
 }
 
 TEST_CASE("a translator keeps its model alive, and gives nothing for blank lines") {

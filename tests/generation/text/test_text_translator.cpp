@@ -219,7 +219,7 @@ TEST_CASE("what is drawn for a line depends on its number and the seed, and not 
 }
 
 TEST_CASE(
-    "a line that is too long is cut and said to be, and no translation is longer than the model has room "
+    "a line that is too long is translated in parts, and no translation is longer than the model has room "
     "for") {
   const auto loaded = small_translator(LearnedPositions{}, 5);
   CHECK(max_source_tokens(loaded.description) == 4);
@@ -229,10 +229,80 @@ TEST_CASE(
   const TextTranslator translator(loaded);
   CHECK(translator.options().search.max_length == 5);
   const auto translations = translator.translate(lines);
-  CHECK(translations[2].cut);
-  CHECK_FALSE(translations[0].cut);
-  CHECK(translations[2].text == translator.translate("the dog of a").text);
+  for (const Translation& t : translations) CHECK_FALSE(t.cut);
+  CHECK(translations[2].in_parts);
+  CHECK_FALSE(translations[0].in_parts);
+  const Translation first = translator.translate("the dog of a"),
+                    second = translator.translate("man walks and walks");
+  CHECK(translations[2].text == first.text + " " + second.text);
+  CHECK(translations[2].log_probability == first.log_probability + second.log_probability);
+  CHECK(translate(loaded, lines)[2] == translations[2].text);
+  CHECK(translator.prepare(lines[2]).cut);
+  CHECK(translator.alternatives(std::vector{translator.prepare(lines[2])})[0][0].cut);
+
+  // The options' observer gets the numbers of lines, not of parts.
+  std::set<std::size_t> seen;
+  TextTranslatorOptions options = translator.options();
+  options.search.observer = search_observer([&](const SearchProgress& progress) {
+    seen.insert(progress.input);
+    return true;
+  });
+  (void)translator.with_options(options).translate(lines);
+  CHECK(seen == std::set<std::size_t>{0, 2, 3});
 }
+
+TEST_CASE("bytes that are not UTF-8 are no reason to refuse a line, which is then not split") {
+  const auto loaded = small_translator();
+  const TextTranslator translator(loaded);
+  const std::string line = "a man\xFF walks! the dog";
+  CHECK(translator.translate(line).log_probability ==
+        translator.alternatives(std::vector{translator.prepare(line)})[0][0].log_probability);
+}
+
+#if defined(EIGENFORMER_WITH_ICU) && EIGENFORMER_WITH_ICU
+TEST_CASE("a line of several sentences is translated one by one where the model's lines are sentences") {
+  auto loaded = small_translator();
+  const TextTranslator translator(loaded);
+  const std::string line = " a man walks!  the dog of a man walks! ";
+  const Translation first = translator.translate("a man walks!"),
+                    second = translator.translate("the dog of a man walks!"),
+                    all = translator.translate(line);
+  CHECK(all.text == " " + first.text + "  " + second.text + " ");
+  CHECK(all.log_probability == first.log_probability + second.log_probability);
+  CHECK_FALSE(all.in_parts);
+  CHECK(translate(loaded, {line, "a dog"}) == std::vector{all.text, translator.translate("a dog").text});
+
+  // One sentence is what it is without splitting, white space included.
+  TextTranslatorOptions options = translator.options();
+  options.splitting = DocumentOptions{.layout = DocumentLayout::flow};
+  const TextTranslator whole = translator.with_options(options);
+  const auto same = [](const Translation& a, const Translation& b) {
+    return a.text == b.text && a.score == b.score && a.log_probability == b.log_probability;
+  };
+  for (const std::string one : {"a man walks!", "  the dog.\t", "Dr. a", " "})
+    CHECK(same(translator.translate(one), whole.translate(one)));
+  const Translation unsplit = whole.translate(line);
+  CHECK(same(unsplit, whole.alternatives(std::vector{whole.prepare(line)})[0][0]));
+  CHECK_FALSE(same(unsplit, all));
+
+  // The i-th best has the i-th best of each sentence; a prefix belongs to the first.
+  options = translator.options();
+  options.splitting.reset();
+  options.search.num_hypotheses = 2;
+  const TextTranslator two = translator.with_options(options);
+  CHECK(two.alternatives(std::vector{line})[0][1].text ==
+        " " + two.alternatives(std::vector<std::string>{"a man walks!"})[0][1].text + "  " +
+            two.alternatives(std::vector<std::string>{"the dog of a man walks!"})[0][1].text + " ");
+  const std::vector<std::string> given = {line}, prefix = {"Hund"};
+  CHECK(two.alternatives(given, 0, prefix)[0][0].text.starts_with(" Hund"));
+
+  // The model says it.
+  loaded.description.text.lines_are_sentences = false;
+  CHECK(same(TextTranslator(loaded).translate(line), unsplit));
+  loaded.description.text.lines_are_sentences = true;
+  CHECK(same(TextTranslator(loaded).translate(line), all));
+}
+#endif
 
 TEST_CASE("a decoder-only model goes on from lines") {
   RandomGenerator rng(3);
@@ -255,6 +325,11 @@ TEST_CASE("a decoder-only model goes on from lines") {
   const auto found =
       generate(loaded.model, Context<double>::inference(), std::vector<std::vector<std::int32_t>>{prompt});
   CHECK(translator.translate("a man").text == tokenizers.target->decode(found[0][0].ids));
+  // It goes on from the whole line.
+  CHECK_FALSE(translator.options().splitting.has_value());
+  const std::string two = "a man! a dog";
+  CHECK(translator.translate(two).log_probability ==
+        translator.alternatives(std::vector{translator.prepare(two)})[0][0].log_probability);
 }
 
 TEST_CASE("impossible options and missing tokenizers are refused by name") {

@@ -61,6 +61,19 @@ TEST_CASE("Hugging Face models give transformers' ids, logits, greedy and beam r
   for (const Family& family : families()) check_family<float>(family, 1e-5);
 }
 
+TEST_CASE("lines are sentences by the family: not for BART, and for T5 only in its translation tasks") {
+  const auto are_sentences = [](const Family& family) {
+    return import_huggingface<float>(CheckpointReference(family.name).folder, family.options)
+        .description.text.lines_are_sentences;
+  };
+  for (const Family& family : families()) {
+    CAPTURE(family.name);
+    const std::string name = family.name;
+    CHECK(are_sentences(family) == !name.starts_with("hf_bart"));
+    if (name.ends_with("t5")) CHECK_FALSE(are_sentences({family.name, {{}, {}, "summarize: "}}));
+  }
+}
+
 TEST_CASE("Hugging Face models load as double too") {
   if (has_subword_tokenizer()) check_family<double>({"hf_marian", {}}, 1e-6);
 }

@@ -1,10 +1,12 @@
 #include <chrono>
 #include <cstdio>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "command_line/checks.hpp"
 #include "commands.hpp"
 #include "eigenformer/data/corpus/alignment_file.hpp"
 #include "eigenformer/data/files/atomic_file.hpp"
@@ -28,7 +30,7 @@ namespace {
 
 struct EvaluateCommand : DecodingCommand {
   PairFiles files;
-  std::string output, alignment;
+  std::string output, alignment, format = "text";
   std::optional<OptionFlags<ef::AlignmentOptions>> alignment_fields;
 };
 
@@ -40,6 +42,48 @@ double reference_perplexity(const SentenceTranslator& translator, const std::vec
     perplexity.add(-pair.log_probability, static_cast<ef::index_t>(pair.tokens.size()));
   return perplexity.tokens() == 0 ? 0 : perplexity.value();
 }
+
+/// What is measured.
+struct Quality {
+  ef::BleuScore bleu;
+  double chrf = 0;
+  ef::Accuracy exact;
+  double perplexity = 0;  // of the references, 0: unknown
+  std::optional<ef::AlignmentError> aligned{};
+
+  void print() const {
+    std::printf("%s\n%s\n", bleu.str().c_str(), ef::bleu_signature().c_str());
+    std::printf("chrF2 = %.2f\n%s\n", chrf, ef::chrf_signature().c_str());
+    std::printf("exact match: %.1f %% (%lld of %lld)\n", 100 * exact.rate(),
+                static_cast<long long>(exact.correct), static_cast<long long>(exact.total));
+    if (perplexity > 0) std::printf("perplexity of the references: %.3f per token\n", perplexity);
+    if (aligned) {
+      std::printf("alignment of the references: error rate %.4f, precision %.4f, recall %.4f\n",
+                  aligned->rate(), aligned->precision(), aligned->recall());
+    }
+  }
+
+  /// Without rounding.
+  nlohmann::json json() const {
+    nlohmann::json object = {
+        {"bleu",
+         {{"score", bleu.score},
+          {"precisions", bleu.precisions},
+          {"brevity_penalty", bleu.brevity_penalty},
+          {"hypothesis_length", bleu.hypothesis_length},
+          {"reference_length", bleu.reference_length},
+          {"signature", ef::bleu_signature()}}},
+        {"chrf", {{"score", chrf}, {"signature", ef::chrf_signature()}}},
+        {"exact_match", {{"correct", exact.correct}, {"total", exact.total}, {"rate", exact.rate()}}}};
+    if (perplexity > 0) object["perplexity"] = perplexity;
+    if (aligned) {
+      object["alignment"] = {{"error_rate", aligned->rate()},
+                             {"precision", aligned->precision()},
+                             {"recall", aligned->recall()}};
+    }
+    return object;
+  }
+};
 
 /// The error rate of the model's alignments of the pairs. Throws IoError for a file that does not match them.
 ef::AlignmentError alignment_error(const EvaluateCommand& command, const DecodingModels& models,
@@ -107,18 +151,13 @@ int evaluate(const EvaluateCommand& command) {
     for (const std::string& line : translations) (text += ef::one_line(line)) += '\n';
     ef::write_file(command.output, text);
   }
-  const ef::BleuScore bleu = ef::corpus_bleu(translations, references);
-  const ef::Accuracy exact = ef::exact_match(translations, references);
-  std::printf("%s\n%s\n", bleu.str().c_str(), ef::bleu_signature().c_str());
-  std::printf("chrF2 = %.2f\n%s\n", ef::corpus_chrf(translations, references), ef::chrf_signature().c_str());
-  std::printf("exact match: %.1f %% (%lld of %lld)\n", 100 * exact.rate(),
-              static_cast<long long>(exact.correct), static_cast<long long>(exact.total));
-  if (const double perplexity = reference_perplexity(translator, sources, references); perplexity > 0) {
-    std::printf("perplexity of the references: %.3f per token\n", perplexity);
-  }
-  if (aligned) {
-    std::printf("alignment of the references: error rate %.4f, precision %.4f, recall %.4f\n",
-                aligned->rate(), aligned->precision(), aligned->recall());
+  const Quality quality{ef::corpus_bleu(translations, references), ef::corpus_chrf(translations, references),
+                        ef::exact_match(translations, references),
+                        reference_perplexity(translator, sources, references), aligned};
+  if (command.format == "json") {
+    std::printf("%s\n", quality.json().dump().c_str());
+  } else {
+    quality.print();
   }
   const std::string remark = split_remark(translated.num_split, ef::max_source_tokens(models.description()));
   if (!remark.empty()) std::fprintf(stderr, "translator: %s\n", remark.c_str());
@@ -138,6 +177,9 @@ void add_evaluate(CLI::App& app, Run& run) {
   command->add_to(*sub);
   command->files.add_to(*sub);
   sub->add_option("--output", command->output, "file to write the translations to");
+  sub->add_option("--output-format", command->format, "format of the scores: text, or a line of JSON")
+      ->check(one_of({"text", "json"}))
+      ->capture_default_str();
   sub->add_option("--alignment", command->alignment,
                   "file of reference alignments between the words of source and reference (0-0: sure link, "
                   "0p1: possible link), to compute the alignment error rate")

@@ -104,7 +104,10 @@ int train(const TrainCommand& command, const TrainingRanks& ranks, const std::st
     description.model.source_vocab_size = tokenizers.source->vocabulary_size();
     description.model.target_vocab_size = tokenizers.target->vocabulary_size();
   }
-  s.training.text = description.text = conventions_of(corpora, tokenizers, description.text);
+  description.text = conventions_of(corpora, tokenizers, description.text);
+  description.text.lines_are_sentences =
+      lines_are_sentences(corpora, description.text.lines_are_sentences, progress);
+  s.training.text = description.text;
   const ef::index_t room =
       teachers ? most_tokens(s.corpus, teachers->models->description()) : s.corpus.max_length;
   const TrainingPairs train_set(corpora, &TextCorpus::train, s, tokenizers, description, room, progress);

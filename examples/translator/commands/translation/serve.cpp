@@ -37,6 +37,7 @@ struct ServeCommand {
   std::optional<OptionFlags<ef::TranslatorOptions>> sharing;
   std::optional<OptionFlags<ef::GenerationOptions>> search;
   std::optional<OptionFlags<ef::BatchGenerationOptions>> batching;
+  SplittingFlags splitting;
 };
 
 /// The keys of a file, one per line; lines that begin with # are comments.
@@ -73,15 +74,6 @@ ef::TextTranslatorOptions text_options(const ServeCommand& command, const ef::Mo
   return options;
 }
 
-/// Splits paragraphs into sentences if this program was built with ICU.
-ef::DocumentOptions document_options(const std::string& language) {
-  ef::DocumentOptions options;
-  if (ef::SentenceSplitter::available())
-    options.splitter =
-        std::make_shared<const ef::SentenceSplitter>(ef::SentenceOptions{.language = language});
-  return options;
-}
-
 std::shared_ptr<const DecodingModels> load_models(const ef::ModelPlace& place, const ModelAdapters& adapters,
                                                   const std::string& language) {
   if (!adapters.named.empty())
@@ -91,10 +83,11 @@ std::shared_ptr<const DecodingModels> load_models(const ef::ModelPlace& place, c
 }
 
 std::unique_ptr<ef::TranslationBackend> backend(const ServeCommand& command, const ef::ModelPlace& place,
-                                                const ModelAdapters& adapters, const std::string& language,
-                                                const ef::DocumentOptions& documents) {
+                                                const ModelAdapters& adapters, const std::string& language) {
   const auto models = load_models(place, adapters, language);
   ef::TextTranslatorOptions options = text_options(command, models->description());
+  options.splitting =
+      command.splitting.splitting(models->description().text, *models->tokenizers().source, place.source);
   options.confidence = models->confidence();
   options.alignment = guided_alignment_options(*models);
   std::map<std::string, SentenceTranslator> adapted;
@@ -105,7 +98,8 @@ std::unique_ptr<ef::TranslationBackend> backend(const ServeCommand& command, con
         name, SentenceTranslator(one.ensemble, models->tokenizers(), models->description(), std::move(own)));
   }
   return std::make_unique<ef::TranslatorBackend>(sentence_translator(*models, std::move(options)), models,
-                                                 documents, command.sharing->applied("translator"), adapted);
+                                                 ef::DocumentOptions{},
+                                                 command.sharing->applied("translator"), adapted);
 }
 
 ef::ServedModel served_model(const ServeCommand& command, const ef::ModelPlace& place,
@@ -118,17 +112,16 @@ ef::ServedModel served_model(const ServeCommand& command, const ef::ModelPlace& 
     language = description.text.target_languages.empty() ? std::string() : place.target;
     (void)ef::with_target_language(description.text, language);
     (void)text_options(command, description);
-    ef::detail::require_tokenizers(place.folder, ef::detail::load_folder_tokenizers(
-                                                     description.tokenizer, description.joint, place.folder));
+    const ef::TokenizerPair tokenizers =
+        ef::detail::load_folder_tokenizers(description.tokenizer, description.joint, place.folder);
+    ef::detail::require_tokenizers(place.folder, tokenizers);
+    (void)command.splitting.splitting(description.text, *tokenizers.source, place.source);
     return ef::SafetensorsFile::open(ef::folder_file(place.folder, "model.safetensors"));
   });
   // Whether an adapter fits shows only with the model's weights.
   if (!adapters.merged.empty() || !adapters.named.empty()) (void)load_models(place, adapters, language);
-  const ef::DocumentOptions documents = document_options(place.source);
   return {place.source, place.target,
-          [&command, place, adapters, language, documents] {
-            return backend(command, place, adapters, language, documents);
-          },
+          [&command, place, adapters, language] { return backend(command, place, adapters, language); },
           adapters.names()};
 }
 
@@ -240,6 +233,7 @@ void add_serve(CLI::App& app, Run& run) {
                           searched);
   command->batching.emplace(*sub, ef::BatchGenerationOptions{}, "Batches");
   command->sharing.emplace(*sub, ef::TranslatorOptions{}, "Batches");
+  command->splitting.add_to(*sub, false);
   add_threads(*sub, command->threads);
   sub->footer(
       "SIGTERM or Ctrl-C stops the server after all accepted requests are answered. Without --host only this "

@@ -24,14 +24,17 @@ namespace {
 /// Translates lines until the input ends or a stop is requested. done: lines of this run's part that an
 /// earlier run has translated.
 void translate_lines(InputLines& input, LineTranslation& translation, TranslationOutput& output,
-                     LineProgress& progress, std::uint64_t done, const std::stop_token& stop) {
+                     LineProgress& progress, std::uint64_t done, const std::stop_token& stop,
+                     bool replaces_invalid) {
   LineReader& reader = input.reader();
+  std::size_t replaced = 0;
   while (!stop.stop_requested()) {
     std::vector<std::string> lines = reader.chunk(translation.lines_at_once());
-    if (lines.empty()) return;
+    if (lines.empty()) break;
     const std::uint64_t before = input.before() + done;
     if (before == 0) drop_byte_order_mark(lines[0]);
     done += lines.size();
+    if (replaces_invalid) replaced += replace_invalid_utf8(lines);
     const std::string problem = cut_at_invalid_utf8(lines, before, reader);
     // What is saved for another run ends at the end of a chunk.
     if (!problem.empty() && output.appears_at_the_end()) throw ef::IoError("translate", problem);
@@ -42,6 +45,9 @@ void translate_lines(InputLines& input, LineTranslation& translation, Translatio
     output.reached({.lines = done, .offset = reader.offset(), .hash = reader.hash()});
     progress.add(done, results.tokens);
   }
+  if (replaced > 0)
+    progress.say("translator: " + counted(static_cast<long long>(replaced), "line") +
+                 " with invalid UTF-8, which was read as U+FFFD");
 }
 
 int translate(const TranslateOptions& options) {
@@ -82,7 +88,7 @@ int translate(const TranslateOptions& options) {
     return kept;
   };
   try {
-    translate_lines(input, translation, output, progress, done, stop);
+    translate_lines(input, translation, output, progress, done, stop, options.replaces_invalid);
   } catch (...) {
     if (!keep() && output.appears_at_the_end())
       progress.say("translator: nothing was written to '" + options.output + "'");

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "eigenformer/data/corpus/alignment_file.hpp"
+#include "eigenformer/data/text/sentences.hpp"
 #include "eigenformer/generation/alignment/aligned_corpus.hpp"
 #include "eigenformer/generation/text/conventions.hpp"
 #include "model/model_folder.hpp"
@@ -102,6 +103,30 @@ inline std::vector<TextCorpus> read_corpora(const CorpusOptions& s,
                             : "validation data: none given, and too few pairs to hold some out; the latest "
                               "weights are kept as the best");
   return corpora;
+}
+
+/// Whether the source lines of the training corpora are sentences (TextConventions); of a prepared corpus,
+/// those of its validation pairs. known: the answer without such lines, and in a program built without ICU.
+inline bool lines_are_sentences(const std::vector<TextCorpus>& corpora, bool known,
+                                TerminalProgress& progress) {
+  double several = 0, all = 0;
+  for (const TextCorpus& corpus : corpora) {
+    const auto& lines = corpus.prepared ? corpus.prepared->validation.source : corpus.train.source;
+    const auto size =
+        static_cast<double>(corpus.prepared ? corpus.prepared->pairs->size() : corpus.train.size());
+    const auto share = ef::several_sentences(lines);
+    if (!share) continue;
+    several += size * *share;
+    all += size;
+  }
+  if (all == 0) return known;
+  const double share = several / all;
+  if (share > ef::most_several_sentences)
+    progress.say(
+        format("%.0f %% of the source lines have several sentences: the model's lines will not be "
+               "split into sentences",
+               100 * share));
+  return share <= ef::most_several_sentences;
 }
 
 /// The vocabulary of a new training: that of its prepared corpora, or a new one from the text of all, with

@@ -71,6 +71,9 @@ struct TextConventions {
   bool force_end = false;  ///< hypotheses of max_length tokens are given the end symbol, without its cost
   /// Languages of a multilingual model, of which with_target_language() selects one; empty for other models.
   std::vector<TargetLanguage> target_languages{};
+  /// Whether a line that the model was trained on is one sentence; then translators split lines of several
+  /// sentences. See several_sentences().
+  bool lines_are_sentences = true;
 
   /// Compares all fields.
   friend bool operator==(const TextConventions&, const TextConventions&) = default;

@@ -216,7 +216,22 @@ inline constexpr std::string_view french_openers[] = {
     "Tandis",    "Tes",    "Ton",      "Tous",     "Tout",    "Toute",     "Toutes",   "Très",  "Tu",
     "Un",        "Une",    "Vers",     "Voici",    "Voilà",   "Vos",       "Votre",    "Vous",  "Y"};
 
-/// The lists of a language, by its two-letter code (ISO 639-1); empty lists for other languages.
+// For text whose language is not known: what stands before names and numbers in several languages, and words
+// before German ordinals that are no words of other common languages.
+inline constexpr std::string_view common_inside[] = {
+    "Mr",  "Mrs",  "Ms",  "Mx",  "Mme",  "Mlle", "Dr", "Drs", "Prof", "Sr",
+    "Sra", "Srta", "Hr",  "Hrn", "Capt", "Maj",  "Lt", "Col", "Sgt",  "Dipl",
+    "e.g", "i.e",  "z.B", "d.h", "p.ex", "cf",   "vs", "ca",  "bzw",  "c.-à-d"};
+inline constexpr std::string_view common_before_numbers[] = {
+    "No",  "Nos", "Nr",  "no",  "nos", "nr",  "n",   "p",   "pp",  "Vol",  "vol", "Art", "art",
+    "Fig", "fig", "Kap", "Jan", "Feb", "Mar", "Apr", "Aug", "Sep", "Sept", "Oct", "Nov", "Dec"};
+
+inline constexpr std::string_view common_before_ordinals[] = {"beim",    "dem",   "ihrem",  "ihren",  "jedem",
+                                                              "jeden",   "jeder", "seinem", "seinen", "seit",
+                                                              "unserem", "vom",   "zum",    "zur"};
+
+/// The lists of a language, by its two-letter code (ISO 639-1); of an empty code, what many languages have;
+/// empty lists for other languages.
 inline Abbreviations abbreviations_of(std::string_view language) {
   if (language == "en")
     return {english_inside, english_anywhere, english_before_numbers, english_openers, {}, {}};
@@ -225,6 +240,8 @@ inline Abbreviations abbreviations_of(std::string_view language) {
             german_openers, german_before_ordinals, german_after_ordinals};
   if (language == "fr")
     return {french_inside, french_anywhere, french_before_numbers, french_openers, {}, {}};
+  if (language.empty())
+    return {common_inside, {}, common_before_numbers, {}, common_before_ordinals, german_after_ordinals};
   return {};
 }
 

@@ -1,6 +1,10 @@
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -9,6 +13,7 @@
 #include "eigenformer/core/base/error.hpp"
 #include "eigenformer/core/base/linked.hpp"
 #include "eigenformer/data/text/byte_span.hpp"
+#include "eigenformer/data/text/utf8.hpp"
 #if defined(EIGENFORMER_WITH_ICU) && EIGENFORMER_WITH_ICU
 #include "eigenformer/data/text/sentence_rules.hpp"
 #endif
@@ -17,8 +22,9 @@ namespace eigenformer {
 
 /// Options of a SentenceSplitter.
 struct SentenceOptions {
-  /// A language code such as en, de-AT or deu_Latn; empty: any language, without abbreviations. This library
-  /// has lists of abbreviations for English, German and French; other languages use those of ICU, if any.
+  /// A language code such as en, de-AT or deu_Latn; empty: any language, with the few abbreviations that many
+  /// have. This library has lists of abbreviations for English, German and French; other languages use those
+  /// of ICU, if any.
   std::string language{};
   /// Further abbreviations that do not end a sentence, in UTF-8, with or without their last full stop; a
   /// lower-case one also matches its capitalised form.
@@ -85,5 +91,28 @@ class SentenceSplitter {
   const detail::SentenceFunctions* functions_;
   std::shared_ptr<const void> rules_;
 };
+
+/// The largest share of lines of several sentences in a corpus whose lines count as sentences; see
+/// several_sentences(). Corpora aligned by sentences stay well below it, texts aligned by paragraphs well
+/// above; and a model that has seen so many lines of several sentences can translate them.
+inline constexpr double most_several_sentences = 0.2;
+
+/// The share of lines in which a SentenceSplitter without a language finds several sentences, of those with
+/// text among at most 10,000 evenly spread ones. Nothing without such lines and in a program built without
+/// ICU.
+inline std::optional<double> several_sentences(std::span<const std::string> lines) {
+  if (!SentenceSplitter::available()) return std::nullopt;
+  const SentenceSplitter splitter(SentenceOptions{});
+  const std::size_t count = std::min<std::size_t>(lines.size(), 10000);
+  std::size_t with_text = 0, several = 0;
+  for (std::size_t k = 0; k < count; ++k) {
+    const std::string& line = lines[k * lines.size() / count];
+    if (is_blank(line) || find_invalid_utf8(line)) continue;
+    ++with_text;
+    several += splitter.split(line).size() > 1;
+  }
+  if (with_text == 0) return std::nullopt;
+  return static_cast<double>(several) / static_cast<double>(with_text);
+}
 
 }  // namespace eigenformer

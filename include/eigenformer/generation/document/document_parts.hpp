@@ -28,7 +28,8 @@ enum class DocumentLayout {
 /// How a document is split into sentences for a model.
 struct DocumentOptions {
   DocumentLayout layout = DocumentLayout::paragraphs;  ///< which white space ends a paragraph
-  /// Splits paragraphs into sentences; null: a paragraph is one sentence.
+  /// Splits paragraphs into sentences; null: a paragraph is one sentence, unless the translator that is used
+  /// splits its lines into sentences.
   std::shared_ptr<const SentenceSplitter> splitter{};
 };
 
@@ -137,11 +138,14 @@ inline std::size_t longest_fitting_end(std::string_view text, ByteSpan sentence,
   const auto fits_to = [&](std::size_t end) {
     return fits(std::string(ByteSpan{sentence.begin, end}.of(text)));
   };
+  // Most sentences fit, and are tokenized once.
+  const bool short_one = sentence.size() <= 4096;
+  if (short_one && fits_to(sentence.end)) return sentence.end;
   std::size_t good = sentence.begin, bad = sentence.begin;
   for (std::size_t size = 512;; size *= 2) {
     bad = std::min(sentence.begin + size, sentence.end);
     while (!is_code_point_boundary(text, bad)) ++bad;
-    if (!fits_to(bad)) break;
+    if ((short_one && bad == sentence.end) || !fits_to(bad)) break;
     good = bad;
     if (good == sentence.end) return good;
   }

@@ -17,7 +17,7 @@
 #include "eigenformer/data/text/utf8.hpp"
 #include "eigenformer/generation/alignment/text_alignment.hpp"
 #include "eigenformer/generation/document/document_parts.hpp"
-#include "eigenformer/generation/text/text_translator.hpp"
+#include "eigenformer/generation/text/translation.hpp"
 
 namespace eigenformer {
 
@@ -184,6 +184,7 @@ inline Translation joined_translation(DocumentTranslation document, bool weights
     all.score += one.score;
     all.log_probability += one.log_probability;
     all.cut = all.cut || one.cut;
+    all.in_parts = all.in_parts || sentence.continues;
     all.expected_utility += one.expected_utility / static_cast<double>(document.sentences.size());
     std::move(one.tokens.begin(), one.tokens.end(), std::back_inserter(all.tokens));
     std::move(one.terms.begin(), one.terms.end(), std::back_inserter(all.terms));

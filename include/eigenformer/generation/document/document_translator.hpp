@@ -21,9 +21,7 @@ namespace eigenformer {
 /// is translated in parts. Thread-safe if its functions are.
 ///
 ///     const ef::TextTranslator translator(model);
-///     ef::DocumentOptions options;
-///     options.splitter = std::make_shared<ef::SentenceSplitter>(ef::SentenceOptions{.language = "en"});
-///     const ef::DocumentTranslator documents(translator, options);
+///     const ef::DocumentTranslator documents(translator);
 ///     std::string text = documents.translate("A man walks.  A dog runs.\n\nThe end.").text;
 class DocumentTranslator {
  public:
@@ -38,14 +36,18 @@ class DocumentTranslator {
     if (!translate_) throw ValueError("document", "the function that translates is empty, must be callable");
   }
 
-  /// Translates with a TextTranslator, which must outlive it. A sentence that fits is tokenized once.
+  /// Translates with a TextTranslator, which must outlive it. Without options.splitter, paragraphs are split
+  /// into sentences as the translator splits its lines. A sentence that fits is tokenized once.
   template <class M>
   explicit DocumentTranslator(const TextTranslator<M>& translator, DocumentOptions options = {})
       : options_(std::move(options)),
         prepare_([&translator](const std::string& sentence) { return translator.prepare(sentence); }),
         translate_prepared_([&translator](std::span<const PreparedLine> sentences) {
           return translator.alternatives(sentences);
-        }) {}
+        }) {
+    if (options_.splitter == nullptr && translator.options().splitting)
+      options_.splitter = translator.options().splitting->splitter;
+  }
 
   /// Translates a text. boundaries: ascending byte offsets that no sentence crosses. Throws as
   /// document_parts(), and what the translator throws.

@@ -5,7 +5,7 @@
 #include <unordered_map>
 #include <utility>
 
-#include "eigenformer/generation/text/text_translator.hpp"
+#include "eigenformer/generation/text/translation.hpp"
 
 namespace eigenformer {
 

@@ -4,17 +4,20 @@
 #include <atomic>
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <exception>
 #include <functional>
 #include <memory>
 #include <mutex>
 #include <numeric>
+#include <optional>
 #include <stop_token>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "eigenformer/generation/document/split_lines.hpp"
 #include "eigenformer/generation/service/line_translator.hpp"
 #include "eigenformer/generation/service/request.hpp"
 #include "eigenformer/generation/service/stable_text.hpp"
@@ -26,7 +29,8 @@ class TranslationJob {
  public:
   using Clock = TranslationRequest::Clock;
 
-  /// Tokenizes the lines that are not prepared. Throws ValueError for invalid lines, prefixes or options.
+  /// Tokenizes the lines that are not prepared, in parts where TextTranslator would split them; a part is
+  /// then what the other functions call a line. Throws ValueError for invalid lines, prefixes or options.
   TranslationJob(TranslationRequest request, OutcomeHandler handler,
                  std::shared_ptr<const LineTranslator> translator)
       : submitted(Clock::now()),
@@ -38,19 +42,24 @@ class TranslationJob {
     const TextTranslatorOptions& options = translator_->options();
     sampling_ = options.sampling.has_value();
     if (options.utility || (!sampling_ && options.search.num_beam_groups > 1)) on_progress_ = nullptr;
-    const bool prepared = !request.prepared.empty();
-    lines_.resize(prepared ? request.prepared.size() : request.lines.size());
-    translations_.resize(lines_.size());
-    open_ = lines_.size();
-    for (std::size_t i = 0; i < lines_.size(); ++i) {
-      if (prepared) {
-        lines_[i].prepared = std::move(request.prepared[i]);
-        lines_[i].prepared.number = request.first + i;
-      } else {
-        lines_[i].prepared =
-            translator_->prepare(request.lines[i], request.first + i,
-                                 request.prefixes.empty() ? std::string() : request.prefixes[i]);
-      }
+    std::vector<PreparedLine> lines = std::move(request.prepared);
+    for (std::size_t i = 0; i < lines.size(); ++i) lines[i].number = request.first + i;
+    if (lines.empty()) {
+      const auto split = [&](const std::optional<DocumentOptions>& splitting) {
+        parts_.emplace(request.lines, splitting, request.first, request.prefixes,
+                       [&](const std::string& text, std::uint64_t number, const std::string& prefix,
+                           std::size_t) { return translator_->prepare(text, number, prefix); });
+        return !parts_->lines().empty();
+      };
+      if (!split(options.splitting)) split(std::nullopt);  // blank lines have no parts
+      lines = std::move(parts_->lines());
+    }
+    lines_.resize(lines.size());
+    translations_.resize(lines.size());
+    shown_.resize(parts_ ? request.lines.size() : lines.size());
+    open_ = lines.size();
+    for (std::size_t i = 0; i < lines.size(); ++i) {
+      lines_[i].prepared = std::move(lines[i]);
       source_tokens_ += tokens(i);
     }
     order_.resize(lines_.size());
@@ -94,18 +103,19 @@ class TranslationJob {
     line.stable = ids.size();
     const std::string decoded = translator_->text_of(line.prepared, ids);
     const std::lock_guard<std::mutex> lock(mutex_);
-    if (ended()) return;
-    const std::string_view added = line.text.advance(decoded);
-    if (added.empty()) return;
-    on_progress_(
-        {i, line.text.text(), added, static_cast<index_t>(line.prepared.prefix.size() + ids.size())});
+    line.tokens = static_cast<index_t>(line.prepared.prefix.size() + ids.size());
+    if (!line.text.advance(decoded).empty()) report(i);
   }
 
-  /// Stores the translations of line `i`; returns whether all lines are translated now.
+  /// Stores the translations of line `i`; returns whether all lines are translated now. Throws what
+  /// on_progress throws.
   bool keep(std::size_t i, std::vector<Translation> translations) {
     const std::lock_guard<std::mutex> lock(mutex_);
     translations_[i] = std::move(translations);
-    return --open_ == 0;
+    --open_;
+    // What is known of the parts after it can be reported now.
+    if (on_progress_ != nullptr && parts_ && i + 1 < lines_.size() && !parts_->begins_line(i + 1)) report(i);
+    return open_ == 0;
   }
 
   /// Marks the request as ended; returns false if it had ended before. No progress is reported afterwards.
@@ -120,7 +130,12 @@ class TranslationJob {
     TranslationOutcome outcome{.status = status, .error = std::move(error)};
     if (status == RequestStatus::done) {
       const std::lock_guard<std::mutex> lock(mutex_);
-      outcome.translations = std::move(translations_);
+      try {
+        outcome.translations = parts_ ? parts_->join(std::move(translations_)) : std::move(translations_);
+      } catch (...) {
+        outcome.status = RequestStatus::failed;
+        outcome.error = std::current_exception();
+      }
     }
     outcome.waited = std::chrono::duration<double>(waited_seconds);
     outcome.taken = std::chrono::duration<double>(taken_seconds);
@@ -145,8 +160,28 @@ class TranslationJob {
     PreparedLine prepared;
     index_t steps = 0;       // decoding steps so far
     std::size_t stable = 0;  // final tokens
-    StableText text;
+    index_t tokens = 0;      // those of `text`, with a forced prefix
+    StableText text;         // of this line, or of this part of one
   };
+
+  // Calls on_progress with what is new of the request's line that line `i` is a part of: the text of its
+  // parts up to the first that is not translated. The mutex is held.
+  void report(std::size_t i) {
+    if (ended()) return;
+    const std::size_t whole = parts_ ? parts_->line_of(i) : i;
+    while (parts_ && !parts_->begins_line(i)) --i;
+    std::vector<std::string> texts;
+    index_t tokens = 0;
+    for (bool over = true; over && i < lines_.size() && (parts_ ? parts_->line_of(i) : i) == whole; ++i) {
+      const Line& line = lines_[i];
+      over = !translations_[i].empty();
+      texts.push_back(over ? translations_[i].front().text : line.text.text());
+      tokens += line.tokens;
+    }
+    const std::string_view added =
+        shown_[whole].advance(parts_ ? parts_->beginning(whole, texts) : texts.front());
+    if (!added.empty()) on_progress_({whole, shown_[whole].text(), added, tokens});
+  }
 
   std::shared_ptr<const LineTranslator> translator_;
   Clock::time_point deadline_;
@@ -154,6 +189,7 @@ class TranslationJob {
   std::function<void(const TranslationProgress&)> on_progress_;
   OutcomeHandler handler_;
   bool sampling_ = false;
+  std::optional<PreparedParts> parts_;  // of lines that were not prepared
   std::vector<Line> lines_;
   std::vector<std::size_t> order_;
   index_t source_tokens_ = 0;
@@ -162,7 +198,8 @@ class TranslationJob {
 
   std::mutex mutex_;  // guards progress and the following members
   std::vector<std::vector<Translation>> translations_;
-  std::size_t open_ = 0;  // lines without a translation
+  std::vector<StableText> shown_;  // of the request's lines, as far as it was reported
+  std::size_t open_ = 0;           // lines without a translation
 };
 
 }  // namespace eigenformer::detail

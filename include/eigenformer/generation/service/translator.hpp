@@ -438,7 +438,11 @@ class Translator {
     }
     for (std::size_t i = 0; i < batch.size(); ++i) {
       const auto& [job, line] = batch[i];
-      if (job->keep(line, std::move(translations[i]))) end(job, RequestStatus::done);
+      try {
+        if (job->keep(line, std::move(translations[i]))) end(job, RequestStatus::done);
+      } catch (...) {
+        end(job, RequestStatus::failed, std::current_exception());
+      }
     }
     return nullptr;
   }

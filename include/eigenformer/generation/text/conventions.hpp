@@ -3,13 +3,17 @@
 #include <algorithm>
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
+#include "eigenformer/data/text/sentences.hpp"
 #include "eigenformer/data/tokenizers/tokenizer.hpp"
 #include "eigenformer/generation/alignment/token_spans.hpp"
+#include "eigenformer/generation/document/document_parts.hpp"
 #include "eigenformer/generation/search/options.hpp"
 #include "eigenformer/generation/search/sampling_options.hpp"
 #include "eigenformer/io/models/model_folder.hpp"
@@ -110,6 +114,36 @@ inline std::vector<ByteSpan> source_spans(const TextConventions& text, const Tok
   return spans;
 }
 
+/// The language whose token the conventions put around a source sentence, such as __en__, en_XX or eng_Latn,
+/// as a code that SentenceSplitter knows; empty if there is none.
+inline std::string source_language(const TextConventions& text, const Tokenizer& tokenizer) {
+  for (const auto* ids : {&text.source_prefix, &text.source_suffix}) {
+    for (const std::int32_t id : *ids) {
+      const auto selects = [&](const TargetLanguage& target) { return target.id == id; };
+      if (std::any_of(text.target_languages.begin(), text.target_languages.end(), selects)) continue;
+      std::string token = tokenizer.token(id);
+      if (token.starts_with("__") && token.ends_with("__") && token.size() > 4)
+        token = token.substr(2, token.size() - 4);
+      if (SentenceSplitter::knows(token)) return token;
+    }
+  }
+  return {};
+}
+
+/// How lines are split for a model: into sentences if its lines are sentences (TextConventions) and the
+/// program was built with ICU; else only into parts that the model can read. language: of the lines, for the
+/// rules and abbreviations that decide where sentences end; empty: source_language(), and without it any.
+/// Throws ValueError for an unknown language.
+inline DocumentOptions line_splitting(const TextConventions& text, const Tokenizer& tokenizer,
+                                      std::string language = {}) {
+  DocumentOptions options{.layout = DocumentLayout::flow};
+  if (!text.lines_are_sentences || !SentenceSplitter::available()) return options;
+  if (language.empty()) language = source_language(text, tokenizer);
+  options.splitter =
+      std::make_shared<const SentenceSplitter>(SentenceOptions{.language = std::move(language)});
+  return options;
+}
+
 namespace detail {
 
 // The size of a model's table of positions; without a table the largest number.
@@ -123,8 +157,8 @@ index_t table_positions(const Options& o) {
 
 }  // namespace detail
 
-/// The maximum number of tokens of a line, without those that the conventions add; unlimited for options
-/// without max_length.
+/// The maximum number of tokens of a sentence, without those that the conventions add; a longer one is
+/// translated in parts. Unlimited for options without max_length.
 template <class Options>
 index_t max_source_tokens(const FolderDescription<Options>& description) {
   const TextConventions& text = description.text;

@@ -16,41 +16,16 @@
 #include "eigenformer/generation/alignment/token_spans.hpp"
 #include "eigenformer/generation/constraints/term_forms.hpp"
 #include "eigenformer/generation/decoding/target_scores.hpp"
+#include "eigenformer/generation/document/split_lines.hpp"
+#include "eigenformer/generation/model.hpp"
 #include "eigenformer/generation/search/generate.hpp"
 #include "eigenformer/generation/search/sampling.hpp"
 #include "eigenformer/generation/text/confidence.hpp"
 #include "eigenformer/generation/text/conventions.hpp"
 #include "eigenformer/generation/text/minimum_bayes_risk.hpp"
+#include "eigenformer/generation/text/translation.hpp"
 
 namespace eigenformer {
-
-/// A translation of a line of text, or a text that a decoder-only model generated from it.
-struct Translation {
-  std::string text;                                     ///< empty for a blank line
-  double score = 0;                                     ///< Hypothesis::score
-  double log_probability = 0;                           ///< Hypothesis::log_probability
-  std::shared_ptr<const AttentionMaps> attention = {};  ///< with search.attention, else null
-  /// With TextTranslatorOptions::alignment: the alignment of the given line and `text`; else null. Its target
-  /// tokens include a given prefix, and the end symbol of a finished text.
-  std::shared_ptr<const TextAlignment> alignment = {};
-  bool cut = false;             ///< whether the line was cut because it had too many tokens for the model
-  double expected_utility = 0;  ///< with TextTranslatorOptions::utility, else 0
-  /// With token_scores: the tokens after the forced ones, and the end symbol of a finished text; else empty.
-  std::vector<TokenScore> tokens{};
-  std::vector<WordConfidence> words{};  ///< with token_scores: all words of the text; else empty
-  double confidence = 0;                ///< sentence_confidence() of the words
-  /// With a glossary: its terms in the line and whether they were honoured; else empty.
-  std::vector<TermOutcome> terms{};
-};
-
-/// A tokenized line, as TextTranslator::prepare() returns it.
-struct PreparedLine {
-  std::string text{};                  ///< the line as given
-  std::vector<std::int32_t> ids{};     ///< the source ids; empty for a blank line
-  std::vector<std::int32_t> prefix{};  ///< the ids that its translation must begin with
-  bool cut = false;                    ///< see Translation::cut
-  std::uint64_t number = 0;            ///< determines with the seed what is sampled
-};
 
 /// Options of a TextTranslator.
 struct TextTranslatorOptions {
@@ -67,10 +42,14 @@ struct TextTranslatorOptions {
   /// Terms that a translation must contain if its line does; the search enforces them as constraints. Terms
   /// that the vocabulary cannot write, or that do not fit into max_length, are not honoured. Null: none.
   std::shared_ptr<const Glossary> glossary{};
+  /// How a line is split into the sentences that are translated one by one. Not set: by line_splitting() of
+  /// the model's conventions, and lines of decoder-only models are not split. `{.layout =
+  /// DocumentLayout::flow}`: only into parts that the model can read.
+  std::optional<DocumentOptions> splitting{};
 };
 
-/// Whether lines with these options may share a batch: all fields but batching are equal. Always false with a
-/// utility: functions cannot be compared.
+/// Whether prepared lines with these options may share a batch: all fields but batching and splitting are
+/// equal. Always false with a utility: functions cannot be compared.
 inline bool translate_alike(const TextTranslatorOptions& a, const TextTranslatorOptions& b) {
   return a.search == b.search && a.sampling == b.sampling && a.confidence == b.confidence &&
          a.alignment == b.alignment && a.glossary == b.glossary && !a.utility && !b.utility;
@@ -84,6 +63,10 @@ TextTranslatorOptions text_translator_options(const FolderDescription<Options>& 
 
 /// Translates text: tokenizes lines, searches or samples, and detokenizes the results. For models whose Input
 /// is a list of token ids: encoder-decoders translate a line, decoder-only models continue it.
+///
+/// A line of several sentences is translated sentence by sentence if the model's lines are sentences, and a
+/// sentence with more tokens than max_source_tokens() in parts; see TextTranslatorOptions::splitting. One
+/// line has one result: the texts are joined with the white space of the line; see joined_translation().
 ///
 ///     auto loaded = ef::load_model_folder("en-de");
 ///     ef::TextTranslator translator(loaded);
@@ -125,24 +108,39 @@ class TextTranslator {
   ///
   /// - first: the number of the first line, which determines with the seed what is sampled, so that results
   /// do not depend on how lines are grouped into calls.
-  /// - prefixes: the text that each line's translation must begin with, one per line; empty: none.
+  /// - prefixes: the text that each line's translation must begin with, one per line; empty: none. The prefix
+  /// of a line in parts is that of its first part.
+  /// - weights: whether the alignment of a line in parts has its attention weights, whose number grows with
+  /// the square of its length.
   ///
   /// Throws ValueError for a wrong number of prefixes, for a prefix that is too long for the model, when a
   /// tokenizer does, and as generate() and sample().
   std::vector<std::vector<Translation>> alternatives(std::span<const std::string> lines,
                                                      std::size_t first = 0,
-                                                     std::span<const std::string> prefixes = {}) const {
+                                                     std::span<const std::string> prefixes = {},
+                                                     bool weights = true) const {
     detail::require_one_prefix_each("text_translator", prefixes.size(), lines.size());
-    std::vector<PreparedLine> prepared;
-    for (std::size_t i = 0; i < lines.size(); ++i) {
-      prepared.push_back(prepare(lines[i], first + i, prefixes.empty() ? std::string() : prefixes[i],
-                                 "the prefix of line " + std::to_string(i + 1)));
+    const PreparedParts parts(
+        lines, options_.splitting, first, prefixes,
+        [this](const std::string& text, std::uint64_t number, const std::string& prefix, std::size_t line) {
+          return prepare(text, number, prefix, "the prefix of line " + std::to_string(line + 1));
+        });
+    // Observers see lines, not parts.
+    std::shared_ptr<const SearchObserver> observer;
+    const auto& own = options_.sampling ? options_.sampling->observer : options_.search.observer;
+    if (own != nullptr) {
+      observer = search_observer([&](SearchProgress progress) {
+        progress.input = parts.line_of(progress.input);
+        return (*own)(progress);
+      });
     }
-    return alternatives(std::span<const PreparedLine>(prepared));
+    return parts.join(alternatives(std::span<const PreparedLine>(parts.lines()), std::move(observer)),
+                      weights);
   }
 
-  /// Tokenizes a line for alternatives(). number: of the line; prefix: as there. Throws ValueError when a
-  /// tokenizer does and for a prefix that is too long for the model.
+  /// Tokenizes a line for alternatives() without splitting it; PreparedLine::cut tells whether it is too long
+  /// for the model. number: of the line; prefix: as there. Throws ValueError when a tokenizer does and for a
+  /// prefix that is too long for the model.
   PreparedLine prepare(const std::string& line, std::uint64_t number = 0,
                        const std::string& prefix = {}) const {
     return prepare(line, number, prefix, "the prefix");
@@ -187,8 +185,8 @@ class TextTranslator {
   /// Scores given translations (forced decoding). Returns for each pair of lines the target text as
   /// tokenized, score, log_probability, the tokens with the end symbol, words and confidence, and with
   /// options.alignment the alignment of the two given lines. A pair with a blank side has no tokens. Lines
-  /// that are too long for the model are cut. Throws ValueError for unequal numbers of lines and when a
-  /// tokenizer does, and as score_targets().
+  /// that are too long for the model are cut: a pair has one score. Throws ValueError for unequal numbers of
+  /// lines and when a tokenizer does, and as score_targets().
   std::vector<Translation> score(std::span<const std::string> lines,
                                  std::span<const std::string> targets) const {
     if (lines.size() != targets.size()) {
@@ -299,6 +297,12 @@ class TextTranslator {
       throw ValueError("text_translator",
                        "an alignment is requested, but this model has no function "
                        "cross_attention_weights(model, ctx, inputs, targets, begin_id, prefix, layer)");
+    }
+    if constexpr (!models::HasPrompt<M>) {
+      if (!options.splitting) {
+        if (!splitting_) splitting_ = line_splitting(description_->text, *tokenizers_.source);
+        options.splitting = splitting_;
+      }
     }
     if (options.glossary != nullptr && options.sampling) {
       throw ValueError(
@@ -529,6 +533,7 @@ class TextTranslator {
   TokenizerPair tokenizers_;
   std::shared_ptr<const Description> description_;
   TextTranslatorOptions options_;
+  std::optional<DocumentOptions> splitting_{};  // by the conventions, once it was needed
   Context<T> ctx_;
   TermForms term_forms_;
 };

@@ -8,7 +8,8 @@
 namespace eigenformer {
 
 /// Translates lines of text with a TextTranslator. Returns one translation per line, empty for a blank line.
-/// Lines that are too long for the model are cut.
+/// Lines of several sentences, and lines that are too long for the model, are translated in parts, as
+/// TextTranslator does.
 ///
 ///     auto model = ef::load_model_folder("en-de");
 ///     auto lines = ef::translate(model, {"I am reading a book."});

@@ -126,6 +126,9 @@ inline TokenizerPair huggingface_tokenizers(const std::filesystem::path& folder,
     text.source_prefix = {config.require_id("bos_token_id", rows)};
   }
   read_search(config, options, target_rows, text);
+  // BART and T5 are trained on texts of several sentences; T5's translation tasks have sentences.
+  if (type == "bart") text.lines_are_sentences = false;
+  if (type == "t5" || type == "mt5") text.lines_are_sentences = text.source_text.starts_with("translate ");
 
   std::vector<std::int32_t> meant = {text.begin_id, text.end_id};
   for (const auto* ids : {&text.source_prefix, &text.source_suffix, &text.target_prefix}) {
@@ -168,7 +171,8 @@ inline TokenizerPair huggingface_tokenizers(const std::filesystem::path& folder,
 
 /// Imports a folder saved by Hugging Face's transformers (config.json, model.safetensors, the tokenizer's
 /// files): MarianMT (OPUS-MT), BART, mBART, M2M100, NLLB, T5 and mT5. Weights of any floating-point type are
-/// converted to T; search and scores are those of transformers' generate().
+/// converted to T; search and scores are those of transformers' generate(). Lines are sentences
+/// (TextConventions) except for BART, and for T5 without a source_text "translate ...".
 ///
 ///     auto model = ef::import_huggingface("opus-mt-en-de");
 ///     auto lines = ef::translate(model, {"I am reading a book."});     // generation/text/translate.hpp

@@ -35,6 +35,7 @@ void visit_conventions(auto& c, auto&& visit) {
   visit("early_stopping", c.early_stopping);
   visit("force_end", c.force_end);
   visit("target_languages", c.target_languages);
+  visit("lines_are_sentences", c.lines_are_sentences);
 }
 
 // Target languages are stored as an object of names and ids.
@@ -44,8 +45,9 @@ inline constexpr bool is_target_languages =
 
 }  // namespace detail
 
-/// Converts conventions to a JSON object with every field under its name; target_languages, an object of
-/// names and ids, is left out when empty.
+/// Converts conventions to a JSON object with every field under its name. Fields that older versions do not
+/// know are left out where they have their defaults: target_languages, an object of names and ids, and
+/// lines_are_sentences.
 inline nlohmann::json conventions_to_json(const TextConventions& conventions) {
   nlohmann::json json = nlohmann::json::object();
   detail::visit_conventions(conventions, [&](const char* name, const auto& field) {
@@ -55,6 +57,7 @@ inline nlohmann::json conventions_to_json(const TextConventions& conventions) {
       json[name] = detail::option_to_json(field);
     }
   });
+  if (conventions.lines_are_sentences) json.erase("lines_are_sentences");
   return json;
 }
 

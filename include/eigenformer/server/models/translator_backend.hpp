@@ -211,7 +211,8 @@ class ServedTask {
 /// clients are translated in common batches.
 class TranslatorBackend final : public TranslationBackend {
  public:
-  /// owner: keeps the model alive. documents: how texts are split into sentences. adapters: by name, the
+  /// owner: keeps the model alive. documents: how texts are split into sentences; without a splitter, as the
+  /// translator splits its lines. adapters: by name, the
   /// translators for tasks that name one of them, such as TextTranslator::with_adapters(). Alignments follow
   /// the options of the translator, and are only computed for tasks that need them. Throws as Translator
   /// does.
@@ -227,7 +228,7 @@ class TranslatorBackend final : public TranslationBackend {
   TranslatorBackend(std::shared_ptr<const LineTranslator> lines, bool aligns, DocumentOptions documents = {},
                     const TranslatorOptions& options = {},
                     std::map<std::string, std::shared_ptr<const LineTranslator>> adapters = {})
-      : documents_(std::move(documents)),
+      : documents_(with_splitter(std::move(documents), lines)),
         aligns_(aligns),
         translator_(std::move(lines), options, std::move(adapters)) {}
 
@@ -271,6 +272,12 @@ class TranslatorBackend final : public TranslationBackend {
   }
 
  private:
+  static DocumentOptions with_splitter(DocumentOptions documents,
+                                       const std::shared_ptr<const LineTranslator>& lines) {
+    if (documents.splitter == nullptr && lines != nullptr && lines->options().splitting)
+      documents.splitter = lines->options().splitting->splitter;
+    return documents;
+  }
   template <class M>
   static std::map<std::string, std::shared_ptr<const LineTranslator>> line_translators(
       const std::map<std::string, TextTranslator<M>>& translators, const std::shared_ptr<const void>& owner) {

@@ -122,3 +122,63 @@ TEST_CASE("prepare and train --data refuse what does not fit") {
   std::ofstream(fs::path(data) / "train.tokens", std::ios::binary) << tokens;
   CHECK(contains(refused(train_on(data, model), {}), "is damaged"));
 }
+
+TEST_CASE("a training records whether its lines are sentences, also that of a prepared corpus") {
+  TinyCorpus corpus;
+  const fs::path folder = corpus.folder.path();
+  const auto text_of = [](const fs::path& model) {
+    return nlohmann::json::parse(read_file(model / "options.json")).value("text", nlohmann::json::object());
+  };
+  const Ended sentences = run("translator", corpus.train({"--max-steps", "2"}));
+  CAPTURE(sentences.err);
+  REQUIRE(sentences.code == 0);
+  CHECK_FALSE(text_of(corpus.model).contains("lines_are_sentences"));
+
+  // A quarter of the lines has two sentences.
+  const auto joined = [](const std::string& text) {
+    std::string lines;
+    for (std::size_t i = 0, at = 0; at < text.size(); ++i) {
+      const std::size_t end = text.find('\n', at);
+      lines += text.substr(at, end - at) + (i % 5 == 3 ? " " : "\n");
+      at = end + 1;
+    }
+    return lines;
+  };
+  corpus.source = corpus.folder.write("joined.en", joined(corpus.english())).string();
+  corpus.target = corpus.folder.write("joined.de", joined(corpus.german())).string();
+  const std::string model = (folder / "paragraphs").string();
+  const Ended paragraphs =
+      run("translator", corpus.train({"--source", corpus.source, "--target", corpus.target, "--model", model,
+                                      "--max-steps", "2"}));
+  CAPTURE(paragraphs.err);
+  REQUIRE(paragraphs.code == 0);
+  CHECK(contains(paragraphs.err, "25 % of the source lines have several sentences"));
+  CHECK(text_of(model).at("lines_are_sentences") == false);
+  const std::string two = "I see the dog. We paint the cat.\n";
+  const auto translated = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> all = {"translate", "--model", model, "--threads", "1"};
+    all.insert(all.end(), more.begin(), more.end());
+    return run("translator", all, two);
+  };
+  CHECK(translated({}).out == translated({"--no-split-sentences"}).out);
+  CHECK(contains(translated({"--language", "en"}).err, "--language has no effect"));
+  CHECK(translated({"--split-sentences", "--language", "en"}).code == 0);
+
+  // Of a prepared corpus, the validation pairs say it.
+  const std::string data = (folder / "data").string(), other = (folder / "other").string();
+  std::vector<std::string> prepare = prepare_words(corpus, data);
+  prepare.insert(prepare.end(), {"--valid-source", corpus.source, "--valid-target", corpus.target});
+  REQUIRE(run("translator", prepare).code == 0);
+  REQUIRE(run("translator", train_on(data, other, {"--max-steps", "2"})).code == 0);
+  CHECK(text_of(other).at("lines_are_sentences") == false);
+
+  // Training on sentences makes it a model of sentences again.
+  const TinyCorpus small;
+  const std::string tuned = (folder / "tuned").string();
+  const Ended fine =
+      run("translator", {"train", "--init-from", model, "--model", tuned, "--source", small.source,
+                         "--target", small.target, "--max-steps", "1", "--threads", "1"});
+  CAPTURE(fine.err);
+  REQUIRE(fine.code == 0);
+  CHECK_FALSE(text_of(tuned).contains("lines_are_sentences"));
+}
