@@ -14,7 +14,7 @@ namespace {
 // "text@begin" for texts and "#id" for tokens, in their order.
 std::vector<std::string> parts_of(const AddedTokens& tokens, std::string_view text, bool normalized = false) {
   std::vector<std::string> parts;
-  tokens.split(
+  tokens.split<icu::AddedTokenCharacters>(
       text, normalized, [&](std::int32_t id) { parts.push_back("#" + std::to_string(id)); },
       [&](std::string_view part, std::size_t begin) {
         parts.push_back(std::string(part) + "@" + std::to_string(begin));

@@ -109,7 +109,8 @@ class HuggingFaceT5 {
   }
   // The major version of the transformers that wrote the file; 0 when it is not stored.
   static int major_version(const JsonFile& config) {
-    return std::atoi(config.get<std::string>("transformers_version", "").c_str());
+    return static_cast<int>(std::min(
+        std::strtol(config.get<std::string>("transformers_version", "").c_str(), nullptr, 10), 1000L));
   }
 
   template <class T>
