@@ -24,12 +24,9 @@ const std::vector<nlohmann::json>& wrong_values() {
                                                      true,
                                                      -1,
                                                      0,
-                                                     1,
-                                                     2147483648,
                                                      4294967298,
                                                      18446744073709551615u,
                                                      1e300,
-                                                     "",
                                                      "x",
                                                      nlohmann::json::array(),
                                                      {4294967298, -1},
@@ -42,8 +39,7 @@ void import_or_refuse(const DamagedCopy& copy, const Attacked& attacked) {
   try {
     const auto model = import_huggingface<float>(copy.path(), attacked.options);
     const auto read = read_lines_as_ids(model, {"a </s> tree"});
-    for (const std::int32_t id : read[0])
-      CHECK(id < model.description.model.source_vocab_size);
+    for (const std::int32_t id : read[0]) CHECK(id < model.description.model.source_vocab_size);
     conventions_from_json(conventions_to_json(model.description.text),
                           model.description.model.source_vocab_size, model.description.model.target_size());
   } catch (const IoError& error) {
@@ -61,7 +57,6 @@ TEST_CASE("a folder with any wrong field is refused by an error of the library, 
   std::vector<Attacked> all = {
       {"hf_marian", {}, {"vocab.json"}},
       {"hf_m2m100_implied", {"en", "de", {}}, {"tokenizer_config.json", "special_tokens_map.json"}},
-      {"hf_mbart", {"en_XX", "de_DE", {}}, {"tokenizer_config.json"}},
       {"hf_t5", {}, {}}};
   for (Attacked& attacked : all) {
     CAPTURE(attacked.name);
