@@ -91,6 +91,14 @@ TEST_CASE("a folder with any wrong field is refused by an error of the library, 
   }
 }
 
+TEST_CASE("sizes whose product overflows are refused") {
+  const DamagedCopy copy("hf_t5");
+  copy.set("config.json", "num_heads", 2147483648);
+  copy.set("config.json", "d_kv", 2147483648);
+  check_refused([&] { (void)import_huggingface<float>(copy.path()); },
+                {"config.json", "num_heads * d_kv 4611686018427387904"});
+}
+
 TEST_CASE("wrong files of a tokenizer are refused by file and name") {
   if (!has_subword_tokenizer()) return;
   const DamagedCopy copy("hf_m2m100_implied");

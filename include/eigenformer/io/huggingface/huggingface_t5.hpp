@@ -37,6 +37,7 @@ class HuggingFaceT5 {
                                                                 {"d_ff", o.layer.dim_feedforward}}) {
       require_size(config, name, size);
     }
+    require_size(config, "num_heads * d_kv", o.layer.num_heads * o.layer.head_dim);
     o.layer.dropout = {0};
     const auto projection = config.get<std::string>("feed_forward_proj", "relu");
     o.layer.gated = projection.starts_with("gated-");
