@@ -84,8 +84,7 @@ void check_beams(const TranslationModel<T>& model, const CheckpointReference& re
     options.beam_size = beam.at("beam_size");
     options.num_hypotheses = options.beam_size;
     options.length_penalty = beam.at("length_penalty");
-    options.max_length =
-        beam.at("max_length").get<index_t>() - static_cast<index_t>(options.prefix_ids.size());
+    options.max_length = beam.at("max_length");
     options.early_stopping = beam.value("early_stopping", false);
     CAPTURE(options.beam_size);
     CAPTURE(options.length_penalty);
@@ -116,7 +115,7 @@ std::vector<Ids> greedy(const TranslationModel<T>& model, const std::vector<Ids>
                         index_t max_length) {
   GenerationOptions options = generation_options(model.description);
   options.beam_size = 1;
-  options.max_length = max_length - static_cast<index_t>(options.prefix_ids.size());
+  options.max_length = max_length;
   std::vector<Ids> ids;
   for (const auto& found :
        generate(model.model, Context<T>::inference(), std::span<const Ids>(sources), options)) {

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "command_line/checks.hpp"
 #include "eigenformer/data/corpus/shortlist.hpp"
 #include "model/sentence_translator.hpp"
 #include "option_flags.hpp"
@@ -122,6 +123,12 @@ class DecodingCommand {
            "--shortlist", shortlist_,
            "lexical shortlist (Marian's lex.s2t.bin, or from translator shortlist): score only likely words")
         ->group("Search; imported models bring their own defaults");
+    app.add_option(
+           "--unknown", unknown_,
+           "unknown tokens in a translation: keep (each reads U+2047) or drop; not given: keep, or drop "
+           "for a model of transformers, as it does")
+        ->check(one_of({"keep", "drop"}))
+        ->group("Search; imported models bring their own defaults");
     batching_.emplace(app, ef::BatchGenerationOptions{}, "Batches");
     splitting_.add_to(app);
     add_threads(app, threads_);
@@ -154,6 +161,7 @@ class DecodingCommand {
     options.search = search_->applied("generation", options.search);
     options.batching = batching_->applied("generation");
     options.splitting = splitting_.splitting(models.description().text, *models.tokenizers().source);
+    if (!unknown_.empty()) ef::detail::option_from_json("unknown", unknown_, options.unknown.emplace());
     // Each hypothesis takes memory, and the first step has at most one per vocabulary entry.
     const ef::index_t most = std::min<ef::index_t>(4096, models.tokenizers().target->vocabulary_size());
     const ef::index_t beam = options.search.beam_size;
@@ -198,7 +206,7 @@ class DecodingCommand {
   std::optional<OptionFlags<ef::BatchGenerationOptions>> batching_;
   std::optional<OptionFlags<ef::SamplingOptions>> sampling_;
   SplittingFlags splitting_;
-  std::string shortlist_;
+  std::string shortlist_, unknown_;
   CLI::Option* sample_ = nullptr;
   bool samples_ = false;
   ef::index_t threads_ = 0;

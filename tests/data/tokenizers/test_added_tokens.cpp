@@ -7,14 +7,17 @@
 #include <string_view>
 #include <vector>
 
+#include "eigenformer/data/text/icu_text.hpp"
+
 using namespace eigenformer;
 
 namespace {
 
 // "text@begin" for texts and "#id" for tokens, in their order.
+template <class Characters = eigenformer::icu::AddedTokenCharacters>
 std::vector<std::string> parts_of(const AddedTokens& tokens, std::string_view text, bool normalized = false) {
   std::vector<std::string> parts;
-  tokens.split(
+  tokens.split<Characters>(
       text, normalized, [&](std::int32_t id) { parts.push_back("#" + std::to_string(id)); },
       [&](std::string_view part, std::size_t begin) {
         parts.push_back(std::string(part) + "@" + std::to_string(begin));
@@ -58,6 +61,14 @@ TEST_CASE("an added token that is a word does not count inside of one") {
   const AddedTokens added(tokens);
   CHECK(parts_of(added, "yo you ayo,yo") == Parts{"#8", " you ayo,@2", "#8"});
   CHECK(parts_of(added, "yo\xC3\xA4 \xC3\xA4yo yo_") == Parts{"yo\xC3\xA4 \xC3\xA4yo yo_@0"});
+}
+
+TEST_CASE("in transformers' tokenizers in Python only a space ends a word, and separators are white space") {
+  const AddedTokens added(tokens);
+  CHECK(parts_of<AddedTokenCharacters>(added, "yo ayo .yo yo. yo") == Parts{"#8", " ayo .yo yo. @2", "#8"});
+  CHECK(parts_of(added, ".yo") == Parts{".@0", "#8"});
+  CHECK(parts_of<AddedTokenCharacters>(added, "a\x1c<s>\x1d b") == Parts{"a@0", "#7", "b@7"});
+  CHECK(parts_of(added, "a\x1c<s>") == Parts{"a\x1c@0", "#7"});
 }
 
 TEST_CASE("added tokens of the normalised text are found in that pass alone") {

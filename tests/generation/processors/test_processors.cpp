@@ -240,7 +240,7 @@ TEST_CASE("processors are called in their order, the options' own first, and are
     // Forbidden ids come later.
     CHECK(scores[0] > -std::numeric_limits<double>::infinity());
   });
-  GenerationOptions options{.beam_size = 2, .max_length = 3, .min_length = 3, .prefix_ids = {7}};
+  GenerationOptions options{.beam_size = 2, .max_length = 4, .min_length = 3, .prefix_ids = {7}};
   options.processors = {first, doubled, look};
   const auto found = generate(model, ctx, inputs, options, {.batch_size = 1});
   CHECK(std::all_of(seen.begin(), seen.end(), [](double x) { return x == 6; }));

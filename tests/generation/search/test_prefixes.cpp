@@ -1,5 +1,7 @@
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <vector>
 
 #include "eigenformer/generation/search/generate.hpp"
@@ -82,6 +84,44 @@ TEST_CASE("beam search after forced tokens that see one another") {
                  "prefix_length is 4, must be at most 3, the begin_id and the prefix_ids"));
 }
 
+TEST_CASE("max_length counts prefix_ids, which may leave no room for a text") {
+  const auto model = small_model(19);
+  const auto ctx = Context<double>::inference();
+  const std::vector<Ids> sources = {{5, 6, 7, 3}, {8, 3}};
+  for (const SearchRule rule :
+       {SearchRule::gnmt, SearchRule::huggingface, SearchRule::ctranslate2, SearchRule::marian}) {
+    for (const index_t most : {1, 2, 3, 5}) {
+      GenerationOptions options{.beam_size = 2, .max_length = most, .rule = rule};
+      options.prefix_ids = {9, 10};
+      options.num_hypotheses = 2;
+      options.forbidden_ids = {options.end_id};  // every text is cut
+      const auto room = static_cast<std::size_t>(std::max<index_t>(0, most - 2));
+      for (const auto& texts : beam_search(model, ctx, sources, options)) {
+        REQUIRE(!texts.empty());
+        for (const Hypothesis& h : texts) CHECK(h.ids.size() == room);
+        CHECK(std::isfinite(texts[0].score));
+      }
+      options.num_beam_groups = 2;
+      options.diversity_penalty = 0.5;
+      options.max_length_factor = 9;
+      for (const auto& texts : beam_search(model, ctx, sources, options))
+        for (const Hypothesis& h : texts) CHECK(h.ids.size() == room);
+      SamplingOptions sampling{.num_samples = 2, .max_length = most, .end_id = -1};
+      sampling.prefix_ids = {9, 10};
+      for (const double factor : {0.0, 9.0}) {
+        sampling.max_length_factor = factor;
+        const auto texts = sample(model, ctx, std::span<const Ids>(sources), sampling);
+        REQUIRE(texts.size() == 4);
+        for (const Hypothesis& h : texts) CHECK(h.ids.size() == room);
+      }
+      // An input's own prefix is not counted.
+      sampling.prefixes = {{7}, {8, 8}};
+      for (const Hypothesis& h : sample(model, ctx, std::span<const Ids>(sources), sampling))
+        CHECK(h.ids.size() == room);
+    }
+  }
+}
+
 TEST_CASE("inputs with prefixes of their own are searched and sampled as alone with prefix_ids") {
   const auto model = small_model(19);
   const auto ctx = Context<double>::inference();
@@ -103,6 +143,7 @@ TEST_CASE("inputs with prefixes of their own are searched and sampled as alone w
       GenerationOptions alone = options;
       alone.prefixes = {};
       alone.prefix_ids.insert(alone.prefix_ids.end(), prefixes[i].begin(), prefixes[i].end());
+      alone.max_length += static_cast<index_t>(prefixes[i].size());  // which counts prefix_ids only
       const auto expected = beam_search(model, ctx, one, alone)[0];
       REQUIRE(found[i].size() == expected.size());
       for (std::size_t h = 0; h < expected.size(); ++h) {
@@ -112,6 +153,7 @@ TEST_CASE("inputs with prefixes of their own are searched and sampled as alone w
       SamplingOptions sampled = sampling;
       sampled.prefixes = {};
       sampled.prefix_ids = alone.prefix_ids;
+      sampled.max_length = alone.max_length;
       sampled.numbers = {i};
       const auto texts = sample(model, ctx, std::span<const Ids>(one), sampled);
       REQUIRE(texts.size() == 2);

@@ -164,7 +164,7 @@ TEST_CASE("an imported CTranslate2 model is saved as a model folder and translat
     options.max_length = 14;
     CHECK(translate(loaded, lines, options) == translate(model, lines, options));
     options.beam_size = 1;
-    options.max_length = 14 - static_cast<index_t>(options.prefix_ids.size());
+    options.max_length = 14;
     const auto translations = translate(loaded, lines, options);
     if (needs_sentencepiece(name)) continue;
     for (std::size_t i = 0; i < lines.size(); ++i) {
@@ -352,8 +352,17 @@ TEST_CASE("a model that leaves the first token to the caller wants a target lang
   DamagedCopy copy("ct2_post");
   copy.set("config.json", "decoder_start_token", nullptr);
   CHECK_THROWS_AS((void)import_ctranslate2<float>(copy.path()), ValueError);
+  std::string vocabulary = copy.read("target_vocabulary.txt");
+  const std::size_t at = vocabulary.find("\nv4\n");
+  REQUIRE(at != std::string::npos);
+  vocabulary.replace(at + 1, 2, "__v4__");
+  copy.write("target_vocabulary.txt", vocabulary);
   const auto model = import_ctranslate2<float>(copy.path(), {.target_language = "v4"});
   CHECK(model.description.text.begin_id == 8);
   CHECK(model.description.text.target_prefix.empty());
-  CHECK_THROWS_AS((void)import_ctranslate2<float>(copy.path(), {.target_language = "xx"}), ValueError);
+  // Pieces of words and special tokens are no languages.
+  for (const char* other : {"xx", "v5", "</s>", "<blank>"}) {
+    CHECK_THROWS_WITH_AS((void)import_ctranslate2<float>(copy.path(), {.target_language = other}),
+                         doctest::Contains("expected __v4__"), ValueError);
+  }
 }

@@ -29,6 +29,7 @@ std::vector<Family> families() {
              {"hf_mbart", {"en_XX", "de_DE", {}}},
              {"hf_mbart50", {"en_XX", "de_DE", {}}},
              {"hf_m2m100", {"en", "de", {}}},
+             {"hf_m2m100_implied", {"en", "de", {}}},
              {"hf_nllb", {"eng_Latn", "deu_Latn", {}}},
              {"hf_t5", {{}, {}, "translate to German: "}},
              {"hf_mt5", {{}, {}, "translate to German: "}}};
@@ -90,12 +91,14 @@ TEST_CASE("an imported Hugging Face model is saved as a model folder and transla
     CHECK(loaded.description.text == model.description.text);
     GenerationOptions options = generation_options(model.description);
     options.beam_size = 1;
-    options.max_length = 13 - static_cast<index_t>(options.prefix_ids.size());
+    options.max_length = 13;
     const auto lines = reference.json.at("lines").get<std::vector<std::string>>();
     const auto translations = translate(loaded, lines, options);
     CHECK(translations == translate(model, lines, options));
     for (std::size_t i = 0; i < lines.size(); ++i) {
-      CHECK(translations[i] == model.tokenizers.target->decode(reference.json.at("greedy").at(i).get<Ids>()));
+      Ids ids = reference.json.at("greedy").at(i).get<Ids>();
+      std::erase(ids, model.tokenizers.target->unknown_id());
+      CHECK(translations[i] == model.tokenizers.target->decode(ids));
     }
   }
 }
@@ -350,7 +353,7 @@ TEST_CASE("settings of generation_config.json are used, or listed in a warning")
   CHECK(told.empty());
   const GenerationOptions search = generation_options(description);
   CHECK(search.beam_size == 5);
-  CHECK(search.max_length == 39);  // theirs counts the start and the language
+  CHECK(search.max_length == 40);  // theirs counts the start, and both count the language
   CHECK(search.min_length == 2);
   CHECK(search.length_penalty == 0.7);
   CHECK(search.early_stopping);
@@ -360,7 +363,7 @@ TEST_CASE("settings of generation_config.json are used, or listed in a warning")
   CHECK(conventions_from_json(conventions_to_json(description.text), 100000, 100000) == description.text);
   copy.set("generation_config.json", "max_new_tokens", 21);
   copy.set("generation_config.json", "min_new_tokens", 8);
-  CHECK(import().text.max_length == 20);
+  CHECK(import().text.max_length == 21);
   CHECK(import().text.min_length == 7);
 
   const nlohmann::json told_of = {{"do_sample", true},
@@ -455,6 +458,183 @@ TEST_CASE("special tokens that a text spells are matched as in transformers, als
     copy.write("tokenizer_config.json", R"({"added_tokens_decoder": {"290": {"content": "<mask>", ")" +
                                             std::string(field) + R"(": "yes"}}})");
     check_refused([&] { (void)ids(); }, {"tokenizer_config.json", "<mask>", field, "true or false"});
+  }
+}
+
+namespace {
+
+struct TextsFamily {
+  std::string name;
+  ImportOptions options;
+};
+
+// Those with a texts.json; tests/fixtures/scripts/checkpoints_huggingface.py tells what it holds.
+std::vector<TextsFamily> families_with_texts() {
+  if (!has_subword_tokenizer()) return {};
+  return {{"hf_marian", {}},
+          {"hf_m2m100", {"en", "de", {}}},
+          {"hf_m2m100_implied", {"en", "de", {}}},
+          {"hf_nllb", {"eng_Latn", "deu_Latn", {}}},
+          {"hf_t5", {{}, {}, "translate to German: "}}};
+}
+
+nlohmann::json texts_of(const std::string& name) {
+  return nlohmann::json::parse(read_text_file(fixtures_folder() / "checkpoints" / name / "texts.json"));
+}
+
+}  // namespace
+
+TEST_CASE("special tokens that a text spells are matched as by transformers' SentencePiece tokenizers") {
+  for (const TextsFamily& family : families_with_texts()) {
+    CAPTURE(family.name);
+    const auto model = import_huggingface<float>(CheckpointReference(family.name).folder, family.options);
+    TemporaryFolder folder;
+    model.tokenizers.source->save(folder.path());
+    const auto loaded = load_tokenizer(model.tokenizers.source->kind(), folder.path());
+    for (const nlohmann::json& special : texts_of(family.name).at("special")) {
+      const auto line = special.at("line").get<std::string>();
+      // T5's tokenizer has no second end symbol after one that a text ends with.
+      if (family.name == "hf_t5" && line.ends_with("</s>")) continue;
+      CAPTURE(line);
+      CHECK(read_lines_as_ids(model, {line}) == std::vector<Ids>{special.at("ids").get<Ids>()});
+      CHECK(loaded->encode(line) == model.tokenizers.source->encode(line));
+    }
+  }
+}
+
+TEST_CASE("unknown tokens are left out of a translation as by transformers, or kept by an option") {
+  for (const TextsFamily& family : families_with_texts()) {
+    CAPTURE(family.name);
+    const CheckpointReference reference(family.name);
+    const nlohmann::json texts = texts_of(family.name);
+    const auto model = import_huggingface<float>(reference.folder, family.options);
+    const TextTranslator translator(model);
+    for (const nlohmann::json& decoded : texts.at("decoded")) {
+      const auto ids = decoded.at("ids").get<Ids>();
+      CHECK(translator.text_of({}, ids) == decoded.at("text").get<std::string>());
+    }
+    const auto lines = reference.json.at("lines").get<std::vector<std::string>>();
+    TextTranslatorOptions options = text_translator_options(model.description);
+    options.search.beam_size = 1;
+    options.search.max_length = reference.json.at("max_length");
+    const auto texts_with = [&] {
+      std::vector<std::string> found;
+      for (const Translation& t : translator.with_options(options).translate(lines)) found.push_back(t.text);
+      return found;
+    };
+    const auto dropped = texts_with();
+    CHECK(dropped == texts.at("translations").get<std::vector<std::string>>());
+    options.unknown = UnknownTokens::drop;
+    CHECK(texts_with() == dropped);
+    options.unknown = UnknownTokens::keep;
+    std::string kept;
+    for (const std::string& text : texts_with()) kept += text;
+    bool unknown = false;
+    for (const nlohmann::json& ids : reference.json.at("greedy")) {
+      const auto found = ids.get<Ids>();
+      unknown = unknown || std::count(found.begin(), found.end(), model.tokenizers.target->unknown_id()) > 0;
+    }
+    CHECK((kept.find("\xE2\x81\x87") != std::string::npos) == unknown);
+    const Ids one = {model.tokenizers.target->unknown_id()};
+    CHECK(translator.with_options(options).text_of({}, one) == "\xE2\x81\x87");
+    CHECK(translator.text_of({}, one).empty());
+  }
+}
+
+TEST_CASE("the maximum length counts a forced first token, as transformers' max_new_tokens") {
+  for (const TextsFamily& family : families_with_texts()) {
+    CAPTURE(family.name);
+    const CheckpointReference reference(family.name);
+    const auto model = import_huggingface<float>(reference.folder, family.options);
+    const auto sources = reference.json.at("sources").get<std::vector<Ids>>();
+    for (const nlohmann::json& of_length : texts_of(family.name).at("short")) {
+      const index_t most = of_length.at("max_length");
+      CAPTURE(most);
+      CHECK(greedy(model, sources, most) == of_length.at("greedy").get<std::vector<Ids>>());
+      GenerationOptions options = generation_options(model.description);
+      options.beam_size = 3;
+      options.max_length = most;
+      const auto found =
+          generate(model.model, Context<float>::inference(), std::span<const Ids>(sources), options);
+      for (std::size_t i = 0; i < sources.size(); ++i) {
+        REQUIRE(found[i].size() == 1);
+        CHECK(found[i][0].ids == of_length.at("beam").at(i).get<Ids>());
+      }
+    }
+  }
+}
+
+TEST_CASE("only added and special tokens are languages") {
+  if (!has_subword_tokenizer()) return;
+  const auto refuse = [](const std::string& name, const std::string& from, const std::string& to,
+                         const std::vector<std::string>& words) {
+    CAPTURE(name);
+    CAPTURE(from);
+    CAPTURE(to);
+    const auto folder = fixtures_folder() / "checkpoints" / name;
+    for (const std::string& word : words) {
+      CHECK_THROWS_WITH_AS((void)import_huggingface<float>(folder, {from, to, {}}),
+                           doctest::Contains(word.c_str()), ValueError);
+    }
+  };
+  // Pieces of words, punctuation and special tokens with another role.
+  for (const char* piece : {"d", ".",
+                            "\xE2\x96\x81"
+                            "d",
+                            "<pad>", "</s>", "<s>", "<unk>", "<mask>"}) {
+    const std::string quoted = "has no language '" + std::string(piece) + "'";
+    refuse("hf_nllb", piece, "deu_Latn", {quoted, "deu_Latn, eng_Latn"});
+    refuse("hf_nllb", "eng_Latn", piece, {quoted});
+    refuse("hf_m2m100", piece, "de", {quoted, "__de__"});
+    refuse("hf_m2m100_implied", "en", piece, {quoted});
+    refuse("hf_mbart", piece, "de_DE", {quoted, "ar_AR"});
+    refuse("hf_mbart50", "en_XX", piece, {quoted, "fr_XX"});
+  }
+  refuse("hf_nllb", "en", "deu_Latn", {"'en', expected eng_Latn or one of 1 others"});
+  refuse("hf_mbart", "en_XX", "de", {"'de', expected de_DE or one of 2 others"});
+  refuse("hf_m2m100_implied", "en", "deu_Latn", {"'deu_Latn', expected __de__ or one of 99 others"});
+  const auto prefix = [](const std::string& name, const std::string& from, const std::string& to) {
+    return import_huggingface<float>(fixtures_folder() / "checkpoints" / name, {from, to, {}})
+        .description.text.target_prefix;
+  };
+  CHECK(prefix("hf_m2m100_implied", "__en__", "__de__") == prefix("hf_m2m100_implied", "en", "de"));
+}
+
+TEST_CASE("languages that no file of a folder lists are those of the tokenizer's class") {
+  if (!has_subword_tokenizer()) return;
+  DamagedCopy copy("hf_m2m100_implied");
+  const auto import = [&](const std::string& to) {
+    return import_huggingface<float>(copy.path(), {"en", to, {}}).description.text;
+  };
+  const Ids german = import("de").target_prefix;
+  CHECK(german == Ids{nlohmann::json::parse(copy.read("generation_config.json"))
+                          .at("forced_bos_token_id")
+                          .get<std::int32_t>()});
+  // A list in a file stands for the same ids, in any order.
+  copy.write("special_tokens_map.json", R"({"additional_special_tokens": ["__zu__", "__de__", "__af__"]})");
+  CHECK(import("de").target_prefix == german);
+  copy.write("special_tokens_map.json", "{}");
+  copy.set("tokenizer_config.json", "language_codes", "wmt21");
+  CHECK(import("en").target_prefix == Ids{german[0] - 16});
+  CHECK(import("de").target_prefix == Ids{german[0] - 9});
+  CHECK_THROWS_AS((void)import("af"), ValueError);
+  copy.set("tokenizer_config.json", "language_codes", "iwslt");
+  check_refused([&] { (void)import("de"); }, {"tokenizer_config.json", "language_codes 'iwslt'", "wmt21"});
+  // Too few rows for the hundred languages.
+  DamagedCopy other("hf_m2m100");
+  other.write("special_tokens_map.json", "{}");
+  CHECK_THROWS_WITH_AS((void)import_huggingface<float>(other.path(), {"en", "de", {}}),
+                       doctest::Contains("list no languages"), ValueError);
+
+  const auto pieces = CheckpointReference("hf_mbart").folder / "sentencepiece.bpe.model";
+  for (const auto& [codes, count] : {std::pair{"mbart", 25}, std::pair{"mbart50", 52}}) {
+    detail::HuggingFaceVocabulary vocabulary(pieces.parent_path(), 200);
+    const auto own = detail::fairseq_pieces(pieces);
+    vocabulary.put(pieces, own, 0);
+    vocabulary.imply(detail::implied_languages(codes));
+    CHECK(vocabulary.languages().size() == static_cast<std::size_t>(count));
+    CHECK(detail::find_language(pieces, vocabulary.languages(), "de_DE") ==
+          static_cast<std::int32_t>(own.size()) + 2);
   }
 }
 

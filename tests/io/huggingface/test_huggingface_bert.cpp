@@ -53,6 +53,8 @@ TEST_CASE("what does not fit in a BERT folder is refused with its file and what 
   refuse({"model.safetensors", "wrong shape", "intermediate.dense.weight"});
   copy.set("config.json", "num_hidden_layers", 1);
   refuse({"unexpected", "encoder.layer.1."});
+  copy.set("config.json", "max_position_embeddings", 1);
+  refuse({"max_position_embeddings 1", "at least 2"});
   copy.write("vocab.txt", vocabulary + "more\n");
   refuse({"vocab.txt", "rows"});
   copy.write("vocab.txt", "[UNK]\n");

@@ -37,6 +37,18 @@ struct EnumNames<SearchRule> {
   static constexpr std::array names = {"gnmt", "huggingface", "ctranslate2", "marian"};
 };
 
+/// What becomes of unknown tokens in an output's text.
+enum class UnknownTokens {
+  keep,  ///< each reads U+2047, the double question mark
+  drop,  ///< they are left out, as by transformers' decode() with skip_special_tokens
+};
+/// The names of these values in options and files.
+template <>
+struct EnumNames<UnknownTokens> {
+  /// One name per value, in the order of the enumeration.
+  static constexpr std::array names = {"keep", "drop"};
+};
+
 /// A target language of a multilingual model, and the token before a source sentence that selects it
 /// (Johnson et al. 2017).
 struct TargetLanguage {
@@ -64,11 +76,11 @@ struct TextConventions {
   double max_length_factor = 0;               ///< most target tokens per source token; 0: no such limit
   index_t min_length = 0;                     ///< number of target tokens before the end symbol is allowed
   index_t beam_size = 0;                      ///< 0: the caller's
-  index_t max_length =
-      0;  ///< most target tokens, with the end symbol, without target_prefix; 0: the caller's
+  index_t max_length = 0;  ///< most target tokens, target_prefix and end symbol included; 0: the caller's
   index_t no_repeat_ngram_size = 0;  ///< forbids repeated n-grams of this size; 0: off
   bool early_stopping = false;       ///< stop as soon as beam_size hypotheses are finished
   bool force_end = false;  ///< hypotheses of max_length tokens are given the end symbol, without its cost
+  UnknownTokens unknown = UnknownTokens::keep;  ///< what becomes of unknown tokens in an output's text
   /// Languages of a multilingual model, of which with_target_language() selects one; empty for other models.
   std::vector<TargetLanguage> target_languages{};
   /// Whether a line that the model was trained on is one sentence; then translators split lines of several

@@ -45,6 +45,13 @@ inline bool is_word_character(char32_t c) {
   return u_hasBinaryProperty(point, UCHAR_ALPHABETIC) || u_hasBinaryProperty(point, UCHAR_JOIN_CONTROL) ||
          (U_MASK(u_charType(point)) & (U_GC_M_MASK | U_GC_ND_MASK | U_GC_PC_MASK)) != 0;
 }
+/// The classes of characters for AddedTokens::split() that the tokenizers package uses.
+struct AddedTokenCharacters {
+  /// See icu::is_white_space().
+  static bool is_white_space(char32_t c) { return icu::is_white_space(c); }
+  /// See icu::is_word_character().
+  static bool is_word_character(char32_t c) { return icu::is_word_character(c); }
+};
 /// The upper-case form of a code point (simple mapping); the code point itself when it has none.
 inline char32_t to_upper(char32_t c) { return static_cast<char32_t>(u_toupper(static_cast<UChar32>(c))); }
 /// The case-folded form of a code point (simple folding).

@@ -10,11 +10,20 @@
 #include <vector>
 
 #include "eigenformer/core/base/error.hpp"
-#include "eigenformer/data/text/icu_text.hpp"
+#include "eigenformer/data/text/utf8.hpp"
 #include "eigenformer/data/tokenizers/foreign_tokenizer.hpp"
 #include "eigenformer/data/tokenizers/tokenizer_file.hpp"
 
 namespace eigenformer {
+
+/// The classes of characters by which AddedTokens are matched in transformers' tokenizers that are written in
+/// Python; icu::AddedTokenCharacters has those of the tokenizers package.
+struct AddedTokenCharacters {
+  /// Whether a code point is white space for AddedToken::strip_left and strip_right.
+  static bool is_white_space(char32_t c) { return is_space(c); }
+  /// Whether a code point next to a token makes it a part of a word.
+  static bool is_word_character(char32_t c) { return c != U' '; }
+};
 
 /// Added tokens, matched as in Hugging Face's tokenizers package: from left to right, the longest match
 /// first.
@@ -40,8 +49,8 @@ class AddedTokens {
 
   /// Calls on_token(id) for each token in a UTF-8 text and on_text(part, byte offset) for each part between
   /// them, in the order of the text. normalized: which tokens to match, those with AddedToken::normalized or
-  /// those without.
-  template <class OnToken, class OnText>
+  /// those without. Characters: as AddedTokenCharacters.
+  template <class Characters, class OnToken, class OnText>
   void split(std::string_view text, bool normalized, OnToken&& on_token, OnText&& on_text) const {
     std::size_t done = 0;
     for (std::size_t i = 0; i < text.size();) {
@@ -52,10 +61,12 @@ class AddedTokens {
       }
       std::size_t begin = i, end = i + token->text.size();
       i = end;
-      if (token->single_word && (ends_with_word(text.substr(0, begin)) || starts_with_word(text.substr(end))))
+      if (token->single_word && (ends_with_word<Characters>(text.substr(0, begin)) ||
+                                 starts_with_word<Characters>(text.substr(end))))
         continue;
-      if (token->strip_left) begin = std::max(done, begin - white_space_at_end(text.substr(0, begin)));
-      if (token->strip_right) end += white_space_at_start(text.substr(end));
+      if (token->strip_left)
+        begin = std::max(done, begin - white_space_at_end<Characters>(text.substr(0, begin)));
+      if (token->strip_right) end += white_space_at_start<Characters>(text.substr(end));
       if (done < begin) on_text(text.substr(done, begin - done), done);
       on_token(token->id);
       done = end;
@@ -111,11 +122,12 @@ class AddedTokens {
     return nullptr;
   }
 
+  template <class Characters>
   static std::size_t white_space_at_start(std::string_view text) {
     std::size_t n = 0;
     while (n < text.size()) {
       const detail::DecodedCodePoint c = detail::decode_front(text.substr(n));
-      if (c.length == 0 || !icu::is_white_space(c.value)) break;
+      if (c.length == 0 || !Characters::is_white_space(c.value)) break;
       n += c.length;
     }
     return n;
@@ -126,21 +138,24 @@ class AddedTokens {
     while (at > 0 && (static_cast<std::uint8_t>(text[at]) & 0xC0u) == 0x80u) --at;
     return at;
   }
+  template <class Characters>
   static std::size_t white_space_at_end(std::string_view text) {
     std::size_t end = text.size();
     while (end > 0) {
       const std::size_t at = last_code_point(text.substr(0, end));
-      if (!icu::is_white_space(detail::decode_front(text.substr(at, end - at)).value)) break;
+      if (!Characters::is_white_space(detail::decode_front(text.substr(at, end - at)).value)) break;
       end = at;
     }
     return text.size() - end;
   }
+  template <class Characters>
   static bool starts_with_word(std::string_view text) {
-    return !text.empty() && icu::is_word_character(detail::decode_front(text).value);
+    return !text.empty() && Characters::is_word_character(detail::decode_front(text).value);
   }
+  template <class Characters>
   static bool ends_with_word(std::string_view text) {
     return !text.empty() &&
-           icu::is_word_character(detail::decode_front(text.substr(last_code_point(text))).value);
+           Characters::is_word_character(detail::decode_front(text.substr(last_code_point(text))).value);
   }
 
   std::vector<AddedToken> tokens_;

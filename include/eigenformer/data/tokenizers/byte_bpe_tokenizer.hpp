@@ -142,13 +142,14 @@ class ByteBpeTokenizer final : public ForeignTokenizer {
     std::vector<std::int32_t> ids;
     const auto put = [&](std::int32_t id) { ids.push_back(id); };
     // There is no normalisation, so tokens to match in normalised text are matched in the same text.
-    added_.split(valid_utf8(text), false, put, [&](std::string_view part, std::size_t) {
-      added_.split(part, true, put, [&](std::string_view rest, std::size_t) {
-        for (const std::string& word : split(std::string(rest))) {
-          for (const std::string& piece : merge(word)) append(ids, piece);
-        }
-      });
-    });
+    added_.split<icu::AddedTokenCharacters>(
+        valid_utf8(text), false, put, [&](std::string_view part, std::size_t) {
+          added_.split<icu::AddedTokenCharacters>(part, true, put, [&](std::string_view rest, std::size_t) {
+            for (const std::string& word : split(std::string(rest))) {
+              for (const std::string& piece : merge(word)) append(ids, piece);
+            }
+          });
+        });
     return ids;
   }
 

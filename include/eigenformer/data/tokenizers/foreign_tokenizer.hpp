@@ -48,6 +48,8 @@ class ForeignTokenizer : public Tokenizer {
     return vocabulary_.tokens[static_cast<std::size_t>(id)];
   }
 
+  std::int32_t unknown_id() const override { return vocabulary_.unknown_id; }
+
   /// The id of a token as spelled in the vocabulary, special tokens included; nothing for an unknown one.
   std::optional<std::int32_t> find(std::string_view token) const {
     const auto found = ids_.find(token);

@@ -196,11 +196,12 @@ class MetaspaceTokenizer final : public ForeignTokenizer {
     const std::string valid = valid_utf8(text);
     std::vector<std::int32_t> ids;
     const auto put = [&](std::int32_t id) { ids.push_back(id); };
-    added_.split(valid, false, put, [&](std::string_view part, std::size_t begin) {
+    added_.split<icu::AddedTokenCharacters>(valid, false, put, [&](std::string_view part, std::size_t begin) {
       const std::string normal = normalize(part);
-      added_.split(normal, true, put, [&](std::string_view rest, std::size_t inner) {
-        append_text(ids, rest, begin == 0 && inner == 0, draw);
-      });
+      added_.split<icu::AddedTokenCharacters>(normal, true, put,
+                                              [&](std::string_view rest, std::size_t inner) {
+                                                append_text(ids, rest, begin == 0 && inner == 0, draw);
+                                              });
     });
     return ids;
   }

@@ -53,6 +53,9 @@ class Tokenizer {
   /// Throws IndexError for an id outside the vocabulary.
   virtual std::string token(std::int32_t id) const = 0;
 
+  /// The id of unknown tokens; -1 when there is none.
+  virtual std::int32_t unknown_id() const { return Vocabulary::unknown_id; }
+
   /// Writes the tokenizer to a file in `directory`, called `name` with the extension of its kind. Throws
   /// IoError.
   virtual void save(const std::filesystem::path& directory, const std::string& name = "tokenizer") const = 0;

@@ -89,7 +89,7 @@ struct SentencePieceFunctions {
   LoadTokenizer *load_subword, *load_sentencepiece;
   /// Makes a SentencePieceTokenizer from the bytes of a model.
   std::shared_ptr<const Tokenizer> (*make)(std::string model, ForeignVocabulary vocabulary,
-                                           bool language_codes);
+                                           bool language_codes, std::vector<AddedToken> added);
   std::vector<std::string> (*pieces)(const std::string& model);
 };
 
@@ -111,8 +111,10 @@ inline std::shared_ptr<const Tokenizer> train_subword(std::span<const std::strin
       SubwordTokenizer::train(sentences, {.vocabulary_size = vocabulary_size, .reserved = reserved}));
 }
 inline std::shared_ptr<const Tokenizer> make_sentencepiece(std::string model, ForeignVocabulary vocabulary,
-                                                           bool language_codes) {
-  return std::make_shared<SentencePieceTokenizer>(std::move(model), std::move(vocabulary), language_codes);
+                                                           bool language_codes,
+                                                           std::vector<AddedToken> added) {
+  return std::make_shared<SentencePieceTokenizer>(std::move(model), std::move(vocabulary), language_codes,
+                                                  std::move(added));
 }
 inline constexpr SentencePieceFunctions sentencepiece_functions{
     &train_subword, &load_shared<SubwordTokenizer>, &load_shared<SentencePieceTokenizer>, &make_sentencepiece,

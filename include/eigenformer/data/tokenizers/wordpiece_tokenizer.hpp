@@ -49,7 +49,7 @@ class WordPieceTokenizer final : public ForeignTokenizer {
 
   std::vector<std::int32_t> encode(std::string_view text) const override {
     std::vector<std::int32_t> ids;
-    added_.split(
+    added_.split<icu::AddedTokenCharacters>(
         text, false, [&](std::int32_t id) { ids.push_back(id); },
         [&](std::string_view part, std::size_t) {
           for (const std::u32string& word : split(part)) append_word(ids, word);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -67,13 +68,13 @@ class BatchConstraints {
     if (!phrases->empty()) phrases_ = std::move(phrases);
   }
 
-  /// The constrained beam for a search of an input; empty when the input has no constraints. max_length: of
-  /// this input.
-  std::optional<ConstrainedBeam> beam(std::size_t place, index_t max_length) const {
+  /// The constrained beam for a search of an input; empty when the input has no constraints. max_steps:
+  /// tokens that the search may add.
+  std::optional<ConstrainedBeam> beam(std::size_t place, index_t max_steps) const {
     if (phrases_ == nullptr) return std::nullopt;
     const auto found = phrases_->find(place);
     if (found == phrases_->end()) return std::nullopt;
-    const index_t most = options_->force_end ? max_length - 1 : max_length;
+    const index_t most = options_->force_end ? std::max<index_t>(0, max_steps - 1) : max_steps;
     return ConstrainedBeam(found->second.automaton, found->second.begun, most, options_->end_id);
   }
 

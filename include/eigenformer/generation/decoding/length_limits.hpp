@@ -28,7 +28,13 @@ index_t input_length(const M& model, const typename M::Input& input) {
   }
 }
 
-// The maximum target tokens of each input by max_length_factor; empty without a factor.
+// The maximum target tokens after prefix_ids.
+template <class Options>
+index_t max_steps(const Options& options) {
+  return std::max<index_t>(0, options.max_length - static_cast<index_t>(options.prefix_ids.size()));
+}
+
+// The maximum target tokens of each input after prefix_ids by max_length_factor; empty without a factor.
 template <class M, class Options>
 std::vector<index_t> length_limits(const M& model, std::span<const typename M::Input> inputs,
                                    const Options& options) {
@@ -37,9 +43,9 @@ std::vector<index_t> length_limits(const M& model, std::span<const typename M::I
   for (const auto& input : inputs) {
     const double tokens =
         std::ceil(options.max_length_factor * static_cast<double>(input_length(model, input)));
-    limits.push_back(tokens < static_cast<double>(options.max_length)
+    limits.push_back(tokens < static_cast<double>(max_steps(options))
                          ? std::max<index_t>(1, static_cast<index_t>(tokens))
-                         : options.max_length);
+                         : max_steps(options));
   }
   return limits;
 }

@@ -22,7 +22,7 @@ EIGENFORMER_FUNCTION std::vector<std::int32_t> constraint_ids(const GenerationOp
                                                               std::span<const std::size_t> places);
 
 /// The search itself. inputs: the prompts' inputs as indices into the caller's list; limits: maximum target
-/// tokens of each, empty: max_length. end_score: see EndScore.
+/// tokens of each after prefix_ids, empty: as max_length has it. end_score: see EndScore.
 template <class T>
 std::vector<std::vector<Hypothesis>> search_beams(NextTokens<T>& model, const Prompts& prompts,
                                                   std::span<const std::size_t> inputs,
@@ -145,7 +145,8 @@ EIGENFORMER_FUNCTION std::vector<std::int32_t> constraint_ids(const GenerationOp
 }
 
 // The options of each input's search: one for all, or one per input when inputs have their own prefixes or
-// limits. inputs: indices into the caller's list; limits: maximum target tokens of each, or empty.
+// limits. inputs: indices into the caller's list; limits: maximum target tokens of each after the options'
+// prefix_ids, or empty. An input's own prefix leaves as many tokens after it.
 inline std::vector<GenerationOptions> search_options(const GenerationOptions& options,
                                                      std::span<const std::size_t> inputs,
                                                      std::span<const index_t> limits) {
@@ -157,9 +158,10 @@ inline std::vector<GenerationOptions> search_options(const GenerationOptions& op
   if (options.prefixes.empty() && limits.empty()) return {group};
   std::vector<GenerationOptions> all(inputs.size(), group);
   for (std::size_t i = 0; i < inputs.size(); ++i) {
-    if (!limits.empty()) all[i].max_length = limits[i];
+    if (!limits.empty()) all[i].max_length = limits[i] + static_cast<index_t>(options.prefix_ids.size());
     if (options.prefixes.empty()) continue;
     const std::vector<std::int32_t>& prefix = options.prefixes[inputs[i]];
+    all[i].max_length += static_cast<index_t>(prefix.size());
     all[i].prefix_ids.insert(all[i].prefix_ids.end(), prefix.begin(), prefix.end());
   }
   return all;
@@ -197,15 +199,27 @@ std::vector<std::vector<Hypothesis>> search_beams(NextTokens<T>& model, const Pr
     for (index_t group = 0; group < options.num_beam_groups; ++group) {
       const GenerationOptions& own = searched.size() == 1 ? searched[0] : searched[i];
       searches.emplace_back(std::in_place, i, group, own, end_score,
-                            constraints.beam(inputs[i], own.max_length));
+                            constraints.beam(inputs[i], max_steps(own)));
     }
   }
+  const auto keep_result = [&](std::optional<SentenceSearch>& search, index_t length) {
+    std::vector<Hypothesis>& into = results[search->input()];
+    auto found = std::move(*search).result(length);
+    std::move(found.begin(), found.end(), std::back_inserter(into));
+    search.reset();
+  };
+  // prefix_ids may leave no room for a text.
+  for (auto& search : searches) {
+    if (search->max_steps() == 0) keep_result(search, 0);
+  }
+  std::erase_if(searches, [](const auto& search) { return !search.has_value(); });
+  if (searches.empty()) return results;
   std::vector<LogitsStep> steps;
   std::vector<Continuation> continuations;
   std::vector<std::int32_t> parents, ids, taken;
   Tensor<T> logits = model.begin(prompts, options.prefix_length);
   scores.use(model.columns(), model.vocabulary_size());
-  for (index_t t = 0; t < options.max_length && !searches.empty(); ++t) {
+  for (index_t t = 0; !searches.empty(); ++t) {
     steps.clear();
     for (const auto& search : searches) {
       if (t == 0 && search->group() > 0) continue;  // in the first step all groups share the prompt's row
@@ -224,7 +238,7 @@ std::vector<std::vector<Hypothesis>> search_beams(NextTokens<T>& model, const Pr
       input = search->input();
       if (t == 0) row = input;
       const std::size_t first_row = row;
-      const bool last = t + 1 == search->max_length();
+      const bool last = t + 1 == search->max_steps();
       for (std::size_t h = 0; h < search->growing().size(); ++h, ++row) {
         const double before = search->growing()[h].log_probability;
         const std::size_t first = continuations.size();
@@ -245,11 +259,6 @@ std::vector<std::vector<Hypothesis>> search_beams(NextTokens<T>& model, const Pr
         // Every next token is forbidden: the text ends here.
         if (continuations.size() == first) search->stop(h, std::max<index_t>(1, t));
       }
-      const auto keep_result = [&, into = &results[input]](index_t length) {
-        auto found = std::move(*search).result(length);
-        std::move(found.begin(), found.end(), std::back_inserter(*into));
-        search.reset();
-      };
       const std::size_t rows_before = parents.size();
       search->advance(continuations, t, taken, [&](std::size_t parent, std::int32_t id) {
         parents.push_back(static_cast<std::int32_t>(first_row + parent));
@@ -261,7 +270,7 @@ std::vector<std::vector<Hypothesis>> search_beams(NextTokens<T>& model, const Pr
       if (last || !goes_on || search->done(t + 1)) {
         parents.resize(rows_before);
         ids.resize(rows_before);
-        keep_result(t + 1);
+        keep_result(search, t + 1);
       }
     }
     std::erase_if(searches, [](const auto& search) { return !search.has_value(); });

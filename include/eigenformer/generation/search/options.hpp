@@ -22,8 +22,8 @@ class Shortlist;
 /// Options of beam search and greedy search.
 struct GenerationOptions {
   index_t beam_size = 4;     ///< hypotheses kept for each input; 1: greedy search
-  index_t max_length = 256;  ///< maximum target tokens, the end symbol included
-  index_t min_length = 0;    ///< minimum target tokens before the end symbol
+  index_t max_length = 256;  ///< maximum target tokens, prefix_ids and the end symbol included
+  index_t min_length = 0;    ///< minimum target tokens after prefix_ids and before the end symbol
   /// Maximum target tokens per token of the input, its end symbol included, in addition to max_length; 0:
   /// only max_length applies (Marian's max-length-factor, but applied to each sentence by itself).
   double max_length_factor = 0;
@@ -59,7 +59,7 @@ struct GenerationOptions {
   std::int32_t end_id = SpecialIds::end;      ///< ends a text
   /// Ids forced after begin_id or the prompt; they cost nothing and are not in the results.
   std::vector<std::int32_t> prefix_ids{};
-  /// Ids forced after prefix_ids, one list per input; empty: none.
+  /// Ids forced after prefix_ids, one list per input, which max_length does not count; empty: none.
   std::vector<std::vector<std::int32_t>> prefixes{};
   /// Phrases that each text must contain, one list per input; empty: none. An input's own prefix counts as
   /// part of its text. No text ends before its constraints are met, and all are met if max_length has room
@@ -89,7 +89,8 @@ struct GenerationOptions {
   static void fields(auto& self, auto&& visit) {
     visit(OptionField{"beam_size", "hypotheses kept per sentence; 1: greedy search", Allowed::positive},
           self.beam_size);
-    visit(OptionField{"max_length", "maximum target tokens, the end symbol included", Allowed::positive},
+    visit(OptionField{"max_length", "maximum target tokens, prefix_ids and the end symbol included",
+                      Allowed::positive},
           self.max_length);
     visit(OptionField{"min_length", "minimum target tokens before the end symbol", Allowed::not_negative},
           self.min_length);

@@ -15,7 +15,8 @@ namespace eigenformer {
 
 namespace detail {
 
-/// Draws the texts of all prompts together. limits: maximum tokens of each prompt's texts; empty: max_length.
+/// Draws the texts of all prompts together. limits: maximum tokens of each prompt's texts after prefix_ids;
+/// empty: as max_length has it.
 template <class T>
 std::vector<Hypothesis> sample_texts(NextTokens<T>& model, const Prompts& prompts,
                                      std::span<const index_t> limits, const SamplingOptions& options);
@@ -112,6 +113,8 @@ std::vector<Hypothesis> sample_texts(NextTokens<T>& model, const Prompts& prompt
   const ProcessorList processors("sampling", options);
   const auto samples = static_cast<std::size_t>(options.num_samples);
   std::vector<Hypothesis> texts(prompts.size() * samples);
+  const index_t most = max_steps(options);
+  if (most == 0) return texts;  // prefix_ids leave no room for a text
   std::vector<std::size_t> growing(texts.size());
   for (std::size_t i = 0; i < growing.size(); ++i) growing[i] = i;
   Tensor<T> logits = model.begin(prompts, options.prefix_length);
@@ -156,7 +159,7 @@ std::vector<Hypothesis> sample_texts(NextTokens<T>& model, const Prompts& prompt
       ids.push_back(drawn[row].id);
     }
     growing = std::move(still);
-    if (growing.empty() || t + 1 == options.max_length) break;
+    if (growing.empty() || t + 1 == most) break;
     logits = model.step(live, ids);
   }
   for (Hypothesis& text : texts) text.score = text.log_probability;

@@ -24,13 +24,13 @@ struct SamplingOptions {
   double min_p = 0;
   index_t num_samples = 1;       ///< texts drawn for each input
   std::uint64_t seed = 0;        ///< with the text's number and the token's place, determines what is drawn
-  index_t max_length = 256;      ///< maximum new tokens, the end symbol included
+  index_t max_length = 256;      ///< maximum new tokens, prefix_ids and the end symbol included
   index_t min_length = 0;        ///< minimum new tokens before the end symbol
   double max_length_factor = 0;  ///< as in GenerationOptions
   std::int32_t begin_id = SpecialIds::begin;  ///< the first token, for models without a prompt
   /// Ids forced after begin_id or the prompt; they cost nothing and are not in the results.
   std::vector<std::int32_t> prefix_ids{};
-  /// Ids forced after prefix_ids, one list per input; empty: none.
+  /// Ids forced after prefix_ids, one list per input, which max_length does not count; empty: none.
   std::vector<std::vector<std::int32_t>> prefixes{};
   std::int32_t end_id = SpecialIds::end;  ///< ends a text; -1: texts end at max_length only
   /// Ids that are never drawn.
@@ -69,7 +69,8 @@ struct SamplingOptions {
           self.min_p);
     visit(OptionField{"num_samples", "texts drawn per input", Allowed::positive}, self.num_samples);
     visit(OptionField{"seed", "seed; with the text's number it determines what is drawn"}, self.seed);
-    visit(OptionField{"max_length", "maximum new tokens, the end symbol included", Allowed::positive},
+    visit(OptionField{"max_length", "maximum new tokens, prefix_ids and the end symbol included",
+                      Allowed::positive},
           self.max_length);
     visit(OptionField{"min_length", "minimum new tokens before the end symbol", Allowed::not_negative},
           self.min_length);

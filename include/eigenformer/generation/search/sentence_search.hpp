@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "eigenformer/generation/constraints/constrained_beam.hpp"
+#include "eigenformer/generation/decoding/length_limits.hpp"
 #include "eigenformer/generation/search/continuation.hpp"
 #include "eigenformer/generation/search/rules.hpp"
 
@@ -43,7 +44,7 @@ class SentenceSearch {
 
   std::size_t input() const noexcept { return input_; }
   index_t group() const noexcept { return group_; }
-  index_t max_length() const noexcept { return options_->max_length; }
+  index_t max_steps() const noexcept { return detail::max_steps(*options_); }
   const std::vector<Hypothesis>& growing() const noexcept { return growing_; }
   const std::vector<Hypothesis>& finished() const noexcept { return finished_; }
 
@@ -158,7 +159,7 @@ class SentenceSearch {
   }
 
  private:
-  bool is_last(index_t step) const { return step + 1 == options_->max_length; }
+  bool is_last(index_t step) const { return step + 1 == max_steps(); }
 
   void finish(Hypothesis h, index_t length, bool ended) {
     h.finished = ended;

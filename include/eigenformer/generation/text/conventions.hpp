@@ -171,8 +171,8 @@ index_t max_source_tokens(const FolderDescription<Options>& description) {
   return room;
 }
 
-/// The maximum number of target tokens, end symbol included: `wanted`, or less if the model has fewer
-/// positions.
+/// The maximum number of target tokens after target_prefix, end symbol included: `wanted`, or less if the
+/// model has fewer positions.
 template <class Options>
 index_t max_target_tokens(const FolderDescription<Options>& description, index_t wanted) {
   const index_t room = detail::table_positions(description.model);

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "eigenformer/data/tokenizers/unknown_tokens.hpp"
 #include "eigenformer/generation/alignment/attention_alignment.hpp"
 #include "eigenformer/generation/alignment/token_spans.hpp"
 #include "eigenformer/generation/constraints/term_forms.hpp"
@@ -46,13 +47,16 @@ struct TextTranslatorOptions {
   /// the model's conventions, and lines of decoder-only models are not split. `{.layout =
   /// DocumentLayout::flow}`: only into parts that the model can read.
   std::optional<DocumentOptions> splitting{};
+  /// What becomes of unknown tokens in a translation; empty: as the model's conventions say.
+  std::optional<UnknownTokens> unknown{};
 };
 
 /// Whether prepared lines with these options may share a batch: all fields but batching and splitting are
 /// equal. Always false with a utility: functions cannot be compared.
 inline bool translate_alike(const TextTranslatorOptions& a, const TextTranslatorOptions& b) {
   return a.search == b.search && a.sampling == b.sampling && a.confidence == b.confidence &&
-         a.alignment == b.alignment && a.glossary == b.glossary && !a.utility && !b.utility;
+         a.alignment == b.alignment && a.glossary == b.glossary && a.unknown == b.unknown && !a.utility &&
+         !b.utility;
 }
 
 /// The options of a model's conventions; a start for others.
@@ -88,6 +92,7 @@ class TextTranslator {
                  TextTranslatorOptions options, const Context<T>& ctx = Context<T>::inference())
       : model_(model),
         tokenizers_(std::move(tokenizers)),
+        target_(tokenizers_.target),
         description_(std::make_shared<const Description>(std::move(description))),
         ctx_(ctx),
         term_forms_(tokenizers_.target) {
@@ -286,7 +291,8 @@ class TextTranslator {
 
   void set(TextTranslatorOptions options) {
     const auto limit = [&](auto& o) {
-      o.max_length = max_target_tokens(*description_, o.max_length);
+      const auto forced = static_cast<index_t>(o.prefix_ids.size());
+      o.max_length = max_target_tokens(*description_, o.max_length - forced) + forced;
       o.validate();
     };
     limit(options.search);
@@ -309,6 +315,7 @@ class TextTranslator {
           "text_translator",
           "a glossary is given together with sampling, which does not support constraints; use beam search");
     }
+    tokenizers_.target = with_unknown_tokens(target_, options.unknown.value_or(description_->text.unknown));
     options_ = std::move(options);
   }
 
@@ -328,7 +335,7 @@ class TextTranslator {
     return prepared;
   }
 
-  // The tokens that the model has room for after a prefix, if fewer than max_length.
+  // The tokens that the model has room for after the forced ones and a prefix, if fewer than max_length has.
   std::optional<index_t> room_after(const Ids& prefix, const std::string& prefix_name) const {
     const index_t all = max_target_tokens(*description_, std::numeric_limits<index_t>::max());
     const auto taken = static_cast<index_t>(prefix.size());
@@ -337,14 +344,15 @@ class TextTranslator {
                                               " tokens, must be fewer than " + std::to_string(all) +
                                               ", the maximum length of the model");
     }
-    const index_t wanted = options_.sampling ? options_.sampling->max_length : options_.search.max_length;
+    const index_t wanted =
+        options_.sampling ? detail::max_steps(*options_.sampling) : detail::max_steps(options_.search);
     return all - taken < wanted ? std::optional(all - taken) : std::nullopt;
   }
 
   template <class Options>
   static Options limited(Options options, std::optional<index_t> room) {
     if (room) {
-      options.max_length = *room;
+      options.max_length = *room + static_cast<index_t>(options.prefix_ids.size());
       options.min_length = std::min(options.min_length, *room);
     }
     return options;
@@ -530,7 +538,8 @@ class TextTranslator {
   }
 
   const M& model_;
-  TokenizerPair tokenizers_;
+  TokenizerPair tokenizers_;  // the target's as options_.unknown has it
+  std::shared_ptr<const Tokenizer> target_;
   std::shared_ptr<const Description> description_;
   TextTranslatorOptions options_;
   std::optional<DocumentOptions> splitting_{};  // by the conventions, once it was needed

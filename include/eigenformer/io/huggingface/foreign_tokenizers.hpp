@@ -15,6 +15,7 @@
 #include "eigenformer/data/tokenizers/foreign_tokenizer.hpp"
 #include "eigenformer/data/tokenizers/tokenizer_factory.hpp"
 #include "eigenformer/io/ctranslate2/import_tools.hpp"
+#include "eigenformer/io/huggingface/languages.hpp"
 #include "eigenformer/io/safetensors/json_text.hpp"
 
 namespace eigenformer::detail {
@@ -27,13 +28,16 @@ inline std::optional<std::int32_t> find_token(const std::vector<std::string>& to
   return static_cast<std::int32_t>(found - tokens.begin());
 }
 
-/// The id of a language's token. Throws ValueError when the vocabulary does not have it.
-inline std::int32_t find_language(const std::vector<std::string>& tokens, const std::string& language) {
-  // The plain code is tried last: "en" may also be a piece of words.
-  for (const std::string& spelling : {"__" + language + "__", ">>" + language + "<<", language}) {
-    if (const auto id = find_token(tokens, spelling)) return *id;
+/// find_language() among those tokens of a vocabulary, of the file at `path`, that are spelled as languages:
+/// CTranslate2's files do not tell special tokens from pieces.
+inline std::int32_t find_spelled_language(const std::filesystem::path& path,
+                                          const std::vector<std::string>& tokens,
+                                          const std::string& language) {
+  std::vector<TargetLanguage> known;
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    if (is_spelled_as_language(tokens[i])) known.push_back({tokens[i], static_cast<std::int32_t>(i)});
   }
-  throw ValueError("import", "the vocabulary has no language '" + language + "'");
+  return find_language(path, known, language);
 }
 
 /// The path of the SentencePiece model for one side ("source" or "target") in a folder; empty when there is
@@ -53,10 +57,11 @@ inline std::filesystem::path find_sentencepiece(const std::filesystem::path& fol
 /// SentencePiece.
 inline std::shared_ptr<const Tokenizer> sentencepiece_tokenizer(const std::filesystem::path& path,
                                                                 ForeignVocabulary vocabulary,
-                                                                bool language_codes) {
+                                                                bool language_codes,
+                                                                std::vector<AddedToken> added = {}) {
   const SentencePieceFunctions& functions = require_sentencepiece("import", "'" + path.string() + "'");
   try {
-    return functions.make(read_text_file(path), std::move(vocabulary), language_codes);
+    return functions.make(read_text_file(path), std::move(vocabulary), language_codes, std::move(added));
   } catch (const ValueError& error) {
     throw IoError("import", "'" + path.string() + "': " + error.what());
   }
@@ -165,7 +170,7 @@ inline TokenizerPair ctranslate2_tokenizers(const std::filesystem::path& folder,
   if (config.get("add_source_bos", false))
     text.source_prefix.push_back(require(source_path, source, begin, "bos_token"));
   if (!options.source_language.empty())
-    text.source_prefix.push_back(find_language(source, options.source_language));
+    text.source_prefix.push_back(find_spelled_language(source_path, source, options.source_language));
   // Models converted from transformers need the end symbol, but expect it from the caller's tokenizer; they
   // do not start with the begin symbol.
   if (config.get("add_source_eos", false) || start != begin || !start_is_named ||
@@ -174,7 +179,7 @@ inline TokenizerPair ctranslate2_tokenizers(const std::filesystem::path& folder,
   }
   text.end_id = require(target_path, target, end, "eos_token");
   if (!options.target_language.empty())
-    text.target_prefix.push_back(find_language(target, options.target_language));
+    text.target_prefix.push_back(find_spelled_language(target_path, target, options.target_language));
   if (start_is_named) {
     text.begin_id = require(target_path, target, start, "decoder_start_token");
   } else if (!text.target_prefix.empty()) {

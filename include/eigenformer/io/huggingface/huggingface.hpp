@@ -41,6 +41,34 @@ inline void read_vocabulary_files(HuggingFaceVocabulary& vocabulary, const std::
   }
 }
 
+// Adds the tokens that the class of a SentencePiece tokenizer in transformers has without listing them.
+inline void add_implied(HuggingFaceVocabulary& vocabulary, const std::string& type, bool has_map,
+                        const JsonFile& tokenizer) {
+  const auto of_class = tokenizer.get<std::string>("tokenizer_class", "");
+  if (type == "m2m_100" && has_map) {
+    const auto codes = tokenizer.get<std::string>("language_codes", "m2m100");
+    if (codes != "m2m100" && codes != "wmt21")
+      throw tokenizer.refuse("has the language_codes '" + codes + "', expected m2m100 or wmt21");
+    vocabulary.imply(implied_languages(codes));
+  } else if (type == "mbart") {
+    std::vector<std::string> tokens =
+        implied_languages(of_class.starts_with("MBart50") ? "mbart50" : "mbart");
+    tokens.push_back("<mask>");
+    vocabulary.imply(tokens);
+  } else if (type == "t5" || type == "mt5") {
+    vocabulary.imply_sentinels(tokenizer.get<index_t>("extra_ids", 100));
+  }
+}
+
+// Reads the special tokens that the tokenizer's class in transformers matches in a text. has_map: whether the
+// folder has a vocab.json, as M2M100 and not NLLB.
+inline void read_class_tokens(HuggingFaceVocabulary& vocabulary, const std::string& type, bool has_map) {
+  vocabulary.read_class_tokens({{"eos_token", "</s>"}, {"unk_token", "<unk>"}, {"pad_token", "<pad>"}});
+  if (type != "bart" && type != "mbart" && type != "m2m_100") return;
+  vocabulary.read_class_tokens({{"bos_token", "<s>"}});
+  if (type != "m2m_100" || !has_map) vocabulary.read_class_tokens({{"mask_token", "<mask>", true}});
+}
+
 /// Makes the tokenizers of these families, and sets the conventions and tokenizer of the description.
 inline TokenizerPair huggingface_tokenizers(const std::filesystem::path& folder,
                                             const HuggingFaceConfig& config, const ImportOptions& options,
@@ -55,6 +83,7 @@ inline TokenizerPair huggingface_tokenizers(const std::filesystem::path& folder,
   text.end_id = end;
   text.begin_id = config.id("decoder_start_token_id", target_rows);
   if (text.begin_id < 0) text.begin_id = end;
+  text.unknown = UnknownTokens::drop;
   text.forbidden_ids.clear();
   // An old name for forcing the begin symbol.
   const bool force_begin = config.search_file().get("force_bos_token_to_be_generated", false);
@@ -85,18 +114,22 @@ inline TokenizerPair huggingface_tokenizers(const std::filesystem::path& folder,
     vocabulary.read(*json);
   } else {
     read_vocabulary_files(vocabulary, type, source_model, target_model);
+    add_implied(vocabulary, type, has_map, config.tokenizer);
   }
   vocabulary.read_added();
+  if (!json) read_class_tokens(vocabulary, type, has_map);
   const auto around = json ? json->text_template() : std::nullopt;
 
   if (with_languages) {
     if (options.source_language.empty() || options.target_language.empty()) {
       throw ValueError("import", "'" + folder.string() +
-                                     "' is a model of several languages; give source_language and "
-                                     "target_language as its vocabulary spells them");
+                                     "' is a model of several languages; expected source_language and "
+                                     "target_language as its vocabulary spells them, such as eng_Latn, en_XX "
+                                     "or en");
     }
-    const std::int32_t from = find_language(vocabulary.tokens(), options.source_language),
-                       to = find_language(vocabulary.tokens(), options.target_language);
+    const std::vector<TargetLanguage> known = vocabulary.languages();
+    const std::int32_t from = find_language(folder, known, options.source_language),
+                       to = find_language(folder, known, options.target_language);
     const auto tokenizer_class = config.tokenizer.get<std::string>("tokenizer_class", "");
     const bool suffix = config.tokenizer.get("legacy_behaviour", false) ||
                         (type == "mbart" && !tokenizer_class.starts_with("MBart50"));
@@ -134,23 +167,18 @@ inline TokenizerPair huggingface_tokenizers(const std::filesystem::path& folder,
   for (const auto* ids : {&text.source_prefix, &text.source_suffix, &text.target_prefix}) {
     meant.insert(meant.end(), ids->begin(), ids->end());
   }
-  ForeignVocabulary v = vocabulary.finish(
-      json ? json->unknown() : config.tokenizer.get<std::string>("unk_token", "<unk>"), meant);
+  ForeignVocabulary v =
+      vocabulary.finish(json ? json->unknown() : vocabulary.role("unk_token", "<unk>"), meant);
   TokenizerPair pair;
   if (json) {
     pair.source = json->tokenizer(std::move(v));
     pair.target = pair.source;
   } else if (type == "bart") {
-    vocabulary.read_class_tokens({{"bos_token", "<s>"},
-                                  {"eos_token", "</s>"},
-                                  {"unk_token", "<unk>"},
-                                  {"pad_token", "<pad>"},
-                                  {"mask_token", "<mask>", true}});
     pair.source = byte_bpe_tokenizer(folder, std::move(v), vocabulary.matched());
     pair.target = pair.source;
   } else {
     const bool codes = type == "marian";
-    pair.source = sentencepiece_tokenizer(source_model, v, codes);
+    pair.source = sentencepiece_tokenizer(source_model, v, codes, vocabulary.matched());
     if (std::filesystem::exists(folder / "target_vocab.json", ignored) &&
         description.model.target_size() > 0) {
       HuggingFaceVocabulary target(folder, description.model.target_size());
@@ -158,8 +186,9 @@ inline TokenizerPair huggingface_tokenizers(const std::filesystem::path& folder,
       pair.target =
           sentencepiece_tokenizer(target_model, target.finish("<unk>", {text.begin_id, text.end_id}), codes);
     } else {
-      pair.target = source_model == target_model ? pair.source
-                                                 : sentencepiece_tokenizer(target_model, std::move(v), codes);
+      pair.target = source_model == target_model
+                        ? pair.source
+                        : sentencepiece_tokenizer(target_model, std::move(v), codes, vocabulary.matched());
     }
   }
   description.tokenizer = pair.source->kind();

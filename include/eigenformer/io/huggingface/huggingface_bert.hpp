@@ -74,6 +74,9 @@ inline TextEncoderOptions bert_options(const JsonFile& config, const HuggingFace
                                                               {"type_vocab_size", o.num_token_types}}) {
     require_size(config, name, size);
   }
+  if (o.max_length < 2)  // for [CLS] and [SEP]
+    throw config.refuse("has max_position_embeddings " + std::to_string(o.max_length) +
+                        ", expected at least 2");
   if (const auto kind = config.get<std::string>("position_embedding_type", "absolute"); kind != "absolute") {
     throw config.refuse("has the position_embedding_type '" + kind + "', expected absolute");
   }

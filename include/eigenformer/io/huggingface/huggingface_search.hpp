@@ -76,20 +76,23 @@ inline void read_search(const HuggingFaceConfig& config, const ImportOptions& op
   text.beam_size = number("num_beams", 1, most_beams);
   // max_length counts the token that the decoder starts with, max_new_tokens does not.
   if (const index_t most = number("max_length", 1, longest); most > 0)
-    text.max_length = std::max<index_t>(1, most - 1 - prefix);
-  if (const index_t most = number("max_new_tokens", 1, longest); most > 0)
-    text.max_length = std::max<index_t>(1, most - prefix);
+    text.max_length = std::max<index_t>(1, most - 1);
+  if (const index_t most = number("max_new_tokens", 1, longest); most > 0) text.max_length = most;
   text.min_length = std::max<index_t>(
       {0, number("min_length", 0, longest) - 1 - prefix, number("min_new_tokens", 0, longest) - prefix});
   if (file.has("early_stopping")) {
-    text.early_stopping = file.json().at("early_stopping") == true;
-    if (file.json().at("early_stopping") == "never") warn("early_stopping", "it is read as false");
+    const bool never = file.json().at("early_stopping") == "never";
+    text.early_stopping = !never && file.get("early_stopping", false);
+    if (never) warn("early_stopping", "it is read as false");
   }
 
   text.force_end = config.id("forced_eos_token_id", target_size) == text.end_id;
   for (const char* name : {"bad_words_ids", "suppress_tokens"}) {
     const JsonFile& found = config.generation.has(name) ? config.generation : config.model;
-    if (!found.has(name) || !found.json().at(name).is_array()) continue;
+    if (!found.has(name)) continue;
+    if (!found.json().at(name).is_array())
+      throw found.refuse("sets " + std::string(name) + " to " + found.json().at(name).dump() +
+                         ", expected a list");
     for (const nlohmann::json& word : found.json().at(name)) {
       const nlohmann::json& token = word.is_array() && word.size() == 1 ? word.front() : word;
       if (token.is_number_integer() && token.get<std::int64_t>() >= 0) {

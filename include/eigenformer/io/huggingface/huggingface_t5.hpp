@@ -37,6 +37,7 @@ class HuggingFaceT5 {
                                                                 {"d_ff", o.layer.dim_feedforward}}) {
       require_size(config, name, size);
     }
+    require_size(config, "num_heads * d_kv", o.layer.num_heads * o.layer.head_dim);
     o.layer.dropout = {0};
     const auto projection = config.get<std::string>("feed_forward_proj", "relu");
     o.layer.gated = projection.starts_with("gated-");
@@ -109,7 +110,8 @@ class HuggingFaceT5 {
   }
   // The major version of the transformers that wrote the file; 0 when it is not stored.
   static int major_version(const JsonFile& config) {
-    return std::atoi(config.get<std::string>("transformers_version", "").c_str());
+    return static_cast<int>(std::min(
+        std::strtol(config.get<std::string>("transformers_version", "").c_str(), nullptr, 10), 1000L));
   }
 
   template <class T>

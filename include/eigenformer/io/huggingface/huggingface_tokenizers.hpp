@@ -7,8 +7,10 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <system_error>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -64,7 +66,9 @@ class HuggingFaceVocabulary {
   void read_added() {
     std::error_code ignored;
     const JsonFile config = JsonFile::open_if_exists(folder_ / "tokenizer_config.json");
-    if (config.has("added_tokens_decoder") && config.json().at("added_tokens_decoder").is_object()) {
+    if (config.has("added_tokens_decoder")) {
+      if (!config.json().at("added_tokens_decoder").is_object())
+        throw config.refuse("has an added_tokens_decoder that is not an object of ids and tokens");
       for (const auto& [id, token] : config.json().at("added_tokens_decoder").items()) {
         if (id.empty() || id.size() > 9 || id.find_first_not_of("0123456789") != std::string::npos) {
           throw config.refuse("has the id '" + id + "' in added_tokens_decoder, expected a number");
@@ -73,7 +77,9 @@ class HuggingFaceVocabulary {
       }
     }
     const JsonFile tokenizer = JsonFile::open_if_exists(folder_ / "tokenizer.json");
-    if (tokenizer.has("added_tokens") && tokenizer.json().at("added_tokens").is_array()) {
+    if (tokenizer.has("added_tokens")) {
+      if (!tokenizer.json().at("added_tokens").is_array())
+        throw tokenizer.refuse("has added_tokens that are not a list");
       for (const nlohmann::json& token : tokenizer.json().at("added_tokens")) {
         if (!token.is_object() || !token.contains("id") || !token.at("id").is_number_integer()) {
           throw tokenizer.refuse("has the added token " + token.dump() + ", expected id and content");
@@ -91,16 +97,55 @@ class HuggingFaceVocabulary {
     const JsonFile map = JsonFile::open_if_exists(folder_ / "special_tokens_map.json");
     for (const char* field : {"additional_special_tokens", "extra_special_tokens"}) {
       if (!map.has(field) || !map.json().at(field).is_array()) continue;
-      index_t next = end_;
+      std::unordered_map<std::string, std::int32_t> known;
+      for (std::size_t i = 0; i < tokens_.size(); ++i) {
+        if (!tokens_[i].empty()) known.emplace(tokens_[i], static_cast<std::int32_t>(i));
+      }
       for (const nlohmann::json& token : map.json().at(field)) {
         const std::string text = content(map, token);
-        if (const auto id = find_token(tokens_, text)) {
-          special_.push_back(*id);
+        const auto [at, is_new] = known.emplace(text, static_cast<std::int32_t>(end_));
+        if (is_new) {
+          add(map, token, end_);
         } else {
-          add(map, token, next++);
+          special_.push_back(at->second);
+          matched_.emplace(text, matching(map, token, at->second));
         }
       }
     }
+  }
+
+  /// Adds tokens that a tokenizer's class in transformers has without listing them, as special tokens after
+  /// the ids in use, unless the embedding has no room for them or the vocabulary has the first one already.
+  void imply(const std::vector<std::string>& tokens) {
+    if (tokens.empty() || find_token(tokens_, tokens.front()) ||
+        end_ + static_cast<index_t>(tokens.size()) > static_cast<index_t>(tokens_.size()))
+      return;
+    for (const std::string& token : tokens) {
+      special_.push_back(static_cast<std::int32_t>(end_));
+      tokens_[static_cast<std::size_t>(end_++)] = token;
+    }
+  }
+  /// Adds T5's <extra_id_0> and so on, `count` of them in falling order after the ids in use, as far as the
+  /// embedding has room.
+  void imply_sentinels(index_t count) {
+    const auto room = static_cast<index_t>(tokens_.size()) - end_;
+    for (index_t i = 0; i < std::min(count, room); ++i) {
+      const auto id = static_cast<std::int32_t>(end_ + i);
+      std::string text = "<extra_id_" + std::to_string(count - 1 - i) + ">";
+      special_.push_back(id);
+      sentinels_.push_back({.text = text, .id = id, .strip_left = true, .strip_right = true});
+      tokens_[static_cast<std::size_t>(id)] = std::move(text);
+    }
+    end_ += std::max<index_t>(0, std::min(count, room));
+  }
+
+  /// The text of a special token that the folder's files name by its role, such as unk_token.
+  std::string role(const char* field, const char* usual) const {
+    for (const char* name : {"tokenizer_config.json", "special_tokens_map.json"}) {
+      const JsonFile file = JsonFile::open_if_exists(folder_ / name);
+      if (file.has(field)) return content(file, file.json().at(field));
+    }
+    return usual;
   }
 
   /// A special token of a tokenizer's class in transformers.
@@ -124,10 +169,32 @@ class HuggingFaceVocabulary {
       matched_.emplace(text, std::move(added));
     }
   }
-  /// The tokens to match in a text: those of read_added() and read_class_tokens().
+  /// The tokens to match in a text: those of read_added() and read_class_tokens(), and T5's.
   std::vector<AddedToken> matched() const {
     std::vector<AddedToken> found;
     for (const auto& entry : matched_) found.push_back(entry.second);
+    for (const AddedToken& token : sentinels_) {
+      if (matched_.count(token.text) == 0) found.push_back(token);
+    }
+    return found;
+  }
+
+  /// The tokens that can be languages: added and special ones, except those with another role, such as <pad>.
+  std::vector<TargetLanguage> languages() const {
+    std::set<std::string> others;
+    for (const auto& [field, usual] :
+         {std::pair{"bos_token", "<s>"}, std::pair{"eos_token", "</s>"}, std::pair{"unk_token", "<unk>"},
+          std::pair{"sep_token", "</s>"}, std::pair{"pad_token", "<pad>"}, std::pair{"cls_token", "<s>"},
+          std::pair{"mask_token", "<mask>"}}) {
+      others.insert({usual, role(field, usual)});
+    }
+    std::set<std::int32_t> ids(special_.begin(), special_.end());
+    for (const auto& entry : matched_) ids.insert(entry.second.id);
+    std::vector<TargetLanguage> found;
+    for (const std::int32_t id : ids) {
+      const std::string& token = tokens_[static_cast<std::size_t>(id)];
+      if (!token.empty() && others.count(token) == 0) found.push_back({token, id});
+    }
     return found;
   }
 
@@ -205,7 +272,8 @@ class HuggingFaceVocabulary {
   std::vector<std::string> tokens_;
   std::vector<std::int32_t> special_;
   std::map<std::string, AddedToken> matched_;
-  index_t end_ = 0;  // of the ids in use
+  std::vector<AddedToken> sentinels_;  // implied ones; those of a file have priority
+  index_t end_ = 0;                    // of the ids in use
 };
 
 /// The pieces of a SentencePiece file in the order of fairseq's ids: `<s>`, `<pad>`, `</s>`, `<unk>`, then

@@ -217,9 +217,12 @@ class TokenizerJson {
     return found;
   }
 
+  static bool is_id(const nlohmann::json& id) {
+    return id.is_number_integer() && is_in_range<std::int32_t>(id);
+  }
   std::int32_t pair_id(const nlohmann::json& post, const char* name) const {
     if (post.contains(name) && post.at(name).is_array() && post.at(name).size() == 2 &&
-        post.at(name)[1].is_number_integer()) {
+        is_id(post.at(name)[1])) {
       return post.at(name)[1].get<std::int32_t>();
     }
     throw file_.refuse("has a post_processor without '" + std::string(name) +
@@ -236,7 +239,9 @@ class TokenizerJson {
       const nlohmann::json& special = post.at("special_tokens").at(name);
       if (special.is_object() && special.contains("ids") && special.at("ids").is_array()) {
         for (const nlohmann::json& id : special.at("ids")) {
-          if (id.is_number_integer()) found.push_back(id.get<std::int32_t>());
+          if (!is_id(id))
+            throw file_.refuse("has the id " + id.dump() + " in its template, expected a number");
+          found.push_back(id.get<std::int32_t>());
         }
       }
     }

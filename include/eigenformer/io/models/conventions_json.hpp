@@ -34,6 +34,7 @@ void visit_conventions(auto& c, auto&& visit) {
   visit("no_repeat_ngram_size", c.no_repeat_ngram_size);
   visit("early_stopping", c.early_stopping);
   visit("force_end", c.force_end);
+  visit("unknown", c.unknown);
   visit("target_languages", c.target_languages);
   visit("lines_are_sentences", c.lines_are_sentences);
 }

@@ -41,6 +41,13 @@ inline ValueError refused_option(const std::string& name, const nlohmann::json& 
   return ValueError("options", name + " is " + json.dump() + ", expected " + expected);
 }
 
+/// Whether X can hold a whole number of JSON.
+template <std::integral X>
+bool is_in_range(const nlohmann::json& number) {
+  return number.is_number_unsigned() ? std::in_range<X>(number.get<std::uint64_t>())
+                                     : std::in_range<X>(number.get<std::int64_t>());
+}
+
 /// Reads one option from JSON; `name` is for the message. Throws ValueError for a value of another type.
 template <class X>
 void option_from_json(const std::string& name, const nlohmann::json& json, X& x) {
@@ -61,6 +68,11 @@ void option_from_json(const std::string& name, const nlohmann::json& json, X& x)
   } else if constexpr (std::integral<X>) {
     if (!json.is_number_integer() || (std::is_unsigned_v<X> && !json.is_number_unsigned()))
       throw refused_option(name, json, "a whole number");
+    if (!is_in_range<X>(json)) {
+      throw refused_option(name, json,
+                           "a whole number from " + std::to_string(std::numeric_limits<X>::min()) + " to " +
+                               std::to_string(std::numeric_limits<X>::max()));
+    }
     x = json.get<X>();
   } else if constexpr (std::floating_point<X>) {
     if (!json.is_number()) throw refused_option(name, json, "a number");
