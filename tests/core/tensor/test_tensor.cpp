@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -23,6 +24,11 @@ TEST_CASE("Tensor: the factories fill what they say") {
   CHECK(values(Tensor<bool>::full({3}, true)) == std::vector<bool>{true, true, true});
   CHECK(values(Tensor<bool>::from({2}, std::vector<bool>{true, false})) == std::vector<bool>{true, false});
   CHECK(values(Tensor<float>::from({2, 2}, {1, 2, 3, 4})) == std::vector<float>{1, 2, 3, 4});
+  CHECK(values(Tensor<int>({2, 2}, {1, 2, 3, 4})) == std::vector<int>{1, 2, 3, 4});
+  const std::vector<int> ids = {5, 6, 7, 8, 9, 10};
+  CHECK(values(Tensor<int>({2, 3}, ids)) == ids);
+  CHECK(values(Tensor<int>({2, 3}, std::span<const int>(ids))) == ids);
+  CHECK(values(Tensor<bool>({2}, std::vector<bool>{true, false})) == std::vector<bool>{true, false});
   const std::vector<float> v{5, 6};
   CHECK(values(Tensor<float>::from({1, 2}, v)) == v);
   CHECK(Tensor<double>::scalar(2.5).rank() == 0);
@@ -33,6 +39,9 @@ TEST_CASE("Tensor: a wrong number of values is named") {
   CHECK(message_of<ShapeError>([] {
           (void)Tensor<float>::from({2, 3}, {1, 2, 3});
         }) == "[tensor] 3 values do not fill shape (2, 3)");
+  CHECK(message_of<ShapeError>([] {
+          (void)Tensor<int>({2, 3}, {1, 2, 3, 4, 5});
+        }) == "[tensor] 5 values do not fill shape (2, 3)");
 }
 
 TEST_CASE("Tensor: default-constructed is undefined, with shape (0,)") {

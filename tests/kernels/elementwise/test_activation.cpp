@@ -71,6 +71,24 @@ TEST_CASE_TEMPLATE("activations and their gradients equal a plain loop", T, floa
   });
 }
 
+TEST_CASE_TEMPLATE("relu passes the gradient of NaN on, as PyTorch does", T, float, double) {
+  const T nan = std::numeric_limits<T>::quiet_NaN();
+  for_each_isa([&] {
+    for (const index_t n : edge_sizes) {
+      CAPTURE(n);
+      const auto dy = random_values<T>(n, 2);
+      const std::vector<T> x(dy.size(), nan);
+      std::vector<T> y(dy.size()), dx(dy.size(), nan);
+      kernels::activation_forward(Activation::relu, x.data(), y.data(), n);
+      for (const T v : y) CHECK(std::isnan(v));
+      kernels::activation_backward(Activation::relu, y.data(), dy.data(), dx.data(), T(0), n);
+      CHECK(dx == dy);
+      kernels::activation_backward_tile(Activation::relu, x.data(), n, dy.data(), dx.data(), n, T(0), 1, n);
+      CHECK(dx == dy);
+    }
+  });
+}
+
 TEST_CASE_TEMPLATE("tails and NaN", T, float, double) {
   for_each_isa([&] {
     const T nan = std::numeric_limits<T>::quiet_NaN();

@@ -101,13 +101,23 @@ TEST_CASE_TEMPLATE("softmax of masked entries is exactly zero, and of a masked r
 TEST_CASE_TEMPLATE("softmax does not hide NaN and survives large logits", T, float, double) {
   const T nan = std::numeric_limits<T>::quiet_NaN(), minus = -std::numeric_limits<T>::infinity();
   for_each_isa([&] {
-    const std::vector<T> x = {1, nan, 2, nan, nan, minus, T(1e30), T(1e30), T(-1e30)};
-    std::vector<T> y(9);
-    kernels::softmax(x.data(), y.data(), 3, 3);
-    CHECK(std::isnan(y[0]));
-    CHECK(std::isnan(y[3]));
-    CHECK(y[6] == T(0.5));
-    CHECK(y[8] == T(0));
+    const std::vector<T> x = {T(1e30), T(1e30), T(-1e30)};
+    std::vector<T> y(3);
+    kernels::softmax(x.data(), y.data(), 1, 3);
+    CHECK(y == std::vector<T>{T(0.5), T(0.5), T(0)});
+    // As in PyTorch, one NaN makes its row NaN, wherever it stands and whatever stands beside it.
+    for (const index_t n : {1, 2, 3, 37}) {
+      for (const T other : {T(1), minus, -minus, nan}) {
+        for (index_t at = 0; at < n; ++at) {
+          std::vector<T> row(static_cast<std::size_t>(n), other), result(row.size());
+          row[static_cast<std::size_t>(at)] = nan;
+          kernels::softmax(row.data(), result.data(), 1, n);
+          for (const T p : result) CHECK(std::isnan(p));
+          kernels::softmax(row.data(), row.data(), 1, n);
+          for (const T p : row) CHECK(std::isnan(p));
+        }
+      }
+    }
   });
 }
 

@@ -37,9 +37,10 @@ requires(std::invocable<const F&, const Context<T>&, std::span<const Var<T>>>)
   });
 }
 
-/// The same for inputs that are separate arguments, of the call and of the function.
-template <class T, class F, std::same_as<Var<T>>... X>
-requires(sizeof...(X) > 0 && std::invocable<const F&, const Context<T>&, const X&...>)
+/// The same for inputs that are separate arguments, of the call and of the function, which gets them as Vars.
+template <class T, class F, std::convertible_to<Var<T>>... X>
+requires(sizeof...(X) > 0 &&
+         std::invocable<const F&, const Context<T>&, const std::conditional_t<true, Var<T>, X>&...>)
     [[nodiscard]] Var<T> checkpoint(const Context<T>& ctx, F function, const X&... inputs) {
   return checkpoint(
       ctx,

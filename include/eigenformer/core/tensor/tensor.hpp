@@ -72,6 +72,19 @@ class Tensor {
     storage_ = std::shared_ptr<T>(std::move(storage), data);
   }
 
+  /// Copies the values, which are in row-major order. Throws ShapeError unless there are shape.numel() of
+  /// them.
+  Tensor(const Shape& shape, std::span<const T> values) : Tensor(checked(shape, values.size())) {
+    std::copy(values.begin(), values.end(), data());
+  }
+  /// The same for values in braces: Tensor<float>({2, 2}, {1, 2, 3, 4}).
+  Tensor(const Shape& shape, std::initializer_list<T> values)
+      : Tensor(shape, std::span<const T>(values.begin(), values.size())) {}
+  /// The same for a vector, which may be one of bool.
+  Tensor(const Shape& shape, const std::vector<T>& values) : Tensor(checked(shape, values.size())) {
+    std::copy(values.begin(), values.end(), data());
+  }
+
   /// Copies the values of an Eigen matrix, array or expression of T, in either storage order: rank 1 for a
   /// vector type, else (rows, cols). Another scalar type needs Eigen's cast<T>(). borrow() does not copy.
   template <class Derived>
@@ -95,25 +108,12 @@ class Tensor {
   /// A new tensor of ones.
   static Tensor ones(const Shape& shape) { return full(shape, T(1)); }
 
-  /// A new tensor with copies of the values, which are in row-major order. Throws ShapeError unless there are
-  /// shape.numel() of them.
-  static Tensor from(const Shape& shape, std::span<const T> values) {
-    check_count(shape, static_cast<index_t>(values.size()));
-    Tensor t(shape);
-    std::copy(values.begin(), values.end(), t.data());
-    return t;
-  }
+  /// Tensor(shape, values) by name.
+  static Tensor from(const Shape& shape, std::span<const T> values) { return Tensor(shape, values); }
   /// The same for values in braces: from({2, 2}, {1, 2, 3, 4}).
-  static Tensor from(const Shape& shape, std::initializer_list<T> values) {
-    return from(shape, std::span<const T>(values.begin(), values.size()));
-  }
+  static Tensor from(const Shape& shape, std::initializer_list<T> values) { return Tensor(shape, values); }
   /// The same for a vector, which may be one of bool.
-  static Tensor from(const Shape& shape, const std::vector<T>& values) {
-    check_count(shape, static_cast<index_t>(values.size()));
-    Tensor t(shape);
-    std::copy(values.begin(), values.end(), t.data());
-    return t;
-  }
+  static Tensor from(const Shape& shape, const std::vector<T>& values) { return Tensor(shape, values); }
 
   /// A new tensor of rank 0.
   static Tensor scalar(T value) { return full(Shape{}, value); }
@@ -281,10 +281,11 @@ class Tensor {
     }
   }
 
-  static void check_count(const Shape& shape, index_t count) {
-    if (shape.numel() != count) {
+  static const Shape& checked(const Shape& shape, std::size_t count) {
+    if (shape.numel() != static_cast<index_t>(count)) {
       throw ShapeError("tensor", std::to_string(count) + " values do not fill shape " + shape.str(), {shape});
     }
+    return shape;
   }
 
   index_t offset(std::initializer_list<index_t> index) const {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -63,8 +64,10 @@ struct SoftmaxForward {
     for (index_t r = 0; r < rows; ++r, x += n, y += n) {
       const T largest = Row::max(x, n);
       if (largest == -Row::infinity) {
-        // A row in which all elements are -inf gives zeros. The maximum ignores NaN, which must not be lost.
-        for (index_t i = 0; i < n; ++i) y[i] = x[i] != x[i] ? x[i] : T(0);
+        // All elements are -inf, which gives zeros, or NaN, which the maximum ignores: one makes all NaN.
+        T value(0);
+        for (index_t i = 0; i < n; ++i) value = x[i] != x[i] ? x[i] : value;
+        std::fill_n(y, n, value);
         continue;
       }
       const T factor = T(1) / Row::sum_exp(x, largest, y, n);

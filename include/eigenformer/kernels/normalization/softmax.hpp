@@ -5,7 +5,7 @@
 namespace eigenformer::kernels {
 
 /// y = exp(x - max) / sum over each row. x, y: (rows, n); y may be x. An entry -inf gives exactly 0; a row
-/// that is -inf throughout gives zeros.
+/// that is -inf throughout gives zeros, one with NaN only NaN.
 template <class T>
 void softmax(const T* x, T* y, index_t rows, index_t n);
 

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "eigenformer/autograd/tape/operand.hpp"
 #include "eigenformer/autograd/tape/tape.hpp"
 
 namespace eigenformer {
@@ -30,6 +31,7 @@ template <class T>
                                     index_t head, double divisor) {
   constexpr const char* name = "alignment_loss";
   const OpScope scope(Runtime::instance().profiler(), name);
+  detail::require_defined(name, weights);
   if (weights.rank() != 4) {
     throw ShapeError(
         name, "weights of shape " + weights.shape().str() + " must be (sequences, heads, queries, keys)",
@@ -81,6 +83,13 @@ template <class T>
                     for (index_t h = 0; h < used; ++h) dw.data[place(e) + h * stride] += slope;
                   }
                 });
+}
+
+/// The same for other operands.
+template <detail::Converted X>
+[[nodiscard]] Var<element_t<X>> alignment_loss(const X& weights, std::vector<ExpectedAttention> expected,
+                                               index_t head, double divisor) {
+  return alignment_loss(detail::operand<element_t<X>>(weights), std::move(expected), head, divisor);
 }
 
 }  // namespace eigenformer

@@ -18,11 +18,13 @@ namespace eigenformer {
 /// nothing has an output and gradients of zero. Throws ShapeError when widths, rows or the mask do not fit,
 /// ValueError for invalid options.
 template <class T>
-[[nodiscard]] Var<T> attention(const Context<T>& ctx, const Var<T>& q, const Var<T>& k, const Var<T>& v,
+[[nodiscard]] Var<T> attention(const Context<T>& ctx, const std::type_identity_t<Var<T>>& q,
+                               const std::type_identity_t<Var<T>>& k, const std::type_identity_t<Var<T>>& v,
                                const SequenceLayout& queries, const SequenceLayout& keys,
                                const AttentionMask& mask, const AttentionOp& op,
                                const std::type_identity_t<RelativePositions<T>>& relative = {}) {
   const OpScope scope(Runtime::instance().profiler(), "attention");
+  detail::require_defined("attention", q, k, v);
   detail::AttentionSaved<T> saved("attention", ctx, detail::whole_input(q), detail::whole_input(k),
                                   detail::whole_input(v), queries, keys, mask, op, relative);
   saved.forward();
@@ -52,10 +54,12 @@ template <class T>
 /// those of keys and of values, G = op.key_value_heads or H. Returns (..., H dk). Throws as attention(), and
 /// ShapeError when the width of qkv does not divide.
 template <class T>
-[[nodiscard]] Var<T> self_attention(const Context<T>& ctx, const Var<T>& qkv, const SequenceLayout& layout,
-                                    const AttentionMask& mask, const AttentionOp& op,
+[[nodiscard]] Var<T> self_attention(const Context<T>& ctx, const std::type_identity_t<Var<T>>& qkv,
+                                    const SequenceLayout& layout, const AttentionMask& mask,
+                                    const AttentionOp& op,
                                     const std::type_identity_t<RelativePositions<T>>& relative = {}) {
   const OpScope scope(Runtime::instance().profiler(), "self_attention");
+  detail::require_defined("self_attention", qkv);
   const index_t key_heads = op.key_value_heads == 0 ? op.heads : op.key_value_heads;
   const index_t heads = op.heads + 2 * key_heads, total = qkv.shape().cols();
   // Without groups, the check of attention() reports the heads into which a third cannot be divided.
@@ -98,11 +102,13 @@ template <class T>
 /// attention() with fused keys and values. q: (..., H dk); kv: (..., 2 G dk), the heads of keys, then those
 /// of values. Returns (..., H dk). Throws as attention(), and ShapeError for an odd width of kv.
 template <class T>
-[[nodiscard]] Var<T> cross_attention(const Context<T>& ctx, const Var<T>& q, const Var<T>& kv,
-                                     const SequenceLayout& queries, const SequenceLayout& keys,
-                                     const AttentionMask& mask, const AttentionOp& op,
+[[nodiscard]] Var<T> cross_attention(const Context<T>& ctx, const std::type_identity_t<Var<T>>& q,
+                                     const std::type_identity_t<Var<T>>& kv, const SequenceLayout& queries,
+                                     const SequenceLayout& keys, const AttentionMask& mask,
+                                     const AttentionOp& op,
                                      const std::type_identity_t<RelativePositions<T>>& relative = {}) {
   const OpScope scope(Runtime::instance().profiler(), "cross_attention");
+  detail::require_defined("cross_attention", q, kv);
   const index_t width = kv.shape().cols() / 2;
   if (kv.shape().cols() != 2 * width) {
     throw ShapeError("cross_attention",
@@ -138,11 +144,12 @@ template <class T>
 /// The attention weights, before dropout: (B, H, Lq, Lk), zero outside the sequences. Differentiable; the
 /// only attention op that stores Lq x Lk numbers. q: (..., H dk), k: (..., G dk). Throws as attention().
 template <class T>
-[[nodiscard]] Var<T> attention_weights(const Context<T>& ctx, const Var<T>& q, const Var<T>& k,
-                                       const SequenceLayout& queries, const SequenceLayout& keys,
-                                       const AttentionMask& mask, AttentionOp op,
+[[nodiscard]] Var<T> attention_weights(const Context<T>& ctx, const std::type_identity_t<Var<T>>& q,
+                                       const std::type_identity_t<Var<T>>& k, const SequenceLayout& queries,
+                                       const SequenceLayout& keys, const AttentionMask& mask, AttentionOp op,
                                        std::type_identity_t<RelativePositions<T>> relative = {}) {
   const OpScope scope(Runtime::instance().profiler(), "attention_weights");
+  detail::require_defined("attention_weights", q, k);
   op.dropout = 0;
   relative.values = Var<T>();
   detail::AttentionSaved<T> saved("attention_weights", ctx, detail::whole_input(q), detail::whole_input(k),
@@ -179,6 +186,7 @@ template <class T>
 template <class T>
 [[nodiscard]] Var<T> attention(const Var<T>& q, const std::type_identity_t<Var<T>>& k,
                                const std::type_identity_t<Var<T>>& v, const AttentionMask& mask = {}) {
+  detail::require_defined("attention", q, k, v);
   const auto rank = q.rank();
   if ((rank != 3 && rank != 4) || k.rank() != rank || v.rank() != rank) {
     throw ShapeError("attention",
@@ -205,6 +213,15 @@ template <class T>
                              SequenceLayout::padded(k.dim(0), k.dim(-2)), mask, AttentionOp{.heads = heads});
   if (rank == 3) return y;
   return permute(reshape(y, Shape{q.dim(0), q.dim(2), heads, v.dim(3)}), {0, 2, 1, 3});
+}
+
+/// The same for other operands.
+template <class Q, class K, class V>
+requires detail::Converted<Q, K, V>
+[[nodiscard]] Var<element_t<Q>> attention(const Q& q, const K& k, const V& v,
+                                          const AttentionMask& mask = {}) {
+  using T = element_t<Q>;
+  return attention(detail::operand<T>(q), detail::operand<T>(k), detail::operand<T>(v), mask);
 }
 
 }  // namespace eigenformer

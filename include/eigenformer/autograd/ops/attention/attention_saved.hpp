@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "eigenformer/autograd/tape/context.hpp"
+#include "eigenformer/autograd/tape/operand.hpp"
 #include "eigenformer/core/tensor/layout.hpp"
 #include "eigenformer/core/tensor/mask.hpp"
 #include "eigenformer/kernels/attention/attention.hpp"
@@ -263,6 +264,10 @@ struct AttentionSaved {
                                  ", must be divisible by key_value_heads, which is " +
                                  std::to_string(op.key_value_heads));
     }
+    if (!std::isfinite(op.scale)) {
+      throw ValueError(
+          name, "scale is " + std::to_string(op.scale) + ", must be finite; 0 is 1 / sqrt(head width)");
+    }
     if (!(op.dropout >= 0 && op.dropout < 1)) {
       throw ValueError(name, "dropout rate is " + std::to_string(op.dropout) + ", must be in [0, 1)");
     }
@@ -304,6 +309,7 @@ struct AttentionSaved {
       throw ValueError(name, "both a relative bias and relative keys are given, expected only one of them");
     index_t count = 0;
     const auto take = [&](const char* what, const Var<T>& x, index_t axis, index_t other, Tensor<T>& to) {
+      require_defined_or_absent(name, x);
       if (!x.defined()) return;
       if (count == 0 && x.rank() == 2) count = x.dim(axis);
       if (x.rank() != 2 || x.dim(1 - axis) != other || x.dim(axis) != count || count % 2 == 0 || count < 3) {

@@ -189,6 +189,8 @@ template <class T>
 [[nodiscard]] Var<T> linear_attention(const Var<T>& q, const Var<T>& k, const Var<T>& v,
                                       const SequenceLayout& queries, const SequenceLayout& keys,
                                       const LinearAttentionOp& op = {}) {
+  detail::require_defined("linear_attention", q, k, v);
+  detail::require_defined_or_absent("linear_attention", op.admitted);
   detail::LinearAttentionSaved<T> saved{q.value(), k.value(), v.value(), Tensor<T>(), queries, keys, op};
   saved.check();
   const bool all = !op.admitted.defined();
@@ -229,6 +231,17 @@ template <class T>
                                                .dv_stride = problem.v_stride,
                                                .dv_beta = dv.beta});
       });
+}
+
+/// The same for other operands.
+template <class Q, class K, class V>
+requires detail::Converted<Q, K, V>
+[[nodiscard]] Var<element_t<Q>> linear_attention(const Q& q, const K& k, const V& v,
+                                                 const SequenceLayout& queries, const SequenceLayout& keys,
+                                                 const LinearAttentionOp& op = {}) {
+  using T = element_t<Q>;
+  return linear_attention(detail::operand<T>(q), detail::operand<T>(k), detail::operand<T>(v), queries, keys,
+                          op);
 }
 
 }  // namespace eigenformer

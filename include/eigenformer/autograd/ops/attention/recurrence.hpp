@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "eigenformer/autograd/tape/operand.hpp"
 #include "eigenformer/autograd/tape/tape.hpp"
 #include "eigenformer/core/runtime/profiler.hpp"
 #include "eigenformer/core/tensor/layout.hpp"
@@ -17,6 +18,7 @@ namespace eigenformer {
 template <class T>
 [[nodiscard]] Var<T> recurrence(const Var<T>& forget, const Var<T>& input, const SequenceLayout& layout) {
   const OpScope scope(Runtime::instance().profiler(), "recurrence");
+  detail::require_defined("recurrence", forget, input);
   if (forget.rank() < 2 || forget.shape() != input.shape() || forget.shape().rows() != layout.rows()) {
     throw ShapeError("recurrence",
                      "forget gates of shape " + forget.shape().str() + " and inputs of shape " +
@@ -43,6 +45,14 @@ template <class T>
                       {.forget = df.data, .forget_beta = df.beta, .input = dx.data, .input_beta = dx.beta});
                   slots.add_up();
                 });
+}
+
+/// The same for other operands.
+template <class F, class X>
+requires detail::Converted<F, X>
+[[nodiscard]] Var<element_t<F>> recurrence(const F& forget, const X& input, const SequenceLayout& layout) {
+  using T = element_t<F>;
+  return recurrence(detail::operand<T>(forget), detail::operand<T>(input), layout);
 }
 
 }  // namespace eigenformer

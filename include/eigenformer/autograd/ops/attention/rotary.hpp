@@ -1,8 +1,10 @@
 #pragma once
 
 #include <string>
+#include <type_traits>
 #include <utility>
 
+#include "eigenformer/autograd/tape/operand.hpp"
 #include "eigenformer/autograd/tape/tape.hpp"
 #include "eigenformer/core/runtime/profiler.hpp"
 #include "eigenformer/core/tensor/layout.hpp"
@@ -18,10 +20,11 @@ namespace eigenformer {
 /// keys of a fused projection. Returns x's shape. Throws ShapeError when shapes do not fit, ValueError unless
 /// the table's dim is in 2 .. head_dim.
 template <class T>
-[[nodiscard]] Var<T> rotary(const Var<T>& x, const SequenceLayout& layout, index_t heads, index_t head_dim,
-                            const kernels::RotaryTable<T>& table,
+[[nodiscard]] Var<T> rotary(const std::type_identity_t<Var<T>>& x, const SequenceLayout& layout,
+                            index_t heads, index_t head_dim, const kernels::RotaryTable<T>& table,
                             RotaryPairing pairing = RotaryPairing::adjacent) {
   const OpScope scope(Runtime::instance().profiler(), "rotary");
+  detail::require_defined("rotary", x);
   if (x.rank() < 2 || x.shape().rows() != layout.rows() || heads < 1 || x.shape().cols() < heads * head_dim) {
     throw ShapeError("rotary",
                      "input of shape " + x.shape().str() + " must have the " + std::to_string(layout.rows()) +

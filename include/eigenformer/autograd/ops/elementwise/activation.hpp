@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "eigenformer/autograd/tape/operand.hpp"
 #include "eigenformer/autograd/tape/tape.hpp"
 #include "eigenformer/kernels/elementwise/activation.hpp"
 
@@ -15,6 +16,7 @@ namespace detail {
 template <class T>
 Var<T> activation(const char* op, Activation f, const Var<T>& x) {
   const OpScope scope(Runtime::instance().profiler(), op);
+  require_defined(op, x);
   Tensor<T> y(x.shape());
   kernels::activation_forward<T>(f, x.value().data(), y.data(), x.numel());
   if (detail::not_recorded<T>(y, x)) return Var<T>(std::move(y));
@@ -29,64 +31,65 @@ Var<T> activation(const char* op, Activation f, const Var<T>& x) {
 }  // namespace detail
 
 /// max(x, 0), element by element; the gradient at 0 is 0. Nair and Hinton 2010.
-template <class T>
-[[nodiscard]] Var<T> relu(const Var<T>& x) {
+template <Operand X>
+[[nodiscard]] Var<element_t<X>> relu(const X& x) {
   // dx = dy where y > 0, 0 elsewhere.
-  return detail::activation("relu", Activation::relu, x);
+  return detail::activation<element_t<X>>("relu", Activation::relu, x);
 }
 
 /// x * Phi(x), Phi being the standard normal's distribution function, with erf. Hendrycks and Gimpel 2016.
-template <class T>
-[[nodiscard]] Var<T> gelu(const Var<T>& x) {
+template <Operand X>
+[[nodiscard]] Var<element_t<X>> gelu(const X& x) {
   // dx = (Phi(x) + x phi(x)) dy, phi being the standard normal's density.
-  return detail::activation("gelu", Activation::gelu, x);
+  return detail::activation<element_t<X>>("gelu", Activation::gelu, x);
 }
 
 /// 0.5 x (1 + tanh(u)), u = sqrt(2 / pi) (x + 0.044715 x^3): the approximation of gelu in the same paper.
-template <class T>
-[[nodiscard]] Var<T> gelu_tanh(const Var<T>& x) {
+template <Operand X>
+[[nodiscard]] Var<element_t<X>> gelu_tanh(const X& x) {
   // dx = 0.5 (1 + t + x (1 - t^2) u') dy with t = tanh(u), u' = sqrt(2 / pi) (1 + 3 * 0.044715 x^2).
-  return detail::activation("gelu_tanh", Activation::gelu_tanh, x);
+  return detail::activation<element_t<X>>("gelu_tanh", Activation::gelu_tanh, x);
 }
 
 /// x * sigmoid(x), also called swish. Elfwing et al. 2017.
-template <class T>
-[[nodiscard]] Var<T> silu(const Var<T>& x) {
+template <Operand X>
+[[nodiscard]] Var<element_t<X>> silu(const X& x) {
   // dx = s (1 + x (1 - s)) dy with s = sigmoid(x).
-  return detail::activation("silu", Activation::silu, x);
+  return detail::activation<element_t<X>>("silu", Activation::silu, x);
 }
 
 /// 1 / (1 + exp(-x)), element by element.
-template <class T>
-[[nodiscard]] Var<T> sigmoid(const Var<T>& x) {
+template <Operand X>
+[[nodiscard]] Var<element_t<X>> sigmoid(const X& x) {
   // dx = y (1 - y) dy.
-  return detail::activation("sigmoid", Activation::sigmoid, x);
+  return detail::activation<element_t<X>>("sigmoid", Activation::sigmoid, x);
 }
 
 /// Hyperbolic tangent, element by element.
-template <class T>
-[[nodiscard]] Var<T> tanh(const Var<T>& x) {
+template <Operand X>
+[[nodiscard]] Var<element_t<X>> tanh(const X& x) {
   // dx = (1 - y^2) dy.
-  return detail::activation("tanh", Activation::tanh, x);
+  return detail::activation<element_t<X>>("tanh", Activation::tanh, x);
 }
 
 /// max(x, 0)^2, element by element. So et al. 2021 (Primer).
-template <class T>
-[[nodiscard]] Var<T> relu_squared(const Var<T>& x) {
+template <Operand X>
+[[nodiscard]] Var<element_t<X>> relu_squared(const X& x) {
   // dx = 2 max(x, 0) dy.
-  return detail::activation("relu_squared", Activation::relu_squared, x);
+  return detail::activation<element_t<X>>("relu_squared", Activation::relu_squared, x);
 }
 
 /// elu(x) + 1: x + 1 where x > 0, exp(x) elsewhere, so always positive. Katharopoulos et al. 2020, eq. 7.
-template <class T>
-[[nodiscard]] Var<T> elu_plus_one(const Var<T>& x) {
+template <Operand X>
+[[nodiscard]] Var<element_t<X>> elu_plus_one(const X& x) {
   // dx = min(y, 1) dy.
-  return detail::activation("elu_plus_one", Activation::elu_plus_one, x);
+  return detail::activation<element_t<X>>("elu_plus_one", Activation::elu_plus_one, x);
 }
 
 /// Applies the function of an option; Activation::none returns x.
-template <class T>
-[[nodiscard]] Var<T> activate(const Var<T>& x, Activation activation) {
+template <Operand X>
+[[nodiscard]] Var<element_t<X>> activate(const X& x, Activation activation) {
+  detail::require_defined("activate", x);
   switch (activation) {
     case Activation::relu:
       return relu(x);

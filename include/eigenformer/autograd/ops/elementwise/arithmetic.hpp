@@ -1,10 +1,10 @@
 #pragma once
 
-#include <concepts>
 #include <cstddef>
 #include <type_traits>
 #include <utility>
 
+#include "eigenformer/autograd/tape/operand.hpp"
 #include "eigenformer/autograd/tape/tape.hpp"
 #include "eigenformer/kernels/elementwise/elementwise.hpp"
 #include "eigenformer/kernels/reduction/reduce.hpp"
@@ -13,48 +13,11 @@ namespace eigenformer {
 
 namespace detail {
 
-template <class S>
-concept Number = std::is_arithmetic_v<S> && !std::is_same_v<S, bool>;
-
-template <class T>
-const Tensor<T>& tensor_of(const Tensor<T>& x) {
-  return x;
-}
-template <class T>
-const Tensor<T>& tensor_of(const Var<T>& x) {
-  return x.value();
-}
-
+// Operands of the operators.
 template <class X>
-concept TensorOrVar = requires(const X& x) {
-  tensor_of(x);
-};
-
-// An operand of arithmetic: a Var or a number.
-template <class T>
-const Var<T>& operand(const Var<T>& x) {
-  return x;
-}
-template <std::floating_point T>
-Var<T> operand(const Tensor<T>& x) {
-  return x;
-}
-template <Number S>
-S operand(S c) {
-  return c;
-}
-
+concept Own = Operand<X> &&(is_var<X> || std::is_same_v<X, Tensor<element_t<X>>>);
 template <class A, class B>
-struct SameElement : std::false_type {};
-template <TensorOrVar A, TensorOrVar B>
-struct SameElement<A, B> : std::is_same<typename A::value_type, typename B::value_type> {};
-
-template <class A, class B>
-concept Operands = (SameElement<A, B>::value || (TensorOrVar<A> && Number<B>) ||
-                    (Number<A> && TensorOrVar<B>)) &&
-                   requires(const A& a, const B& b) {
-  operand(a), operand(b);
-};
+concept OwnPair = OperandPair<A, B> &&(Own<A> || Own<B>);
 
 template <class T>
 Tensor<T> binary(const char* op, kernels::BinaryOp f, const Tensor<T>& a, const Tensor<T>& b) {
@@ -93,6 +56,7 @@ void product_into(const GradientSlot<T>& slot, const Tensor<T>& dy, const Tensor
 template <class T>
 Var<T> affine(const char* op, const Var<T>& x, T factor, T shift) {
   const OpScope scope(Runtime::instance().profiler(), op);
+  require_defined(op, x);
   Tensor<T> y(x.shape());
   const T* from = x.value().data();
   if (factor != T(1)) {
@@ -114,6 +78,7 @@ Var<T> affine(const char* op, const Var<T>& x, T factor, T shift) {
 template <class T>
 Var<T> unary(const char* op, kernels::UnaryOp f, const Var<T>& x, bool reads_x, bool reads_y) {
   const OpScope scope(Runtime::instance().profiler(), op);
+  require_defined(op, x);
   Tensor<T> y(x.shape());
   kernels::unary<T>(f, x.value().data(), y.data(), x.numel());
   if (detail::not_recorded<T>(y, x)) return Var<T>(std::move(y));
@@ -126,179 +91,176 @@ Var<T> unary(const char* op, kernels::UnaryOp f, const Var<T>& x, bool reads_x, 
                 });
 }
 
-}  // namespace detail
-
-/// a + b with NumPy's broadcasting. Throws ShapeError when the shapes do not broadcast.
 template <class T>
-[[nodiscard]] Var<T> add(const Var<T>& a, const std::type_identity_t<Var<T>>& b) {
+Var<T> add_vars(const Var<T>& a, const Var<T>& b) {
   const OpScope scope(Runtime::instance().profiler(), "add");
-  Tensor<T> y = detail::binary("add", kernels::BinaryOp::add, a.value(), b.value());
-  if (detail::not_recorded<T>(y, a, b)) return Var<T>(std::move(y));
+  require_defined("add", a, b);
+  Tensor<T> y = binary("add", kernels::BinaryOp::add, a.value(), b.value());
+  if (not_recorded<T>(y, a, b)) return Var<T>(std::move(y));
   // da = dy, db = dy, each summed over the dimensions in which it was broadcast (so below, too).
   return record("add", std::move(y), {a, b}, SavedTensors(),
                 [sa = a.shape(), sb = b.shape()](Backward<T>& back) {
-                  detail::pass_summed(back, 0, sa);
-                  detail::pass_summed(back, 1, sb);
+                  pass_summed(back, 0, sa);
+                  pass_summed(back, 1, sb);
                 });
 }
 
-/// a - b with broadcasting. Throws as add().
 template <class T>
-[[nodiscard]] Var<T> subtract(const Var<T>& a, const std::type_identity_t<Var<T>>& b) {
+Var<T> subtract_vars(const Var<T>& a, const Var<T>& b) {
   const OpScope scope(Runtime::instance().profiler(), "subtract");
-  Tensor<T> y = detail::binary("subtract", kernels::BinaryOp::subtract, a.value(), b.value());
-  if (detail::not_recorded<T>(y, a, b)) return Var<T>(std::move(y));
+  require_defined("subtract", a, b);
+  Tensor<T> y = binary("subtract", kernels::BinaryOp::subtract, a.value(), b.value());
+  if (not_recorded<T>(y, a, b)) return Var<T>(std::move(y));
   // da = dy, db = -dy.
   return record("subtract", std::move(y), {a, b}, SavedTensors(), [sa = a.shape()](Backward<T>& back) {
-    if (const auto db = back.grad(1)) detail::sum_into(db, back.dy(), T(-1));
-    detail::pass_summed(back, 0, sa);
+    if (const auto db = back.grad(1)) sum_into(db, back.dy(), T(-1));
+    pass_summed(back, 0, sa);
   });
 }
 
-/// a * b, element by element, with broadcasting. Throws as add().
 template <class T>
-[[nodiscard]] Var<T> multiply(const Var<T>& a, const std::type_identity_t<Var<T>>& b) {
+Var<T> multiply_vars(const Var<T>& a, const Var<T>& b) {
   const OpScope scope(Runtime::instance().profiler(), "multiply");
-  Tensor<T> y = detail::binary("multiply", kernels::BinaryOp::multiply, a.value(), b.value());
-  if (detail::not_recorded<T>(y, a, b)) return Var<T>(std::move(y));
+  require_defined("multiply", a, b);
+  Tensor<T> y = binary("multiply", kernels::BinaryOp::multiply, a.value(), b.value());
+  if (not_recorded<T>(y, a, b)) return Var<T>(std::move(y));
   // da = dy * b, db = dy * a; a factor is kept only when the other one needs a gradient.
   return record("multiply", std::move(y), {a, b},
                 SavedTensors().add_if(b.recorded(), a).add_if(a.recorded(), b),
                 [a = b.recorded() ? a.value() : Tensor<T>(),
                  b = a.recorded() ? b.value() : Tensor<T>()](Backward<T>& back) {
-                  if (const auto da = back.grad(0)) detail::product_into(da, back.dy(), b);
-                  if (const auto db = back.grad(1)) detail::product_into(db, back.dy(), a);
+                  if (const auto da = back.grad(0)) product_into(da, back.dy(), b);
+                  if (const auto db = back.grad(1)) product_into(db, back.dy(), a);
                 });
 }
 
-/// a / b, element by element, with broadcasting. Throws as add().
 template <class T>
-[[nodiscard]] Var<T> divide(const Var<T>& a, const std::type_identity_t<Var<T>>& b) {
+Var<T> divide_vars(const Var<T>& a, const Var<T>& b) {
   const OpScope scope(Runtime::instance().profiler(), "divide");
-  Tensor<T> y = detail::binary("divide", kernels::BinaryOp::divide, a.value(), b.value());
-  if (detail::not_recorded<T>(y, a, b)) return Var<T>(std::move(y));
+  require_defined("divide", a, b);
+  Tensor<T> y = binary("divide", kernels::BinaryOp::divide, a.value(), b.value());
+  if (not_recorded<T>(y, a, b)) return Var<T>(std::move(y));
   // da = dy / b, db = -dy * y / b.
   return record("divide", y, {a, b}, SavedTensors(b).add_if(b.recorded(), y),
                 [y = b.recorded() ? y : Tensor<T>(), b = b.value()](Backward<T>& back) {
-                  const Tensor<T> g = detail::binary("divide", kernels::BinaryOp::divide, back.dy(), b);
-                  if (const auto da = back.grad(0)) detail::sum_into(da, g);
+                  const Tensor<T> g = binary("divide", kernels::BinaryOp::divide, back.dy(), b);
+                  if (const auto da = back.grad(0)) sum_into(da, g);
                   if (const auto db = back.grad(1)) {
                     Tensor<T> product(g.shape());
                     kernels::multiply_add<T>(g.data(), y.data(), product.data(), T(0), g.numel());
-                    detail::sum_into(db, product, T(-1));
+                    sum_into(db, product, T(-1));
                   }
                 });
 }
 
-/// x + c.
-template <class T, detail::Number S>
-[[nodiscard]] Var<T> add(const Var<T>& x, S c) {
-  return detail::affine("add", x, T(1), static_cast<T>(c));
+}  // namespace detail
+
+/// a + b with NumPy's broadcasting; one of them may be a number. Throws ShapeError when the shapes do not
+/// broadcast.
+template <class A, class B>
+requires detail::OperandPair<A, B>
+[[nodiscard]] Var<element_t<A, B>> add(const A& a, const B& b) {
+  using T = element_t<A, B>;
+  if constexpr (detail::Number<A>) {
+    return detail::affine<T>("add", b, T(1), static_cast<T>(a));
+  } else if constexpr (detail::Number<B>) {
+    return detail::affine<T>("add", a, T(1), static_cast<T>(b));
+  } else {
+    return detail::add_vars<T>(a, b);
+  }
 }
 
-/// x - c.
-template <class T, detail::Number S>
-[[nodiscard]] Var<T> subtract(const Var<T>& x, S c) {
-  return detail::affine("subtract", x, T(1), -static_cast<T>(c));
+/// a - b. Operands and errors as for add().
+template <class A, class B>
+requires detail::OperandPair<A, B>
+[[nodiscard]] Var<element_t<A, B>> subtract(const A& a, const B& b) {
+  using T = element_t<A, B>;
+  if constexpr (detail::Number<A>) {
+    return detail::affine<T>("subtract", b, T(-1), static_cast<T>(a));
+  } else if constexpr (detail::Number<B>) {
+    return detail::affine<T>("subtract", a, T(1), -static_cast<T>(b));
+  } else {
+    return detail::subtract_vars<T>(a, b);
+  }
 }
 
-/// x * c.
-template <class T, detail::Number S>
-[[nodiscard]] Var<T> multiply(const Var<T>& x, S c) {
-  return detail::affine("multiply", x, static_cast<T>(c), T(0));
+/// a * b, element by element: no matrix product. Operands and errors as for add().
+template <class A, class B>
+requires detail::OperandPair<A, B>
+[[nodiscard]] Var<element_t<A, B>> multiply(const A& a, const B& b) {
+  using T = element_t<A, B>;
+  if constexpr (detail::Number<A>) {
+    return detail::affine<T>("multiply", b, static_cast<T>(a), T(0));
+  } else if constexpr (detail::Number<B>) {
+    return detail::affine<T>("multiply", a, static_cast<T>(b), T(0));
+  } else {
+    return detail::multiply_vars<T>(a, b);
+  }
 }
 
-/// x / c.
-template <class T, detail::Number S>
-[[nodiscard]] Var<T> divide(const Var<T>& x, S c) {
-  return divide(x, Var<T>(Tensor<T>::scalar(static_cast<T>(c))));
-}
-
-/// c + x.
-template <class T, detail::Number S>
-[[nodiscard]] Var<T> add(S c, const Var<T>& x) {
-  return add(x, c);
-}
-
-/// c - x.
-template <class T, detail::Number S>
-[[nodiscard]] Var<T> subtract(S c, const Var<T>& x) {
-  return detail::affine("subtract", x, T(-1), static_cast<T>(c));
-}
-
-/// c * x.
-template <class T, detail::Number S>
-[[nodiscard]] Var<T> multiply(S c, const Var<T>& x) {
-  return multiply(x, c);
-}
-
-/// c / x.
-template <class T, detail::Number S>
-[[nodiscard]] Var<T> divide(S c, const Var<T>& x) {
-  return divide(Var<T>(Tensor<T>::scalar(static_cast<T>(c))), x);
+/// a / b, element by element. Operands and errors as for add().
+template <class A, class B>
+requires detail::OperandPair<A, B>
+[[nodiscard]] Var<element_t<A, B>> divide(const A& a, const B& b) {
+  using T = element_t<A, B>;
+  return detail::divide_vars<T>(detail::operand<T>(a), detail::operand<T>(b));
 }
 
 /// -x.
-template <class T>
-[[nodiscard]] Var<T> negate(const Var<T>& x) {
+template <Operand X>
+[[nodiscard]] Var<element_t<X>> negate(const X& x) {
   // dx = -dy.
-  return detail::unary("negate", kernels::UnaryOp::negate, x, false, false);
+  return detail::unary<element_t<X>>("negate", kernels::UnaryOp::negate, x, false, false);
 }
 
 /// e to the power x, element by element.
-template <class T>
-[[nodiscard]] Var<T> exp(const Var<T>& x) {
+template <Operand X>
+[[nodiscard]] Var<element_t<X>> exp(const X& x) {
   // dx = y dy.
-  return detail::unary("exp", kernels::UnaryOp::exp, x, false, true);
+  return detail::unary<element_t<X>>("exp", kernels::UnaryOp::exp, x, false, true);
 }
 
 /// Natural logarithm, element by element: -inf at 0, NaN below.
-template <class T>
-[[nodiscard]] Var<T> log(const Var<T>& x) {
+template <Operand X>
+[[nodiscard]] Var<element_t<X>> log(const X& x) {
   // dx = dy / x.
-  return detail::unary("log", kernels::UnaryOp::log, x, true, false);
+  return detail::unary<element_t<X>>("log", kernels::UnaryOp::log, x, true, false);
 }
 
 /// Square root, element by element: NaN below 0.
-template <class T>
-[[nodiscard]] Var<T> sqrt(const Var<T>& x) {
+template <Operand X>
+[[nodiscard]] Var<element_t<X>> sqrt(const X& x) {
   // dx = dy / (2 y).
-  return detail::unary("sqrt", kernels::UnaryOp::sqrt, x, false, true);
+  return detail::unary<element_t<X>>("sqrt", kernels::UnaryOp::sqrt, x, false, true);
 }
 
 /// x * x, element by element.
-template <class T>
-[[nodiscard]] Var<T> square(const Var<T>& x) {
+template <Operand X>
+[[nodiscard]] Var<element_t<X>> square(const X& x) {
   // dx = 2 x dy.
-  return detail::unary("square", kernels::UnaryOp::square, x, true, false);
+  return detail::unary<element_t<X>>("square", kernels::UnaryOp::square, x, true, false);
 }
 
-/// add() of Vars, Tensors (float or double) and numbers, of which one at most is a number. The result is a
-/// Var.
+/// add() of the same operands, of which one is a Var or a Tensor: Eigen's operators are those of two Eigen
+/// objects and of an Eigen object and a number. The result is a Var.
 template <class A, class B>
-requires detail::Operands<A, B>
-[[nodiscard]] auto operator+(const A& a, const B& b) { return add(detail::operand(a), detail::operand(b)); }
+requires detail::OwnPair<A, B>
+[[nodiscard]] auto operator+(const A& a, const B& b) { return add(a, b); }
 /// subtract() of the same operands.
 template <class A, class B>
-requires detail::Operands<A, B>
-[[nodiscard]] auto operator-(const A& a, const B& b) {
-  return subtract(detail::operand(a), detail::operand(b));
-}
+requires detail::OwnPair<A, B>
+[[nodiscard]] auto operator-(const A& a, const B& b) { return subtract(a, b); }
 /// multiply() of the same operands: element by element, no matrix product.
 template <class A, class B>
-requires detail::Operands<A, B>
-[[nodiscard]] auto operator*(const A& a, const B& b) {
-  return multiply(detail::operand(a), detail::operand(b));
-}
+requires detail::OwnPair<A, B>
+[[nodiscard]] auto operator*(const A& a, const B& b) { return multiply(a, b); }
 /// divide() of the same operands.
 template <class A, class B>
-requires detail::Operands<A, B>
-[[nodiscard]] auto operator/(const A& a, const B& b) {
-  return divide(detail::operand(a), detail::operand(b));
-}
-/// negate().
-template <class T>
-[[nodiscard]] Var<T> operator-(const Var<T>& x) {
+requires detail::OwnPair<A, B>
+[[nodiscard]] auto operator/(const A& a, const B& b) { return divide(a, b); }
+/// negate() of a Var or Tensor.
+template <detail::Own X>
+[[nodiscard]] auto operator-(const X& x) {
   return negate(x);
 }
 

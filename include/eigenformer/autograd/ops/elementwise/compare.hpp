@@ -12,22 +12,32 @@ namespace eigenformer {
 
 namespace detail {
 
-// A second operand for a tensor of A's element type: a tensor of the same type, or a number.
-template <class B, class A>
-concept ComparableWith = Number<B> || SameElement<A, B>::value;
+template <class X>
+inline constexpr bool has_elements = !std::is_void_v<typename ElementOf<X>::type>;
+
+// Two operands with elements of one type, which need not be floating-point; one may be a number.
+template <class A, class B>
+concept Comparable = (has_elements<A> && (Number<B> || are_all_of_one_type<A, B>)) ||
+                     (Number<A> && has_elements<B>);
 
 template <class A, class B>
 Tensor<bool> compare(const char* op, kernels::Comparison f, const A& a, const B& b) {
   const OpScope scope(Runtime::instance().profiler(), op);
-  using T = typename A::value_type;
-  if constexpr (Number<B>) {
+  using T = element_t<A, B>;
+  if constexpr (Number<A>) {
+    return compare(op, f, Tensor<T>::scalar(static_cast<T>(a)), b);
+  } else if constexpr (Number<B>) {
     return compare(op, f, a, Tensor<T>::scalar(static_cast<T>(b)));
   } else if constexpr (!std::is_floating_point_v<T>) {
     // The kernels compare floats and doubles; a double holds every int32_t exactly.
-    return compare(op, f, tensor_of(a).template to<double>(), tensor_of(b).template to<double>());
+    const Tensor<T>& left = tensor_of(a);
+    const Tensor<T>& right = tensor_of(b);
+    require_defined(op, left, right);
+    return compare(op, f, left.template to<double>(), right.template to<double>());
   } else {
     const Tensor<T>& left = tensor_of(a);
     const Tensor<T>& right = tensor_of(b);
+    require_defined(op, left, right);
     Tensor<bool> y(kernels::broadcast_shape(op, left.shape(), right.shape()));
     kernels::compare<T>(f, left.data(), left.shape(), right.data(), right.shape(), y.data());
     return y;
@@ -49,40 +59,46 @@ void chosen_into(const GradientSlot<T>& slot, const Tensor<bool>& mask, const Te
 
 }  // namespace detail
 
-/// Whether a < b, element by element, with broadcasting. Operands are Tensors or Vars of one element type
-/// (float, double, int32_t or bool); b may be a number, converted to that type. Comparisons with NaN are
-/// false, but not_equal is true. Throws ShapeError when the shapes do not broadcast.
-template <detail::TensorOrVar A, detail::ComparableWith<A> B>
+/// Whether a < b, element by element, with broadcasting. Operands are Tensors, Vars or Eigen objects of one
+/// element type (float, double, int32_t or bool); one may be a number, converted to that type. Comparisons
+/// with NaN are false, but not_equal is true. Throws ShapeError when the shapes do not broadcast.
+template <class A, class B>
+requires detail::Comparable<A, B>
 [[nodiscard]] Tensor<bool> less(const A& a, const B& b) {
   return detail::compare("less", kernels::Comparison::less, a, b);
 }
 
 /// Whether a <= b, element by element; operands, NaN and errors as for less().
-template <detail::TensorOrVar A, detail::ComparableWith<A> B>
+template <class A, class B>
+requires detail::Comparable<A, B>
 [[nodiscard]] Tensor<bool> less_equal(const A& a, const B& b) {
   return detail::compare("less_equal", kernels::Comparison::less_equal, a, b);
 }
 
 /// Whether a > b, element by element; operands, NaN and errors as for less().
-template <detail::TensorOrVar A, detail::ComparableWith<A> B>
+template <class A, class B>
+requires detail::Comparable<A, B>
 [[nodiscard]] Tensor<bool> greater(const A& a, const B& b) {
   return detail::compare("greater", kernels::Comparison::greater, a, b);
 }
 
 /// Whether a >= b, element by element; operands, NaN and errors as for less().
-template <detail::TensorOrVar A, detail::ComparableWith<A> B>
+template <class A, class B>
+requires detail::Comparable<A, B>
 [[nodiscard]] Tensor<bool> greater_equal(const A& a, const B& b) {
   return detail::compare("greater_equal", kernels::Comparison::greater_equal, a, b);
 }
 
 /// Whether a == b, element by element; operands, NaN and errors as for less().
-template <detail::TensorOrVar A, detail::ComparableWith<A> B>
+template <class A, class B>
+requires detail::Comparable<A, B>
 [[nodiscard]] Tensor<bool> equal(const A& a, const B& b) {
   return detail::compare("equal", kernels::Comparison::equal, a, b);
 }
 
 /// Whether a != b, element by element; operands, NaN and errors as for less().
-template <detail::TensorOrVar A, detail::ComparableWith<A> B>
+template <class A, class B>
+requires detail::Comparable<A, B>
 [[nodiscard]] Tensor<bool> not_equal(const A& a, const B& b) {
   return detail::compare("not_equal", kernels::Comparison::not_equal, a, b);
 }
@@ -92,6 +108,7 @@ template <detail::TensorOrVar A, detail::ComparableWith<A> B>
 template <class T>
 [[nodiscard]] Var<T> where(const Tensor<bool>& mask, const Var<T>& a, const std::type_identity_t<Var<T>>& b) {
   const OpScope scope(Runtime::instance().profiler(), "where");
+  detail::require_defined("where", mask, a, b);
   const Shape operands = kernels::broadcast_shape("where", a.shape(), b.shape());
   Tensor<T> y(kernels::broadcast_shape("where", mask.shape(), operands));
   kernels::where<T>(mask.data(), mask.shape(), a.value().data(), a.shape(), b.value().data(), b.shape(),
@@ -104,16 +121,12 @@ template <class T>
   });
 }
 
-/// a where the mask is true and the number c where it is false.
-template <class T, detail::Number S>
-[[nodiscard]] Var<T> where(const Tensor<bool>& mask, const Var<T>& a, S c) {
-  return where(mask, a, Var<T>(Tensor<T>::scalar(static_cast<T>(c))));
-}
-
-/// The number c where the mask is true and b where it is false.
-template <class T, detail::Number S>
-[[nodiscard]] Var<T> where(const Tensor<bool>& mask, S c, const Var<T>& b) {
-  return where(mask, Var<T>(Tensor<T>::scalar(static_cast<T>(c))), b);
+/// The same for other operands, one of which may be a number.
+template <class A, class B>
+requires detail::ConvertedPair<A, B>
+[[nodiscard]] Var<element_t<A, B>> where(const Tensor<bool>& mask, const A& a, const B& b) {
+  using T = element_t<A, B>;
+  return where(mask, detail::operand<T>(a), detail::operand<T>(b));
 }
 
 }  // namespace eigenformer

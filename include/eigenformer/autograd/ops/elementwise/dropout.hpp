@@ -1,5 +1,6 @@
 #pragma once
 
+#include <type_traits>
 #include <utility>
 
 #include "eigenformer/autograd/ops/linear/linear.hpp"
@@ -12,8 +13,9 @@ namespace eigenformer {
 /// identity elsewhere. x: any shape. Throws ValueError for a rate outside [0, 1). Srivastava et al., JMLR 15,
 /// 2014.
 template <class T>
-[[nodiscard]] Var<T> dropout(const Context<T>& ctx, const Var<T>& x, double rate) {
+[[nodiscard]] Var<T> dropout(const Context<T>& ctx, const std::type_identity_t<Var<T>>& x, double rate) {
   const OpScope scope(Runtime::instance().profiler(), "dropout");
+  detail::require_defined("dropout", x);
   const index_t rows = x.shape().rows(), n = x.shape().cols();
   const detail::RowDropoutSite<T> site("dropout", ctx, rate, rows);
   if (site.rate == 0) return x;
@@ -32,8 +34,10 @@ template <class T>
 /// x + dropout(r): the residual connection of a pre-norm sub-layer. x, r: the same shape.
 /// Throws ShapeError when the shapes differ, ValueError for a rate outside [0, 1).
 template <class T>
-[[nodiscard]] Var<T> add_dropout(const Context<T>& ctx, const Var<T>& x, const Var<T>& r, double rate) {
+[[nodiscard]] Var<T> add_dropout(const Context<T>& ctx, const std::type_identity_t<Var<T>>& x,
+                                 const std::type_identity_t<Var<T>>& r, double rate) {
   const OpScope scope(Runtime::instance().profiler(), "add_dropout");
+  detail::require_defined("add_dropout", x, r);
   if (x.shape() != r.shape()) {
     throw ShapeError(
         "add_dropout",

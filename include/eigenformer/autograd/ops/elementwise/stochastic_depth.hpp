@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -39,7 +40,9 @@ void scale_rows(const T* x, const std::vector<T>& multipliers, T beta, T* y, ind
 /// x: (rows, ...), with rows as in ctx.rows(); without a layout all rows are one sequence. The choice depends
 /// on the sequence's number and not on the batch. Throws ValueError for a rate outside [0, 1).
 template <class T>
-[[nodiscard]] Var<T> stochastic_depth(const Context<T>& ctx, const Var<T>& x, double rate) {
+[[nodiscard]] Var<T> stochastic_depth(const Context<T>& ctx, const std::type_identity_t<Var<T>>& x,
+                                      double rate) {
+  detail::require_defined("stochastic_depth", x);
   const index_t rows = x.shape().rows(), n = x.shape().cols();
   const detail::RowDropoutSite<T> site("stochastic_depth", ctx, rate, rows);
   if (site.rate == 0) return x;

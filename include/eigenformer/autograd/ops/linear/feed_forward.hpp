@@ -1,5 +1,6 @@
 #pragma once
 
+#include <type_traits>
 #include <utility>
 
 #include "eigenformer/autograd/ops/linear/linear.hpp"
@@ -42,9 +43,10 @@ struct FeedForwardSaved {
 /// x: (..., d); w1: (ff, d); b1: (ff) or absent; w2: (out, ff); b2: (out) or absent. Returns (..., out).
 /// Throws ShapeError, naming the parameter, when shapes do not fit, ValueError for a rate outside [0, 1).
 template <class T>
-[[nodiscard]] Var<T> feed_forward(const Context<T>& ctx, const Var<T>& x, const Parameter<T>& w1,
-                                  const Parameter<T>& b1, const Parameter<T>& w2, const Parameter<T>& b2,
-                                  Activation activation, double dropout_rate) {
+[[nodiscard]] Var<T> feed_forward(const Context<T>& ctx, const std::type_identity_t<Var<T>>& x,
+                                  const Parameter<T>& w1, const Parameter<T>& b1, const Parameter<T>& w2,
+                                  const Parameter<T>& b2, Activation activation, double dropout_rate) {
+  detail::require_defined("feed_forward", x);
   const bool recorded = x.recorded() || ctx.records();
   // Not fused: activations such as sigmoid, whose backward reads the output; Transformers do not use them
   // here.

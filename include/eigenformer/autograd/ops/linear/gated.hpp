@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string>
+#include <type_traits>
 #include <utility>
 
 #include "eigenformer/autograd/ops/elementwise/arithmetic.hpp"
@@ -89,6 +90,7 @@ void check_gated(const Var<T>& x, const Parameter<T>& w_gate, const Parameter<T>
 template <class T>
 [[nodiscard]] Var<T> glu(const Var<T>& x, Activation gate = Activation::sigmoid) {
   const OpScope scope(Runtime::instance().profiler(), "glu");
+  detail::require_defined("glu", x);
   if (x.rank() < 1 || x.dim(-1) % 2 != 0) {
     throw ShapeError("glu", "last dimension of input " + x.shape().str() + " must be even", {x.shape()});
   }
@@ -117,6 +119,12 @@ template <class T>
                 });
 }
 
+/// The same for other operands.
+template <detail::Converted X>
+[[nodiscard]] Var<element_t<X>> glu(const X& x, Activation gate = Activation::sigmoid) {
+  return glu(detail::operand<element_t<X>>(x), gate);
+}
+
 /// linear2(dropout(activation(gate(x)) * up(x))) as one op: the halves are multiplied, and their gradients
 /// computed, inside the products around them. Shazeer 2020: sigmoid is GLU, gelu GEGLU, silu SwiGLU, relu
 /// ReGLU, none bilinear.
@@ -125,11 +133,13 @@ template <class T>
 /// Returns (..., out). Throws ShapeError, naming the parameter, when shapes do not fit, ValueError for a rate
 /// outside [0, 1).
 template <class T>
-[[nodiscard]] Var<T> gated_feed_forward(const Context<T>& ctx, const Var<T>& x, const Parameter<T>& w_gate,
-                                        const Parameter<T>& b_gate, const Parameter<T>& w_up,
-                                        const Parameter<T>& b_up, const Parameter<T>& w2,
-                                        const Parameter<T>& b2, Activation activation, double dropout_rate) {
+[[nodiscard]] Var<T> gated_feed_forward(const Context<T>& ctx, const std::type_identity_t<Var<T>>& x,
+                                        const Parameter<T>& w_gate, const Parameter<T>& b_gate,
+                                        const Parameter<T>& w_up, const Parameter<T>& b_up,
+                                        const Parameter<T>& w2, const Parameter<T>& b2, Activation activation,
+                                        double dropout_rate) {
   const OpScope scope(Runtime::instance().profiler(), "gated_feed_forward");
+  detail::require_defined("gated_feed_forward", x);
   detail::check_gated(x, w_gate, w_up, w2);
   detail::require_bias("gated_feed_forward", b_gate, w_gate);
   detail::require_bias("gated_feed_forward", b_up, w_up);

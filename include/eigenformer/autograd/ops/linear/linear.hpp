@@ -121,6 +121,7 @@ template <class T>
                                  const Parameter<T>& weight, const Parameter<T>& bias, index_t first_row,
                                  index_t out, Activation activation, double dropout_rate) {
   const OpScope scope(Runtime::instance().profiler(), op);
+  require_defined(op, x);
   const index_t in = weight.shape()[1];
   if (x.rank() < 1 || x.dim(-1) != in) {
     throw ShapeError(op,
@@ -235,9 +236,9 @@ template <class T>
 /// training contexts. Throws ShapeError, naming the parameter, when shapes do not fit, ValueError for a rate
 /// outside [0, 1).
 template <class T>
-[[nodiscard]] Var<T> linear(const Context<T>& ctx, const Var<T>& x, const Parameter<T>& weight,
-                            const Parameter<T>& bias, Activation activation = Activation::none,
-                            double dropout_rate = 0) {
+[[nodiscard]] Var<T> linear(const Context<T>& ctx, const std::type_identity_t<Var<T>>& x,
+                            const Parameter<T>& weight, const Parameter<T>& bias,
+                            Activation activation = Activation::none, double dropout_rate = 0) {
   if (weight.shape().rank() != 2) {
     throw ShapeError("linear",
                      "weight '" + weight.name() + "' of shape " + weight.shape().str() + " must be (out, in)",
@@ -252,8 +253,9 @@ template <class T>
 /// x: (..., in); weight: (out, in); bias: (out) or absent. Returns (..., count). Throws IndexError when the
 /// rows are not in the weight, ShapeError as linear does.
 template <class T>
-[[nodiscard]] Var<T> linear_slice(const Context<T>& ctx, const Var<T>& x, const Parameter<T>& weight,
-                                  const Parameter<T>& bias, index_t begin, index_t count) {
+[[nodiscard]] Var<T> linear_slice(const Context<T>& ctx, const std::type_identity_t<Var<T>>& x,
+                                  const Parameter<T>& weight, const Parameter<T>& bias, index_t begin,
+                                  index_t count) {
   if (weight.shape().rank() != 2 || begin < 0 || count < 0 || begin > weight.shape()[0] ||
       count > weight.shape()[0] - begin) {
     throw IndexError("linear_slice", std::to_string(count) + " rows starting at row " +

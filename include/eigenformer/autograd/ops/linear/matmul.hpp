@@ -5,6 +5,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "eigenformer/autograd/tape/operand.hpp"
 #include "eigenformer/autograd/tape/tape.hpp"
 #include "eigenformer/kernels/elementwise/elementwise.hpp"
 #include "eigenformer/kernels/gemm/gemm.hpp"
@@ -88,6 +89,7 @@ template <class T>
 [[nodiscard]] Var<T> matmul(const Var<T>& a, const std::type_identity_t<Var<T>>& b, bool transpose_a = false,
                             bool transpose_b = false) {
   const OpScope scope(Runtime::instance().profiler(), "matmul");
+  detail::require_defined("matmul", a, b);
   const Shape& sa = a.shape();
   const Shape& sb = b.shape();
   if (sa.rank() < 2 || sb.rank() < 2) {
@@ -151,6 +153,15 @@ template <class T>
                     }
                   }
                 });
+}
+
+/// The same for other operands.
+template <class A, class B>
+requires detail::Converted<A, B>
+[[nodiscard]] Var<element_t<A>> matmul(const A& a, const B& b, bool transpose_a = false,
+                                       bool transpose_b = false) {
+  using T = element_t<A>;
+  return matmul(detail::operand<T>(a), detail::operand<T>(b), transpose_a, transpose_b);
 }
 
 }  // namespace eigenformer

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cmath>
 #include <string>
+#include <type_traits>
 #include <utility>
 
 #include "eigenformer/autograd/ops/elementwise/dropout.hpp"
@@ -20,6 +22,12 @@ struct LayerNormOp {
 
 namespace detail {
 
+// Throws ValueError for an eps that is negative or not a number.
+inline void require_eps(const char* op, double eps) {
+  if (!(eps >= 0) || !std::isfinite(eps))
+    throw ValueError(op, "eps is " + std::to_string(eps) + ", must be 0 or a positive number");
+}
+
 // The data that the backward of a layer normalisation needs.
 template <class T>
 struct LayerNormSaved {
@@ -30,6 +38,8 @@ struct LayerNormSaved {
   LayerNormSaved(const char* name, const Var<T>& input, const Var<T>& gain, const Var<T>& shift,
                  const LayerNormOp& o)
       : gamma(gain.value()), op(o), rows(input.shape().rows()), n(input.shape().cols()) {
+    require_defined_or_absent(name, gain, shift);
+    require_eps(name, op.eps);
     const index_t width = op.scalar_gain ? 1 : n;
     if (input.rank() < 1)
       throw ShapeError(name, "input of shape " + input.shape().str() + " must have rank 1 or more");
@@ -72,11 +82,13 @@ struct LayerNormSaved {
 /// Normalises each row of the last dimension to mean 0 and variance 1, then scales and shifts it.
 ///
 /// x: (..., n); gamma, beta: (n), (1) with scalar_gain, or undefined for 1 and 0. Returns x's shape. Throws
-/// ShapeError when they do not fit, ValueError for n below 2 with the teaching formula. Ba et al. 2016.
+/// ShapeError when they do not fit, ValueError for n below 2 with the teaching formula and for an eps that is
+/// negative or not finite. Ba et al. 2016.
 template <class T>
 [[nodiscard]] Var<T> layer_norm(const Var<T>& x, const Var<T>& gamma, const Var<T>& beta,
                                 const LayerNormOp& op = {}) {
   const OpScope scope(Runtime::instance().profiler(), "layer_norm");
+  detail::require_defined("layer_norm", x);
   detail::LayerNormSaved<T> saved("layer_norm", x, gamma, beta, op);
   saved.x = x.value();
   Tensor<T> y(x.shape());
@@ -94,13 +106,24 @@ template <class T>
                 });
 }
 
+/// The same for other operands.
+template <class X, class G = Var<element_t<X>>, class B = Var<element_t<X>>>
+requires detail::Converted<X, G, B>
+[[nodiscard]] Var<element_t<X>> layer_norm(const X& x, const G& gamma, const B& beta,
+                                           const LayerNormOp& op = {}) {
+  using T = element_t<X>;
+  return layer_norm(detail::operand<T>(x), detail::operand<T>(gamma), detail::operand<T>(beta), op);
+}
+
 /// layer_norm(x + dropout(r)), in one pass: the "add and norm" of a post-norm sub-layer (Vaswani et al.
 /// 2017, 3.1). x, r: (..., n). Throws ShapeError when they differ, ValueError for a rate outside [0, 1).
 template <class T>
-[[nodiscard]] Var<T> add_layer_norm(const Context<T>& ctx, const Var<T>& x, const Var<T>& r,
-                                    double dropout_rate, const Var<T>& gamma, const Var<T>& beta,
-                                    const LayerNormOp& op = {}) {
+[[nodiscard]] Var<T> add_layer_norm(const Context<T>& ctx, const std::type_identity_t<Var<T>>& x,
+                                    const std::type_identity_t<Var<T>>& r, double dropout_rate,
+                                    const std::type_identity_t<Var<T>>& gamma,
+                                    const std::type_identity_t<Var<T>>& beta, const LayerNormOp& op = {}) {
   const OpScope scope(Runtime::instance().profiler(), "add_layer_norm");
+  detail::require_defined("add_layer_norm", x, r);
   if (x.shape() != r.shape()) {
     throw ShapeError(
         "add_layer_norm",

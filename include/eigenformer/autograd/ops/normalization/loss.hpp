@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <string>
+#include <type_traits>
 #include <utility>
 
 #include "eigenformer/autograd/ops/linear/linear.hpp"
@@ -68,6 +69,7 @@ template <class T>
 [[nodiscard]] Var<T> cross_entropy(const Var<T>& logits, const Tensor<std::int32_t>& targets,
                                    const CrossEntropyOptions& options = {}) {
   const OpScope scope(Runtime::instance().profiler(), "cross_entropy");
+  detail::require_defined("cross_entropy", logits, targets);
   if (logits.rank() < 1 || logits.shape().without(-1) != targets.shape()) {
     throw ShapeError("cross_entropy",
                      "targets of shape " + targets.shape().str() + " must be the logits' shape " +
@@ -92,6 +94,13 @@ template <class T>
                                                        nullptr, dx.data, dx.beta);
                   }
                 });
+}
+
+/// The same for other operands.
+template <detail::Converted X>
+[[nodiscard]] Var<element_t<X>> cross_entropy(const X& logits, const Tensor<std::int32_t>& targets,
+                                              const CrossEntropyOptions& options = {}) {
+  return cross_entropy(detail::operand<element_t<X>>(logits), targets, options);
 }
 
 namespace detail {
@@ -172,6 +181,7 @@ template <class T, class F>
 template <class T>
 void require_linear_loss(const char* op, const Var<T>& x, const Parameter<T>& weight,
                          const Parameter<T>& bias, const Tensor<std::int32_t>& targets, index_t copies = 1) {
+  require_defined(op, x, targets);
   if (weight.shape().rank() != 2 || (bias.defined() && bias.shape() != Shape{weight.shape()[0]})) {
     throw ShapeError(op,
                      "weight '" + weight.name() + "' of shape " + weight.shape().str() +
@@ -197,8 +207,9 @@ void require_linear_loss(const char* op, const Var<T>& x, const Parameter<T>& we
 /// x: (N, d); weight: (V, d); bias: (V) or absent; targets: (N). Returns a scalar. Throws as linear and
 /// cross_entropy.
 template <class T>
-[[nodiscard]] Var<T> linear_cross_entropy(const Context<T>& ctx, const Var<T>& x, const Parameter<T>& weight,
-                                          const Parameter<T>& bias, const Tensor<std::int32_t>& targets,
+[[nodiscard]] Var<T> linear_cross_entropy(const Context<T>& ctx, const std::type_identity_t<Var<T>>& x,
+                                          const Parameter<T>& weight, const Parameter<T>& bias,
+                                          const Tensor<std::int32_t>& targets,
                                           const CrossEntropyOptions& options = {}) {
   constexpr const char* name = "linear_cross_entropy";
   const OpScope scope(Runtime::instance().profiler(), name);

@@ -1,9 +1,11 @@
 #pragma once
 
 #include <string>
+#include <type_traits>
 #include <utility>
 
 #include "eigenformer/autograd/ops/elementwise/dropout.hpp"
+#include "eigenformer/autograd/ops/normalization/layer_norm.hpp"
 #include "eigenformer/autograd/tape/context.hpp"
 #include "eigenformer/kernels/normalization/rms_norm.hpp"
 
@@ -17,8 +19,10 @@ struct RmsNormSaved {
   Tensor<T> x, gamma, rstd;
   index_t rows, n;
 
-  RmsNormSaved(const char* name, const Var<T>& input, const Var<T>& gain)
+  RmsNormSaved(const char* name, const Var<T>& input, const Var<T>& gain, double eps)
       : gamma(gain.value()), rows(input.shape().rows()), n(input.shape().cols()) {
+    require_defined_or_absent(name, gain);
+    require_eps(name, eps);
     if (input.rank() < 1) {
       throw ShapeError(name, "input of shape " + input.shape().str() + " must have rank 1 or more",
                        {input.shape()});
@@ -45,12 +49,14 @@ struct RmsNormSaved {
 
 /// Divides each row of the last dimension by its root mean square and scales it.
 ///
-/// x: (..., n); gamma: (n), or undefined for 1. Returns x's shape. Throws ShapeError when they do not fit.
-/// Zhang and Sennrich 2019, eq. 4; PyTorch's F.rms_norm.
+/// x: (..., n); gamma: (n), or undefined for 1. Returns x's shape. Throws ShapeError when they do not fit,
+/// ValueError for an eps that is negative or not finite. Zhang and Sennrich 2019, eq. 4; PyTorch's
+/// F.rms_norm.
 template <class T>
 [[nodiscard]] Var<T> rms_norm(const Var<T>& x, const Var<T>& gamma = {}, double eps = 1e-5) {
   const OpScope scope(Runtime::instance().profiler(), "rms_norm");
-  detail::RmsNormSaved<T> saved("rms_norm", x, gamma);
+  detail::require_defined("rms_norm", x);
+  detail::RmsNormSaved<T> saved("rms_norm", x, gamma, eps);
   saved.x = x.value();
   Tensor<T> y(x.shape());
   kernels::rms_norm_forward<T>(x.value().data(), saved.gain(), static_cast<T>(eps), y.data(),
@@ -64,19 +70,29 @@ template <class T>
                 });
 }
 
+/// The same for other operands.
+template <class X, class G = Var<element_t<X>>>
+requires detail::Converted<X, G>
+[[nodiscard]] Var<element_t<X>> rms_norm(const X& x, const G& gamma = {}, double eps = 1e-5) {
+  using T = element_t<X>;
+  return rms_norm(detail::operand<T>(x), detail::operand<T>(gamma), eps);
+}
+
 /// rms_norm(x + dropout(r)), in one pass: the "add and norm" of a post-norm sub-layer. x, r: (..., n). Throws
 /// ShapeError when they differ, ValueError for a rate outside [0, 1).
 template <class T>
-[[nodiscard]] Var<T> add_rms_norm(const Context<T>& ctx, const Var<T>& x, const Var<T>& r,
-                                  double dropout_rate, const Var<T>& gamma = {}, double eps = 1e-5) {
+[[nodiscard]] Var<T> add_rms_norm(const Context<T>& ctx, const std::type_identity_t<Var<T>>& x,
+                                  const std::type_identity_t<Var<T>>& r, double dropout_rate,
+                                  const std::type_identity_t<Var<T>>& gamma = {}, double eps = 1e-5) {
   const OpScope scope(Runtime::instance().profiler(), "add_rms_norm");
+  detail::require_defined("add_rms_norm", x, r);
   if (x.shape() != r.shape()) {
     throw ShapeError(
         "add_rms_norm",
         "residual of shape " + r.shape().str() + " must have the input's shape " + x.shape().str(),
         {x.shape(), r.shape()});
   }
-  detail::RmsNormSaved<T> saved("add_rms_norm", x, gamma);
+  detail::RmsNormSaved<T> saved("add_rms_norm", x, gamma, eps);
   saved.x = Tensor<T>(x.shape());
   const detail::RowDropoutSite<T> site("add_rms_norm", ctx, dropout_rate, saved.rows);
   Tensor<T> y(x.shape());

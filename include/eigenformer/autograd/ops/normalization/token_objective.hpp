@@ -4,6 +4,7 @@
 #include <cmath>
 #include <functional>
 #include <string>
+#include <type_traits>
 
 #include "eigenformer/autograd/ops/normalization/loss.hpp"
 #include "eigenformer/kernels/normalization/token_objective.hpp"
@@ -26,7 +27,7 @@ using TeacherRows = std::function<void(index_t first, index_t count, T* probabil
 /// above 0, else empty. Returns a scalar; `losses` receives its terms. Throws as linear_cross_entropy(), and
 /// ValueError for invalid weights of the terms or an invalid temperature.
 template <class T>
-[[nodiscard]] Var<T> linear_token_objective(const Context<T>& ctx, const Var<T>& x,
+[[nodiscard]] Var<T> linear_token_objective(const Context<T>& ctx, const std::type_identity_t<Var<T>>& x,
                                             const Parameter<T>& weight, const Parameter<T>& bias,
                                             const Tensor<std::int32_t>& targets,
                                             const TokenObjective& objective, double divisor,

@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "eigenformer/autograd/tape/operand.hpp"
 #include "eigenformer/autograd/tape/tape.hpp"
 #include "eigenformer/kernels/sequence/embedding.hpp"
 
@@ -16,6 +17,7 @@ template <class T>
 [[nodiscard]] Var<T> embedding(const Var<T>& table, const Tensor<std::int32_t>& ids, double scale = 1,
                                index_t padding_index = -1) {
   const OpScope scope(Runtime::instance().profiler(), "embedding");
+  detail::require_defined("embedding", table, ids);
   if (table.rank() != 2) {
     throw ShapeError("embedding", "table of shape " + table.shape().str() + " must be (vocabulary, d)",
                      {table.shape()});
@@ -42,6 +44,13 @@ template <class T>
                                                    static_cast<T>(scale), dtable.data, dtable.beta, vocab, d);
                   }
                 });
+}
+
+/// The same for other operands.
+template <detail::Converted X>
+[[nodiscard]] Var<element_t<X>> embedding(const X& table, const Tensor<std::int32_t>& ids, double scale = 1,
+                                          index_t padding_index = -1) {
+  return embedding(detail::operand<element_t<X>>(table), ids, scale, padding_index);
 }
 
 }  // namespace eigenformer

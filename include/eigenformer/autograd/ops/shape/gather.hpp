@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "eigenformer/autograd/ops/shape/shape.hpp"
+#include "eigenformer/autograd/tape/operand.hpp"
 #include "eigenformer/autograd/tape/tape.hpp"
 #include "eigenformer/kernels/sequence/embedding.hpp"
 
@@ -72,6 +73,7 @@ void visit_gathered(const Shape& shape, const Tensor<std::int32_t>& index, index
 template <class T>
 [[nodiscard]] Var<T> gather(const Var<T>& x, index_t axis, const Tensor<std::int32_t>& index) {
   const OpScope scope(Runtime::instance().profiler(), "gather");
+  detail::require_defined("gather", x, index);
   const index_t a = detail::axis_of("gather", axis, x.shape());
   bool fits = index.rank() == x.rank();
   for (index_t d = 0; fits && d < x.rank(); ++d) fits = d == a || index.dim(d) <= x.dim(d);
@@ -98,11 +100,18 @@ template <class T>
   });
 }
 
+/// The same for other operands.
+template <detail::Converted X>
+[[nodiscard]] Var<element_t<X>> gather(const X& x, index_t axis, const Tensor<std::int32_t>& index) {
+  return gather(detail::operand<element_t<X>>(x), axis, index);
+}
+
 /// Rows (slices of the first dimension) in the order of `rows`, which may repeat them; PyTorch's
 /// index_select. x: (n, ...); rows: (m). Returns (m, ...). Throws IndexError for a row outside x.
 template <class T>
 [[nodiscard]] Var<T> index_select(const Var<T>& x, const Tensor<std::int32_t>& rows) {
   const OpScope scope(Runtime::instance().profiler(), "index_select");
+  detail::require_defined("index_select", x, rows);
   if (x.rank() < 1 || rows.rank() != 1) {
     throw ShapeError("index_select",
                      "input of shape " + x.shape().str() + " must have rows, and the row indices of shape " +
@@ -121,6 +130,12 @@ template <class T>
                                      n, width);
     }
   });
+}
+
+/// The same for other operands.
+template <detail::Converted X>
+[[nodiscard]] Var<element_t<X>> index_select(const X& x, const Tensor<std::int32_t>& rows) {
+  return index_select(detail::operand<element_t<X>>(x), rows);
 }
 
 }  // namespace eigenformer

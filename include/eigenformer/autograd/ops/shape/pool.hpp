@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "eigenformer/autograd/tape/operand.hpp"
 #include "eigenformer/autograd/tape/tape.hpp"
 #include "eigenformer/core/tensor/layout.hpp"
 
@@ -22,6 +23,7 @@ enum class Pooling {
 template <class T>
 [[nodiscard]] Var<T> pool(const Var<T>& x, const SequenceLayout& layout, Pooling pooling = Pooling::mean) {
   const OpScope scope(Runtime::instance().profiler(), "pool");
+  detail::require_defined("pool", x);
   if (x.rank() < 2 || x.shape().rows() != layout.rows()) {
     throw ShapeError("pool",
                      "input of shape " + x.shape().str() + " must have the " + std::to_string(layout.rows()) +
@@ -57,6 +59,13 @@ template <class T>
       }
     }
   });
+}
+
+/// The same for other operands.
+template <detail::Converted X>
+[[nodiscard]] Var<element_t<X>> pool(const X& x, const SequenceLayout& layout,
+                                     Pooling pooling = Pooling::mean) {
+  return pool(detail::operand<element_t<X>>(x), layout, pooling);
 }
 
 }  // namespace eigenformer

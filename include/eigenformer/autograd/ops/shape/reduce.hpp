@@ -3,6 +3,7 @@
 #include <utility>
 #include <vector>
 
+#include "eigenformer/autograd/tape/operand.hpp"
 #include "eigenformer/autograd/tape/tape.hpp"
 #include "eigenformer/kernels/elementwise/elementwise.hpp"
 #include "eigenformer/kernels/reduction/reduce.hpp"
@@ -16,6 +17,7 @@ template <class T>
 Var<T> scaled_sum(const char* op, const Var<T>& x, const std::vector<index_t>& axes, bool keepdims,
                   bool mean) {
   const OpScope scope(Runtime::instance().profiler(), op);
+  require_defined(op, x);
   const Shape kept = kernels::reduced_shape(x.shape(), axes, true);
   const T factor = mean ? static_cast<T>(kept.numel()) / static_cast<T>(x.numel()) : T(1);
   Tensor<T> y(kernels::reduced_shape(x.shape(), axes, keepdims));
@@ -32,15 +34,17 @@ Var<T> scaled_sum(const char* op, const Var<T>& x, const std::vector<index_t>& a
 
 /// Sum over the given axes (negative counts from the end; none means all). With keepdims they remain, with
 /// size 1. Throws IndexError for an axis outside the rank and ShapeError for one named twice.
-template <class T>
-[[nodiscard]] Var<T> sum(const Var<T>& x, const std::vector<index_t>& axes = {}, bool keepdims = false) {
-  return detail::scaled_sum("sum", x, axes, keepdims, false);
+template <Operand X>
+[[nodiscard]] Var<element_t<X>> sum(const X& x, const std::vector<index_t>& axes = {},
+                                    bool keepdims = false) {
+  return detail::scaled_sum<element_t<X>>("sum", x, axes, keepdims, false);
 }
 
 /// Mean over the given axes (none means all); NaN over no elements. Arguments and errors as for sum().
-template <class T>
-[[nodiscard]] Var<T> mean(const Var<T>& x, const std::vector<index_t>& axes = {}, bool keepdims = false) {
-  return detail::scaled_sum("mean", x, axes, keepdims, true);
+template <Operand X>
+[[nodiscard]] Var<element_t<X>> mean(const X& x, const std::vector<index_t>& axes = {},
+                                     bool keepdims = false) {
+  return detail::scaled_sum<element_t<X>>("mean", x, axes, keepdims, true);
 }
 
 /// Largest entry over the given axes (none means all), NaN if one of them is NaN. Equal largest entries share
@@ -48,6 +52,7 @@ template <class T>
 template <class T>
 [[nodiscard]] Var<T> max(const Var<T>& x, const std::vector<index_t>& axes = {}, bool keepdims = false) {
   const OpScope scope(Runtime::instance().profiler(), "max");
+  detail::require_defined("max", x);
   Tensor<T> y(kernels::reduced_shape(x.shape(), axes, keepdims));
   if (x.numel() == 0 && y.numel() > 0) {
     throw ValueError("max", "input of shape " + x.shape().str() + " has no entries, must have at least one");
@@ -61,6 +66,13 @@ template <class T>
                                       dx.beta);
     }
   });
+}
+
+/// The same for other operands.
+template <detail::Converted X>
+[[nodiscard]] Var<element_t<X>> max(const X& x, const std::vector<index_t>& axes = {},
+                                    bool keepdims = false) {
+  return max(detail::operand<element_t<X>>(x), axes, keepdims);
 }
 
 }  // namespace eigenformer

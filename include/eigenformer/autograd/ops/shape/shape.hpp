@@ -1,13 +1,16 @@
 #pragma once
 
 #include <algorithm>
+#include <concepts>
 #include <initializer_list>
 #include <limits>
 #include <numeric>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
+#include "eigenformer/autograd/tape/operand.hpp"
 #include "eigenformer/autograd/tape/tape.hpp"
 #include "eigenformer/kernels/reduction/permute.hpp"
 
@@ -58,16 +61,24 @@ void copy_rows(const T* x, index_t x_stride, T* y, index_t y_stride, index_t row
 template <class T>
 [[nodiscard]] Var<T> reshape(const Var<T>& x, const Shape& shape) {
   const OpScope scope(Runtime::instance().profiler(), "reshape");
+  detail::require_defined("reshape", x);
   Tensor<T> y = x.value().reshape(shape);
   if (detail::not_recorded<T>(y, x)) return Var<T>(std::move(y));
   // dx = dy in x's shape.
   return record("reshape", std::move(y), {x}, [](Backward<T>& back) { back.pass(0, back.dy()); });
 }
 
+/// The same for other operands.
+template <detail::Converted X>
+[[nodiscard]] Var<element_t<X>> reshape(const X& x, const Shape& shape) {
+  return reshape(detail::operand<element_t<X>>(x), shape);
+}
+
 /// reshape() to the given sizes, one of which may be -1: it is computed from the others. Throws ShapeError
 /// when they do not fit.
 template <class T>
 [[nodiscard]] Var<T> reshape(const Var<T>& x, std::initializer_list<index_t> sizes) {
+  detail::require_defined("reshape", x);
   std::vector<index_t> dims(sizes);
   const auto open = std::find(dims.begin(), dims.end(), -1);
   if (open != dims.end()) {
@@ -85,11 +96,18 @@ template <class T>
   return reshape(x, Shape(dims));
 }
 
+/// The same for other operands.
+template <detail::Converted X>
+[[nodiscard]] Var<element_t<X>> reshape(const X& x, std::initializer_list<index_t> sizes) {
+  return reshape(detail::operand<element_t<X>>(x), sizes);
+}
+
 /// Copies the elements with the dimensions in another order: the result's dimension i is x's dimension
 /// order[i] (negative counts from the end). Throws ShapeError unless order names every dimension once.
 template <class T>
 [[nodiscard]] Var<T> permute(const Var<T>& x, const std::vector<index_t>& order) {
   const OpScope scope(Runtime::instance().profiler(), "permute");
+  detail::require_defined("permute", x);
   Tensor<T> y(kernels::permuted_shape(x.shape(), order));
   kernels::permute<T>(x.value().data(), x.shape(), order, y.data(), T(0));
   // dx = dy with its dimensions back in x's order.
@@ -106,15 +124,28 @@ template <class T>
   });
 }
 
+/// The same for other operands.
+template <detail::Converted X>
+[[nodiscard]] Var<element_t<X>> permute(const X& x, const std::vector<index_t>& order) {
+  return permute(detail::operand<element_t<X>>(x), order);
+}
+
 /// Swaps two dimensions, the last two by default, and copies the elements. Throws IndexError for one outside
 /// the rank.
 template <class T>
 [[nodiscard]] Var<T> transpose(const Var<T>& x, index_t a = -2, index_t b = -1) {
+  detail::require_defined("transpose", x);
   std::vector<index_t> order(static_cast<std::size_t>(x.rank()));
   std::iota(order.begin(), order.end(), index_t{0});
   std::swap(order[static_cast<std::size_t>(detail::axis_of("transpose", a, x.shape()))],
             order[static_cast<std::size_t>(detail::axis_of("transpose", b, x.shape()))]);
   return permute(x, order);
+}
+
+/// The same for other operands.
+template <detail::Converted X>
+[[nodiscard]] Var<element_t<X>> transpose(const X& x, index_t a = -2, index_t b = -1) {
+  return transpose(detail::operand<element_t<X>>(x), a, b);
 }
 
 /// The end of a dimension, for slice().
@@ -125,6 +156,7 @@ inline constexpr index_t slice_end = std::numeric_limits<index_t>::max();
 template <class T>
 [[nodiscard]] Var<T> slice(const Var<T>& x, index_t axis, index_t begin, index_t end = slice_end) {
   const OpScope scope(Runtime::instance().profiler(), "slice");
+  detail::require_defined("slice", x);
   const index_t a = detail::axis_of("slice", axis, x.shape());
   const detail::AxisView view(x.shape(), a);
   const index_t first = begin < 0 ? begin + view.n : begin;
@@ -155,6 +187,12 @@ template <class T>
   });
 }
 
+/// The same for other operands.
+template <detail::Converted X>
+[[nodiscard]] Var<element_t<X>> slice(const X& x, index_t axis, index_t begin, index_t end = slice_end) {
+  return slice(detail::operand<element_t<X>>(x), axis, begin, end);
+}
+
 /// Concatenates tensors along an axis; their other dimensions must agree.
 /// Throws ValueError for an empty list, IndexError for an axis outside the rank, ShapeError when the shapes
 /// differ.
@@ -162,6 +200,7 @@ template <class T>
 [[nodiscard]] Var<T> concat(const std::vector<Var<T>>& parts, index_t axis = 0) {
   const OpScope scope(Runtime::instance().profiler(), "concat");
   if (parts.empty()) throw ValueError("concat", "there must be at least one tensor");
+  for (const Var<T>& part : parts) detail::require_defined("concat", part);
   const Shape& front = parts.front().shape();
   const index_t a = detail::axis_of("concat", axis, front);
   index_t total = 0;
@@ -196,9 +235,19 @@ template <class T>
     }
   });
 }
-/// The same for tensors in braces.
-template <class T>
-[[nodiscard]] Var<T> concat(std::initializer_list<Var<T>> parts, index_t axis = 0) {
+/// The same for vectors of other operands.
+template <detail::Converted X>
+[[nodiscard]] Var<element_t<X>> concat(const std::vector<X>& parts, index_t axis = 0) {
+  return concat(std::vector<Var<element_t<X>>>(parts.begin(), parts.end()), axis);
+}
+/// The same for operands of any kind in braces.
+template <std::same_as<float> T = float>
+[[nodiscard]] Var<T> concat(std::initializer_list<std::type_identity_t<Var<T>>> parts, index_t axis = 0) {
+  return concat(std::vector<Var<T>>(parts), axis);
+}
+/// The same for double.
+template <std::same_as<double> T = double>
+[[nodiscard]] Var<T> concat(std::initializer_list<std::type_identity_t<Var<T>>> parts, index_t axis = 0) {
   return concat(std::vector<Var<T>>(parts), axis);
 }
 
@@ -209,6 +258,7 @@ template <class T>
 [[nodiscard]] Var<T> stack(const std::vector<Var<T>>& parts, index_t axis = 0) {
   const OpScope scope(Runtime::instance().profiler(), "stack");
   if (parts.empty()) throw ValueError("stack", "there must be at least one tensor");
+  for (const Var<T>& part : parts) detail::require_defined("stack", part);
   const Shape& front = parts.front().shape();
   const index_t a = axis < 0 ? axis + front.rank() + 1 : axis;
   if (a < 0 || a > front.rank()) {
@@ -226,9 +276,19 @@ template <class T>
   }
   return concat(slices, a);
 }
-/// The same for tensors in braces.
-template <class T>
-[[nodiscard]] Var<T> stack(std::initializer_list<Var<T>> parts, index_t axis = 0) {
+/// The same for vectors of other operands.
+template <detail::Converted X>
+[[nodiscard]] Var<element_t<X>> stack(const std::vector<X>& parts, index_t axis = 0) {
+  return stack(std::vector<Var<element_t<X>>>(parts.begin(), parts.end()), axis);
+}
+/// The same for operands of any kind in braces.
+template <std::same_as<float> T = float>
+[[nodiscard]] Var<T> stack(std::initializer_list<std::type_identity_t<Var<T>>> parts, index_t axis = 0) {
+  return stack(std::vector<Var<T>>(parts), axis);
+}
+/// The same for double.
+template <std::same_as<double> T = double>
+[[nodiscard]] Var<T> stack(std::initializer_list<std::type_identity_t<Var<T>>> parts, index_t axis = 0) {
   return stack(std::vector<Var<T>>(parts), axis);
 }
 
