@@ -28,5 +28,6 @@ void add_merge(CLI::App& app, Run& run);
 void add_compare(CLI::App& app, Run& run);
 void add_shortlist(CLI::App& app, Run& run);
 void add_serve(CLI::App& app, Run& run);
+void add_completion(CLI::App& app, Run& run);
 
 }  // namespace translator

@@ -73,6 +73,7 @@ int main(int argc, char** argv) {
     translator::add_compare(app, run);
     translator::add_shortlist(app, run);
     translator::add_serve(app, run);
+    translator::add_completion(app, run);
     for (CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
       translator::add_config(*command);
     translator::check_values(app);

@@ -49,6 +49,12 @@ expect 200 '<b>.*</b>' -H "$key" -d "q=<p>A <b>man</b> walks.</p>" -d "source=$s
   "${url}translate"
 expect 200 'event: partial.*event: done' -N -H "$key" -d "q=$text" -d "source=$source" -d "target=$target" -d stream=true \
   "${url}translate"
+expect 200 '"translatedText":".+"' -H "$key" -F "q=$text" -F "source=$source" -F "target=$target" "${url}translate"
+printf '%s\n' "$text" > "$folder/letter.txt"
+expect 200 'download_file/[0-9a-f]{32}.letter_'"$target"'.txt' -H "$key" -F "file=@$folder/letter.txt" -F "source=$source" \
+  -F "target=$target" "${url}translate_file"
+expect 200 '"/translate_file"' "${url}spec"
+expect 400 '"error"' -H "$key" -d 'q=' -d "source=$source" -d "target=$target" "${url}translate"
 expect 400 'not supported' -H "$key" -d "q=$text" -d source=xx -d "target=$target" "${url}translate"
 expect 404 '"error"' "${url}nothing"
 expect 405 '"error"' "${url}translate"

@@ -22,6 +22,8 @@ TEST_CASE("forms are read as browsers write them") {
         Values{{"q", {"a b c+d", "ü"}}, {"empty", {""}}, {"alone", {""}}, {"a=b", {"c=d"}}});
   for (const char* bad : {"q=%", "q=%4", "q=%g0", "q=%0g", "q=ab%"})
     CHECK_THROWS_AS(ef::parse_form(bad), ef::HttpError);
+  CHECK(ef::parse_form("a&b&c", 3).size() == 3);
+  CHECK_THROWS_AS(ef::parse_form("a&b&c", 2), ef::HttpError);
 }
 
 TEST_CASE("languages of models") {

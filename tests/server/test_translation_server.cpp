@@ -29,7 +29,6 @@ TEST_CASE("translate: text and list, JSON and form, alternatives, html, details"
   TestServer server;
   CHECK(server.json(translate("Hello")) == json{{"translatedText", "[Hello]"}});
   CHECK(server.json(translate(json{"a", "b", ""})) == json{{"translatedText", {"[a]", "[b]", "[]"}}});
-  CHECK(server.json(translate(json::array())) == json{{"translatedText", json::array()}});
   CHECK(server.json(translate("a", {{"alternatives", 2}, {"format", "html"}})) ==
         json{{"translatedText", "<a]"}, {"alternatives", {"a0", "a1"}}});
   CHECK(server.json(translate(json{"a", "b"}, {{"alternatives", 1}})) ==
@@ -55,9 +54,28 @@ TEST_CASE("translate: the language of the text") {
   CHECK(answer.at("detectedLanguage").at("confidence") > 90);
   CHECK(answer.at("translatedText") == "[Die Frau und der Mann sind nicht auf dem Bild.]");
   CHECK(server.json(post("/detect", R"({"q": "The man is in the house"})")).at(0).at("language") == "en");
-  TestServer one({}, {{"xx", "de"}});
-  CHECK(one.json(post("/detect", R"({"q": "The man"})")) ==
-        json::array({{{"confidence", 100}, {"language", "xx"}}}));
+  TestServer one({}, {{"en", "de"}});
+  const json german = one.json(post("/detect", R"({"q": "Der Mann ist nicht in dem Haus."})"));
+  CHECK(german.at(0).at("language") == "de");
+  CHECK(german.at(0).at("confidence") > 90);
+  CHECK(one.json(post("/detect", R"({"q": "La femme est dans la maison avec son chien"})"))
+            .at(0)
+            .at("language") == "fr");
+  CHECK(one.json(translate("The man is in the house", {{"source", "auto"}})).at("translatedText") ==
+        "[The man is in the house]");
+  // What is in the target language already stays, what is in another one is not taken for English.
+  const json same = one.json(translate("Der Mann ist nicht in dem Haus.", {{"source", "auto"}}));
+  CHECK(same.at("translatedText") == "Der Mann ist nicht in dem Haus.");
+  CHECK(same.at("detectedLanguage").at("language") == "de");
+  CHECK(one.json(translate("La femme est dans la maison avec son chien", {{"source", "auto"}}), 400)
+            .at("error") ==
+        "German (de) is not available as a target language from French (fr), the detected language of the "
+        "text");
+  // Without evidence, it is the model's language.
+  CHECK(one.json(translate("Jane 12345", {{"source", "auto"}})).at("detectedLanguage").at("language") ==
+        "en");
+  CHECK(one.json(translate("Der Mann", {{"source", "auto"}, {"target", "xx"}}), 400).at("error") ==
+        "xx is not supported");
   CHECK(one.json(translate("Der Mann", {{"source", "de"}, {"target", "de"}})).at("translatedText") ==
         "Der Mann");
   TestServer unknown({}, {{"xx", "de"}, {"en", "de"}});

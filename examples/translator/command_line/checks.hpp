@@ -34,8 +34,12 @@ std::string number_problem(std::string_view text, const char* expected) {
   return "is '" + std::string(text) + "', expected " + expected;
 }
 
-/// A check that a word is one of the given ones; its message lists them.
+/// Stands before the words of one_of() in the type of an option; help does not show what is after the colon.
+inline constexpr const char* words_mark = "one of: ";
+
+/// A check that a word is one of the given ones; its message lists them. The description has them, too.
 inline CLI::Validator one_of(std::vector<std::string> words) {
+  const std::string description = words_mark + CLI::detail::join(words, " ");
   const auto problem = [words = std::move(words)](std::string& text) {
     std::string list;
     for (const std::string& word : words) {
@@ -44,7 +48,7 @@ inline CLI::Validator one_of(std::vector<std::string> words) {
     }
     return "is '" + text + "', expected one of " + list;
   };
-  return CLI::Validator(problem, "");
+  return CLI::Validator(problem, description);
 }
 
 /// The message of an error that CLI11 found, without the colon that it puts between an option and a problem:

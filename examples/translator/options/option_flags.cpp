@@ -1,6 +1,9 @@
 #include "option_flags.hpp"
 
+#include <string>
 #include <utility>
+
+#include "command_line/checks.hpp"
 
 namespace translator {
 
@@ -57,6 +60,9 @@ CLI::Option* RowFlags::add(CLI::App& command, const OptionRow& row) {
     case OptionKind::ids:
       option = command.add_option_function<std::string>(
           names, [](const std::string&) {}, help);
+      if (row.kind == OptionKind::word)
+        option->type_name(std::string("TEXT:") + words_mark +
+                          CLI::detail::find_and_replace(row.allowed, ",", ""));
       break;
   }
   return option->default_str(row.fallback);

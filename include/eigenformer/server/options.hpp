@@ -29,7 +29,9 @@ struct ServerOptions {
   index_t write_seconds = 30;            ///< time for a client to receive an answer or a part of a stream
   index_t answer_seconds = 120;          ///< time for a translation; longer: 503
   index_t stop_seconds = 30;             ///< time for accepted requests when the server stops
-  index_t idle_minutes = 0;              ///< time after which an unused model is unloaded; 0: never
+  index_t file_minutes = 30;             ///< time for which a translated file can be downloaded
+  index_t max_file_bytes = 64 << 20;  ///< bytes of translated files kept; the oldest are removed for new ones
+  index_t idle_minutes = 0;           ///< time after which an unused model is unloaded; 0: never
   std::vector<std::string>
       api_keys{};  ///< keys of at least 8 bytes, one of which a client must send; empty: not required
   std::vector<std::string>
@@ -80,6 +82,15 @@ struct ServerOptions {
                       "seconds that a stopping server takes at most to answer accepted requests",
                       Allowed::positive},
           self.stop_seconds);
+    visit(OptionField{"file_minutes", "minutes for which a translated file can be downloaded",
+                      Allowed::positive},
+          self.file_minutes);
+    visit(
+        OptionField{
+            "max_file_bytes",
+            "maximum bytes of all translated files that are kept; the oldest are removed for new ones",
+            Allowed::positive},
+        self.max_file_bytes);
     visit(OptionField{"idle_minutes", "minutes after which an unused model is unloaded; 0: never",
                       Allowed::not_negative},
           self.idle_minutes);
@@ -116,6 +127,8 @@ struct ServerOptions {
          {std::pair("read_seconds", read_seconds), std::pair("write_seconds", write_seconds),
           std::pair("answer_seconds", answer_seconds), std::pair("stop_seconds", stop_seconds)})
       at_most(name, value, 24 * 60 * 60);
+    at_most("file_minutes", file_minutes, 365 * 24 * 60);
+    at_most("max_file_bytes", max_file_bytes, index_t{1} << 40);
     at_most("idle_minutes", idle_minutes, 365 * 24 * 60);
     if (is_reachable() && api_keys.empty()) {
       throw ValueError("server",

@@ -9,14 +9,17 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "eigenformer/server/api/access.hpp"
 #include "eigenformer/server/api/detect.hpp"
+#include "eigenformer/server/api/files.hpp"
 #include "eigenformer/server/api/jobs.hpp"
 #include "eigenformer/server/api/languages.hpp"
+#include "eigenformer/server/api/spec.hpp"
 #include "eigenformer/server/http/http_server.hpp"
 #include "eigenformer/server/metrics.hpp"
 #include "eigenformer/server/models/registry.hpp"
@@ -36,9 +39,9 @@ struct ServerLog {
   std::function<void(const ServedModel&, const std::exception_ptr&)> load_failed{};
 };
 
-/// A translation server with the HTTP API of LibreTranslate (/translate, /languages, /detect,
-/// /frontend/settings), optional streaming by server-sent events, /health, /metrics for Prometheus, and a web
-/// page at /.
+/// A translation server with the HTTP API of LibreTranslate (/translate, /translate_file, /languages,
+/// /detect, /frontend/settings, /spec), optional streaming by server-sent events, /health, /metrics for
+/// Prometheus, and a web page at /.
 ///
 ///     ef::TranslationServer server({.port = 5000}, {{"en", "de", [] { return load_my_model(); }}});
 ///     server.start();
@@ -53,7 +56,9 @@ class TranslationServer {
       : options_(std::move(options)),
         log_(std::move(log)),
         access_(options_.api_keys, options_.requests_per_minute),
-        jobs_(static_cast<std::size_t>(options_.max_requests)) {
+        jobs_(static_cast<std::size_t>(options_.max_requests)),
+        files_(static_cast<std::size_t>(options_.max_file_bytes),
+               std::chrono::minutes(options_.file_minutes)) {
     options_.validate();
     require_different(models);
     for (const ServedModel& model : models) {
@@ -90,8 +95,9 @@ class TranslationServer {
 
   /// The TCP port that the server listens at, also when options.port is 0.
   unsigned short port() const noexcept { return http_->port(); }
-  /// Starts the threads that answer requests, and returns; call it once. Throws std::system_error when the
-  /// system cannot start them.
+  /// Starts the threads that answer requests, and returns. Throws std::system_error when the system cannot
+  /// start them, and std::bad_alloc; then none is left, and start() may be called again. Throws ValueError
+  /// when the server was started.
   void start() { http_->start(); }
   /// Accepts no more requests, answers those that have begun, and returns when all are answered or after
   /// stop_seconds.
@@ -134,33 +140,63 @@ class TranslationServer {
     if (auto answer = route(request, reply)) reply.send(std::move(*answer));
   }
 
+  struct Route {
+    ApiRoute api;
+    std::optional<HttpAnswer> (TranslationServer::*answer)(const HttpRequest&, const HttpReply&);
+  };
+  static std::span<const Route> routes() {
+    static constexpr ApiField key{"api_key", "string", false, "API key, if the server requires one"};
+    static constexpr ApiField adapter{"adapter", "string", false, "name of one of the model's adapters"};
+    static constexpr ApiField source{"source", "string", true, "language code of the text, or auto"};
+    static constexpr ApiField target{"target", "string", true, "language code of the translation"};
+    static constexpr std::array translate_fields = {
+        ApiField{"q", "texts", true, "the text, or a list of texts"},
+        source,
+        target,
+        ApiField{"format", "string", false, "text (default) or html"},
+        ApiField{"alternatives", "integer", false, "number of further translations"},
+        ApiField{"details", "boolean", false, "whether to return words, confidences and alignment"},
+        ApiField{"stream", "boolean", false, "whether the answer is a stream of events"},
+        adapter,
+        key};
+    static constexpr std::array file_fields = {
+        ApiField{"file", "file", true, "a text (.txt) or a page (.html, .htm) in UTF-8"}, source, target,
+        adapter, key};
+    static constexpr std::array detect_fields = {ApiField{"q", "string", true, "the text"}, key};
+    static constexpr const char *json = "application/json", *text = "text/plain";
+    using Server = TranslationServer;
+    static constexpr std::array all = {
+        Route{{"/translate", "POST", "Translates texts", json, translate_fields}, &Server::translate},
+        Route{{"/translate_file", "POST", "Translates a file", json, file_fields, true},
+              &Server::translate_file},
+        Route{{"/download_file/{name}", "GET", "A translated file", "application/octet-stream"},
+              &Server::download_file},
+        Route{{"/detect", "POST", "Detects the language of a text", json, detect_fields}, &Server::detect},
+        Route{{"/languages", "GET", "Languages and their targets", json}, &Server::languages},
+        Route{{"/frontend/settings", "GET", "Limits and default languages", json}, &Server::settings},
+        Route{{"/spec", "GET", "This description", json}, &Server::spec},
+        Route{{"/health", "GET", "Whether the server is running", json}, &Server::health},
+        Route{{"/metrics", "GET", "Counters in Prometheus' text format", text}, &Server::metrics},
+        Route{{"/", "GET", "A page for translating", "text/html"}, &Server::page},
+        Route{{"/page.css", "GET", "The style of the page", "text/css"}, &Server::style},
+        Route{{"/page.js", "GET", "The script of the page", "text/javascript"}, &Server::script},
+    };
+    return all;
+  }
+
   // The answer; nothing when it is sent later.
   std::optional<HttpAnswer> route(const HttpRequest& request, const HttpReply& reply) {
-    struct Route {
-      const char *path, *methods;
-      std::optional<HttpAnswer> (TranslationServer::*answer)(const HttpRequest&, const HttpReply&);
-    };
-    static constexpr std::array routes = {
-        Route{"/translate", "POST", &TranslationServer::translate},
-        Route{"/detect", "POST", &TranslationServer::detect},
-        Route{"/languages", "GET", &TranslationServer::languages},
-        Route{"/frontend/settings", "GET", &TranslationServer::settings},
-        Route{"/health", "GET", &TranslationServer::health},
-        Route{"/metrics", "GET", &TranslationServer::metrics},
-        Route{"/", "GET", &TranslationServer::page},
-        Route{"/page.css", "GET", &TranslationServer::style},
-        Route{"/page.js", "GET", &TranslationServer::script},
-    };
     std::string path = request.path;
     if (path.size() > 1 && path.ends_with('/')) path.pop_back();
-    for (const Route& route : routes) {
-      if (path != route.path) continue;
-      reply.describe(route.path, "");
+    for (const Route& route : routes()) {
+      if (!is_route_of(route.api, path)) continue;
+      reply.describe(route.api.path, "");
       const std::string methods =
-          std::string(route.methods) == "GET" ? "GET, HEAD, OPTIONS" : "POST, OPTIONS";
+          std::string(route.api.method) == "GET" ? "GET, HEAD, OPTIONS" : "POST, OPTIONS";
       if (request.method == "OPTIONS") return preflight(methods, cors_headers(request.origin));
-      if (request.method != route.methods)
-        throw HttpError(405, path + " does not support the method " + request.method, {{"Allow", methods}});
+      if (request.method != route.api.method)
+        throw HttpError(405, path + " does not support the method " + request.method.substr(0, 32),
+                        {{"Allow", methods}});
       return (this->*route.answer)(request, reply);
     }
     throw HttpError(404, "Not found");
@@ -178,9 +214,45 @@ class TranslationServer {
   }
 
   std::optional<HttpAnswer> translate(const HttpRequest& request, const HttpReply& reply) {
-    const ApiParameters parameters(request);
+    const ApiParameters parameters(request, options_);
     access_.count(access_.require_key(request, parameters.text("api_key")));
-    ApiTranslation wanted = api_translation(parameters, options_);
+    begin("/translate", api_translation(parameters, options_), reply);
+    return std::nullopt;
+  }
+
+  std::optional<HttpAnswer> translate_file(const HttpRequest& request, const HttpReply& reply) {
+    const ApiParameters parameters(request, options_);
+    access_.count(access_.require_key(request, parameters.text("api_key")));
+    const bool plain =
+        request.host.find_first_not_of(
+            "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_:[]") == std::string::npos;
+    if (request.host.empty() || !plain)
+      throw HttpError(400, "the request needs a Host that is a name or an address, for the file's URL");
+    ApiTranslation wanted = api_file_translation(parameters, options_);
+    wanted.file_answer = [this, url = (request.https ? "https://" : "http://") + request.host,
+                          name = detail::download_name(*parameters.file().filename, wanted.target)](
+                             std::string text) -> nlohmann::ordered_json {
+      return {{"translatedFileUrl", url + "/download_file/" + files_.add(name, std::move(text))}};
+    };
+    begin("/translate_file", std::move(wanted), reply);
+    return std::nullopt;
+  }
+
+  // A file's name is as hard to guess as a key, and LibreTranslate's clients send none here.
+  std::optional<HttpAnswer> download_file(const HttpRequest& request, const HttpReply&) {
+    const std::string name = request.path.substr(request.path.rfind('/') + 1);
+    std::optional<std::string> content = files_.get(name);
+    if (!content) throw HttpError(404, "there is no such file, or not any more");
+    return HttpAnswer{
+        .content_type = name.ends_with(".txt") ? "text/plain; charset=utf-8" : "text/html; charset=utf-8",
+        .body = std::move(*content),
+        .headers = {
+            {"Content-Disposition", "attachment; filename=\"" + name.substr(name.find('.') + 1) + '"'},
+            {"Content-Security-Policy", "default-src 'none'; sandbox"}}};
+  }
+
+  // Begins a translation, whose job sends the answer.
+  void begin(const char* route, ApiTranslation wanted, const HttpReply& reply) {
     const auto has_target = [&](const std::string& source) {
       return source == wanted.target || models_->find(source, wanted.target).has_value();
     };
@@ -203,23 +275,22 @@ class TranslationServer {
     std::size_t bytes = 0;
     for (const std::string& text : wanted.task.texts) bytes += text.size();
     reply.describe(
-        "/translate",
+        route,
         wanted.source + "-" + wanted.target + " texts=" + std::to_string(wanted.task.texts.size()) +
             " bytes=" + std::to_string(bytes) +
             (model && !wanted.task.adapter.empty() ? " adapter=" + wanted.task.adapter : std::string()));
     const auto job =
         std::make_shared<TranslateJob>(std::move(wanted), std::move(detected), reply, jobs_.add(), metrics_);
-    if (!model || job->task().texts.empty()) {  // nothing to translate
+    if (!model) {  // nothing to translate
       std::vector<TranslatedText> same;
       for (const std::string& text : job->task().texts) same.push_back({.text = text});
       job->begin_stream();
       job->done(std::move(same));
-      return std::nullopt;
+      return;
     }
     reply.when_gone([job] { job->cancel(); });
     models_->use(*model, [job](const std::shared_ptr<TranslationBackend>& backend,
                                const std::exception_ptr& error) { job->begin(backend, error); });
-    return std::nullopt;
   }
 
   // Throws HttpError 400 unless the name is empty or one of the model's adapters.
@@ -232,38 +303,38 @@ class TranslationServer {
                              (names.empty() ? "; it has none" : list));
   }
 
-  // The most likely of the models' source languages. target: only languages with a model to it, and itself;
-  // empty: all. Throws HttpError 400 when a language has no profile.
+  // The language of a text that is translated to a target; of equally likely ones, one with a model. Throws
+  // HttpError 400 when there is no model for it, and when a model's language has no profile.
   DetectedLanguage detected_language(const std::string& text, const std::string& target) const {
-    std::vector<std::string> among;
-    for (const std::string& code : sources_)
-      if (target.empty() || code == target || models_->find(code, target)) among.push_back(code);
-    if (among.empty()) throw HttpError(400, target + " is not supported");
-    if (among.size() == 1) return {among.front(), 100};
-    return detections(text, among).front();
+    const std::vector<std::string> languages = all_languages();
+    if (std::find(languages.begin(), languages.end(), target) == languages.end())
+      throw HttpError(400, target + " is not supported");
+    const std::vector<DetectedLanguage> found = detections(text);
+    for (const DetectedLanguage& language : found) {
+      if (language.confidence < found.front().confidence) break;
+      if (language.code == target || models_->find(language.code, target)) return language;
+    }
+    const auto named = [](const std::string& code) { return language_name(code) + " (" + code + ")"; };
+    throw HttpError(400, named(target) + " is not available as a target language from " +
+                             named(found.front().code) + ", the detected language of the text");
   }
 
-  static std::vector<DetectedLanguage> detections(const std::string& text,
-                                                  const std::vector<std::string>& among) {
-    for (const std::string& code : among) {
+  // All languages with a profile, the most likely first; of equally likely ones, those of the models.
+  std::vector<DetectedLanguage> detections(const std::string& text) const {
+    for (const std::string& code : sources_) {
       if (!can_detect(code))
         throw HttpError(400, "language detection is not available: there is no profile for " + code);
     }
-    return detect_language(text, among);
+    return detect_language(text, detectable_languages(all_languages()));
   }
 
   std::optional<HttpAnswer> detect(const HttpRequest& request, const HttpReply&) {
-    const ApiParameters parameters(request);
+    const ApiParameters parameters(request, options_);
     access_.count(access_.require_key(request, parameters.text("api_key")));
     const auto [texts, list] = parameters.texts(options_);
-    const std::string text = texts.empty() ? "" : texts.front();
     auto json = nlohmann::ordered_json::array();
-    if (sources_.size() == 1) {
-      json.push_back(detection_json({sources_.front(), 100}));
-    } else {
-      for (const DetectedLanguage& detected : detections(text, sources_))
-        if (detected.confidence > 0) json.push_back(detection_json(detected));
-    }
+    for (const DetectedLanguage& detected : detections(texts.front()))
+      if (detected.confidence > 0) json.push_back(detection_json(detected));
     return json_answer(json);
   }
 
@@ -305,8 +376,14 @@ class TranslationServer {
          {"keyRequired", access_.needs_key()},
          {"language", {{"source", language_json(first.source)}, {"target", language_json(first.target)}}},
          {"suggestions", false},
-         {"filesTranslation", false},
-         {"supportedFilesFormat", nlohmann::ordered_json::array()}});
+         {"filesTranslation", true},
+         {"supportedFilesFormat", file_endings}});
+  }
+
+  std::optional<HttpAnswer> spec(const HttpRequest&, const HttpReply&) {
+    nlohmann::ordered_json document = nlohmann::ordered_json::object();
+    for (const Route& route : routes()) add_to_spec(document, route.api);
+    return json_answer(document);
   }
 
   std::optional<HttpAnswer> health(const HttpRequest&, const HttpReply&) {
@@ -343,6 +420,7 @@ class TranslationServer {
   ServerMetrics metrics_;
   ApiAccess access_;
   JobCount jobs_;
+  TranslatedFiles files_;
   std::vector<std::string> sources_;
   std::map<std::string, std::vector<std::string>> targets_;
   std::unique_ptr<HttpServer> http_;

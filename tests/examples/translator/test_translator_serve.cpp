@@ -87,11 +87,13 @@ TEST_CASE("serve translates as translate does, counts, logs no texts, and ends w
   CHECK(html.find("<p>") != std::string::npos);
   CHECK(html.find("</b>") != std::string::npos);
   CHECK(server.ask("GET /metrics").find("eigenformer_translated_texts_total 4\n") != std::string::npos);
+  CHECK(server.ask("GET /no/page?q=dog").find("HTTP/1.1 404") == 0);
   server.program->signal(SIGTERM);
   const Ended ended = server.program->wait();
   CHECK(ended.code == 0);
   CHECK(ended.out == "");
   CHECK(ended.err.find(" 127.0.0.1 POST /translate 200 ") != std::string::npos);
+  CHECK(ended.err.find(" 127.0.0.1 GET /no/page 404 ") != std::string::npos);
   CHECK(ended.err.find("dog") == std::string::npos);
   CHECK(ended.err.find("stopped\n") != std::string::npos);
 }

@@ -125,7 +125,8 @@ ef::ServedModel served_model(const ServeCommand& command, const ef::ModelPlace& 
           adapters.names()};
 }
 
-/// A line on standard error, with the time. It contains no texts and nothing else that clients choose freely.
+/// A line on standard error, with the time. It contains no texts; of what clients choose freely, only methods
+/// and paths, escaped.
 void log_line(const std::string& text) {
   char time[32] = "";
   const std::time_t now = std::time(nullptr);
@@ -145,7 +146,8 @@ ef::ServerLog server_log(bool quiet) {
   ef::ServerLog log;
   if (!quiet) {
     log.request = [](const ef::HttpRecord& record) {
-      log_line(record.client + " " + (record.route.empty() ? "-" : record.method + " " + record.route) + " " +
+      const std::string& path = record.route.empty() ? record.path : record.route;
+      log_line(record.client + " " + (record.method.empty() ? "-" : record.method + " " + path) + " " +
                std::to_string(record.status) + " " + seconds_text(record.seconds) +
                (record.note.empty() ? "" : " " + record.note));
     };

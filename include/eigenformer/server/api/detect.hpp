@@ -172,6 +172,19 @@ inline void append_utf8(std::string& text, char32_t c) {
 /// Whether detect_language() has a profile of a language.
 inline bool can_detect(std::string_view code) { return detail::find_profile(code) != nullptr; }
 
+/// The languages that have a profile, and those of `codes` that have one with their own codes.
+inline std::vector<std::string> detectable_languages(std::span<const std::string> codes) {
+  std::vector<std::string> found;
+  const auto add = [&](const std::string& code) {
+    const auto* profile = detail::find_profile(code);
+    const auto same = [&](const std::string& other) { return detail::find_profile(other) == profile; };
+    if (profile != nullptr && std::none_of(found.begin(), found.end(), same)) found.push_back(code);
+  };
+  for (const std::string& code : codes) add(code);
+  for (const detail::LanguageProfile& profile : detail::language_profiles) add(std::string(profile.code));
+  return found;
+}
+
 /// Returns the languages `among` which a UTF-8 text may be, the most likely first, without those that have no
 /// profile. It is a naive Bayes classifier (Maron 1961) with frequent words, special letters and the script
 /// as features and equal priors. Only the first 4096 letters are read. Single words and names give a low

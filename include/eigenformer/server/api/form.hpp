@@ -43,14 +43,16 @@ inline std::string form_decoded(std::string_view text) {
 }  // namespace detail
 
 /// Parses a form (application/x-www-form-urlencoded): the decoded values of each name, in their order. UTF-8
-/// is not checked. Throws HttpError 400 for an invalid percent encoding.
-inline std::map<std::string, std::vector<std::string>> parse_form(std::string_view body) {
+/// is not checked. Throws HttpError 400 for an invalid percent encoding and for more than `most` values.
+inline std::map<std::string, std::vector<std::string>> parse_form(std::string_view body,
+                                                                  std::size_t most = 1000) {
   std::map<std::string, std::vector<std::string>> values;
   for (std::size_t begin = 0; begin < body.size();) {
     const std::size_t end = std::min(body.find('&', begin), body.size());
     const std::string_view pair = body.substr(begin, end - begin);
     begin = end + 1;
     if (pair.empty()) continue;
+    if (most-- == 0) throw HttpError(400, "Invalid request: the form has too many fields");
     const std::size_t equals = std::min(pair.find('='), pair.size());
     const std::string_view value = equals < pair.size() ? pair.substr(equals + 1) : std::string_view();
     values[detail::form_decoded(pair.substr(0, equals))].push_back(detail::form_decoded(value));

@@ -104,7 +104,13 @@ class TranslateJob : public std::enable_shared_from_this<TranslateJob> {
 
   /// Sends the answer; called directly, without begin(), for texts that are already in the target language.
   void done(std::vector<TranslatedText> texts) {
-    const auto json = translation_json(texts, wanted_.list, wanted_.task, detected_);
+    nlohmann::ordered_json json;
+    try {
+      json = wanted_.file_answer ? wanted_.file_answer(std::move(texts.at(0).text))
+                                 : translation_json(texts, wanted_.list, wanted_.task, detected_);
+    } catch (...) {
+      return fail(std::current_exception());
+    }
     std::size_t characters = 0;
     for (const std::string& text : wanted_.task.texts)
       for_each_code_point(text, [&](char32_t, std::string_view) { ++characters; });

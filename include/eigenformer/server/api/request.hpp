@@ -1,11 +1,13 @@
 #pragma once
 
 #include <algorithm>
-#include <cctype>
+#include <array>
 #include <charconv>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -15,7 +17,9 @@
 
 #include "eigenformer/data/text/utf8.hpp"
 #include "eigenformer/io/safetensors/json_text.hpp"
+#include "eigenformer/server/api/files.hpp"
 #include "eigenformer/server/api/form.hpp"
+#include "eigenformer/server/api/multipart.hpp"
 #include "eigenformer/server/models/backend.hpp"
 #include "eigenformer/server/options.hpp"
 
@@ -24,33 +28,40 @@ namespace eigenformer {
 /// The parameters of a request to LibreTranslate's API, sent as JSON or as a form. All texts are UTF-8.
 class ApiParameters {
  public:
-  /// Parses a request's body by its content type. Throws HttpError: 400 for an invalid body, 415 for a
-  /// content type other than application/json and application/x-www-form-urlencoded.
-  explicit ApiParameters(const HttpRequest& request) {
-    std::string type = request.content_type.substr(0, request.content_type.find(';'));
-    while (!type.empty() && type.back() == ' ') type.pop_back();
-    std::transform(type.begin(), type.end(), type.begin(), [](unsigned char c) { return std::tolower(c); });
+  /// Parses a request's body by its content type. Throws HttpError: 400 for an invalid body, one with two
+  /// files, and one with many more fields than the options allow texts, 415 for a content type other than
+  /// application/json, application/x-www-form-urlencoded and multipart/form-data.
+  ApiParameters(const HttpRequest& request, const ServerOptions& options) {
+    const std::string type = detail::ascii_lower(
+        trim(std::string_view(request.content_type).substr(0, request.content_type.find(';'))));
+    const std::size_t most_fields = static_cast<std::size_t>(options.max_texts) + 32;
     if (type == "application/json") {
       values_ = detail::parse_json(request.body);
       if (!values_.is_object()) throw HttpError(400, "Invalid request: the body is not a JSON object");
     } else if (type == "application/x-www-form-urlencoded") {
-      if (find_invalid_utf8(request.body)) throw HttpError(400, "Invalid request: the form is not UTF-8");
-      values_ = nlohmann::json::object();
-      for (const auto& [name, values] : parse_form(request.body)) {
-        for (const std::string& value : values) {
-          if (find_invalid_utf8(value)) throw HttpError(400, "Invalid request: the form is not UTF-8");
-        }
-        if (values.size() == 1) {
-          values_[name] = values.front();
+      for (const auto& [name, values] : parse_form(request.body, most_fields))
+        for (const std::string& value : values) add(name, value);
+    } else if (type == "multipart/form-data") {
+      for (FormPart& part : parse_multipart(request.body, request.content_type, most_fields)) {
+        if (!part.filename) {
+          add(part.name, part.content);
+        } else if (file_) {
+          throw HttpError(400, "Invalid request: the form has two files, expected one");
         } else {
-          values_[name] = values;
+          file_ = std::move(part);
         }
       }
     } else {
       throw HttpError(415,
-                      "Invalid request: Content-Type must be application/json or "
-                      "application/x-www-form-urlencoded");
+                      "Invalid request: Content-Type must be application/json, "
+                      "application/x-www-form-urlencoded or multipart/form-data");
     }
+  }
+
+  /// The parameter `file` of a form in multipart/form-data. Throws HttpError 400 when there is none.
+  const FormPart& file() const {
+    if (!file_ || file_->name != "file") throw missing("file");
+    return *file_;
   }
 
   /// A parameter that is a text; `otherwise` when it is absent or null. Throws HttpError 400 for another
@@ -61,10 +72,17 @@ class ApiParameters {
     if (!found->is_string()) throw invalid(name, "must be a text");
     return found->get<std::string>();
   }
-  /// A parameter that is a text. Throws HttpError 400 when it is absent, empty or of another type.
-  std::string required_text(const char* name) const {
-    std::string value = text(name);
-    if (value.empty()) throw missing(name);
+  /// A parameter that is a short name, empty when it is absent or null. Throws HttpError 400 for one with
+  /// more than 256 bytes, which messages would repeat, and for another type.
+  std::string name(const char* key) const {
+    std::string value = text(key);
+    if (value.size() > 256) throw invalid(key, "must have at most 256 bytes");
+    return value;
+  }
+  /// The same; throws HttpError 400 when it is absent or empty, too.
+  std::string required_name(const char* key) const {
+    std::string value = name(key);
+    if (value.empty()) throw missing(key);
     return value;
   }
 
@@ -106,11 +124,12 @@ class ApiParameters {
     return value;
   }
 
-  /// The texts of the parameter q, and whether it is a list. Throws HttpError: 400 when it is absent or
-  /// neither a text nor a list of texts, 422 for more or longer texts than the options allow.
+  /// The texts of the parameter q, and whether it is a list. Throws HttpError: 400 when it is absent, empty,
+  /// or neither a text nor a list of texts, 422 for more or longer texts than the options allow.
   std::pair<std::vector<std::string>, bool> texts(const ServerOptions& options) const {
     const auto found = values_.find("q");
-    if (found == values_.end() || found->is_null()) throw missing("q");
+    if (found == values_.end() || found->is_null() || *found == "" || (found->is_array() && found->empty()))
+      throw missing("q");
     std::vector<std::string> texts;
     if (found->is_string()) {
       texts.push_back(found->get<std::string>());
@@ -129,15 +148,7 @@ class ApiParameters {
     return {std::move(texts), found->is_array()};
   }
 
- private:
-  static HttpError invalid(const std::string& name, const std::string& what) {
-    return HttpError(400, "Invalid request: " + name + " " + what);
-  }
-  // The same message as LibreTranslate's.
-  static HttpError missing(const std::string& name) {
-    return HttpError(400, "Invalid request: missing " + name + " parameter");
-  }
-
+  /// Throws HttpError 422 for longer texts than the options allow.
   static void require_lengths(const std::vector<std::string>& texts, const ServerOptions& options) {
     index_t all = 0, line = 0, longest = 0;
     for (const std::string& text : texts) {
@@ -158,16 +169,41 @@ class ApiParameters {
     }
   }
 
-  nlohmann::json values_;
+ private:
+  // Adds a value of a form; several of one name are a list.
+  void add(const std::string& name, const std::string& value) {
+    if (find_invalid_utf8(name) || find_invalid_utf8(value))
+      throw HttpError(400, "Invalid request: the form is not UTF-8");
+    nlohmann::json& known = values_[name];
+    if (known.is_null()) {
+      known = value;
+      return;
+    }
+    if (!known.is_array()) known = nlohmann::json::array({nlohmann::json(known)});
+    known.push_back(value);
+  }
+
+  static HttpError invalid(const std::string& name, const std::string& what) {
+    return HttpError(400, "Invalid request: " + name + " " + what);
+  }
+  // The same message as LibreTranslate's.
+  static HttpError missing(const std::string& name) {
+    return HttpError(400, "Invalid request: missing " + name + " parameter");
+  }
+
+  nlohmann::json values_ = nlohmann::json::object();
+  std::optional<FormPart> file_;
 };
 
-/// A request to /translate.
+/// A request to /translate or /translate_file.
 struct ApiTranslation {
   std::string source,    ///< language code, or "auto"
       target;            ///< language code
   TranslationTask task;  ///< texts, format and options
   bool list = false;     ///< whether q was a list; if so, the answer has lists
   bool stream = false;   ///< whether the answer is a stream of events
+  /// Makes the answer of /translate_file from the translation; empty: the answer is that of /translate.
+  std::function<nlohmann::ordered_json(std::string)> file_answer{};
 };
 
 /// Reads the parameters of /translate. Throws HttpError 400 for a missing or invalid parameter, 422 for one
@@ -175,16 +211,40 @@ struct ApiTranslation {
 inline ApiTranslation api_translation(const ApiParameters& parameters, const ServerOptions& options) {
   ApiTranslation wanted;
   std::tie(wanted.task.texts, wanted.list) = parameters.texts(options);
-  wanted.source = parameters.required_text("source");
-  wanted.target = parameters.required_text("target");
+  wanted.source = parameters.required_name("source");
+  wanted.target = parameters.required_name("target");
   const std::string format = parameters.text("format", "text");
   if (format != "text" && format != "html")
     throw HttpError(400, "Invalid request: format must be text or html");
   wanted.task.html = format == "html";
   wanted.task.alternatives = parameters.number("alternatives", options.max_alternatives);
   wanted.task.details = parameters.flag("details");
-  wanted.task.adapter = parameters.text("adapter");
+  wanted.task.adapter = parameters.name("adapter");
   wanted.stream = parameters.flag("stream");
+  return wanted;
+}
+
+/// The endings of the files that /translate_file translates: plain text, and HTML.
+inline constexpr std::array file_endings = {".txt", ".html", ".htm"};
+
+/// Reads the parameters of /translate_file; file_answer stays empty. Throws as api_translation() does, and
+/// HttpError 400 for a file whose name does not end as one of file_endings, or which is not UTF-8.
+inline ApiTranslation api_file_translation(const ApiParameters& parameters, const ServerOptions& options) {
+  ApiTranslation wanted;
+  const FormPart& file = parameters.file();
+  wanted.source = parameters.required_name("source");
+  wanted.target = parameters.required_name("target");
+  if (file.filename->empty()) throw HttpError(400, "Invalid request: empty file");
+  const std::string ending = detail::file_ending(*file.filename);
+  if (std::find(file_endings.begin(), file_endings.end(), ending) == file_endings.end())
+    throw HttpError(400, "Invalid request: file format not supported, expected .txt, .html or .htm");
+  std::string text = file.content;
+  if (text.starts_with("\xEF\xBB\xBF")) text.erase(0, 3);  // a byte order mark
+  if (find_invalid_utf8(text)) throw HttpError(400, "Invalid request: the file is not UTF-8");
+  wanted.task.texts.push_back(std::move(text));
+  ApiParameters::require_lengths(wanted.task.texts, options);
+  wanted.task.html = ending != ".txt";
+  wanted.task.adapter = parameters.name("adapter");
   return wanted;
 }
 

@@ -63,11 +63,22 @@ class HttpServer {
   /// Number of open connections.
   std::size_t connections() const { return sessions_->count(); }
 
-  /// Starts the threads that serve connections, and returns; call it once. Throws std::system_error when the
-  /// system cannot start them.
+  /// Starts the threads that serve connections, and returns. Throws std::system_error when the system cannot
+  /// start them, and std::bad_alloc; then none is left, and start() may be called again. Throws ValueError
+  /// when the server was started.
   void start() {
-    accept();
-    for (index_t i = 0; i < options_.io_threads; ++i) threads_.emplace_back([this] { serve(); });
+    if (!threads_.empty()) throw ValueError("server", "start() was called before, expected one call");
+    try {
+      threads_.reserve(static_cast<std::size_t>(options_.io_threads));
+      for (index_t i = 0; i < options_.io_threads; ++i) threads_.emplace_back([this] { serve(); });
+      boost::asio::post(strand_, [this] { accept(); });
+    } catch (...) {
+      context_.stop();
+      for (std::thread& thread : threads_) thread.join();
+      threads_.clear();
+      context_.restart();
+      throw;
+    }
   }
 
   /// Accepts no more connections, answers the requests that have begun, and returns when all connections are
@@ -147,7 +158,18 @@ class HttpServer {
   // without an answer.
   static constexpr std::size_t refused_at_once = 64;
 
-  void accept() {
+  // In the strand. Tries again while memory is short: nobody else would.
+  void accept() noexcept {
+    while (acceptor_.is_open()) {
+      try {
+        return accept_one();
+      } catch (...) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      }
+    }
+  }
+
+  void accept_one() {
     acceptor_.async_accept(
         boost::asio::make_strand(context_), [this](boost::system::error_code error, tcp::socket socket) {
           if (!acceptor_.is_open()) return;

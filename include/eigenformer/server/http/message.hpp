@@ -16,6 +16,8 @@ struct HttpRequest {
   std::string query;          ///< target after the ?, not decoded
   std::string body;           ///< bytes of the body, at most ServerOptions::max_body
   std::string content_type;   ///< Content-Type, unchanged
+  std::string host;           ///< Host: name or address, and port, by which the client reached the server
+  bool https = false;         ///< whether the client uses https, as a proxy says in X-Forwarded-Proto
   std::string origin;         ///< Origin: scheme and host of the calling page
   std::string authorization;  ///< Authorization, such as "Bearer key"
   std::string client;         ///< IP address of the client
@@ -58,7 +60,8 @@ class HttpError : public Error {
 /// A log record of a finished request, without its texts.
 struct HttpRecord {
   std::string client,   ///< IP address of the client
-      method;           ///< as sent by the client; empty when the request could not be read
+      method,           ///< as sent by the client; empty when the request could not be read
+      path;             ///< as sent by the client, escaped: printable ASCII, at most 200 bytes
   std::string route;    ///< set by HttpReply::describe(); empty: an unknown path
   std::string note;     ///< set by HttpReply::describe(), such as languages and sizes
   unsigned status = 0;  ///< HTTP status of the answer; 499: the client disconnected before it was sent

@@ -12,9 +12,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "eigenformer/server/http/event_stream.hpp"
@@ -51,7 +53,11 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
         timer_(stream_.get_executor()),
         options_(options),
         handler_(handler),
-        ended_(std::move(ended)) {
+        ended_(std::move(ended)),
+        count_extensions_([this](std::uint64_t, boost::beast::string_view extensions, ErrorCode& error) {
+          chunk_extensions_ += extensions.size();
+          if (chunk_extensions_ > most_header) error = boost::beast::http::error::bad_chunk_extension;
+        }) {
     boost::system::error_code ignored;
     client_ = stream_.socket().remote_endpoint(ignored).address().to_string();
     stream_.socket().set_option(tcp::no_delay(true), ignored);
@@ -93,6 +99,11 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   using ErrorCode = boost::beast::error_code;
   enum class State { reading, answering, streaming, writing, closed };
 
+  // Bytes of a request line, of all header fields, and of the extensions of all chunks; number of fields.
+  static constexpr std::size_t most_header = 16 * 1024, most_fields = 128;
+  // Bytes that are received and not yet parsed: of the trailer, of the line before a chunk, and of pipelined
+  // requests, together. The rest of a body goes to its string.
+  static constexpr std::size_t most_buffered = 64 * 1024;
   // How long a request continues after its client has closed its sending direction: it may have disconnected.
   static constexpr std::chrono::seconds half_closed_time{2};
   // Bytes that are read and discarded after an error answer, before the connection is closed: closing
@@ -114,8 +125,11 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
     if (state_ == State::closed || (stopping_ && buffer_.size() == 0)) return close();
     state_ = State::reading;
     origin_.clear();
+    request_ = {};
+    chunk_extensions_ = 0;
     parser_.emplace();
-    parser_->header_limit(16 * 1024);
+    parser_->header_limit(most_header);
+    parser_->on_chunk_header(count_extensions_);
     parser_->body_limit(static_cast<std::uint64_t>(options_.max_body));
     stream_.expires_after(std::chrono::seconds(options_.read_seconds));
     http::async_read_header(stream_, buffer_, *parser_, then(&HttpSession::header_read));
@@ -125,15 +139,27 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
     namespace http = boost::beast::http;
     if (error) return reading_failed(error);
     const auto& header = parser_->get();
-    origin_ = std::string(header[http::field::origin]);
+    // What follows the header may have a trailer, whose fields the parser adds to these.
+    keep_alive_ = header.keep_alive();
+    version_ = header.version();
+    read_fields(header);
     const auto refuse = [this](int status, const std::string& why) {
       begin_request();
       keep_alive_ = false;
       send_error(HttpError(status, why));
     };
+    if (std::distance(header.begin(), header.end()) > static_cast<std::ptrdiff_t>(most_fields))
+      return refuse(431, "the header has more than " + std::to_string(most_fields) + " fields");
     const std::size_t hosts = header.count(http::field::host);
     if (hosts > 1 || (header.version() >= 11 && hosts == 0))
       return refuse(400, hosts == 0 ? "the request has no Host" : "the request has more than one Host");
+    // RFC 9112, section 6.1.
+    if (header.version() < 11 && header.count(http::field::transfer_encoding) > 0)
+      return refuse(400, "the request has a Transfer-Encoding, which its version of HTTP does not have");
+    const auto length = header[http::field::content_length];
+    if (header.count(http::field::content_length) > 1 ||
+        length.find_first_not_of("0123456789") != boost::beast::string_view::npos)
+      return refuse(400, "the Content-Length is not one number");
     // Only one form is accepted: a proxy in front might disagree with us on where the body ends.
     if (header.count(http::field::transfer_encoding) > 0 &&
         (header.count(http::field::transfer_encoding) > 1 ||
@@ -155,29 +181,49 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
 
   void body_read(ErrorCode error, std::size_t) {
     if (error) return reading_failed(error);
-    auto message = parser_->release();
     begin_request();
-    keep_alive_ = message.keep_alive() && !stopping_;
-    version_ = message.version();
-    head_ = message.method() == boost::beast::http::verb::head;
-    record_.method = std::string(message.method_string());
-    HttpRequest request;
+    keep_alive_ = keep_alive_ && !stopping_;
+    head_ = record_.method == "HEAD";
     // A HEAD is answered as a GET, without the body.
-    request.method = head_ ? "GET" : record_.method;
-    const std::string target = without_origin(message.target());
-    const std::size_t mark = target.find('?');
-    request.path = target.substr(0, mark);
-    if (mark != std::string::npos) request.query = target.substr(mark + 1);
-    namespace http = boost::beast::http;
-    request.content_type = std::string(message[http::field::content_type]);
-    request.origin = origin_;
-    request.authorization = std::string(message[http::field::authorization]);
-    request.client = client_;
-    request.body = std::move(message.body());
+    if (head_) request_.method = "GET";
+    request_.body = std::move(parser_->get().body());
     state_ = State::answering;
     limit_time(std::chrono::seconds(options_.answer_seconds));
     watch();
-    handle(std::move(request));
+    handle(std::move(request_));
+  }
+
+  // Takes from a header what a request has of it.
+  template <class Header>
+  void read_fields(const Header& header) {
+    namespace http = boost::beast::http;
+    request_.method = std::string(header.method_string());
+    const std::string target = without_origin(header.target());
+    const std::size_t mark = target.find('?');
+    request_.path = target.substr(0, mark);
+    if (mark != std::string::npos) request_.query = target.substr(mark + 1);
+    request_.content_type = std::string(header[http::field::content_type]);
+    request_.host = std::string(header[http::field::host]);
+    request_.https = boost::beast::iequals(header["X-Forwarded-Proto"], "https");
+    request_.origin = origin_ = std::string(header[http::field::origin]);
+    request_.authorization = std::string(header[http::field::authorization]);
+    request_.client = client_;
+  }
+
+  // A text of the client for the log: printable ASCII, and not long.
+  static std::string escaped(std::string_view text, std::size_t most) {
+    std::string escaped;
+    for (const char c : text) {
+      if (escaped.size() + 3 > most) return escaped + "...";
+      const auto byte = static_cast<unsigned char>(c);
+      if (byte > ' ' && byte < 0x7F && c != '"' && c != '\\') {
+        escaped += c;
+      } else {
+        constexpr std::string_view digits = "0123456789ABCDEF";
+        escaped += {'%', digits[byte >> 4], digits[byte & 15]};
+      }
+    }
+    return escaped;
   }
 
   // A target that is a complete URL (RFC 9112, section 3.2.2) without its scheme and host; any other as it
@@ -201,13 +247,21 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
     if (error.category() != http::make_error_code(http::error::bad_method).category() ||
         error == http::error::end_of_stream || error == http::error::partial_message)
       return close();
-    origin_ = std::string(parser_->get()[http::field::origin]);  // if it came before the error
+    read_fields(parser_->get());  // those that came before the error
     begin_request();
     keep_alive_ = false;
     if (error == http::error::body_limit) {
       send_error(HttpError(413, "the body has more than " + std::to_string(options_.max_body) + " bytes"));
     } else if (error == http::error::header_limit) {
-      send_error(HttpError(431, "the header is too long"));
+      const bool in_line = parser_->get().method_string().empty();
+      send_error(in_line ? HttpError(414, "the request line is too long")
+                         : HttpError(431, "the header is too long"));
+    } else if (error == http::error::buffer_overflow) {
+      send_error(HttpError(431, "the line before a chunk, or the trailer, has more than " +
+                                    std::to_string(most_buffered) + " bytes"));
+    } else if (chunk_extensions_ > most_header) {
+      send_error(HttpError(
+          413, "the chunks have more than " + std::to_string(most_header) + " bytes of extensions"));
     } else {
       send_error(HttpError(400, "the request is not valid HTTP: " + error.message()));
     }
@@ -219,6 +273,8 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
     began_ = Clock::now();
     record_ = {};
     record_.client = client_;
+    record_.method = escaped(request_.method, 32);
+    record_.path = escaped(request_.path, 200);
     gone_ = nullptr;
     half_closed_ = false;
     head_ = false;
@@ -397,8 +453,11 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   const HttpHandler& handler_;
   std::function<void(HttpSession*)> ended_;
   std::string client_;
-  std::string origin_;  // of the current request
-  boost::beast::flat_buffer buffer_;
+  std::string origin_;   // of the current request
+  HttpRequest request_;  // the current one until it is handled
+  boost::beast::flat_buffer buffer_{most_buffered};
+  std::function<void(std::uint64_t, boost::beast::string_view, ErrorCode&)> count_extensions_;
+  std::size_t chunk_extensions_ = 0;  // bytes of them in the current request
   std::optional<boost::beast::http::request_parser<boost::beast::http::string_body>> parser_;
   std::optional<boost::beast::http::response<boost::beast::http::string_body>> answer_;
   std::optional<boost::beast::http::response_serializer<boost::beast::http::string_body>> serializer_;

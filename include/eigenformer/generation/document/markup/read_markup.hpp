@@ -23,7 +23,7 @@ namespace detail {
 class MarkupReader {
  public:
   MarkupReader(std::string_view document, MarkupFormat format, bool protect)
-      : all_(document), format_(format), protect_(protect), builder_(document) {
+      : all_(document), format_(format), protect_(protect), builder_(document, format) {
     if (format == MarkupFormat::html) tokens_ = html_tokens(document);
     if (format == MarkupFormat::xml) tokens_ = xml_tokens(document);
     if (format == MarkupFormat::text) tokens_.push_back({MarkupKind::text, {0, document.size()}});
@@ -120,7 +120,7 @@ class MarkupReader {
   }
 
   std::string decoded(ByteSpan span, bool references) const {
-    SegmentBuilder builder(all_);
+    SegmentBuilder builder(all_, format_);
     builder.text(span, references);
     return builder.finish(false).text;
   }
@@ -149,7 +149,7 @@ class MarkupReader {
   // Ends the segment; the bytes of the boundary belong to no segment.
   void boundary(ByteSpan span) {
     MarkupSegment segment = builder_.finish(protect_);
-    builder_ = SegmentBuilder(all_);
+    builder_ = SegmentBuilder(all_, format_);
     if (!is_blank(segment.text)) {
       segment.before = all_.substr(copied_, begin_ - copied_);
       copied_ = span.begin;

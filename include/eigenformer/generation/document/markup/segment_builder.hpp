@@ -20,7 +20,8 @@ class SegmentBuilder {
   /// Deeper nesting ends a segment, which bounds the work that a hostile document can cause.
   static constexpr std::size_t max_depth = 100;
 
-  explicit SegmentBuilder(std::string_view document) : all_(document) {}
+  SegmentBuilder(std::string_view document, MarkupFormat format)
+      : all_(document), html_(format == MarkupFormat::html) {}
 
   bool empty() const { return segment_.text.empty() && segment_.elements.empty(); }
   /// Whether one more element would nest too deeply.
@@ -32,7 +33,7 @@ class SegmentBuilder {
     const std::string_view raw = span.of(all_);
     std::size_t literal = 0;
     for (std::size_t at = decode ? raw.find('&') : raw.npos; at != raw.npos; at = raw.find('&', at)) {
-      const CharacterReference reference = character_reference(raw.substr(at));
+      const CharacterReference reference = character_reference(raw.substr(at), html_);
       if (reference.length == 0) {
         ++at;
         continue;
@@ -205,6 +206,7 @@ class SegmentBuilder {
   };
 
   std::string_view all_;
+  bool html_;
   MarkupSegment segment_;
   std::vector<Run> runs_;
   std::vector<std::size_t> open_;   // indices of open elements

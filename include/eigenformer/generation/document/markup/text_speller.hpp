@@ -72,7 +72,9 @@ class TextSpeller {
       if (watched_[static_cast<unsigned char>(character[0])]) {
         const auto& spellings = segment_.spellings;
         while (reference < spellings.size() && spellings[reference].text.begin < at) ++reference;
-        const bool referred = reference < spellings.size() && spellings[reference].text.begin == at;
+        // A reference may stand for two characters, which are then written as they are.
+        const bool referred = reference < spellings.size() && spellings[reference].text.begin == at &&
+                              spellings[reference].text.end == at + length;
         if (const auto found = spelled_.find(std::string(character)); found != spelled_.end()) {
           found->second.all.push_back(
               {referred ? spellings[reference].raw : character, text.substr(at + length)});
@@ -97,6 +99,10 @@ class TextSpeller {
       const Place& place = places.all[std::min(places.used++, places.all.size() - 1)];
       if (place.raw != character || is_safe(character[0], place.after, after, out)) {
         out += place.raw;
+        // An old name or a number without a semicolon could be read as another one with what follows.
+        if (place.raw.size() > 1 && place.raw[0] == '&' && place.raw.back() != ';' &&
+            character_reference(std::string(place.raw) + word(after), true).length != place.raw.size())
+          out += ';';
         return;
       }
     }
@@ -115,7 +121,7 @@ class TextSpeller {
                                           after[0] != '?'));
       case '&':
         return html && word(after) == word(after_source) &&
-               character_reference("&" + word(after)).length == 0;
+               character_reference("&" + word(after), true).length == 0;
       default:
         return true;
     }

@@ -1,14 +1,16 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <unordered_map>
+#include <utility>
 
 #include "eigenformer/data/text/utf8.hpp"
+#include "eigenformer/generation/document/markup/parsing/html_entities.hpp"
 
 namespace eigenformer {
 
@@ -31,50 +33,40 @@ inline std::string ascii_lower(std::string_view text) {
   return lower;
 }
 
-inline const std::unordered_map<std::string_view, char32_t>& named_characters() {
-  static const std::unordered_map<std::string_view, char32_t> names = [] {
-    std::unordered_map<std::string_view, char32_t> map = {
-        {"quot", 34},       {"amp", 38},        {"apos", 39},       {"lt", 60},         {"gt", 62},
-        {"OElig", 0x152},   {"oelig", 0x153},   {"Scaron", 0x160},  {"scaron", 0x161},  {"Yuml", 0x178},
-        {"fnof", 0x192},    {"circ", 0x2C6},    {"tilde", 0x2DC},   {"ensp", 0x2002},   {"emsp", 0x2003},
-        {"thinsp", 0x2009}, {"zwnj", 0x200C},   {"zwj", 0x200D},    {"lrm", 0x200E},    {"rlm", 0x200F},
-        {"ndash", 0x2013},  {"mdash", 0x2014},  {"lsquo", 0x2018},  {"rsquo", 0x2019},  {"sbquo", 0x201A},
-        {"ldquo", 0x201C},  {"rdquo", 0x201D},  {"bdquo", 0x201E},  {"dagger", 0x2020}, {"Dagger", 0x2021},
-        {"bull", 0x2022},   {"hellip", 0x2026}, {"permil", 0x2030}, {"prime", 0x2032},  {"Prime", 0x2033},
-        {"lsaquo", 0x2039}, {"rsaquo", 0x203A}, {"frasl", 0x2044},  {"euro", 0x20AC},   {"trade", 0x2122},
-        {"larr", 0x2190},   {"uarr", 0x2191},   {"rarr", 0x2192},   {"darr", 0x2193},   {"harr", 0x2194},
-        {"part", 0x2202},   {"sum", 0x2211},    {"minus", 0x2212},  {"radic", 0x221A},  {"infin", 0x221E},
-        {"asymp", 0x2248},  {"ne", 0x2260},     {"equiv", 0x2261},  {"le", 0x2264},     {"ge", 0x2265},
-        {"check", 0x2713}};
-    // Latin-1, U+00A0 to U+00FF, in order.
-    static constexpr std::array<std::string_view, 96> latin = {
-        "nbsp",   "iexcl",  "cent",   "pound",  "curren", "yen",    "brvbar", "sect",   "uml",    "copy",
-        "ordf",   "laquo",  "not",    "shy",    "reg",    "macr",   "deg",    "plusmn", "sup2",   "sup3",
-        "acute",  "micro",  "para",   "middot", "cedil",  "sup1",   "ordm",   "raquo",  "frac14", "frac12",
-        "frac34", "iquest", "Agrave", "Aacute", "Acirc",  "Atilde", "Auml",   "Aring",  "AElig",  "Ccedil",
-        "Egrave", "Eacute", "Ecirc",  "Euml",   "Igrave", "Iacute", "Icirc",  "Iuml",   "ETH",    "Ntilde",
-        "Ograve", "Oacute", "Ocirc",  "Otilde", "Ouml",   "times",  "Oslash", "Ugrave", "Uacute", "Ucirc",
-        "Uuml",   "Yacute", "THORN",  "szlig",  "agrave", "aacute", "acirc",  "atilde", "auml",   "aring",
-        "aelig",  "ccedil", "egrave", "eacute", "ecirc",  "euml",   "igrave", "iacute", "icirc",  "iuml",
-        "eth",    "ntilde", "ograve", "oacute", "ocirc",  "otilde", "ouml",   "divide", "oslash", "ugrave",
-        "uacute", "ucirc",  "uuml",   "yacute", "thorn",  "yuml"};
-    for (std::size_t i = 0; i < latin.size(); ++i) map.emplace(latin[i], static_cast<char32_t>(0xA0 + i));
-    // The Greek letters; U+03A2 is not assigned, U+03C2 is the final sigma.
-    static constexpr std::array<std::string_view, 25> greek = {
-        "alpha", "beta",   "gamma",   "delta", "epsilon", "zeta",    "eta",  "theta", "iota",
-        "kappa", "lambda", "mu",      "nu",    "xi",      "omicron", "pi",   "rho",   "sigmaf",
-        "sigma", "tau",    "upsilon", "phi",   "chi",     "psi",     "omega"};
-    static constexpr std::array<std::string_view, 25> capital = {
-        "Alpha", "Beta",   "Gamma",   "Delta", "Epsilon", "Zeta",    "Eta",  "Theta", "Iota",
-        "Kappa", "Lambda", "Mu",      "Nu",    "Xi",      "Omicron", "Pi",   "Rho",   "",
-        "Sigma", "Tau",    "Upsilon", "Phi",   "Chi",     "Psi",     "Omega"};
-    for (std::size_t i = 0; i < greek.size(); ++i) {
-      map.emplace(greek[i], static_cast<char32_t>(0x3B1 + i));
-      if (!capital[i].empty()) map.emplace(capital[i], static_cast<char32_t>(0x391 + i));
+/// A named character of the HTML standard.
+struct NamedCharacter {
+  std::string character;        // as UTF-8; one or two code points
+  bool needs_semicolon = true;  // after its name
+};
+
+// The character of a name; nothing for an unknown one.
+inline std::optional<NamedCharacter> named_character(std::string_view name) {
+  const std::string_view all = html_entities;
+  for (std::size_t low = 0, high = all.size(); low < high;) {
+    std::size_t begin = low + (high - low) / 2;
+    while (begin > low && all[begin - 1] != ' ') --begin;
+    const std::size_t end = all.find(' ', begin), equals = all.find('=', begin);
+    const bool bare = all[equals - 1] == '*';
+    const int order = name.compare(all.substr(begin, equals - begin - (bare ? 1 : 0)));
+    if (order < 0) {
+      high = begin;
+    } else if (order > 0) {
+      low = end + 1;
+    } else {
+      NamedCharacter found{{}, !bare};
+      char32_t point = 0;
+      for (const char c : all.substr(equals + 1, end - equals - 1)) {
+        if (c == '+') {
+          found.character += utf8_of(std::exchange(point, 0));
+        } else {
+          point = point * 16 + static_cast<char32_t>(is_ascii_digit(c) ? c - '0' : c - 'A' + 10);
+        }
+      }
+      found.character += utf8_of(point);
+      return found;
     }
-    return map;
-  }();
-  return names;
+  }
+  return std::nullopt;
 }
 
 // The number of `&#...;`; nothing above U+10FFFF.
@@ -111,11 +103,12 @@ inline std::string numbered_character(std::string_view digits) {
 
 }  // namespace detail
 
-/// Reads the character reference at the front of a text. It must begin with `&` and end with `;`, so `AT&T`
-/// has none. Knows the names of XML, of Latin-1, of Greek letters and of common punctuation, arrows and
-/// signs, and all numbers of text characters.
-inline CharacterReference character_reference(std::string_view text) {
-  constexpr std::size_t longest = 32;
+/// Reads the character reference at the front of a text: a name of the HTML standard, or the number of a text
+/// character. It must begin with `&` and end with `;`. html: as browsers read a text (13.2.5.72), a number
+/// and 106 old names need no `;`, not even before a letter: `&copy2` has the name `copy`, `&notit;` has
+/// `not`.
+inline CharacterReference character_reference(std::string_view text, bool html = false) {
+  constexpr std::size_t longest = 32, longest_old = 6;
   if (text.size() < 3 || text[0] != '&') return {};
   const bool number = text[1] == '#';
   const bool hex = number && (text[2] == 'x' || text[2] == 'X');
@@ -126,13 +119,22 @@ inline CharacterReference character_reference(std::string_view text) {
       return detail::is_ascii_digit(c) || (detail::ascii_lower(c) >= 'a' && detail::ascii_lower(c) <= 'f');
     return number ? detail::is_ascii_digit(c) : detail::is_ascii_alphanumeric(c);
   };
-  while (end < text.size() && end < longest && belongs(text[end])) ++end;
-  if (end == first || end >= text.size() || text[end] != ';') return {};
-  if (!number && !detail::is_ascii_letter(text[1])) return {};
-  if (number) return {end + 1, detail::numbered_character(text.substr(2, end - 2))};
-  const auto& names = detail::named_characters();
-  const auto found = names.find(text.substr(1, end - 1));
-  return {end + 1, found == names.end() ? std::string() : detail::utf8_of(found->second)};
+  while (end < text.size() && (number || end < longest) && belongs(text[end])) ++end;
+  if (end == first || (!number && !detail::is_ascii_letter(text[1]))) return {};
+  const bool ended = end < text.size() && text[end] == ';';
+  if (number) {
+    if (!ended && !html) return {};
+    return {end + (ended ? 1 : 0), detail::numbered_character(text.substr(2, end - 2))};
+  }
+  if (ended) {
+    if (auto found = detail::named_character(text.substr(1, end - 1)))
+      return {end + 1, std::move(found->character)};
+  }
+  for (std::size_t size = std::min(end - 1, longest_old); html && size > 1; --size) {
+    auto found = detail::named_character(text.substr(1, size));
+    if (found && !found->needs_semicolon) return {1 + size, std::move(found->character)};
+  }
+  return {ended ? end + 1 : 0, {}};
 }
 
 }  // namespace eigenformer
