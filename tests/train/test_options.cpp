@@ -35,6 +35,8 @@ TEST_CASE("the defaults are possible, impossible options are refused by name") {
   CHECK(contains(refusal({.learning_rate = 0}), "learning_rate is 0"));
   CHECK(contains(refusal({.learning_rate = -1e-3}), "learning_rate is -0.001"));
   CHECK(contains(refusal({.learning_rate = std::numeric_limits<double>::infinity()}), "learning_rate"));
+  CHECK(contains(refusal({.learning_rate = 1e4}), "learning_rate is 10000, must be at most 1000"));
+  CHECK(contains(refusal({.learning_rate = 2, .weight_decay = 0.5}), "their product must be below 1"));
   CHECK(contains(refusal({.warmup = -1}), "warmup is -1"));
   CHECK(contains(refusal({.beta1 = 1}), "beta1 is 1"));
   CHECK(contains(refusal({.beta2 = -0.1}), "beta2"));

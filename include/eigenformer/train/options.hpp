@@ -191,6 +191,8 @@ struct TrainingOptions {
   LoraOptions lora{};                         ///< an adapter to train in place of the model; rank 0: none
   RDropOptions r_drop{};                      ///< off by default
   DistillationOptions distillation{};         ///< for a training with a teacher
+  /// The largest learning_rate that validate() accepts; no optimizer here trains with more.
+  static constexpr double max_learning_rate = 1000;
 
   /// Visits all fields but groups and text with their names and descriptions, for files and command lines.
   static void fields(auto& self, auto&& visit) {
@@ -232,6 +234,16 @@ struct TrainingOptions {
   /// Throws ValueError for an invalid field or combination, and names it.
   void validate() const {
     validate_fields("training", *this);
+    if (learning_rate > max_learning_rate) {
+      throw ValueError("training", "learning_rate is " + detail::number_text(learning_rate) +
+                                       ", must be at most " + detail::number_text(max_learning_rate) +
+                                       "; Adam's are about 0.001");
+    }
+    if (learning_rate * weight_decay >= 1) {
+      throw ValueError("training", "learning_rate is " + detail::number_text(learning_rate) +
+                                       " and weight_decay is " + detail::number_text(weight_decay) +
+                                       ", their product must be below 1: an update shrinks weights by it");
+    }
     loop.validate();
     validation.validate();
     optimizer.validate();

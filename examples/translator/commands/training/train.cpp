@@ -162,13 +162,10 @@ int train(const TrainCommand& command, const TrainingRanks& ranks, const std::st
     ef::resume_training(trainer, ef::TrainingFolder::state_file(command.folder));
     progress.say("resuming after step " + std::to_string(trainer.step()));
   }
-  sink.watch(trainer, command.resume);
+  sink.watch(trainer, command.resume, description.model.target_size());
   sink.require_room();
-  if (!ef::is_model_folder(command.folder) && !ef::is_adapter_folder(command.folder)) {
-    // So that --resume works from now on. Another model is kept until this training has a validated one.
-    sink.on_best();
-    sink.on_checkpoint();
-  }
+  // Another model is kept until this training has a validated one.
+  if (!ef::is_model_folder(command.folder) && !ef::is_adapter_folder(command.folder)) sink.save_initial();
   const ef::index_t first = trainer.step();
   start_log(log, command.resume ? std::optional(first) : std::nullopt, sink.saved(),
             {{"settings", s.to_json()},
@@ -178,17 +175,23 @@ int train(const TrainCommand& command, const TrainingRanks& ranks, const std::st
              {"validation_pairs", validates ? validation_set.pairs()->size() : 0},
              {"threads", ef::Runtime::instance().threads()},
              {"instructions", ef::kernels::isa_name(ef::kernels::isa())}});
-  const ef::TrainingEnd end = logged_run(trainer, stop, log);
-  // Before the first validation, the folder has the initial weights or another model: save the latest weights
-  // instead.
-  if (end == ef::TrainingEnd::interrupted && !std::isfinite(trainer.best()) && trainer.step() > first) {
-    {
-      const ef::EvaluationWeights in_place = trainer.evaluation_weights();
-      log.on_best();
+  ef::TrainingEnd end{};
+  try {
+    end = logged_run(trainer, stop, log);
+    // Before the first validation, the folder has the initial weights or another model: save the latest
+    // weights instead.
+    if (end == ef::TrainingEnd::interrupted && !std::isfinite(trainer.best()) && trainer.step() > first) {
+      {
+        const ef::EvaluationWeights in_place = trainer.evaluation_weights();
+        log.on_best();
+      }
+      log.on_checkpoint();
     }
-    log.on_checkpoint();
+    if (end != ef::TrainingEnd::interrupted) sink.refuse_diverged(trainer.step() - first);
+  } catch (const ef::ValueError&) {  // it diverged; after an IoError --resume goes on
+    sink.remove_initial();
+    throw;
   }
-  if (end != ef::TrainingEnd::interrupted) refuse_diverged(trainer, trainer.step() - first);
   if (!sink.saved() && end == ef::TrainingEnd::interrupted) {
     progress.say("interrupted before the first update: '" + command.folder + "' is unchanged");
     return interrupted_exit_code;
@@ -245,7 +248,10 @@ void add_train(CLI::App& app, Run& run) {
   sub->footer(
       "Most model options can differ between encoder and decoder: put --encoder- or --decoder- before the "
       "name, as in --decoder-num-heads 4 --decoder-dim-feedforward 512. --help-all lists them.\n" +
-      sub->get_footer());
+      sub->get_footer() +
+      "\n\nExamples:\n"
+      "translator train --source train.en --target train.de --model en-de --max-minutes 60\n"
+      "translator train --resume --model en-de --max-minutes 60");
   sub->callback([&run, command] { run = [command] { return train(*command); }; });
 }
 

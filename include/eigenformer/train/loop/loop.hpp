@@ -118,7 +118,8 @@ class TrainingLoop {
 
   /// Trains until a limit of the options, early stopping or the stop token ends the run. The stop token is
   /// checked between updates. An update whose loss or gradients are infinite or NaN is skipped; 20 of them in
-  /// a row throw ValueError. Also throws what the loss, the batches, the schedule and the sink throw.
+  /// a row throw ValueError, and so does a parameter that is infinite or NaN at a validation, before the sink
+  /// could save it. Also throws what the loss, the batches, the schedule and the sink throw.
   ///
   /// With a communicator all ranks call it, after loading the same state. They start with the weights of rank
   /// 0 and end together: when any rank's stop token is set, or by the clock of rank 0, the only one that
@@ -135,6 +136,8 @@ class TrainingLoop {
   index_t skipped() const noexcept { return skipped_; }
   /// The number of updates skipped in a row up to now, those before a resume included.
   index_t skipped_in_a_row() const noexcept { return progress_.bad_updates; }
+  /// The mean objective of the last update of this run(), which may be infinite or NaN; NaN before the first.
+  double last_loss() const noexcept { return last_loss_; }
   /// Complete passes over the batches.
   index_t epoch() const noexcept { return progress_.epoch; }
   /// The best validation so far, including those at the end of run(); before the first infinity, or -infinity
@@ -200,6 +203,7 @@ class TrainingLoop {
   static std::string counted_ranks(int ranks);
   void update();
   void skip(double loss, double norm);
+  void require_finite() const;
   void report();
   void validate();
   void validate_into(EarlyStopping& early_stopping, StateAverage<T>& snapshots);
@@ -229,6 +233,7 @@ class TrainingLoop {
   index_t first_epoch_steps_ = 0;  // 0: not counted yet
   double learning_rate_ = 0;
   double gradient_norm_ = 0;
+  double last_loss_ = std::numeric_limits<double>::quiet_NaN();
   index_t first_step_ = 0;
   index_t skipped_ = 0;
   Clock::time_point start_{};

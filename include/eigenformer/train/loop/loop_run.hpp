@@ -434,6 +434,7 @@ void TrainingLoop<T>::update() {
   const ClipFactor clipped = clip_factor(accumulator_->norm(gradients_), options_.clip_norm);
   learning_rate_ = schedule_(progress_.step + 1, expected_steps());
   gradient_norm_ = clipped.norm;
+  last_loss_ = mean.loss;
   ++progress_.step;
   progress_.batch += count;
   if (std::isfinite(mean.loss) && clipped.finite) {
@@ -456,14 +457,28 @@ template <class T>
 void TrainingLoop<T>::skip(double loss, double norm) {
   ++skipped_;
   if (++progress_.bad_updates >= max_bad_updates) {
-    throw ValueError("training", "loss or gradient was infinite or NaN for " +
+    throw ValueError("training", "the training diverged: loss or gradient was infinite or NaN for " +
                                      std::to_string(max_bad_updates) + " updates in a row, up to update " +
-                                     std::to_string(progress_.step) +
-                                     "; try a lower learning rate or a longer warm-up");
+                                     std::to_string(progress_.step) + "; try a lower learning rate (it was " +
+                                     detail::number_text(learning_rate_) + ") or a longer warm-up");
   }
   sink_.on_notice("update " + std::to_string(progress_.step) + " skipped: loss " +
                   std::to_string(std::fabs(loss)) + ", gradient norm " +
                   std::to_string(std::fabs(norm)));  // without the sign of a NaN
+}
+
+template <class T>
+void TrainingLoop<T>::require_finite() const {
+  for (const auto& p : parameters_) {
+    const T* const values = p->value.data();
+    for (index_t i = 0; i < p->value.numel(); ++i) {
+      if (std::isfinite(values[i])) continue;
+      throw ValueError("training", "the training diverged: parameter '" + p->name +
+                                       "' is infinite or NaN after update " + std::to_string(progress_.step) +
+                                       "; try a lower learning rate (it was " +
+                                       detail::number_text(learning_rate_) + ") or a longer warm-up");
+    }
+  }
 }
 
 template <class T>
@@ -506,12 +521,13 @@ void TrainingLoop<T>::validate() {
 template <class T>
 void TrainingLoop<T>::validate_into(EarlyStopping& early_stopping, StateAverage<T>& snapshots) {
   const auto begin = Clock::now();
+  require_finite();
   if (sharded_) sharded_->gather(optimizer_.state);
   {
     const EvaluationWeights in_place = evaluation_weights();
     if (options_.average_last > 1) snapshots.add(weights());
     if (!validates()) {
-      sink_.on_best();
+      if (progress_.bad_updates == 0) sink_.on_best();
     } else {
       const double value = options_.validation.measure();
       if (options_.average_best > 1)
