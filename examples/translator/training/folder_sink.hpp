@@ -39,9 +39,11 @@ class FolderSink final : public ef::TrainingSink {
   }
 
   /// Throws IoError unless the disk has space for all later saves: a new model and state beside the old ones.
-  void require_room() const {
+  /// decays: the state before the decay of the learning rate is kept, too.
+  void require_room(bool decays) const {
     std::uint64_t there = 0;
-    for (const char* name : {"model.safetensors", "adapter_model.safetensors", "training/last.safetensors"}) {
+    for (const char* name : {"model.safetensors", "adapter_model.safetensors", "training/last.safetensors",
+                             "training/before_decay.safetensors"}) {
       std::error_code none;
       const std::uintmax_t size = fs::file_size(ef::folder_file(trained_.folder(), name), none);
       if (!none) there += size;
@@ -49,7 +51,8 @@ class FolderSink final : public ef::TrainingSink {
     // Everything else is small: a vocabulary, options, headers.
     constexpr std::uint64_t rest = 1 << 18;
     const std::uint64_t model = trained_.bytes() + rest, state = trainer_->expected_state_bytes() + rest;
-    const std::uint64_t second = model + state - std::min(model + state, there);
+    const std::uint64_t kept = decays ? 2 * state : 0, all = model + state + kept;
+    const std::uint64_t second = all - std::min(all, there);
     ef::require_room(trained_.folder(),
                      {model, state, std::min(second, model), second - std::min(second, model)});
   }
@@ -92,6 +95,7 @@ class FolderSink final : public ef::TrainingSink {
     }
     for (const fs::path& path : made) fs::remove(path, none);
     fs::remove(ef::TrainingFolder::state_file(trained_.folder()), none);
+    fs::remove(ef::TrainingFolder::before_decay_file(trained_.folder()), none);
   }
 
   void on_step(const ef::StepReport& report) override { progress_.step(report); }
@@ -107,6 +111,10 @@ class FolderSink final : public ef::TrainingSink {
     if (diverged()) return;
     attempt([&] { folder_.stage([&](const ef::FolderTransaction& save) { trained_.stage(save); }); });
     staged_ = has_settings_ = true;
+  }
+  void on_decay() override {
+    // As a checkpoint, but the model saved last stays.
+    if (saved_ && !staged_ && !diverged()) attempt([&] { folder_.save_before_decay(trainer_->state()); });
   }
   void on_checkpoint() override {
     if (diverged()) return;  // the state saved last is worth more

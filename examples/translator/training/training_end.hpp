@@ -26,6 +26,9 @@ inline void describe_end(ef::TrainingEnd end, const Trainer& trainer, ef::Valida
     case ef::TrainingEnd::early_stopping:
       why = "early stopping";
       break;
+    case ef::TrainingEnd::early_decay:
+      why = "finished early";
+      break;
     case ef::TrainingEnd::interrupted:
       why = "interrupted";
       break;

@@ -116,7 +116,7 @@ class Trainer {
   /// TrainingLoop::run().
   /// Ranks also compare their corpora and options: when they differ, all throw ValueError before the first
   /// update.
-  TrainingEnd run(std::stop_token stop = {}) {
+  TrainingEnd run(std::stop_token stop = {}, std::stop_token decay = {}) {
     if (const auto& ranks = options_.loop.communicator; ranks != nullptr) {
       try {
         corpus_.require_same_on_ranks(*ranks);
@@ -126,7 +126,7 @@ class Trainer {
         throw;
       }
     }
-    return loop_.run(std::move(stop));
+    return loop_.run(std::move(stop), std::move(decay));
   }
 
   /// Updates so far.
@@ -168,6 +168,9 @@ class Trainer {
     }
     return state;
   }
+
+  /// Whether the state before the decay is the one to load; see TrainingLoop::resumes_before_decay().
+  bool resumes_before_decay(const TrainingState<T>& state) { return loop_.resumes_before_decay(state); }
 
   /// Restores a saved state. Throws ValueError, and changes nothing, when the state belongs to another model,
   /// another corpus (the message says what differs), or options that lead to other updates (seed,
@@ -211,9 +214,10 @@ class Trainer {
 
     // A warm-up above 0 is fitted to the total or compared with it.
     bool uses_total() const { return options.uses_total() || options.warmup != index_t{0}; }
-    bool ends_with_total() const { return options.uses_total(); }
+    bool follows_total() const { return options.uses_total(); }
+    double decays_from() const { return options.schedule == ScheduleKind::warmup_stable_decay ? 0.8 : 2; }
     double operator()(index_t step, ExpectedSteps total) const {
-      return options.rate(step, total.count, warmup.at(total.count, total.settled));
+      return options.rate(step, total.count, warmup.at(total.count, total.settled), total.done);
     }
   };
 

@@ -3,7 +3,6 @@
 #include <exception>
 #include <memory>
 #include <optional>
-#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -55,9 +54,9 @@ void start_log(ef::TrainingLog& log, std::optional<ef::index_t> resumed, bool sa
 }
 
 /// Trains; the log gets the reason why training ended, which may be an error.
-ef::TrainingEnd logged_run(Trainer& trainer, const std::stop_token& stop, ef::TrainingLog& log) {
+ef::TrainingEnd logged_run(Trainer& trainer, const InterruptWatcher& interrupts, ef::TrainingLog& log) {
   try {
-    const ef::TrainingEnd end = trainer.run(stop);
+    const ef::TrainingEnd end = trainer.run(interrupts.token(), interrupts.decay_token());
     log.end(end);
     return end;
   } catch (const std::exception& error) {
@@ -66,7 +65,7 @@ ef::TrainingEnd logged_run(Trainer& trainer, const std::stop_token& stop, ef::Tr
   }
 }
 
-int train(const TrainCommand& command, const TrainingRanks& ranks, const std::stop_token& stop) {
+int train(const TrainCommand& command, const TrainingRanks& ranks, InterruptWatcher& interrupts) {
   std::optional<ef::TrainingLock> lock;
   if (ranks.first()) {
     check_folder(command);
@@ -151,7 +150,7 @@ int train(const TrainCommand& command, const TrainingRanks& ranks, const std::st
   Trainer trainer(model, *train_set.pairs(), nullptr, s.training,
                   ranks.first() ? static_cast<ef::TrainingSink&>(log) : ef::TrainingSink::silent(),
                   teachers ? teachers->teacher : nullptr);
-  if (!ranks.first()) return ranks.follow(trainer, command, stop);
+  if (!ranks.first()) return ranks.follow(trainer, command, interrupts.token());
   if (adapter) {
     ef::index_t factors = 0;
     for (const auto& p : ef::lora_parameters(model)) factors += p->value.numel();
@@ -159,11 +158,13 @@ int train(const TrainCommand& command, const TrainingRanks& ranks, const std::st
                         static_cast<double>(factors) / 1e6));
   }
   if (command.resume) {
-    ef::resume_training(trainer, ef::TrainingFolder::state_file(command.folder));
-    progress.say("resuming after step " + std::to_string(trainer.step()));
+    const bool before_decay = resume(trainer, command.folder);
+    progress.say("resuming after step " + std::to_string(trainer.step()) +
+                 (before_decay ? ", before the learning rate decayed" : ""));
   }
   sink.watch(trainer, command.resume, description.model.target_size());
-  sink.require_room();
+  const bool decays = s.training.schedule == ef::ScheduleKind::warmup_stable_decay;
+  sink.require_room(decays);
   // Another model is kept until this training has a validated one.
   if (!ef::is_model_folder(command.folder) && !ef::is_adapter_folder(command.folder)) sink.save_initial();
   const ef::index_t first = trainer.step();
@@ -175,9 +176,10 @@ int train(const TrainCommand& command, const TrainingRanks& ranks, const std::st
              {"validation_pairs", validates ? validation_set.pairs()->size() : 0},
              {"threads", ef::Runtime::instance().threads()},
              {"instructions", ef::kernels::isa_name(ef::kernels::isa())}});
+  if (decays) interrupts.offer_decay();
   ef::TrainingEnd end{};
   try {
-    end = logged_run(trainer, stop, log);
+    end = logged_run(trainer, interrupts, log);
     // Before the first validation, the folder has the initial weights or another model: save the latest
     // weights instead.
     if (end == ef::TrainingEnd::interrupted && !std::isfinite(trainer.best()) && trainer.step() > first) {
@@ -214,7 +216,7 @@ int train(const TrainCommand& command) {
   const TrainingRanks ranks(command);
   if (!ranks.first()) interrupts.silence();
   try {
-    return train(command, ranks, interrupts.token());
+    return train(command, ranks, interrupts);
   } catch (const std::exception& error) {
     if (ranks.fail(error)) throw;
     return 1;

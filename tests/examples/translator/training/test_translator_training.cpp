@@ -168,6 +168,40 @@ TEST_CASE("what is shown of a training: limits that were set, the time, measures
         "validation after step 20, epoch 1, averaged weights: loss 2.0000  perplexity 7.389");
 }
 
+TEST_CASE(
+    "train: with wsd a resumed training equals one straight run, with cosine it says that it does not") {
+  const TinyCorpus corpus;
+  const auto train = [&](const char* name, const char* schedule, const char* steps, bool resume) {
+    const std::string folder = (corpus.folder / name).string();
+    std::vector<std::string> words =
+        resume
+            ? std::vector<std::string>{"train", "--resume", "--model", folder, "--threads", "1"}
+            : with_validation(corpus, {"--model", folder, "--schedule", schedule, "--validate-every", "4"});
+    words.insert(words.end(), {"--max-steps", steps});
+    const Ended ended = run("translator", words);
+    CAPTURE(ended.err);
+    REQUIRE(ended.code == 0);
+    return ended.err;
+  };
+  const auto same = [&](const char* a, const char* b, const char* file) {
+    return read_file(corpus.folder / a / file) == read_file(corpus.folder / b / file);
+  };
+  train("whole", "wsd", "20", false);
+  CHECK(contains(train("parts", "wsd", "10", false),
+                 "the learning rate decays until the end: about 2 updates, "));
+  CHECK_FALSE(same("whole", "parts", "training/last.safetensors"));
+  const std::string resumed = train("parts", "", "20", true);
+  CHECK(contains(resumed, "resuming after step 8, before the learning rate decayed"));
+  CHECK_FALSE(contains(resumed, "will differ"));
+  for (const char* file :
+       {"training/last.safetensors", "training/before_decay.safetensors", "model.safetensors"}) {
+    CAPTURE(file);
+    CHECK(same("whole", "parts", file));
+  }
+  train("cosine", "cosine", "30", false);
+  CHECK(contains(train("cosine", "", "40", true), "was planned for 30 updates and now for 40"));
+}
+
 TEST_CASE("curves: round ticks, few points, names as XML has them") {
   const translator::Scale scale{0, 970, 0, 1};
   CHECK(scale.ticks(5) == std::vector<double>{0, 200, 400, 600, 800});
