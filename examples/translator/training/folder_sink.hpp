@@ -98,9 +98,9 @@ class FolderSink final : public ef::TrainingSink {
     fs::remove(ef::TrainingFolder::before_decay_file(trained_.folder()), none);
   }
 
-  void on_step(const ef::StepReport& report) override { progress_.step(report); }
+  void on_step(const ef::StepReport& report) override { progress_.on_step(report); }
   void on_validation(const ef::ValidationReport& report) override {
-    progress_.validation(report);
+    progress_.on_validation(report);
     if (report.name == "loss") validated_ = report.value;
     for (const ef::Measured& other : report.others) {
       if (other.name == "loss") validated_ = other.value;
