@@ -1,12 +1,17 @@
 #pragma once
 
-/// Shared by the small examples: numbers from the command line, a usage line, and error messages.
+/// Shared by the small examples: numbers from the command line, a usage line, error messages, and the
+/// terminal.
+
+#include <unistd.h>
 
 #include <charconv>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <exception>
+#include <functional>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -15,6 +20,12 @@
 #include <vector>
 
 namespace example {
+
+/// The width of the terminal on std::clog, for ef::ConsoleSink; empty if it is not a terminal.
+inline std::function<std::size_t()> terminal() {
+  if (isatty(STDERR_FILENO) != 1) return {};
+  return [] { return std::size_t{79}; };
+}
 
 /// An invalid argument.
 struct UsageError : std::runtime_error {

@@ -7,10 +7,12 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
+#include <iostream>
 #include <vector>
 
 #include "../arguments.hpp"
 #include "eigenformer/eigenformer.hpp"
+#include "eigenformer/train/reporting/console_sink.hpp"
 #include "eigenformer/train/trainer.hpp"
 
 namespace ef = eigenformer;
@@ -48,13 +50,15 @@ ef::Accuracy learn(bool reverse, ef::index_t steps) {
        .encoder = {.num_layers = 2},
        .decoder = {.num_layers = 2}},
       rng);
+  ef::ConsoleSink console(std::clog, example::terminal());
   ef::Trainer trainer(model, corpus, nullptr,
                       {.loop = {.max_steps = steps, .validate_every = steps},
                        .batch_tokens = 512,
                        .learning_rate = 3e-3,
                        .warmup = 50,
                        .schedule = ef::ScheduleKind::cosine,
-                       .label_smoothing = 0});
+                       .label_smoothing = 0},
+                      console);
   trainer.run();
 
   std::vector<Sequence> questions, expected, answers;

@@ -4,10 +4,12 @@
 ///     own_training [STEPS]
 
 #include <cstdio>
+#include <iostream>
 
 #include "../arguments.hpp"
 #include "eigenformer/eigenformer.hpp"
 #include "eigenformer/train/loop/loop.hpp"
+#include "eigenformer/train/reporting/console_sink.hpp"
 
 namespace ef = eigenformer;
 
@@ -39,8 +41,12 @@ struct Classifier {
 };
 
 struct Losses : ef::TrainingSink {
+  ef::ConsoleSink console{std::clog, example::terminal()};
   double first = -1, last = 0;
-  void on_step(const ef::StepReport& r) override { first < 0 ? first = last = r.loss : last = r.loss; }
+  void on_step(const ef::StepReport& r) override {
+    first < 0 ? first = last = r.loss : last = r.loss;
+    console.on_step(r);
+  }
 };
 int run(const example::Arguments& arguments) {
   ef::RandomGenerator rng(1);

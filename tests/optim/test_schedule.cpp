@@ -36,6 +36,22 @@ TEST_CASE("each schedule rises linearly to its peak and then goes its way") {
   CHECK(cosine(5000, 1.0, 10, 110, 0.2) == doctest::Approx(0.2));
 }
 
+TEST_CASE("warmup_stable_decay stays at the peak and falls as 1 - sqrt in the last part") {
+  using namespace schedule;
+  CHECK(decay(0) == 1);
+  CHECK(decay(0.8) == 1);
+  CHECK(decay(0.85) == doctest::Approx(0.5));  // a quarter of the decay
+  CHECK(decay(1) == doctest::Approx(0).epsilon(1e-12));
+  CHECK(decay(1.5) == decay(1));
+  CHECK(decay(0.5, 1) == doctest::Approx(1 - std::sqrt(0.5)));
+  CHECK(warmup_stable_decay(1, 0.5, 4, 100) == 0.125);
+  for (const index_t step : {4, 50, 81}) CHECK(warmup_stable_decay(step, 0.5, 4, 100) == 0.5);
+  CHECK(warmup_stable_decay(86, 0.5, 4, 100) == doctest::Approx(0.25));
+  CHECK(warmup_stable_decay(100, 0.5, 4, 100) == doctest::Approx(0.5 * (1 - std::sqrt(0.95))));
+  CHECK(warmup_stable_decay(6, 0.5, 2, 10, 0.5) == 0.5);
+  CHECK(warmup_stable_decay(7, 0.5, 2, 10, 0.5) == doctest::Approx(0.5 * (1 - std::sqrt(0.2))));
+}
+
 TEST_CASE("schedules refuse impossible arguments") {
   using namespace schedule;
   CHECK(message_of<ValueError>([] { (void)constant(0, 1.0); }) == "[constant] step is 0, must be at least 1");
@@ -46,4 +62,7 @@ TEST_CASE("schedules refuse impossible arguments") {
   CHECK(contains(message_of<ValueError>([] { (void)cosine(1, 1.0, 10, 10); }),
                  "total is 10, must exceed warmup"));
   CHECK(contains(message_of<ValueError>([] { (void)cosine(1, 1.0, 1, 10, 2.0); }), "floor is 2"));
+  CHECK(contains(message_of<ValueError>([] { (void)decay(0.5, 0); }), "share is 0"));
+  CHECK(contains(message_of<ValueError>([] { (void)decay(std::nan("")); }), "done is NaN"));
+  CHECK(contains(message_of<ValueError>([] { (void)warmup_stable_decay(1, 1.0, 1, 0); }), "total is 0"));
 }

@@ -20,6 +20,7 @@ class Recorder : public TrainingSink {
   std::function<void(index_t)> at_step = [](index_t) {};
   std::function<void()> at_best = [] {};
   std::function<void()> at_checkpoint = [] {};
+  std::function<void()> at_decay = [] {};
 
   void on_step(const StepReport& r) override {
     steps.push_back(r);
@@ -35,6 +36,7 @@ class Recorder : public TrainingSink {
     ++checkpoints;
     at_checkpoint();
   }
+  void on_decay() override { at_decay(); }
 };
 
 }  // namespace eigenformer::testing

@@ -35,6 +35,8 @@ TEST_CASE("the defaults are possible, impossible options are refused by name") {
   CHECK(contains(refusal({.learning_rate = 0}), "learning_rate is 0"));
   CHECK(contains(refusal({.learning_rate = -1e-3}), "learning_rate is -0.001"));
   CHECK(contains(refusal({.learning_rate = std::numeric_limits<double>::infinity()}), "learning_rate"));
+  CHECK(contains(refusal({.learning_rate = 1e4}), "learning_rate is 10000, must be at most 1000"));
+  CHECK(contains(refusal({.learning_rate = 2, .weight_decay = 0.5}), "their product must be below 1"));
   CHECK(contains(refusal({.warmup = -1}), "warmup is -1"));
   CHECK(contains(refusal({.beta1 = 1}), "beta1 is 1"));
   CHECK(contains(refusal({.beta2 = -0.1}), "beta2"));
@@ -52,8 +54,8 @@ TEST_CASE("learning rates follow the schedule that was chosen, and learning_rate
   TrainingOptions o{.learning_rate = 0.5, .warmup = 10};
   CHECK(o.rate(5, 100) == doctest::Approx(0.25));
   CHECK(o.rate(40, 100) == doctest::Approx(0.25));  // sqrt(10 / 40)
-  for (const ScheduleKind kind :
-       {ScheduleKind::constant, ScheduleKind::inverse_square_root, ScheduleKind::cosine}) {
+  for (const ScheduleKind kind : {ScheduleKind::constant, ScheduleKind::inverse_square_root,
+                                  ScheduleKind::cosine, ScheduleKind::warmup_stable_decay}) {
     o.schedule = kind;
     double peak = 0;
     for (index_t step = 1; step <= 110; ++step) peak = std::max(peak, o.rate(step, 110));
@@ -66,4 +68,8 @@ TEST_CASE("learning rates follow the schedule that was chosen, and learning_rate
   CHECK(o.rate(60, 110) == doctest::Approx(0.25));
   CHECK(o.rate(110, 110) == doctest::Approx(0.0));
   CHECK_NOTHROW((void)o.rate(5, 3));  // an end within the warm-up
+  o.schedule = ScheduleKind::warmup_stable_decay;
+  CHECK(o.rate(80, 110) == 0.5);
+  CHECK(o.rate(100, 110) == schedule::warmup_stable_decay(100, 0.5, 10, 110));
+  CHECK(o.rate(20, 110, 10, 0.85) == doctest::Approx(0.25));  // the clock is ahead of the updates
 }

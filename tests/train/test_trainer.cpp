@@ -322,6 +322,7 @@ TEST_CASE("training that cannot recover ends with an error") {
   const EncodedCorpus corpus = reversal_corpus(60, 1);
   TrainingOptions options = busy_options();
   options.loop.epochs = 100;
+  options.loop.validate_every = 1000;  // a validation would find the parameter
   auto model = small_model(0);
   *model.projection_bias.value().data() = std::numeric_limits<float>::quiet_NaN();
   Recorder sink;
@@ -330,6 +331,27 @@ TEST_CASE("training that cannot recover ends with an error") {
   CHECK(sink.notices.size() == 19);
   CHECK(trainer.skipped() == 20);
   CHECK(trainer.skipped_in_a_row() == 20);
+}
+
+TEST_CASE("parameters that are not finite are no model: the validation that would save them throws") {
+  const EncodedCorpus corpus = reversal_corpus(60, 1);
+  for (const bool validates : {false, true}) {
+    CAPTURE(validates);
+    TrainingOptions options = busy_options();
+    options.loop.validate_every = 2;
+    auto model = small_model(0);
+    Recorder sink;
+    sink.at_step = [&](index_t step) {
+      if (step == 2) *model.projection_bias.value().data() = std::numeric_limits<float>::infinity();
+    };
+    options.loop.report_every = 1;
+    Trainer trainer(model, corpus, validates ? &corpus : nullptr, options, sink);
+    const std::string message = message_of<ValueError>([&] { trainer.run(); });
+    CHECK(contains(message, "the training diverged: parameter '"));
+    CHECK(contains(message, "' is infinite or NaN after update 2; try a lower learning rate"));
+    CHECK(sink.best == 0);
+    CHECK(std::isfinite(trainer.last_loss()));
+  }
 }
 
 TEST_CASE("limits: steps, epochs, time; the state is reported at the end") {

@@ -44,14 +44,29 @@ class InterruptWatcher {
   InterruptWatcher& operator=(const InterruptWatcher&) = delete;
 
   std::stop_token token() const { return stop_.get_token(); }
+  /// Is set instead by a first Ctrl-C after offer_decay().
+  std::stop_token decay_token() const { return decay_.get_token(); }
+  /// From now on a first Ctrl-C on a terminal asks for an early decay of the learning rate. The second one
+  /// stops.
+  void offer_decay() { offers_decay_ = isatty(STDERR_FILENO) == 1; }
   /// Prints nothing from now on.
   void silence() { silent_ = true; }
 
  private:
   void watch() {
     while (!over_) {
-      if (!take_signal()) continue;
+      const int number = take_signal();
+      if (number <= 0) continue;
       if (stop_.stop_requested()) _exit(interrupted_exit_code);
+      if (number == SIGINT && offers_decay_ && !decay_.stop_requested()) {
+        decay_.request_stop();
+        if (!silent_) {
+          std::fputs(
+              "\ninterrupted: finishing well, by a decay of the learning rate; Ctrl-C again stops now\n",
+              stderr);
+        }
+        continue;
+      }
       stop_.request_stop();
       if (silent_) continue;
       if (isatty(STDERR_FILENO) == 1) std::fputc('\n', stderr);  // below the line of progress
@@ -60,8 +75,8 @@ class InterruptWatcher {
     }
   }
 
-  /// Waits for one of the signals for a moment; returns whether it arrived.
-  bool take_signal() const {
+  /// Waits for one of the signals for a moment; returns its number, or 0 or less if none arrived.
+  int take_signal() const {
     const timespec a_moment{0, 50'000'000};
 #ifdef __APPLE__  // has no sigtimedwait
     sigset_t pending;
@@ -69,12 +84,12 @@ class InterruptWatcher {
     sigpending(&pending);
     for (const int one : {SIGINT, SIGTERM, SIGHUP}) {
       if (sigismember(&pending, one) == 1 && sigismember(&signals_, one) == 1)
-        return sigwait(&signals_, &number) == 0;
+        return sigwait(&signals_, &number) == 0 ? number : 0;
     }
     nanosleep(&a_moment, nullptr);
-    return false;
+    return 0;
 #else
-    return sigtimedwait(&signals_, nullptr, &a_moment) >= 0;
+    return sigtimedwait(&signals_, nullptr, &a_moment);
 #endif
   }
 
@@ -82,7 +97,8 @@ class InterruptWatcher {
   const char* note_;
   sigset_t signals_{};
   sigset_t before_{};
-  std::stop_source stop_;
+  std::stop_source stop_, decay_;
+  std::atomic<bool> offers_decay_{false};
   std::atomic<bool> over_{false};
   std::atomic<bool> silent_{false};
   std::thread thread_;

@@ -37,7 +37,8 @@ inline void require_replaceable(const char* op, const std::filesystem::path& fol
   }
 }
 
-/// Throws IoError unless files can be written in a folder, which may not exist yet. Leaves no files behind.
+/// Throws IoError unless files can be written in a folder, which may not exist yet; the folder that it is in
+/// must exist, because a mistyped path would otherwise become folders. Leaves no files behind.
 inline void check_writable_folder(const char* op, const std::filesystem::path& folder) {
   namespace fs = std::filesystem;
   require_folder_if_any(op, folder);
@@ -46,15 +47,14 @@ inline void check_writable_folder(const char* op, const std::filesystem::path& f
     const eigenformer::AtomicFile probe(folder / "options.json");
     return;
   }
-  // If the outermost missing folder can be created, the others can be, too.
-  fs::path missing = folder;
-  for (fs::path parent = missing.parent_path(); !parent.empty() && !fs::exists(parent, error);
-       parent = missing.parent_path()) {
-    missing = parent;
+  const fs::path place = folder.has_filename() ? folder : folder.parent_path();  // "model/"
+  if (const fs::path parent = place.parent_path(); !parent.empty() && !fs::is_directory(parent, error)) {
+    throw eigenformer::IoError(op, "cannot make the folder '" + folder.string() + "': there is no folder '" +
+                                       parent.string() + "', expected one that exists");
   }
-  const bool made = fs::create_directory(missing, error);
-  if (error) throw eigenformer::detail::errno_error(op, "make the folder", missing, error.value());
-  if (made) fs::remove(missing, error);
+  const bool made = fs::create_directory(place, error);
+  if (error) throw eigenformer::detail::errno_error(op, "make the folder", place, error.value());
+  if (made) fs::remove(place, error);
 }
 
 /// Whether two paths refer to the same file. If the files do not exist yet, their folders are compared.

@@ -26,6 +26,9 @@ inline void describe_end(ef::TrainingEnd end, const Trainer& trainer, ef::Valida
     case ef::TrainingEnd::early_stopping:
       why = "early stopping";
       break;
+    case ef::TrainingEnd::early_decay:
+      why = "finished early";
+      break;
     case ef::TrainingEnd::interrupted:
       why = "interrupted";
       break;
@@ -43,14 +46,6 @@ inline void describe_end(ef::TrainingEnd end, const Trainer& trainer, ef::Valida
   } else {
     progress.say("translate with: translator translate " + trained.options());
   }
-}
-
-/// Throws if the last updates were skipped: at least five of them, or half of all.
-inline void refuse_diverged(const Trainer& trainer, ef::index_t updates) {
-  const ef::index_t last = trainer.skipped_in_a_row();
-  if (updates == 0 || last == 0 || (last < 5 && 2 * last < updates)) return;
-  throw ef::ValueError("train", "training diverged: it skipped " + std::to_string(trainer.skipped()) +
-                                    " of " + counted(updates, "update") + "; lower --learning-rate");
 }
 
 }  // namespace translator

@@ -60,6 +60,13 @@ inline void check_folder(const TrainCommand& command) {
   check_writable_folder("train", command.folder);
 }
 
+/// Loads a folder's state, or the one before its decay if the new limits put the decay off; returns whether
+/// it was the latter.
+inline bool resume(Trainer& trainer, const fs::path& folder) {
+  return ef::resume_training(trainer, ef::TrainingFolder::state_file(folder),
+                             ef::TrainingFolder::before_decay_file(folder));
+}
+
 /// Completes an interrupted save, and removes temporary files that killed runs left in a model's folder.
 inline void remove_leftovers(const fs::path& folder) {
   ef::FolderTransaction::recover(folder);

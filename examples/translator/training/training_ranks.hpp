@@ -78,7 +78,7 @@ class TrainingRanks {
 
   /// The part of all ranks but the first: they compute, and write nothing.
   int follow(Trainer& trainer, const TrainCommand& command, const std::stop_token& stop) const {
-    if (command.resume) ef::resume_training(trainer, ef::TrainingFolder::state_file(command.folder));
+    if (command.resume) (void)resume(trainer, command.folder);
     return trainer.run(stop) == ef::TrainingEnd::interrupted ? interrupted_exit_code : 0;
   }
 

@@ -35,6 +35,29 @@ inline double constant(index_t step, double peak, index_t warmup = 0) {
   return peak * detail::warm(step, warmup);
 }
 
+/// The factor of a decay in the last `share` of a training, of which the part `done` (0 to 1) is over: 1
+/// before it, then 1 - sqrt of the decay's own part that is over. Hägele et al. 2024 ("1-sqrt"), who find it
+/// better than a linear decay. share must be in (0, 1]; throws ValueError otherwise, and for a `done` that is
+/// NaN.
+inline double decay(double done, double share = 0.2) {
+  if (!(share > 0 && share <= 1))
+    throw ValueError("decay", "share is " + std::to_string(share) + ", must be in (0, 1]");
+  if (std::isnan(done)) throw ValueError("decay", "done is NaN, must be a number");
+  if (done >= 1) return 0;  // exactly; the quotient may round
+  return 1 - std::sqrt(std::clamp((done - (1 - share)) / share, 0.0, 1.0));
+}
+
+/// constant() times decay(): warm-up, stable rate, and a decay over the last `share` of `total` steps. Hu et
+/// al. 2024 ("WSD"). Until the decay, rates do not depend on `total`, which must be at least 1.
+inline double warmup_stable_decay(index_t step, double peak, index_t warmup, index_t total,
+                                  double share = 0.2) {
+  if (total < 1) {
+    throw ValueError("warmup_stable_decay", "total is " + std::to_string(total) + ", must be at least 1");
+  }
+  const double before = constant(step, peak, warmup);
+  return before * decay(static_cast<double>(step - 1) / static_cast<double>(total), share);
+}
+
 /// peak sqrt(warmup / step) after the warm-up, peak / sqrt(step) without one.
 inline double inverse_square_root(index_t step, double peak, index_t warmup = 0) {
   detail::check("inverse_square_root", step, peak, warmup);

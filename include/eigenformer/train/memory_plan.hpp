@@ -77,11 +77,12 @@ struct MemoryPlan {
     }
     return all;
   }
-  /// A description for people: "batches of 512 target tokens, 4 an update, ...: at most about 1.2 GiB".
-  std::string str() const {
+  /// A description for people: "batches of 512 target tokens, 4 per update, ...: at most about 1.2 GiB".
+  std::string str() const { return batches() + ": at most about " + text_of(bytes); }
+  /// The same without the memory.
+  std::string batches() const {
     return "batches of " + std::to_string(batch_tokens) + " target tokens, " + std::to_string(accumulate) +
-           " per update, " + (checkpoint_activations ? "with" : "without") +
-           " activation checkpointing: at most about " + text_of(bytes);
+           " per update, " + (checkpoint_activations ? "with" : "without") + " activation checkpointing";
   }
   /// A number of bytes as text, rounded up: "1.2 GiB", "310 MiB".
   static std::string text_of(std::size_t bytes) {
@@ -375,11 +376,11 @@ template <SourceTargetModel M, class Corpus>
     }
   }
   throw ValueError("memory", "training within " + MemoryPlan::text_of(limit) +
-                                 " of memory is not possible: " +
-                                 (fixed_batches ? "its batches take" : "the smallest batches take") +
-                                 " about " + MemoryPlan::text_of(smallest->bytes) + " (" + smallest->str() +
-                                 "), of which the process takes " + MemoryPlan::text_of(smallest->lasting) +
-                                 " without batches, gradients and moments");
+                                 " of memory is not possible: it takes about " +
+                                 MemoryPlan::text_of(smallest->bytes) + " with " +
+                                 (fixed_batches ? "its batches (" : "the smallest batches (") +
+                                 smallest->batches() + "), and " + MemoryPlan::text_of(smallest->lasting) +
+                                 " without any");
 }
 
 }  // namespace eigenformer

@@ -158,12 +158,15 @@ enum class ScheduleKind {
   constant,             ///< stays at the peak
   inverse_square_root,  ///< Vaswani et al. 2017, eq. 3; their peak is schedule::noam_peak()
   cosine,  ///< to zero at the last update that the limits allow; for time limits see ExpectedSteps
+  /// stays at the peak and decays to zero in the last fifth, of the updates or of the time, whichever is
+  /// nearer: schedule::warmup_stable_decay(). A training can go on from the state before the decay.
+  warmup_stable_decay,
 };
 /// The names of ScheduleKind in options and files.
 template <>
 struct EnumNames<ScheduleKind> {
   /// In the order of the enumerators.
-  static constexpr std::array names = {"constant", "inverse-sqrt", "cosine"};
+  static constexpr std::array names = {"constant", "inverse-sqrt", "cosine", "wsd"};
 };
 
 /// Options of a Trainer. The defaults suit 20,000 to 200,000 sentence pairs on a desktop computer.
@@ -191,6 +194,8 @@ struct TrainingOptions {
   LoraOptions lora{};                         ///< an adapter to train in place of the model; rank 0: none
   RDropOptions r_drop{};                      ///< off by default
   DistillationOptions distillation{};         ///< for a training with a teacher
+  /// The largest learning_rate that validate() accepts; no optimizer here trains with more.
+  static constexpr double max_learning_rate = 1000;
 
   /// Visits all fields but groups and text with their names and descriptions, for files and command lines.
   static void fields(auto& self, auto&& visit) {
@@ -208,7 +213,10 @@ struct TrainingOptions {
             "updates of linear warm-up; not given: 400, or a quarter of the expected updates if that is less",
             Allowed::not_negative},
         self.warmup);
-    visit(OptionField{"schedule", "learning rate schedule after the warm-up"}, self.schedule);
+    visit(OptionField{"schedule",
+                      "learning rate after the warm-up; wsd: stays at the peak, and decays to zero in the "
+                      "last fifth of the updates or of the time"},
+          self.schedule);
     visit(OptionField{"beta1", "Adam's decay rate of the mean of gradients", Allowed::rate}, self.beta1);
     visit(OptionField{"beta2", "Adam's decay rate of the mean of squared gradients", Allowed::rate},
           self.beta2);
@@ -232,24 +240,38 @@ struct TrainingOptions {
   /// Throws ValueError for an invalid field or combination, and names it.
   void validate() const {
     validate_fields("training", *this);
+    if (learning_rate > max_learning_rate) {
+      throw ValueError("training", "learning_rate is " + detail::number_text(learning_rate) +
+                                       ", must be at most " + detail::number_text(max_learning_rate) +
+                                       "; Adam's are about 0.001");
+    }
+    if (learning_rate * weight_decay >= 1) {
+      throw ValueError("training", "learning_rate is " + detail::number_text(learning_rate) +
+                                       " and weight_decay is " + detail::number_text(weight_decay) +
+                                       ", their product must be below 1: an update shrinks weights by it");
+    }
     loop.validate();
     validation.validate();
     optimizer.validate();
   }
 
-  /// Whether the schedule depends on the total number of updates.
+  /// Whether all rates after the warm-up depend on the total number of updates.
   bool uses_total() const { return schedule == ScheduleKind::cosine; }
   /// The learning rate of update `step` (from 1) of `total`.
   double rate(index_t step, index_t total) const {
     return rate(step, total, warmup.value_or(fitted_warmup(total)));
   }
-  /// The same with a given number of warm-up updates.
-  double rate(index_t step, index_t total, index_t warmup_updates) const {
+  /// The same with a given number of warm-up updates. done: the part of the training before the update, in
+  /// place of that of its updates; see ExpectedSteps.
+  double rate(index_t step, index_t total, index_t warmup_updates, std::optional<double> done = {}) const {
     switch (schedule) {
       case ScheduleKind::constant:
         return schedule::constant(step, learning_rate, warmup_updates);
       case ScheduleKind::cosine:
         return schedule::cosine(step, learning_rate, warmup_updates, std::max(total, warmup_updates + 1));
+      case ScheduleKind::warmup_stable_decay:
+        if (!done) return schedule::warmup_stable_decay(step, learning_rate, warmup_updates, total);
+        return schedule::constant(step, learning_rate, warmup_updates) * schedule::decay(*done);
       case ScheduleKind::inverse_square_root:
         break;
     }

@@ -116,7 +116,7 @@ class Trainer {
   /// TrainingLoop::run().
   /// Ranks also compare their corpora and options: when they differ, all throw ValueError before the first
   /// update.
-  TrainingEnd run(std::stop_token stop = {}) {
+  TrainingEnd run(std::stop_token stop = {}, std::stop_token decay = {}) {
     if (const auto& ranks = options_.loop.communicator; ranks != nullptr) {
       try {
         corpus_.require_same_on_ranks(*ranks);
@@ -126,7 +126,7 @@ class Trainer {
         throw;
       }
     }
-    return loop_.run(std::move(stop));
+    return loop_.run(std::move(stop), std::move(decay));
   }
 
   /// Updates so far.
@@ -135,6 +135,8 @@ class Trainer {
   index_t skipped() const noexcept { return loop_.skipped(); }
   /// The number of updates skipped in a row up to now, those before a resume included.
   index_t skipped_in_a_row() const noexcept { return loop_.skipped_in_a_row(); }
+  /// The mean objective of the last update of this run(), which may be infinite or NaN; NaN before the first.
+  double last_loss() const noexcept { return loop_.last_loss(); }
   /// Complete passes over the corpus.
   index_t epoch() const noexcept { return loop_.epoch(); }
   /// The best validation so far, in nats per target token unless the options have a metric; before the first
@@ -166,6 +168,9 @@ class Trainer {
     }
     return state;
   }
+
+  /// Whether the state before the decay is the one to load; see TrainingLoop::resumes_before_decay().
+  bool resumes_before_decay(const TrainingState<T>& state) { return loop_.resumes_before_decay(state); }
 
   /// Restores a saved state. Throws ValueError, and changes nothing, when the state belongs to another model,
   /// another corpus (the message says what differs), or options that lead to other updates (seed,
@@ -209,9 +214,10 @@ class Trainer {
 
     // A warm-up above 0 is fitted to the total or compared with it.
     bool uses_total() const { return options.uses_total() || options.warmup != index_t{0}; }
-    bool ends_with_total() const { return options.uses_total(); }
+    bool follows_total() const { return options.uses_total(); }
+    double decays_from() const { return options.schedule == ScheduleKind::warmup_stable_decay ? 0.8 : 2; }
     double operator()(index_t step, ExpectedSteps total) const {
-      return options.rate(step, total.count, warmup.at(total.count, total.settled));
+      return options.rate(step, total.count, warmup.at(total.count, total.settled), total.done);
     }
   };
 

@@ -131,16 +131,38 @@ TEST_CASE("where nothing can be written, that is said before the work") {
   CHECK(read_file(file) == "mine\n");
 }
 
-TEST_CASE("a training that diverges says so and is an error") {
+TEST_CASE("a training that diverges says so, is an error, and leaves no model") {
   const TinyCorpus corpus;
-  const std::vector<std::string> arguments =
-      replaced(corpus.train({"--max-steps", "6"}), "--learning-rate", "1e30");
-  const Ended ended = run("translator", replaced(arguments, "--warmup", "0"));
-  CAPTURE(ended.err);
-  CHECK(ended.code == 1);
-  CHECK(contains(ended.err, "training diverged: it skipped 5 of 6 updates; lower --learning-rate"));
-  CHECK_FALSE(contains(ended.err, "translate with"));
-  CHECK_FALSE(contains(ended.err, "-nan"));
+  const fs::path model = corpus.model;
+  std::vector<std::string> arguments =
+      replaced(corpus.train({"--max-steps", "6"}), "--learning-rate", "1000");
+  arguments = replaced(arguments, "--warmup", "0");
+  const auto diverges = [&](const std::vector<std::string>& more, const std::string& message) {
+    std::vector<std::string> all = arguments;
+    all.insert(all.end(), more.begin(), more.end());
+    const Ended ended = run("translator", all);
+    CAPTURE(ended.err);
+    CHECK(ended.code == 1);
+    CHECK(contains(ended.err, message));
+    CHECK(contains(ended.err, "; lower --learning-rate"));
+    CHECK_FALSE(contains(ended.err, "translate with"));
+    CHECK_FALSE(contains(ended.err, "nan,"));
+  };
+  // The loss is finite, but a thousandfold that of guessing.
+  diverges({}, "training diverged: its loss was ");
+  CHECK_FALSE(fs::exists(model / "options.json"));
+  CHECK_FALSE(fs::exists(model / "model.safetensors"));
+  CHECK_FALSE(fs::exists(model / "training/last.safetensors"));
+  CHECK(fs::exists(model / "training/training.jsonl"));
+  diverges({"--valid-source", corpus.source, "--valid-target", corpus.target}, "training diverged: its loss");
+  CHECK_FALSE(fs::exists(model / "model.safetensors"));
+  // A model that is there stays.
+  REQUIRE(run("translator", corpus.train({"--max-steps", "2", "--overwrite"})).code == 0);
+  const std::string weights = read_file(model / "model.safetensors"),
+                    state = read_file(model / "training/last.safetensors");
+  diverges({"--overwrite"}, "training diverged: its loss was ");
+  CHECK(read_file(model / "model.safetensors") == weights);
+  CHECK(read_file(model / "training/last.safetensors") == state);
 }
 
 TEST_CASE("bad training data: each is named, and no model folder appears") {
@@ -197,6 +219,7 @@ TEST_CASE("impossible sizes are refused by name, and no model folder appears") {
       {"--max-minutes", "-1", "max_minutes is -1"},
       {"--learning-rate", "0", "learning_rate is 0"},
       {"--learning-rate", "nan", "learning_rate is nan"},
+      {"--learning-rate", "1e10", "learning_rate is 10000000000, must be at most 1000"},
       {"--warmup", "-1", "warmup is -1"},
       {"--label-smoothing", "1", "label_smoothing is 1"},
       {"--patience", "-1", "patience is -1"},
@@ -217,6 +240,7 @@ TEST_CASE("impossible sizes are refused by name, and no model folder appears") {
       {"--max-steps", "9223372036854775808", "--max-steps is 9223372036854775808, which is out of range"},
       {"--d-model", "abc", "--d-model"},
       {"--model", "/proc/no/such/place", "/proc/no"},
+      {"--model", (corpus.folder.path() / "no/such/m").string(), "no/such', expected one that exists"},
   };
   for (const auto& c : cases) {
     CAPTURE(c[0] + " " + c[1]);

@@ -258,6 +258,10 @@ TEST_CASE("help has groups, defaults and ranges, and what is rare only with --he
     CAPTURE(part);
     CHECK((contains(help, part) || contains(on_one_line(help), part)));
   }
+  const std::string examples = help.substr(std::min(help.size(), help.find("\nExamples:\n")));
+  CHECK(std::count(examples.begin(), examples.end(), '\n') == 4);
+  CHECK(contains(examples, "\ntranslator train --source train.en --target train.de --model en-de "));
+  CHECK(contains(examples, "\ntranslator train --resume --model en-de "));
   CHECK_FALSE(contains(help, "--encoder-head-dim"));
   CHECK_FALSE(contains(help, "--rotary-base"));
   CHECK_FALSE(contains(help, "--padding-index"));

@@ -5,6 +5,7 @@
 #include <fstream>
 #include <iterator>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "eigenformer/io/models/model_folder.hpp"
@@ -37,6 +38,7 @@ class SavingSink : public TrainingSink {
     folder_.stage([&](const FolderTransaction& save) { stage_model(save, model_); });
   }
   void on_checkpoint() override { folder_.save(trainer_->state()); }
+  void on_decay() override { folder_.save_before_decay(trainer_->state()); }
 
  private:
   TrainingFolder folder_;
@@ -46,13 +48,15 @@ class SavingSink : public TrainingSink {
 
 enum class Begin { anew, over_another };
 
-/// A training with a validation, an average and several saves; goes on where the folder holds one.
+/// A training with a validation, an average, a decay from update 6 on and several saves; goes on where the
+/// folder holds one.
 struct Training {
   EncodedCorpus corpus = reversal_corpus(40, 1), validation = reversal_corpus(6, 2);
   TrainingOptions options{.loop = {.max_steps = 7, .validate_every = 3, .average_last = 2, .seed = 3},
                           .batch_tokens = 60,
                           .learning_rate = 5e-3,
-                          .warmup = 4};
+                          .warmup = 4,
+                          .schedule = ScheduleKind::warmup_stable_decay};
 
   int run(const fs::path& folder, Begin begin, bool resume) const {
     const ThreadScope scope(1);  // threads do not come along into a forked child
@@ -61,7 +65,7 @@ struct Training {
     Trainer trainer(model, corpus, &validation, options, sink);
     sink.watch(trainer);
     if (resume) {
-      resume_training(trainer, TrainingFolder::state_file(folder));
+      resume_training(trainer, TrainingFolder::state_file(folder), TrainingFolder::before_decay_file(folder));
     } else if (begin == Begin::anew) {
       sink.on_best();
       sink.on_checkpoint();
@@ -72,11 +76,12 @@ struct Training {
 };
 
 struct Files {
-  std::string model, state;
+  std::string model, state, before_decay;
   bool operator==(const Files&) const = default;
 };
 Files files_of(const fs::path& folder) {
-  return {bytes_of(folder_file(folder, "model.safetensors")), bytes_of(TrainingFolder::state_file(folder))};
+  return {bytes_of(folder_file(folder, "model.safetensors")), bytes_of(TrainingFolder::state_file(folder)),
+          bytes_of(TrainingFolder::before_decay_file(folder))};
 }
 
 /// Kills a training at every `stride`-th system call that changes files, and checks that each folder it
@@ -143,6 +148,24 @@ TEST_CASE("a training killed at every system call leaves a whole folder, and goe
   MESSAGE(anew << " kills of a training in a new folder, " << over_another << " over another model");
   CHECK(anew > 60);
   CHECK(over_another > 40);
+}
+
+TEST_CASE("a training with more updates goes on from the file before its decay, whichever way it ended") {
+  const TemporaryFolder folder;
+  const auto run = [&](const char* name, const std::vector<index_t>& limits) {
+    bool resume = false;
+    for (const index_t limit : limits) {
+      Training training;
+      training.options.loop.max_steps = limit;
+      training.run(folder / name, Begin::anew, std::exchange(resume, true));
+    }
+    return files_of(folder / name);
+  };
+  const Files expected = run("whole", {20});
+  CHECK(!expected.before_decay.empty());
+  CHECK(run("longer", {7, 20}) == expected);
+  CHECK(run("again", {7, 12, 20}) == expected);
+  CHECK(run("same", {20, 20}) == expected);
 }
 
 TEST_CASE("what a save could not write leaves the last one, and is named as it would have been") {

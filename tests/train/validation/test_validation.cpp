@@ -91,7 +91,7 @@ TEST_CASE("validation_of: the loss, BLEU and chrF of one validation, and one sen
   CHECK(last.others[1].value == doctest::Approx(bleu));
   double best = -1;
   for (const ValidationReport& v : sink.validations) {
-    REQUIRE(v.samples.size() == 1);
+    REQUIRE(v.samples.size() == 3);
     CHECK(v.samples[0].source == last.samples[0].source);
     CHECK(v.samples[0].reference == last.samples[0].reference);
     CHECK(v.best == (v.value > best));
@@ -102,7 +102,7 @@ TEST_CASE("validation_of: the loss, BLEU and chrF of one validation, and one sen
         0);
 }
 
-TEST_CASE("validation_of: the loss alone is what a validation corpus gives, with a sentence") {
+TEST_CASE("validation_of: the loss alone is what a validation corpus gives, with three sentences") {
   Setup s;
   auto other = model_for(s.tokenizers);
   Recorder with, without;
@@ -115,7 +115,7 @@ TEST_CASE("validation_of: the loss alone is what a validation corpus gives, with
   for (std::size_t i = 0; i < with.validations.size(); ++i) {
     CHECK(with.validations[i].name == "loss");
     CHECK(with.validations[i].value == without.validations[i].value);
-    CHECK(with.validations[i].samples.size() == 1);
+    CHECK(with.validations[i].samples.size() == 3);
     CHECK(with.validations[i].others.empty());
   }
 }

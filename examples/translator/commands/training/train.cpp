@@ -3,7 +3,6 @@
 #include <exception>
 #include <memory>
 #include <optional>
-#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -55,9 +54,9 @@ void start_log(ef::TrainingLog& log, std::optional<ef::index_t> resumed, bool sa
 }
 
 /// Trains; the log gets the reason why training ended, which may be an error.
-ef::TrainingEnd logged_run(Trainer& trainer, const std::stop_token& stop, ef::TrainingLog& log) {
+ef::TrainingEnd logged_run(Trainer& trainer, const InterruptWatcher& interrupts, ef::TrainingLog& log) {
   try {
-    const ef::TrainingEnd end = trainer.run(stop);
+    const ef::TrainingEnd end = trainer.run(interrupts.token(), interrupts.decay_token());
     log.end(end);
     return end;
   } catch (const std::exception& error) {
@@ -66,7 +65,7 @@ ef::TrainingEnd logged_run(Trainer& trainer, const std::stop_token& stop, ef::Tr
   }
 }
 
-int train(const TrainCommand& command, const TrainingRanks& ranks, const std::stop_token& stop) {
+int train(const TrainCommand& command, const TrainingRanks& ranks, InterruptWatcher& interrupts) {
   std::optional<ef::TrainingLock> lock;
   if (ranks.first()) {
     check_folder(command);
@@ -154,7 +153,7 @@ int train(const TrainCommand& command, const TrainingRanks& ranks, const std::st
   Trainer trainer(model, *train_set.pairs(), nullptr, s.training,
                   ranks.first() ? static_cast<ef::TrainingSink&>(log) : ef::TrainingSink::silent(),
                   teachers ? teachers->teacher : nullptr);
-  if (!ranks.first()) return ranks.follow(trainer, command, stop);
+  if (!ranks.first()) return ranks.follow(trainer, command, interrupts.token());
   if (adapter) {
     ef::index_t factors = 0;
     for (const auto& p : ef::lora_parameters(model)) factors += p->value.numel();
@@ -162,16 +161,15 @@ int train(const TrainCommand& command, const TrainingRanks& ranks, const std::st
                         static_cast<double>(factors) / 1e6));
   }
   if (command.resume) {
-    ef::resume_training(trainer, ef::TrainingFolder::state_file(command.folder));
-    progress.say("resuming after step " + std::to_string(trainer.step()));
+    const bool before_decay = resume(trainer, command.folder);
+    progress.say("resuming after step " + std::to_string(trainer.step()) +
+                 (before_decay ? ", before the learning rate decayed" : ""));
   }
-  sink.watch(trainer, command.resume);
-  sink.require_room();
-  if (!ef::is_model_folder(command.folder) && !ef::is_adapter_folder(command.folder)) {
-    // So that --resume works from now on. Another model is kept until this training has a validated one.
-    sink.on_best();
-    sink.on_checkpoint();
-  }
+  sink.watch(trainer, command.resume, description.model.target_size());
+  const bool decays = s.training.schedule == ef::ScheduleKind::warmup_stable_decay;
+  sink.require_room(decays);
+  // Another model is kept until this training has a validated one.
+  if (!ef::is_model_folder(command.folder) && !ef::is_adapter_folder(command.folder)) sink.save_initial();
   const ef::index_t first = trainer.step();
   start_log(log, command.resume ? std::optional(first) : std::nullopt, sink.saved(),
             {{"settings", s.to_json()},
@@ -181,17 +179,24 @@ int train(const TrainCommand& command, const TrainingRanks& ranks, const std::st
              {"validation_pairs", validates ? validation_set.pairs()->size() : 0},
              {"threads", ef::Runtime::instance().threads()},
              {"instructions", ef::kernels::isa_name(ef::kernels::isa())}});
-  const ef::TrainingEnd end = logged_run(trainer, stop, log);
-  // Before the first validation, the folder has the initial weights or another model: save the latest weights
-  // instead.
-  if (end == ef::TrainingEnd::interrupted && !std::isfinite(trainer.best()) && trainer.step() > first) {
-    {
-      const ef::EvaluationWeights in_place = trainer.evaluation_weights();
-      log.on_best();
+  if (decays) interrupts.offer_decay();
+  ef::TrainingEnd end{};
+  try {
+    end = logged_run(trainer, interrupts, log);
+    // Before the first validation, the folder has the initial weights or another model: save the latest
+    // weights instead.
+    if (end == ef::TrainingEnd::interrupted && !std::isfinite(trainer.best()) && trainer.step() > first) {
+      {
+        const ef::EvaluationWeights in_place = trainer.evaluation_weights();
+        log.on_best();
+      }
+      log.on_checkpoint();
     }
-    log.on_checkpoint();
+    if (end != ef::TrainingEnd::interrupted) sink.refuse_diverged(trainer.step() - first);
+  } catch (const ef::ValueError&) {  // it diverged; after an IoError --resume goes on
+    sink.remove_initial();
+    throw;
   }
-  if (end != ef::TrainingEnd::interrupted) refuse_diverged(trainer, trainer.step() - first);
   if (!sink.saved() && end == ef::TrainingEnd::interrupted) {
     progress.say("interrupted before the first update: '" + command.folder + "' is unchanged");
     return interrupted_exit_code;
@@ -214,7 +219,7 @@ int train(const TrainCommand& command) {
   const TrainingRanks ranks(command);
   if (!ranks.first()) interrupts.silence();
   try {
-    return train(command, ranks, interrupts.token());
+    return train(command, ranks, interrupts);
   } catch (const std::exception& error) {
     if (ranks.fail(error)) throw;
     return 1;
@@ -250,7 +255,10 @@ void add_train(CLI::App& app, Run& run) {
   sub->footer(
       "Most model options can differ between encoder and decoder: put --encoder- or --decoder- before the "
       "name, as in --decoder-num-heads 4 --decoder-dim-feedforward 512. --help-all lists them.\n" +
-      sub->get_footer());
+      sub->get_footer() +
+      "\n\nExamples:\n"
+      "translator train --source train.en --target train.de --model en-de --max-minutes 60\n"
+      "translator train --resume --model en-de --max-minutes 60");
   sub->callback([&run, command] { run = [command] { return train(*command); }; });
 }
 

@@ -52,17 +52,6 @@ struct DemoCommand {
   }
 };
 
-/// Shows training on the terminal.
-class DemoSink final : public ef::TrainingSink {
- public:
-  explicit DemoSink(TerminalProgress& progress) : progress_(progress) {}
-  void on_step(const ef::StepReport& report) override { progress_.step(report); }
-  void on_notice(const std::string& text) override { progress_.say(text); }
-
- private:
-  TerminalProgress& progress_;
-};
-
 /// The attention of each target word to each source word, in the decoder's last layer, averaged over the
 /// heads; target words as the model would write them.
 std::string attention_map(const ef::Seq2SeqTransformer<float>& model, const ef::TokenizerPair& tokenizers,
@@ -146,7 +135,6 @@ int demo(const DemoCommand& command) {
   std::fflush(stdout);
   {
     TerminalProgress progress(5);
-    DemoSink sink(progress);
     ef::Trainer trainer(model, training_set, nullptr,
                         {.loop = {.epochs = command.epochs,
                                   .max_minutes = std::max(0.001, command.max_seconds - seconds()) / 60,
@@ -157,7 +145,7 @@ int demo(const DemoCommand& command) {
                          .warmup = 100,
                          .schedule = ef::ScheduleKind::cosine,
                          .label_smoothing = 0},
-                        sink);
+                        progress);
     if (trainer.run() == ef::TrainingEnd::max_minutes)
       progress.say(format("the time limit ended the training after %s: give it more time with --max-seconds",
                           counted(trainer.step(), "update").c_str()));

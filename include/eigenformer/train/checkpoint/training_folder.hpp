@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <system_error>
 #include <utility>
 
 #include "eigenformer/data/files/folder_transaction.hpp"
@@ -32,6 +33,12 @@ class TrainingFolder {
     return folder_file(folder, state_name);
   }
 
+  /// The path of the state before the decay of the learning rate, which save_before_decay() writes. The file
+  /// need not exist.
+  static std::filesystem::path before_decay_file(const std::filesystem::path& folder) {
+    return folder_file(folder, before_decay_name);
+  }
+
   /// Writes a model with write(transaction) next to the current one; the next save() replaces the current one
   /// with it. Throws IoError, and what `write` throws.
   template <class F>
@@ -48,9 +55,20 @@ class TrainingFolder {
     });
     open_.reset();
   }
+  /// Saves a state twice, as save() does and to stay beside later ones: call it in TrainingSink::on_decay().
+  /// Both files are replaced together, so that the state to resume from and the one before its decay always
+  /// belong to one training. Throws IoError.
+  template <class T>
+  void save_before_decay(const TrainingState<T>& state) {
+    attempt([&](FolderTransaction& transaction) {
+      save_training_state(transaction.file(before_decay_name), state);
+    });
+    save(state);
+  }
 
  private:
   static constexpr const char* state_name = "training/last.safetensors";
+  static constexpr const char* before_decay_name = "training/before_decay.safetensors";
 
   // After an error the files written so far are removed at once: the disk may be full.
   template <class F>
@@ -73,16 +91,27 @@ class TrainingFolder {
 };
 
 /// Loads a saved state into a training (a Trainer or a TrainingLoop), whose run() then resumes from it.
-/// Throws IoError that names the file when it is damaged, incomplete or of another training; the training is
-/// then unchanged.
+/// before_decay: the file to resume from instead when the state is of a decay that the training's limits put
+/// off, TrainingFolder::before_decay_file(); empty, or a file that does not exist: none. Throws IoError that
+/// names the file when it is damaged, incomplete or of another training; the training is then unchanged.
+/// Returns whether it resumed from before_decay.
 template <class Training>
-void resume_training(Training& training, const std::filesystem::path& file) {
+bool resume_training(Training& training, const std::filesystem::path& file,
+                     const std::filesystem::path& before_decay = {}) {
   using Tensors = decltype(training.state().tensors);
-  const auto state = load_training_state<typename Tensors::value_type::second_type::value_type>(file);
+  const auto state_of = load_training_state<typename Tensors::value_type::second_type::value_type>;
+  const std::filesystem::path* from = &file;
   try {
+    auto state = state_of(file);
+    std::error_code ignored;
+    if (std::filesystem::exists(before_decay, ignored) && training.resumes_before_decay(state)) {
+      from = &before_decay;
+      state = state_of(before_decay);
+    }
     training.load(state);
+    return from == &before_decay;
   } catch (const ValueError& error) {
-    throw IoError("training", "'" + file.string() + "': " + detail::message_of(error));
+    throw IoError("training", "'" + from->string() + "': " + detail::message_of(error));
   }
 }
 

@@ -16,16 +16,21 @@ namespace eigenformer::detail {
 
 // The conditions a rank checks between two updates.
 struct Seen {
-  bool stop = false;        // its stop token was set
-  bool time_is_up = false;  // the time limit, by its clock
+  bool stop = false;   // its stop token was set
+  bool decay = false;  // its token for an early decay was set
+  double seconds = 0;  // of this run, by its clock
+  double limit = 0;    // seconds until its end must begin; 0: none
 };
 
-// The conditions that hold for all ranks: stop if any rank stops, time by the clock of rank 0.
+// The conditions that hold for all ranks: stop and decay if any rank does, time by the clock of rank 0.
 inline Seen agree(const std::shared_ptr<Communicator>& communicator, Seen seen) {
   if (communicator == nullptr) return seen;
   const std::vector<Seen> all = communicator->all(seen);
   Seen agreed = all[0];
-  for (const Seen& rank : all) agreed.stop = agreed.stop || rank.stop;
+  for (const Seen& rank : all) {
+    agreed.stop = agreed.stop || rank.stop;
+    agreed.decay = agreed.decay || rank.decay;
+  }
   return agreed;
 }
 

@@ -43,19 +43,28 @@ concept Optimizer = requires(O& o, const O& c, const Gradients<typename O::value
   o.load(entries);
 };
 
-/// The expected total number of updates of a training. A schedule that takes it as a second argument can
-/// decay until the training ends.
+/// How long a training will be. A schedule that takes it as a second argument can decay until the training
+/// ends.
 ///
-/// The limits epochs and max_steps give the number from the start; every epoch counts as many batches as the
-/// first. For max_minutes it is estimated once, from the speed of a run's first updates (after 20 updates and
-/// a 50th of the time, or after a tenth of the time). Until then the time limit is ignored. The estimate is
-/// saved with the state and does not change afterwards, so that learning rates do not depend on the clock. A
-/// training whose schedule uses the estimate ends when it is reached (TrainingEnd::max_minutes), even if time
-/// is left, unless the schedule has a member `bool ends_with_total() const` that returns false. For a
-/// schedule with a member `bool uses_total() const` that returns false nothing is estimated.
+/// The limits epochs and max_steps give the number of updates from the start; every epoch counts as many
+/// batches as the first. What max_minutes allows is estimated from the mean speed of the run, first after 20
+/// updates and a 50th of the time, or after a tenth of the time, and then at every update; until the first
+/// estimate the time limit is ignored. A notice tells the estimate, and when it has changed by a tenth. It is
+/// saved with the state and used by a resumed training until that has its own. `done` needs no estimate.
+///
+/// A schedule may have these members:
+///
+/// - bool uses_total() const: false if it needs no estimate; nothing is told then.
+/// - bool follows_total() const: false if its rates depend on the total only for the warm-up, so that nothing
+///   needs to be told when the total changes. A training resumed with another total says so otherwise.
+/// - double decays_from() const: the part `done` after which it decays. Then TrainingSink::on_decay() is
+///   called, and run() takes a token for an early decay.
 struct ExpectedSteps {
   index_t count = 0;    ///< updates in all, those already made included
-  bool settled = true;  ///< whether `count` is final: false until a time limit has been estimated
+  bool settled = true;  ///< false until a time limit has been estimated
+  /// The part of the training that is over before this update, 0 to 1, by the nearest limit: of the updates,
+  /// or of the wall-clock time of this run.
+  double done = 0;
 };
 
 /// A function that returns the learning rate of an update: (step, from 1) or (step, ExpectedSteps).
@@ -118,7 +127,8 @@ class TrainingLoop {
 
   /// Trains until a limit of the options, early stopping or the stop token ends the run. The stop token is
   /// checked between updates. An update whose loss or gradients are infinite or NaN is skipped; 20 of them in
-  /// a row throw ValueError. Also throws what the loss, the batches, the schedule and the sink throw.
+  /// a row throw ValueError, and so does a parameter that is infinite or NaN at a validation, before the sink
+  /// could save it. Also throws what the loss, the batches, the schedule and the sink throw.
   ///
   /// With a communicator all ranks call it, after loading the same state. They start with the weights of rank
   /// 0 and end together: when any rank's stop token is set, or by the clock of rank 0, the only one that
@@ -127,7 +137,11 @@ class TrainingLoop {
   /// At a limit the weights are validated once more if they have changed since the last validation, and
   /// averaged if the options ask for it. This affects the model for use and not state(): with a higher limit,
   /// training goes on as if it had not ended.
-  TrainingEnd run(std::stop_token stop = {});
+  ///
+  /// decay: a request to finish early and well. A schedule that decays at the end (decays_from() in
+  /// ExpectedSteps) then decays at once, over as many updates as if they were the last part of the training;
+  /// a notice says how long that takes, and `stop` still stops. With another schedule it is a stop.
+  TrainingEnd run(std::stop_token stop = {}, std::stop_token decay = {});
 
   /// Updates so far.
   index_t step() const noexcept { return progress_.step; }
@@ -135,6 +149,8 @@ class TrainingLoop {
   index_t skipped() const noexcept { return skipped_; }
   /// The number of updates skipped in a row up to now, those before a resume included.
   index_t skipped_in_a_row() const noexcept { return progress_.bad_updates; }
+  /// The mean objective of the last update of this run(), which may be infinite or NaN; NaN before the first.
+  double last_loss() const noexcept { return last_loss_; }
   /// Complete passes over the batches.
   index_t epoch() const noexcept { return progress_.epoch; }
   /// The best validation so far, including those at the end of run(); before the first infinity, or -infinity
@@ -163,6 +179,9 @@ class TrainingLoop {
   /// other parameters, another optimizer, or options that lead to other updates (seed, accumulate, what
   /// validations measure).
   void load(const TrainingState<T>& state);
+  /// Whether a saved state is of a decay towards another end than that of these options, so that the state
+  /// kept by TrainingSink::on_decay() is the one to load. A run with a time limit has all its time before it.
+  bool resumes_before_decay(const TrainingState<T>& state);
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -190,16 +209,21 @@ class TrainingLoop {
   bool validates() const { return static_cast<bool>(options_.validation.measure); }
   double seconds() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
   index_t steps_of_limits();
+  index_t last_step() { return std::min(steps_of_limits(), early_end_); }
+  double done();
+  bool same_decay(const detail::TrainingProgress& progress);
   ExpectedSteps expected_steps();
-  index_t reported_steps();
+  index_t steps_by_speed(double seconds) const;
   void judge_time();
-  TrainingEnd run_to_end(const std::stop_token& stop);
+  void begin_decay(bool early);
+  TrainingEnd run_to_end(const std::stop_token& stop, const std::stop_token& decay);
   void make_accumulator();
   void begin_together();
   void checkpoint();
   static std::string counted_ranks(int ranks);
   void update();
   void skip(double loss, double norm);
+  void require_finite() const;
   void report();
   void validate();
   void validate_into(EarlyStopping& early_stopping, StateAverage<T>& snapshots);
@@ -216,7 +240,8 @@ class TrainingLoop {
   OptimizerCalls optimizer_;
   std::function<double(index_t, ExpectedSteps)> schedule_;
   bool uses_total_ = false;
-  bool ends_with_total_ = false;
+  bool follows_total_ = false;
+  double decays_from_ = 2;  // above 1: never
   Gradients<T> gradients_;
   std::shared_ptr<kernels::WeightCache> weights_ = std::make_shared<kernels::WeightCache>();
   Tape<T> tape_;
@@ -229,10 +254,16 @@ class TrainingLoop {
   index_t first_epoch_steps_ = 0;  // 0: not counted yet
   double learning_rate_ = 0;
   double gradient_norm_ = 0;
+  double last_loss_ = std::numeric_limits<double>::quiet_NaN();
   index_t first_step_ = 0;
   index_t skipped_ = 0;
   Clock::time_point start_{};
-  Clock::time_point judged_from_{};  // the end of this run's first update, plus the time of validations
+  // Of this run before this update, the same on all ranks: seconds, and those until its end must begin.
+  double passed_ = 0, time_limit_ = 0;
+  double end_seconds_ = 0;               // that the end of a run takes: its last validations
+  index_t planned_steps_ = 0;            // that the limits of updates allow; 0: no such limit
+  index_t early_end_ = detail::endless;  // the last update of an early decay
+  index_t told_steps_ = 0;               // the estimate of the last notice
   Window window_;
 };
 

@@ -91,8 +91,9 @@ TrainingLoop<T>::TrainingLoop(const std::vector<ParameterHandle<T>>& parameters,
   if constexpr (std::invocable<RatesOwned&, index_t, ExpectedSteps>) {
     uses_total_ = true;
     if constexpr (requires { schedule.uses_total(); }) uses_total_ = schedule.uses_total();
-    ends_with_total_ = uses_total_;
-    if constexpr (requires { schedule.ends_with_total(); }) ends_with_total_ = schedule.ends_with_total();
+    follows_total_ = uses_total_;
+    if constexpr (requires { schedule.follows_total(); }) follows_total_ = schedule.follows_total();
+    if constexpr (requires { schedule.decays_from(); }) decays_from_ = schedule.decays_from();
   }
   schedule_ = [rates = RatesOwned(std::forward<Rates>(schedule))](index_t step, ExpectedSteps total) mutable {
     if constexpr (std::invocable<RatesOwned&, index_t, ExpectedSteps>) {
@@ -162,12 +163,12 @@ void TrainingLoop<T>::begin_together() {
 }
 
 template <class T>
-TrainingEnd TrainingLoop<T>::run(std::stop_token stop) {
+TrainingEnd TrainingLoop<T>::run(std::stop_token stop, std::stop_token decay) {
   require_training_weights();
-  if (options_.communicator == nullptr) return run_to_end(stop);
+  if (options_.communicator == nullptr) return run_to_end(stop, decay);
   try {
     begin_together();
-    return run_to_end(stop);
+    return run_to_end(stop, decay);
   } catch (const std::exception& error) {
     options_.communicator->fail(error.what());
     throw;
@@ -175,29 +176,41 @@ TrainingEnd TrainingLoop<T>::run(std::stop_token stop) {
 }
 
 template <class T>
-TrainingEnd TrainingLoop<T>::run_to_end(const std::stop_token& stop) {
+TrainingEnd TrainingLoop<T>::run_to_end(const std::stop_token& stop, const std::stop_token& decay) {
   start_ = Clock::now();
   first_step_ = progress_.step;
   skipped_ = 0;
+  end_seconds_ = 0;
+  const index_t planned = steps_of_limits();
+  planned_steps_ = planned == detail::endless ? 0 : planned;
+  early_end_ = detail::endless;
+  told_steps_ = 0;
   window_ = Window{.start = start_};
   best_at_end_.reset();
   // The estimate of a run that ended at its time limit does not hold for this run, which estimates anew.
   if (progress_.expected_steps <= progress_.step) progress_.expected_steps = 0;
+  if (!same_decay(progress_)) progress_.decay_step = -1;
   for (;;) {
     if (options_.max_steps > 0 && progress_.step >= options_.max_steps) return finish(TrainingEnd::max_steps);
     if (options_.epochs > 0 && progress_.epoch >= options_.epochs) return finish(TrainingEnd::epochs);
     if (early_stopping_.stop()) return finish(TrainingEnd::early_stopping);
+    if (progress_.step >= early_end_) return finish(TrainingEnd::early_decay);
     const auto now =
-        detail::agree(options_.communicator,
-                      {.stop = stop.stop_requested(),
-                       .time_is_up = options_.max_minutes > 0 && seconds() >= options_.max_minutes * 60});
-    if (now.stop) {
+        detail::agree(options_.communicator, {.stop = stop.stop_requested(),
+                                              .decay = decay.stop_requested(),
+                                              .seconds = seconds(),
+                                              .limit = options_.max_minutes * 60 - end_seconds_});
+    const bool can_decay = decays_from_ <= 1 && progress_.step > first_step_;
+    if (now.stop || (now.decay && !can_decay)) {
       checkpoint();
       return TrainingEnd::interrupted;
     }
-    if (now.time_is_up) return finish(TrainingEnd::max_minutes);
-    if (ends_with_total_ && progress_.expected_steps > 0 && progress_.step >= progress_.expected_steps)
-      return finish(TrainingEnd::max_minutes);
+    passed_ = now.seconds;
+    time_limit_ = now.limit;
+    if (options_.max_minutes > 0 && passed_ >= time_limit_) return finish(TrainingEnd::max_minutes);
+    // After the validation of the last update: a training resumed from here does not make up for it.
+    judge_time();
+    if (progress_.decay_step < 0 && (now.decay || done() >= decays_from_)) begin_decay(now.decay);
     update();
     const bool epoch_ends = progress_.batch >= updates_->num_batches(progress_.epoch);
     if (epoch_ends) {
@@ -206,8 +219,6 @@ TrainingEnd TrainingLoop<T>::run_to_end(const std::stop_token& stop) {
     }
     if (progress_.step % options_.report_every == 0) report();
     if (options_.validate_every > 0 ? progress_.step % options_.validate_every == 0 : epoch_ends) validate();
-    // Last: it saves the state, and a training resumed from there does not make up for a validation.
-    judge_time();
   }
 }
 
@@ -265,6 +276,7 @@ TrainingState<T> TrainingLoop<T>::state() const {
   if (std::isfinite(early_stopping_.best())) state.values["best_loss"] = early_stopping_.best();
   state.values["seed"] = options_.seed;
   state.values["accumulate"] = options_.accumulate;
+  if (follows_total_ && planned_steps_ > 0) state.values["planned_steps"] = planned_steps_;
   if (options_.communicator != nullptr) state.values["ranks"] = options_.communicator->size();
   return state;
 }
@@ -305,11 +317,29 @@ void TrainingLoop<T>::load(const TrainingState<T>& state) {
   early_stopping_.restore(best, without);
   best_at_end_.reset();
   if (other_data) sink_.on_notice("the validation data has changed, so the best value so far is discarded");
+  if (const index_t now = steps_of_limits(); follows_total_ && reader.has("planned_steps")) {
+    const auto before = reader.template value<index_t>("planned_steps");
+    if (before != now) {
+      sink_.on_notice("the learning rate was planned for " + std::to_string(before) + " updates and now " +
+                      (now == detail::endless ? "follows the time limit" : "for " + std::to_string(now)) +
+                      ": the result will differ from that of one training with this limit");
+    }
+  }
+  if (resumes_before_decay(state)) {
+    sink_.on_notice("the learning rate had decayed since update " + std::to_string(progress.decay_step) +
+                    " and rises again: the result will differ from that of one training with this limit");
+  }
   const int now = options_.communicator == nullptr ? 1 : options_.communicator->size();
   if (const int before = reader.has("ranks") ? reader.template value<int>("ranks") : 1; before != now) {
     sink_.on_notice("the training was saved with " + counted_ranks(before) + " and resumes with " +
                     counted_ranks(now));
   }
+}
+
+template <class T>
+bool TrainingLoop<T>::resumes_before_decay(const TrainingState<T>& state) {
+  const detail::TrainingProgress progress = detail::progress_from(detail::StateReader<T>(state));
+  return progress.decay_step >= 0 && decays_from_ <= 1 && !same_decay(progress);
 }
 
 // Snapshots are only taken over from a training of the same kind: last ones or best ones.
@@ -378,42 +408,78 @@ index_t TrainingLoop<T>::steps_of_limits() {
   return total;
 }
 
-// The total that schedules use.
+// The part of the training that is over, by the nearest limit.
+template <class T>
+double TrainingLoop<T>::done() {
+  double part = 0;
+  if (const index_t total = last_step(); total != detail::endless)
+    part = static_cast<double>(progress_.step) / static_cast<double>(total);
+  if (options_.max_minutes > 0) part = std::max(part, passed_ / time_limit_);
+  return std::min(part, 1.0);
+}
+
+// Whether a decay goes to the end that the limits of updates set.
+template <class T>
+bool TrainingLoop<T>::same_decay(const detail::TrainingProgress& progress) {
+  return progress.decay_steps > 0 && progress.decay_steps == steps_of_limits();
+}
+
+// Keeps the state before the decay, which says nothing of it: to go on from there is to go on as if the end
+// had been further away.
+template <class T>
+void TrainingLoop<T>::begin_decay(bool early) {
+  if (sharded_) sharded_->gather(optimizer_.state);
+  sink_.on_decay();
+  progress_.decay_step = progress_.step;
+  const bool by_steps =
+      static_cast<double>(progress_.step) / static_cast<double>(steps_of_limits()) >= decays_from_;
+  progress_.decay_steps = by_steps ? steps_of_limits() : 0;
+  if (early) {
+    const double part = 1 / decays_from_;
+    early_end_ = static_cast<index_t>(std::ceil(static_cast<double>(progress_.step) * part));
+  }
+  const index_t last = std::min(last_step(), steps_by_speed(passed_)), left = last - progress_.step;
+  const double each = passed_ / static_cast<double>(std::max<index_t>(1, progress_.step - first_step_));
+  sink_.on_notice("the learning rate decays until the end: about " + std::to_string(left) +
+                  (left == 1 ? " update, " : " updates, ") +
+                  std::to_string(std::lround(each * static_cast<double>(left))) + " s");
+}
+
+// What schedules use.
 template <class T>
 ExpectedSteps TrainingLoop<T>::expected_steps() {
-  const index_t total = steps_of_limits(), judged = progress_.expected_steps;
-  return {judged > 0 ? std::min(total, judged) : total, judged > 0 || !(options_.max_minutes > 0)};
+  const index_t total = last_step(), judged = progress_.expected_steps;
+  return {judged > 0 ? std::min(total, judged) : total, judged > 0 || !(options_.max_minutes > 0), done()};
 }
 
-// The total in reports: unless a schedule ends with the estimate, it follows the speed so far.
+// The total at the mean speed of this run, validations included; endless without a time limit.
 template <class T>
-index_t TrainingLoop<T>::reported_steps() {
-  const index_t done = progress_.step - first_step_;
-  if (ends_with_total_ && progress_.expected_steps > 0) return expected_steps().count;
-  const index_t total = steps_of_limits();
-  if (!(options_.max_minutes > 0) || done == 0) return total;
-  const double left = std::max(0.0, options_.max_minutes * 60 / seconds() - 1) * static_cast<double>(done);
-  return left < static_cast<double>(total) ? std::min(total, progress_.step + static_cast<index_t>(left) + 1)
-                                           : total;
+index_t TrainingLoop<T>::steps_by_speed(double seconds) const {
+  const index_t made = progress_.step - first_step_;
+  if (!(options_.max_minutes > 0)) return detail::endless;
+  const double left = std::max(0.0, time_limit_ / std::max(seconds, 1e-9) - 1);
+  return progress_.step + static_cast<index_t>(std::min(left * static_cast<double>(made), 1e15)) + 1;
 }
 
-// Estimates once how many updates the time limit allows; see ExpectedSteps.
+// Estimates how many updates the time limit allows; see ExpectedSteps.
 template <class T>
 void TrainingLoop<T>::judge_time() {
-  if (!uses_total_ || !(options_.max_minutes > 0) || progress_.expected_steps > 0) return;
-  const auto now = Clock::now();
-  const index_t done = progress_.step - first_step_;
-  if (done == 1) judged_from_ = now;
-  const double passed = seconds() / (options_.max_minutes * 60);
-  const bool too_early = done < 2 || ((done < 20 || passed < 0.02) && passed < 0.1);
-  if (detail::of_rank_0(options_.communicator, too_early)) return;
-  const double each =
-      std::chrono::duration<double>(now - judged_from_).count() / static_cast<double>(done - 1);
-  const double left = std::max(0.0, options_.max_minutes * 60 - seconds()) / std::max(each, 1e-9);
-  progress_.expected_steps = detail::of_rank_0(
-      options_.communicator, progress_.step + 1 + static_cast<index_t>(std::min(left, 1e15)));
-  // Saves the estimate: a training resumed from here has the same rates.
-  checkpoint();
+  if (!uses_total_ || !(options_.max_minutes > 0)) return;
+  const index_t made = progress_.step - first_step_;
+  const double part = passed_ / time_limit_;
+  if (made < 2 || ((made < 20 || part < 0.02) && part < 0.1)) return;
+  const bool first = progress_.expected_steps == 0;
+  progress_.expected_steps = steps_by_speed(passed_);
+  const index_t expected = expected_steps().count;
+  const bool tells = told_steps_ > 0 || expected < last_step();  // time is the nearer limit
+  if (follows_total_ && tells && std::abs(expected - told_steps_) > told_steps_ / 10) {
+    sink_.on_notice("the time limit allows about " + std::to_string(expected) + " updates" +
+                    (told_steps_ > 0 ? ", not " + std::to_string(told_steps_) + ": the learning rate follows"
+                                     : " at the speed so far"));
+    told_steps_ = expected;
+  }
+  // Saves the first estimate, which a warm-up depends on: a training resumed from here has the same.
+  if (first) checkpoint();
 }
 
 template <class T>
@@ -434,6 +500,7 @@ void TrainingLoop<T>::update() {
   const ClipFactor clipped = clip_factor(accumulator_->norm(gradients_), options_.clip_norm);
   learning_rate_ = schedule_(progress_.step + 1, expected_steps());
   gradient_norm_ = clipped.norm;
+  last_loss_ = mean.loss;
   ++progress_.step;
   progress_.batch += count;
   if (std::isfinite(mean.loss) && clipped.finite) {
@@ -456,14 +523,28 @@ template <class T>
 void TrainingLoop<T>::skip(double loss, double norm) {
   ++skipped_;
   if (++progress_.bad_updates >= max_bad_updates) {
-    throw ValueError("training", "loss or gradient was infinite or NaN for " +
+    throw ValueError("training", "the training diverged: loss or gradient was infinite or NaN for " +
                                      std::to_string(max_bad_updates) + " updates in a row, up to update " +
-                                     std::to_string(progress_.step) +
-                                     "; try a lower learning rate or a longer warm-up");
+                                     std::to_string(progress_.step) + "; try a lower learning rate (it was " +
+                                     detail::number_text(learning_rate_) + ") or a longer warm-up");
   }
   sink_.on_notice("update " + std::to_string(progress_.step) + " skipped: loss " +
                   std::to_string(std::fabs(loss)) + ", gradient norm " +
                   std::to_string(std::fabs(norm)));  // without the sign of a NaN
+}
+
+template <class T>
+void TrainingLoop<T>::require_finite() const {
+  for (const auto& p : parameters_) {
+    const T* const values = p->value.data();
+    for (index_t i = 0; i < p->value.numel(); ++i) {
+      if (std::isfinite(values[i])) continue;
+      throw ValueError("training", "the training diverged: parameter '" + p->name +
+                                       "' is infinite or NaN after update " + std::to_string(progress_.step) +
+                                       "; try a lower learning rate (it was " +
+                                       detail::number_text(learning_rate_) + ") or a longer warm-up");
+    }
+  }
 }
 
 template <class T>
@@ -473,7 +554,7 @@ void TrainingLoop<T>::report() {
   StepReport r;
   r.epoch = options_.epochs > 0 ? std::min(progress_.epoch + 1, options_.epochs) : progress_.epoch + 1;
   r.step = progress_.step;
-  r.total_steps = reported_steps();
+  r.total_steps = std::min(last_step(), steps_by_speed(seconds()));
   if (const index_t limit = steps_of_limits(); limit != detail::endless) r.step_limit = limit;
   r.time_limit = options_.max_minutes * 60;
   constexpr double none = std::numeric_limits<double>::quiet_NaN();
@@ -506,12 +587,13 @@ void TrainingLoop<T>::validate() {
 template <class T>
 void TrainingLoop<T>::validate_into(EarlyStopping& early_stopping, StateAverage<T>& snapshots) {
   const auto begin = Clock::now();
+  require_finite();
   if (sharded_) sharded_->gather(optimizer_.state);
   {
     const EvaluationWeights in_place = evaluation_weights();
     if (options_.average_last > 1) snapshots.add(weights());
     if (!validates()) {
-      sink_.on_best();
+      if (progress_.bad_updates == 0) sink_.on_best();
     } else {
       const double value = options_.validation.measure();
       if (options_.average_best > 1)
@@ -525,7 +607,9 @@ void TrainingLoop<T>::validate_into(EarlyStopping& early_stopping, StateAverage<
   // Validations do not count for the speed.
   const auto taken = Clock::now() - begin;
   window_.start += taken;
-  judged_from_ += taken;
+  // The end takes such a validation, and another one for a mean of snapshots: a time limit includes them.
+  const double each = std::chrono::duration<double>(taken).count() * (snapshots_.size() > 1 ? 2 : 1);
+  end_seconds_ = std::min(each, options_.max_minutes * 60 / 10);
 }
 
 template <class T>

@@ -13,15 +13,17 @@ namespace eigenformer {
 enum class TrainingEnd {
   epochs,          ///< LoopOptions::epochs is reached
   max_steps,       ///< LoopOptions::max_steps is reached
-  max_minutes,     ///< LoopOptions::max_minutes are over, or the updates estimated for them are made
+  max_minutes,     ///< LoopOptions::max_minutes are over
   early_stopping,  ///< LoopOptions::patience validations brought no improvement
-  interrupted      ///< the stop token was set
+  interrupted,     ///< the stop token was set
+  early_decay      ///< the token for an early decay was set, and the learning rate has decayed
 };
 /// The names of TrainingEnd in logs.
 template <>
 struct EnumNames<TrainingEnd> {
   /// In the order of the enumerators.
-  static constexpr std::array names = {"epochs", "max_steps", "max_minutes", "early_stopping", "interrupted"};
+  static constexpr std::array names = {"epochs",         "max_steps",   "max_minutes",
+                                       "early_stopping", "interrupted", "early_decay"};
 };
 
 /// A named term of a training's objective, without its weight in the objective.
@@ -97,6 +99,10 @@ class TrainingSink {
   virtual void on_best() {}
   /// The state to resume from has advanced: save TrainingLoop::state() or Trainer::state() now.
   virtual void on_checkpoint() {}
+  /// The learning rate begins to decay towards the end of the training: save state() now, and keep it beside
+  /// later ones. With more time or updates, training goes on from it; see
+  /// TrainingFolder::save_before_decay().
+  virtual void on_decay() {}
 
   /// A sink that ignores all events; shared by all threads.
   static TrainingSink& silent() {

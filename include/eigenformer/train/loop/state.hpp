@@ -19,6 +19,8 @@ struct TrainingProgress {
   index_t validated_step = -1;  // after which the last validation was
   index_t bad_updates = 0;      // skipped in a row
   index_t expected_steps = 0;   // estimated for a time limit; 0: not yet
+  index_t decay_step = -1;      // after which the learning rate began to decay; -1: it has not
+  index_t decay_steps = 0;      // updates of the training that decays; 0: it follows the clock or a request
 };
 
 inline nlohmann::json to_json(const TrainingProgress& p) {
@@ -28,6 +30,10 @@ inline nlohmann::json to_json(const TrainingProgress& p) {
                          {"validated_step", p.validated_step},
                          {"bad_updates", p.bad_updates}};
   if (p.expected_steps > 0) json["expected_steps"] = p.expected_steps;
+  if (p.decay_step >= 0) {
+    json["decay_step"] = p.decay_step;
+    json["decay_steps"] = p.decay_steps;
+  }
   return json;
 }
 
@@ -105,6 +111,10 @@ TrainingProgress progress_from(const StateReader<T>& reader) {
   p.validated_step = reader.template value<index_t>("validated_step");
   p.bad_updates = reader.template value<index_t>("bad_updates");
   if (reader.has("expected_steps")) p.expected_steps = reader.template value<index_t>("expected_steps");
+  if (reader.has("decay_step")) {
+    p.decay_step = reader.template value<index_t>("decay_step");
+    p.decay_steps = reader.template value<index_t>("decay_steps");
+  }
   if (p.step < 0 || p.epoch < 0 || p.batch < 0 || p.bad_updates < 0 || p.expected_steps < 0)
     throw ValueError("training", "a counter of the training state is negative, must be 0 or above");
   return p;

@@ -114,6 +114,7 @@ class TrainingLog final : public TrainingSink {
     sink_.on_best();
     best_ = true;
   }
+  void on_decay() override { sink_.on_decay(); }
   void on_checkpoint() override {
     sink_.on_checkpoint();
     if (!waiting_ || !best_) return;

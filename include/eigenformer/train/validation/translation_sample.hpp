@@ -98,15 +98,15 @@ class TranslationSample {
   /// Translates all sources with the current weights.
   std::vector<std::string> translate() const { return translate(0, pairs_.source.size()); }
 
-  /// Translates one pair with the current weights: the one whose source has the median length in bytes.
-  SampleTranslation one() const {
-    const std::size_t i = median();
-    return {pairs_.source[i], pairs_.target[i], translate(i, i + 1).front()};
-  }
-  /// The same pair with its translation from the result of translate().
-  SampleTranslation one(const std::vector<std::string>& translations) const {
-    const std::size_t i = median();
-    return {pairs_.source[i], pairs_.target[i], translations[i]};
+  /// Up to three pairs with their translations by the current weights: those whose sources have the quartiles
+  /// of the lengths in bytes. translations: the result of translate(); empty: translates the three.
+  std::vector<SampleTranslation> shown(const std::vector<std::string>& translations = {}) const {
+    std::vector<SampleTranslation> samples;
+    for (const std::size_t i : quartiles()) {
+      samples.push_back({pairs_.source[i], pairs_.target[i],
+                         translations.empty() ? translate(i, i + 1).front() : translations[i]});
+    }
+    return samples;
   }
 
  private:
@@ -133,13 +133,19 @@ class TranslationSample {
     }
     return texts;
   }
-  std::size_t median() const {
+  // Numbers of distinct pairs.
+  std::vector<std::size_t> quartiles() const {
     std::vector<std::size_t> order(pairs_.source.size());
     for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
     std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
       return pairs_.source[a].size() < pairs_.source[b].size();
     });
-    return order[order.size() / 2];
+    std::vector<std::size_t> found;
+    for (const std::size_t quarter : {1, 2, 3}) {
+      const std::size_t i = order[order.size() * quarter / 4];
+      if (std::find(found.begin(), found.end(), i) == found.end()) found.push_back(i);
+    }
+    return found;
   }
 
   const M& model_;

@@ -39,7 +39,7 @@ class TranslationValidation {
       if (measure == options_.by || !options_.has(measure)) continue;
       report.others.push_back({name_of(measure), value(measure)});
     }
-    report.samples.push_back(translations_.empty() ? sample_.one() : sample_.one(translations_));
+    report.samples = sample_.shown(translations_);
     translations_.clear();
   }
 
@@ -69,8 +69,8 @@ class TranslationValidation {
 
 /// Creates the validation that options.validation describes: the loss of held-out pairs (nats per target
 /// token, without dropout and label smoothing), BLEU or chrF (0 to 100) of the model's translations of a
-/// sample, or several of these, one of which decides. Reports contain one translation, of the same sentence
-/// each time.
+/// sample, or several of these, one of which decides. Reports contain three translations, of the same
+/// sentences each time: short, of median length and long.
 ///
 ///     options.loop.validation = ef::validation_of(model, pairs, text, tokenizers, options);
 ///     ef::Trainer trainer(model, corpus, nullptr, options, sink);

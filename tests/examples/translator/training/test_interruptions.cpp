@@ -16,11 +16,13 @@ namespace fs = std::filesystem;
 namespace {
 
 struct Files {
-  std::string model, state;
+  std::string model, state, before_decay;
   bool operator==(const Files&) const = default;
 };
 Files files_of(const fs::path& folder) {
-  return {read_file(folder / "model.safetensors"), read_file(folder / "training/last.safetensors")};
+  const fs::path before_decay = folder / "training/before_decay.safetensors";
+  return {read_file(folder / "model.safetensors"), read_file(folder / "training/last.safetensors"),
+          fs::exists(before_decay) ? read_file(before_decay) : std::string()};
 }
 
 /// Runs a program in this process's place, its streams going nowhere.
@@ -42,7 +44,7 @@ int replace_by(const std::string& name, const std::vector<std::string>& argument
 int kill_everywhere(bool over_another, int first, int stride) {
   const TinyCorpus corpus;
   const std::vector<std::string> options = {"--max-steps",    "5", "--validate-every", "2",
-                                            "--average-last", "2"};
+                                            "--average-last", "2", "--schedule",       "wsd"};
   REQUIRE(run("translator", corpus.train(options)).code == 0);
   const Files expected = files_of(corpus.model);
   const fs::path old = corpus.folder / "old", folder = corpus.folder / "killed";

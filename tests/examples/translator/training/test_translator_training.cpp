@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include "../../../../examples/translator/curves/svg_chart.hpp"
-#include "../../../../examples/translator/terminal/terminal_progress.hpp"
 #include "eigenformer/train/checkpoint/training_lock.hpp"
 #include "eigenformer/train/reporting/training_log_file.hpp"
 #include "examples/translator/translator_corpus.hpp"
@@ -48,8 +47,8 @@ TEST_CASE("train: BLEU and chrF beside the loss, a sentence each time, a log, an
   CHECK(contains(trained.err, "validation after step 40, epoch "));
   for (const char* part : {" perplexity ", " BLEU ", " chrF ", "best validation BLEU "})
     CHECK(contains(trained.err, part));
-  CHECK(count(trained.err, "\n  source     ") == 2);
-  CHECK(count(trained.err, "\n  output     ") == 2);
+  CHECK(count(trained.err, "\n  source     ") == 6);
+  CHECK(count(trained.err, "\n  output     ") == 6);
   CHECK(!fs::exists(corpus.model + "/training/lock"));
 
   const auto log = eigenformer::read_training_log(corpus.model + "/training/training.jsonl").lines;
@@ -131,41 +130,38 @@ TEST_CASE("train: the log goes on after an interruption, as the training does") 
   }
 }
 
-TEST_CASE("what is shown of a training: limits that were set, the time, measures by their names") {
-  eigenformer::StepReport r;
-  r.epoch = 2;
-  r.step = 500;
-  r.total_steps = 812;  // by the speed: not shown
-  r.step_limit = 9080;
-  r.time_limit = 360;
-  r.loss = 2;
-  r.parts = {{"alignment", 0.5}};
-  r.weight_per_second = 1234;
-  r.seconds = 65;
-  r.remaining_seconds = 295;
-  r.learning_rate = 1e-3;
-  CHECK(translator::TerminalProgress::text(r) ==
-        "epoch 2  step 500/9080  loss 2.000  perplexity 7.4  alignment 0.500  elapsed 1:05/6:00  "
-        "ETA 4:55  1234 tokens/s  lr 1.0e-03");
-  r.step_limit = 0;
-  r.time_limit = 0;
-  r.parts.clear();
-  CHECK(contains(translator::TerminalProgress::text(r), "step 500  loss"));
-  CHECK(contains(translator::TerminalProgress::text(r), "elapsed 1:05  ETA"));
-
-  eigenformer::ValidationReport v;
-  v.epoch = 1;
-  v.step = 20;
-  v.name = "bleu";
-  v.value = 12.345;
-  v.others = {{"loss", 2}, {"chrf", 30}};
-  v.best = true;
-  CHECK(translator::TerminalProgress::text(v) ==
-        "validation after step 20, epoch 1: loss 2.0000  perplexity 7.389  chrF 30.00  BLEU 12.35  (best so "
-        "far)");
-  v = {.epoch = 1, .step = 20, .name = "loss", .value = 2, .averaged = 3};
-  CHECK(translator::TerminalProgress::text(v) ==
-        "validation after step 20, epoch 1, averaged weights: loss 2.0000  perplexity 7.389");
+TEST_CASE(
+    "train: with wsd a resumed training equals one straight run, with cosine it says that it does not") {
+  const TinyCorpus corpus;
+  const auto train = [&](const char* name, const char* schedule, const char* steps, bool resume) {
+    const std::string folder = (corpus.folder / name).string();
+    std::vector<std::string> words =
+        resume
+            ? std::vector<std::string>{"train", "--resume", "--model", folder, "--threads", "1"}
+            : with_validation(corpus, {"--model", folder, "--schedule", schedule, "--validate-every", "4"});
+    words.insert(words.end(), {"--max-steps", steps});
+    const Ended ended = run("translator", words);
+    CAPTURE(ended.err);
+    REQUIRE(ended.code == 0);
+    return ended.err;
+  };
+  const auto same = [&](const char* a, const char* b, const char* file) {
+    return read_file(corpus.folder / a / file) == read_file(corpus.folder / b / file);
+  };
+  train("whole", "wsd", "20", false);
+  CHECK(contains(train("parts", "wsd", "10", false),
+                 "the learning rate decays until the end: about 2 updates, "));
+  CHECK_FALSE(same("whole", "parts", "training/last.safetensors"));
+  const std::string resumed = train("parts", "", "20", true);
+  CHECK(contains(resumed, "resuming after step 8, before the learning rate decayed"));
+  CHECK_FALSE(contains(resumed, "will differ"));
+  for (const char* file :
+       {"training/last.safetensors", "training/before_decay.safetensors", "model.safetensors"}) {
+    CAPTURE(file);
+    CHECK(same("whole", "parts", file));
+  }
+  train("cosine", "cosine", "30", false);
+  CHECK(contains(train("cosine", "", "40", true), "was planned for 30 updates and now for 40"));
 }
 
 TEST_CASE("curves: round ticks, few points, names as XML has them") {
