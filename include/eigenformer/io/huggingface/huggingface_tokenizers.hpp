@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <system_error>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -89,14 +90,18 @@ class HuggingFaceVocabulary {
       }
     }
     const JsonFile map = JsonFile::open_if_exists(folder_ / "special_tokens_map.json");
+    std::unordered_map<std::string, std::int32_t> known;  // the first id of each token
     for (const char* field : {"additional_special_tokens", "extra_special_tokens"}) {
       if (!map.has(field) || !map.json().at(field).is_array()) continue;
+      for (std::size_t i = known.empty() ? 0 : tokens_.size(); i < tokens_.size(); ++i)
+        known.emplace(tokens_[i], static_cast<std::int32_t>(i));
       index_t next = end_;
       for (const nlohmann::json& token : map.json().at(field)) {
         const std::string text = content(map, token);
-        if (const auto id = find_token(tokens_, text)) {
-          special_.push_back(*id);
+        if (const auto id = known.find(text); id != known.end() && !text.empty()) {
+          special_.push_back(id->second);
         } else {
+          known.emplace(text, static_cast<std::int32_t>(next));
           add(map, token, next++);
         }
       }
