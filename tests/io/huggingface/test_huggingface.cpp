@@ -32,7 +32,8 @@ std::vector<Family> families() {
              {"hf_m2m100_implied", {"en", "de", {}}},
              {"hf_nllb", {"eng_Latn", "deu_Latn", {}}},
              {"hf_t5", {{}, {}, "translate to German: "}},
-             {"hf_mt5", {{}, {}, "translate to German: "}}};
+             {"hf_mt5", {{}, {}, "translate to German: "}},
+             {"hf_t5_buckets", {{}, {}, "translate to German: "}}};
   }
   if (has_icu_tokenizers()) found.insert(found.end(), {{"hf_bart", {}}, {"hf_bart_unequal", {}}});
   return found;

@@ -343,6 +343,33 @@ TEST_CASE("foreign and damaged files say what is wrong") {
   CHECK_THROWS_AS(SafetensorsFile::open(folder.path()), IoError);
 }
 
+// In time quadratic in the tensors this would take minutes.
+TEST_CASE("a file of very many tensors opens, and is written, tensor by tensor") {
+  const TemporaryFolder folder;
+  std::string json = "{";
+  const std::size_t many = 60'000;
+  for (std::size_t i = 0; i < many; ++i) {
+    json += (i == 0 ? "\"n" : ",\"n") + std::to_string(i) +
+            R"(":{"dtype":"F32","shape":[0],"data_offsets":[0,0]})";
+  }
+  write_file(folder / "many", file_of(json + "}"));
+  const auto file = SafetensorsFile::open(folder / "many");
+  CHECK(file.infos().size() == many);
+  CHECK(file.contains("n59999"));
+  CHECK(
+      contains(refusal(folder, file_of(json + R"(,"n7":{"dtype":"F32","shape":[0],"data_offsets":[0,0]}})")),
+               "its header has the name 'n7' twice in one object"));
+
+  SafetensorsWriter writer;
+  const auto shared = numbers<float>({2});
+  for (int i = 0; i < 30'000; ++i) writer.add("w" + std::to_string(i), Tensor<float>(Shape{1}));
+  writer.add("a", shared).add("b", shared).add("c", shared.reshape({1, 2}));
+  writer.save(folder / "written");
+  const auto written = SafetensorsFile::open(folder / "written");
+  CHECK(written.infos().size() == 30'002);
+  CHECK(written.aliases() == std::map<std::string, std::string>{{"b", "a"}});
+}
+
 TEST_CASE("bad names are refused before anything is written") {
   const auto x = Tensor<float>::scalar(1);
   SafetensorsWriter writer;

@@ -298,10 +298,76 @@ TEST_CASE("slopes and buckets are those of the papers' code") {
   const std::map<index_t, index_t> one{{3, 0},    {0, 0},    {-1, 1},    {-15, 15},
                                        {-16, 16}, {-19, 17}, {-128, 31}, {-999, 31}};
   for (const auto& [distance, bucket] : one) CHECK(relative_bias_bucket(distance, 32, 128, false) == bucket);
-  for (const index_t buckets : {0, -4, 6})
+  for (const index_t buckets : {index_t{0}, index_t{-4}, index_t{3}, index_t{1} << 31})
     CHECK_THROWS_AS((void)relative_bias_bucket(3, buckets, 128, true), ValueError);
-  for (const index_t reach : {0, -1, 16})
+  CHECK_THROWS_AS((void)relative_bias_bucket(3, 1, 128, false), ValueError);
+  for (const index_t reach : {0, -1})
     CHECK_THROWS_AS((void)relative_bias_bucket(3, 32, reach, true), ValueError);
+}
+
+TEST_CASE("every number of buckets and distance has transformers' buckets where it has any") {
+  const Fixture fixture("attention/relative_bias_buckets");
+  index_t compared = 0, none = 0;
+  for (const std::string& name : fixture.file().names()) {
+    CAPTURE(name);
+    const std::size_t dot = name.find('.'), last = name.rfind('.');
+    const bool both = name.substr(0, dot) == "encoder";
+    const index_t buckets = std::stoi(name.substr(dot + 1)), most = std::stoi(name.substr(last + 1));
+    const auto expected = fixture.file().tensor<std::int32_t>(name);
+    const index_t reach = relative_bias_reach(buckets, most, both);
+    for (index_t distance = -40; distance <= 40; ++distance) {
+      CAPTURE(distance);
+      const index_t bucket = relative_bias_bucket(distance, buckets, most, both);
+      CHECK(bucket >= 0);
+      CHECK(bucket < buckets);
+      CHECK(bucket == relative_bias_bucket(std::clamp(distance, -reach, reach), buckets, most, both));
+      if (expected.data()[distance + 40] < 0) {
+        ++none;
+      } else {
+        CHECK(bucket == expected.data()[distance + 40]);
+        ++compared;
+      }
+    }
+  }
+  CHECK(compared > 18'000);
+  CHECK(none > 100);
+}
+
+TEST_CASE("buckets of any distance, however great") {
+  constexpr index_t greatest = std::numeric_limits<index_t>::max();
+  for (const index_t distance : {greatest, -greatest, std::numeric_limits<index_t>::min()}) {
+    CHECK(relative_bias_bucket(distance, 18, 37, true) == (distance > 0 ? 17 : 8));
+    CHECK(relative_bias_bucket(distance, 16, 8, false) == (distance > 0 ? 0 : 15));
+    CHECK(relative_bias_bucket(distance, 16, 3, true) == 0);
+  }
+  CHECK(relative_bias_bucket(-1000, 32, greatest, true) == 8);
+  CHECK(relative_bias_reach(32, 128, true) == 128);
+  CHECK(relative_bias_reach(16, 8, false) == 8);
+  CHECK(relative_bias_reach(32, greatest, true) == index_t{1} << 20);
+  CHECK(relative_bias_reach(1'000'000, 1, true) == index_t{1} << 20);
+  CHECK(relative_bias_reach(2'147'483'647, 5, false) == index_t{1} << 20);
+  // 0 from here on; transformers has no bucket from 23 on.
+  CHECK(relative_bias_bucket(-15, 8, 1, false) == 1);
+  CHECK(relative_bias_reach(8, 1, false) == 16);
+}
+
+TEST_CASE("a relative bias has the weights of its buckets at all distances") {
+  RandomGenerator rng(3);
+  for (const auto& [buckets, most] :
+       {std::pair<index_t, index_t>{18, 37}, {6, 20}, {16, 8}, {9, 2}, {4, 1}}) {
+    for (const bool both : {true, false}) {
+      const RelativeBias<double> bias({.buckets = buckets, .max_distance = most}, 3, both, rng);
+      const index_t reach = relative_bias_reach(buckets, most, both);
+      const Tensor<double> table = bias(Context<double>::inference()).value();
+      REQUIRE(table.shape() == Shape{3, 2 * reach + 1});
+      for (index_t h = 0; h < 3; ++h) {
+        for (index_t d = -reach; d <= reach; ++d) {
+          CHECK(table.at({h, d + reach}) ==
+                bias.weight.value().at({relative_bias_bucket(d, buckets, most, both), h}));
+        }
+      }
+    }
+  }
 }
 
 TEST_CASE("names and shapes of parameters of variants; defaults have none of them") {
@@ -380,9 +446,12 @@ TEST_CASE("impossible options of attention are named") {
                  "shaw_max_distance is 0"));
   Seq2SeqOptions o{.source_vocab_size = V,
                    .layer = {.d_model = D, .num_heads = H, .positions = RelativeBiasPositions{}}};
-  o.layer.positions = RelativeBiasPositions{.buckets = 6};
+  o.layer.positions = RelativeBiasPositions{.buckets = 3};
   CHECK(contains(message_of<ValueError>([&] { o.validate("seq2seq_transformer"); }),
-                 "relative_bias_buckets is 6"));
-  o.layer.positions = RelativeBiasPositions{.buckets = 8, .max_distance = 4};
-  CHECK(contains(message_of<ValueError>([&] { o.validate("seq2seq_transformer"); }), "max_distance is 4"));
+                 "relative_bias_buckets is 3, must be from 4 to 2147483647 (from 2 if "));
+  o.layer.positions = RelativeBiasPositions{.buckets = 1, .bidirectional = false};
+  CHECK(contains(message_of<ValueError>([&] { o.validate("seq2seq_transformer"); }),
+                 "relative_bias_buckets is 1, must be from 2 to"));
+  o.layer.positions = RelativeBiasPositions{.buckets = 8, .max_distance = 0};
+  CHECK(contains(message_of<ValueError>([&] { o.validate("seq2seq_transformer"); }), "max_distance is 0"));
 }

@@ -68,9 +68,9 @@ inline bool is_adapter_folder(const std::filesystem::path& folder) {
   return has_folder_file(folder, "adapter_config.json");
 }
 
-/// A fingerprint of base weights: their number and a hash (FNV-1a, 64 bits) of their values rounded to
-/// bfloat16, so that a base model in bf16 and in float32 have the same. Throws ValueError for weights whose
-/// memory was released.
+/// A fingerprint of base weights, "12 matrices, 1234567": their number and a hash (FNV-1a, 64 bits) of their
+/// values rounded to bfloat16, so that a base model in bf16 and in float32 have the same. Throws ValueError
+/// for weights whose memory was released.
 template <class T>
 std::string adapted_fingerprint(const std::vector<const Parameter<T>*>& weights) {
   std::uint64_t hash = 0xCBF29CE484222325u;

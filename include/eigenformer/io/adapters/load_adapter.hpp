@@ -203,8 +203,8 @@ auto read_adapter(const std::filesystem::path& folder, M& model) {
     const std::string now = adapted_fingerprint(weights);
     if (now != description.fingerprint) {
       throw IoError("adapter", "'" + folder.string() + "' was trained on another model than this one: on '" +
-                                   description.base + "', whose adapted weights have the hash " +
-                                   description.fingerprint + ", not " + now);
+                                   description.base + "', whose weights where it is added (" +
+                                   description.fingerprint + ") are not those of this model (" + now + ")");
     }
   }
   return std::shared_ptr<AdapterSet<T>>(std::move(set));

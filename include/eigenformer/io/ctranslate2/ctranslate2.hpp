@@ -24,10 +24,11 @@ void ct2_norm(WeightImport<T, Ct2File>& import, const std::string& ours, const s
   }
 }
 
-// parts: (name, rows), concatenated by rows in our weight.
+// parts: (name, rows), concatenated by rows in our weight. bias: whether the layer has one, of zeros if the
+// file has none.
 template <class T>
 void ct2_linear(WeightImport<T, Ct2File>& import, const std::string& ours,
-                const std::vector<std::pair<std::string, index_t>>& parts, index_t in) {
+                const std::vector<std::pair<std::string, index_t>>& parts, index_t in, bool bias) {
   std::vector<std::string> weights;
   std::vector<std::pair<std::string, index_t>> biases;
   index_t rows = 0;
@@ -37,7 +38,7 @@ void ct2_linear(WeightImport<T, Ct2File>& import, const std::string& ours,
     rows += n;
   }
   import.take(ours + "weight", weights, {rows, in});
-  import.take_or_zero(ours + "bias", biases);
+  if (bias) import.take_or_zero(ours + "bias", biases);
 }
 
 /// Makes the model with the weights of the file.
@@ -47,17 +48,37 @@ Seq2SeqTransformer<T> ct2_model(const Ct2Transformer& described) {
   const Seq2SeqOptions& options = described.options();
   const index_t d = options.layer.d_model;
   WeightImport<T, Ct2File> import(file);
-  import.take("source_embedding.weight", {described.source_embedding()}, {options.source_vocab_size, d});
-  import.take("target_embedding.weight", {"decoder/embeddings/weight"}, {options.target_vocab_size, d});
-  import.take("projection.weight", {"decoder/projection/weight"}, {options.target_vocab_size, d});
+  const auto take = [&](const std::string& ours, const std::string& theirs, const Shape& shape,
+                        bool row_is_missing, double row) {
+    if (row_is_missing) {
+      import.take_with_row(ours, theirs, shape, row);
+    } else {
+      import.take(ours, {theirs}, shape);
+    }
+  };
+  const bool zero_start = described.zero_start();
+  take("source_embedding.weight", described.source_embedding(), {options.source_vocab_size, d},
+       file.shape(described.source_embedding())[0] != options.source_vocab_size, 0);
+  take("target_embedding.weight", "decoder/embeddings/weight", {options.target_vocab_size, d}, zero_start, 0);
+  take("projection.weight", "decoder/projection/weight", {options.target_vocab_size, d}, zero_start, 0);
   if (options.projection_bias) {
-    import.take("projection.bias", {"decoder/projection/bias"}, {options.target_vocab_size});
+    // The begin symbol must never be generated: its probability underflows to zero.
+    take("projection.bias", "decoder/projection/bias", Shape{options.target_vocab_size}, zero_start, -1e4);
   }
   for (const std::string stack : {"encoder", "decoder"}) {
     const bool decoder = stack == "decoder";
     const StackOptions<LayerOptions> sizes =
         decoder ? options.transformer().decoder_options() : options.transformer().encoder_options();
     const index_t ff = sizes.layer.dim_feedforward;
+    const index_t inner = sizes.layer.head_dim != 0 ? sizes.layer.num_heads * sizes.layer.head_dim : d;
+    const bool bias = sizes.layer.bias;
+    if (std::holds_alternative<RelativeBiasPositions>(sizes.layer.positions)) {
+      const std::string table = "/layer_0/self_attention/relative_attention_bias";
+      import.take(stack + ".relative_bias.weight", {stack + table},
+                  {std::get<RelativeBiasPositions>(sizes.layer.positions).buckets, sizes.layer.num_heads});
+      for (index_t i = 1; i < sizes.num_layers; ++i)
+        import.used(stack + "/layer_" + std::to_string(i) + "/self_attention/relative_attention_bias");
+    }
     if (std::holds_alternative<LearnedPositions>(options.added_positions())) {
       const Tensor<T> table = file.tensor<T>(Ct2Transformer::encodings(stack));
       import.used(Ct2Transformer::encodings(stack));
@@ -72,11 +93,13 @@ Seq2SeqTransformer<T> ct2_model(const Ct2Transformer& described) {
     for (index_t i = 0; i < sizes.num_layers; ++i) {
       const std::string ours = stack + ".layers." + std::to_string(i) + ".";
       const std::string theirs = stack + "/layer_" + std::to_string(i) + "/";
-      ct2_linear(import, ours + "self_attn.in_proj_", {{theirs + "self_attention/linear_0", 3 * d}}, d);
-      ct2_linear(import, ours + "self_attn.out_proj.", {{theirs + "self_attention/linear_1", d}}, d);
+      ct2_linear(import, ours + "self_attn.in_proj_", {{theirs + "self_attention/linear_0", 3 * inner}}, d,
+                 bias);
+      ct2_linear(import, ours + "self_attn.out_proj.", {{theirs + "self_attention/linear_1", d}}, inner,
+                 bias);
       ct2_norm(import, ours + "norm1", theirs + "self_attention/layer_norm");
       if (const auto* shaw = std::get_if<ShawPositions>(&sizes.layer.positions)) {
-        const Shape shape{2 * shaw->max_distance + 1, d / sizes.layer.num_heads};
+        const Shape shape{2 * shaw->max_distance + 1, inner / sizes.layer.num_heads};
         import.take(ours + "self_attn.relative_keys", {theirs + "self_attention/relative_position_keys"},
                     shape);
         import.take(ours + "self_attn.relative_values", {theirs + "self_attention/relative_position_values"},
@@ -84,13 +107,16 @@ Seq2SeqTransformer<T> ct2_model(const Ct2Transformer& described) {
       }
       if (decoder) {
         ct2_linear(import, ours + "multihead_attn.in_proj_",
-                   {{theirs + "attention/linear_0", d}, {theirs + "attention/linear_1", 2 * d}}, d);
-        ct2_linear(import, ours + "multihead_attn.out_proj.", {{theirs + "attention/linear_2", d}}, d);
+                   {{theirs + "attention/linear_0", inner}, {theirs + "attention/linear_1", 2 * inner}}, d,
+                   bias);
+        ct2_linear(import, ours + "multihead_attn.out_proj.", {{theirs + "attention/linear_2", d}}, inner,
+                   bias);
         ct2_norm(import, ours + "norm2", theirs + "attention/layer_norm");
       }
-      ct2_linear(import, ours + "linear1.", {{theirs + "ffn/linear_0", ff}}, d);
-      if (sizes.layer.gated) ct2_linear(import, ours + "linear3.", {{theirs + "ffn/linear_0_noact", ff}}, d);
-      ct2_linear(import, ours + "linear2.", {{theirs + "ffn/linear_1", d}}, ff);
+      ct2_linear(import, ours + "linear1.", {{theirs + "ffn/linear_0", ff}}, d, bias);
+      if (sizes.layer.gated)
+        ct2_linear(import, ours + "linear3.", {{theirs + "ffn/linear_0_noact", ff}}, d, bias);
+      ct2_linear(import, ours + "linear2.", {{theirs + "ffn/linear_1", d}}, ff, bias);
       ct2_norm(import, ours + (decoder ? "norm3" : "norm2"), theirs + "ffn/layer_norm");
     }
   }
@@ -109,7 +135,8 @@ Seq2SeqTransformer<T> ct2_model(const Ct2Transformer& described) {
 
 /// Imports a CTranslate2 folder: model.bin, config.json, and its vocabularies. With a SentencePiece model in
 /// the folder (source.spm and target.spm, or one for both) text is tokenized by it, else split at spaces.
-/// Weights of any type are converted to T; search and scores are those of CTranslate2.
+/// Weights of any type are converted to T; search and scores are those of CTranslate2. A decoder that begins
+/// with a vector of zeros (conversions of Marian's models) gets one more id, the begin symbol.
 ///
 ///     auto model = ef::import_ctranslate2("opus-ct2");
 ///     ef::save_model_folder("opus", model);
@@ -126,7 +153,8 @@ TranslationModel<T> import_ctranslate2(const std::filesystem::path& folder,
   const detail::Ct2Transformer transformer(file, eps);
   ModelDescription description;
   description.model = transformer.options();
-  TokenizerPair tokenizers = detail::ctranslate2_tokenizers(folder, config, options, description);
+  TokenizerPair tokenizers =
+      detail::ctranslate2_tokenizers(folder, config, options, description, transformer.zero_start());
   Seq2SeqTransformer<T> model = detail::ct2_model<T>(transformer);
   return {std::move(description), std::move(tokenizers), std::move(model)};
 }

@@ -71,8 +71,8 @@ class Ct2File {
   }
 
   /// Copies a variable to a tensor of its shape: 16-bit floats are converted, int8 and int16 are divided by
-  /// their scale, the variable `NAME_scale`, a scalar or (rows). Throws IoError for a missing variable, a
-  /// missing or invalid scale, and int32.
+  /// their scale, the variable `NAME_scale`, a scalar or (rows); int16 without one, as in old files, by 1000.
+  /// Throws IoError for a missing variable, a missing or invalid scale, and int32.
   template <class T>
   Tensor<T> tensor(const std::string& name) const {
     const Ct2Variable& v = variable(name);
@@ -153,20 +153,24 @@ class Ct2File {
   // real = q / scale[row], or q / scale.
   template <class N, class T>
   void dequantize(const std::string& name, const Ct2Variable& v, T* out) const {
-    const Ct2Variable& s = variable(name + "_scale");
     const index_t rows = v.shape.rank() == 0 ? 1 : v.shape[0];
-    if (s.type != Ct2Type::float32 || (s.shape.numel() != 1 && s.shape != Shape{rows})) {
-      throw refuse("has a '" + name + "_scale' of shape " + s.shape.str() +
-                   ", expected a float32 for each of " + std::to_string(rows) + " rows, or one for all");
-    }
     std::vector<float> scale;
-    each<float>(s, [&](std::size_t i, float x) {
-      if (!(x > 0) || x > std::numeric_limits<float>::max()) {
-        throw refuse("has a scale " + std::to_string(x) + " in '" + name + "_scale', row " +
-                     std::to_string(i) + ", expected a positive number");
+    if (v.type == Ct2Type::int16 && !contains(name + "_scale")) {
+      scale = {1000};  // CTranslate2's before it stored the scale
+    } else {
+      const Ct2Variable& s = variable(name + "_scale");
+      if (s.type != Ct2Type::float32 || (s.shape.numel() != 1 && s.shape != Shape{rows})) {
+        throw refuse("has a '" + name + "_scale' of shape " + s.shape.str() +
+                     ", expected a float32 for each of " + std::to_string(rows) + " rows, or one for all");
       }
-      scale.push_back(x);
-    });
+      each<float>(s, [&](std::size_t i, float x) {
+        if (!(x > 0) || x > std::numeric_limits<float>::max()) {
+          throw refuse("has a scale " + std::to_string(x) + " in '" + name + "_scale', row " +
+                       std::to_string(i) + ", expected a positive number");
+        }
+        scale.push_back(x);
+      });
+    }
     const std::size_t row = scale.size() == 1 || rows == 0
                                 ? std::max<std::size_t>(1, static_cast<std::size_t>(v.shape.numel()))
                                 : static_cast<std::size_t>(v.shape.numel() / rows);

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "eigenformer/io/ctranslate2/ctranslate2_format.hpp"
 #include "eigenformer/io/ctranslate2/import_tools.hpp"
@@ -32,13 +33,17 @@ class Ct2Transformer {
     const Shape source = matrix(source_embedding_), target = matrix("decoder/embeddings/weight");
     o.source_vocab_size = source[0];
     o.target_vocab_size = target[0];
+    // The zero vector that decoding begins with becomes the embedding of a begin symbol, the last id.
+    zero_start_ = file.scalar("decoder/start_from_zero_embedding", 0) != 0;
+    if (zero_start_ && o.source_vocab_size == o.target_vocab_size) ++o.source_vocab_size;
+    if (zero_start_) ++o.target_vocab_size;
     o.encoder.num_layers = layers("encoder");
     o.decoder.num_layers = layers("decoder");
     o.final_norm = file.contains(final_norm("encoder"));
     if (file.contains(final_norm("decoder")) != o.final_norm) o.decoder.final_norm = !o.final_norm;
     o.layer = layer("encoder", source[1], layer_norm_epsilon);
     o.embedding_norm = file.contains("encoder/layernorm_embedding/gamma");
-    o.projection_bias = file.contains("decoder/projection/bias");
+    o.projection_bias = zero_start_ || file.contains("decoder/projection/bias");
     o.tying = !file.same("decoder/embeddings/weight", "decoder/projection/weight") ? Tying::none
               : file.same(source_embedding_, "decoder/embeddings/weight")          ? Tying::all
                                                                                    : Tying::target;
@@ -59,6 +64,8 @@ class Ct2Transformer {
   const Seq2SeqOptions& options() const noexcept { return options_; }
   /// The name of the source language's embeddings.
   const std::string& source_embedding() const noexcept { return source_embedding_; }
+  /// Whether the decoder begins with a vector of zeros, the embedding of the last id, which the file lacks.
+  bool zero_start() const noexcept { return zero_start_; }
   /// The name of a stack's table of positions.
   static std::string encodings(const std::string& stack) { return stack + "/position_encodings/encodings"; }
 
@@ -72,6 +79,8 @@ class Ct2Transformer {
     o.d_model = d_model;
     o.num_heads = whole(stack + "/num_heads",
                         file_.scalar(stack + "/num_heads", file_.spec() == "TransformerBig" ? 16 : 8));
+    const index_t inner = matrix(first_layer + "self_attention/linear_0/weight")[0] / 3;
+    if (inner != d_model && o.num_heads > 0 && inner % o.num_heads == 0) o.head_dim = inner / o.num_heads;
     o.dim_feedforward = matrix(first_layer + "ffn/linear_0/weight")[0];
     o.dropout = {0};
     o.activation = activation(whole(stack + "/activation", file_.scalar(stack + "/activation", 0)));
@@ -80,7 +89,16 @@ class Ct2Transformer {
                                                                                  : NormKind::rms_norm;
     o.norm.eps = eps.value_or(o.norm.kind == NormKind::rms_norm ? 1e-6 : defaults::layer_norm_eps);
     o.gated = file_.contains(first_layer + "ffn/linear_0_noact/weight");
+    o.bias = o.norm.kind == NormKind::layer_norm || has_biases();
     return o;
+  }
+
+  // Whether any layer has a bias beside those of its norms.
+  bool has_biases() const {
+    const std::vector<std::string> names = file_.names();
+    return std::any_of(names.begin(), names.end(), [](const std::string& name) {
+      return name.find("/layer_") != std::string::npos && name.ends_with("/bias");
+    });
   }
 
   static std::string first(const std::string& stack) { return stack + "/layer_0/self_attention/"; }
@@ -114,7 +132,7 @@ class Ct2Transformer {
   void set_positions() {
     Seq2SeqOptions& o = options_;
     const std::string encoder = first("encoder"), decoder = first("decoder");
-    for (const char* name : {"relative_position_keys", "rotary_dim"}) {
+    for (const char* name : {"relative_position_keys", "relative_attention_bias", "rotary_dim"}) {
       if (file_.contains(encoder + name) != file_.contains(decoder + name)) {
         throw file_.refuse("has a '" + (file_.contains(encoder + name) ? encoder : decoder) + name +
                            "' in the encoder or the decoder alone, which is not supported");
@@ -127,6 +145,8 @@ class Ct2Transformer {
                            " rows, expected an odd number");
       }
       o.layer.positions = ShawPositions{distances / 2};
+    } else if (file_.contains(encoder + "relative_attention_bias")) {
+      o.layer.positions = relative_bias();
     } else if (file_.contains(encoder + "rotary_dim")) {
       o.layer.positions = RotaryPositions{
           .base = rotary("rotary_base", 10000),
@@ -140,6 +160,29 @@ class Ct2Transformer {
                                         .exponent = SinusoidExponent::tensor2tensor,
                                         .first_position = 1};
     }
+  }
+  // T5's bias: one table for each stack, which all of its layers name.
+  RelativeBiasPositions relative_bias() const {
+    const std::string table = "relative_attention_bias", distance = "relative_attention_max_distance";
+    const auto reach = [&](const std::string& attention) {
+      return whole(attention + distance, file_.scalar(attention + distance, 128), 1e9);
+    };
+    RelativeBiasPositions bias{.buckets = matrix(first("encoder") + table)[0],
+                               .max_distance = reach(first("encoder"))};
+    for_each_attention([&](const std::string& attention) {
+      if (attention.find("self_attention") == std::string::npos) return;
+      const std::string stack = first(attention.substr(0, attention.find('/')));
+      if (file_.same(attention + table, stack + table) && matrix(attention + table)[0] == bias.buckets &&
+          reach(attention) == bias.max_distance) {
+        return;
+      }
+      throw file_.refuse("has in '" + attention +
+                         "' another bias by distance than in the stack's first "
+                         "layer, or than the encoder's of " +
+                         std::to_string(bias.buckets) + " buckets up to the distance " +
+                         std::to_string(bias.max_distance) + ", which is not supported");
+    });
+    return bias;
   }
   double rotary(const std::string& name, double missing) const {
     const double value = file_.scalar(first("encoder") + name, missing);
@@ -167,10 +210,10 @@ class Ct2Transformer {
   }
 
   // A number of the file as an integer.
-  index_t whole(const std::string& name, double number) const {
-    if (!(number >= 0 && number <= 1e6) || number != std::floor(number))
+  index_t whole(const std::string& name, double number, double most = 1e6) const {
+    if (!(number >= 0 && number <= most) || number != std::floor(number))
       throw file_.refuse("has '" + name + "' of " + std::to_string(number) +
-                         ", expected a whole number from 0 to 1000000");
+                         ", expected a whole number from 0 to " + std::to_string(static_cast<index_t>(most)));
     return static_cast<index_t>(number);
   }
 
@@ -214,16 +257,20 @@ class Ct2Transformer {
       if (file_.contains(name))
         throw file_.refuse("has a '" + std::string(name) + "', which is not supported");
     }
-    for (const char* name :
-         {"decoder/start_from_zero_embedding", "encoder/multi_query_attention", "decoder/alibi"}) {
+    for (const char* name : {"encoder/multi_query_attention", "decoder/alibi"}) {
       if (file_.scalar(name, 0) != 0)
         throw file_.refuse("sets '" + std::string(name) + "', which is not supported");
     }
     for_each_attention([&](const std::string& attention) {
-      for (const char* name :
-           {"relative_attention_bias", "num_heads_kv", "head_dim", "sliding_window", "rotary_scaling_type",
-            "q_norm/gamma", "v_norm/gamma", "relative_left_max_position", "memory_kv/weight",
-            "layer_norm/layer_norm_use_residual"}) {
+      const std::string bias = "relative_attention_bias";
+      if (file_.contains(attention + bias) && (attention.find("self_attention") == std::string::npos ||
+                                               !file_.contains(first("encoder") + bias))) {
+        throw file_.refuse("has a '" + attention + bias +
+                           "' beside none in the encoder's first self-attention, which is not supported");
+      }
+      for (const char* name : {"num_heads_kv", "head_dim", "sliding_window", "rotary_scaling_type",
+                               "q_norm/gamma", "v_norm/gamma", "relative_left_max_position",
+                               "memory_kv/weight", "layer_norm/layer_norm_use_residual"}) {
         if (file_.contains(attention + name))
           throw file_.refuse("has a '" + attention + name + "', which is not supported");
       }
@@ -232,6 +279,7 @@ class Ct2Transformer {
 
   const Ct2File& file_;
   std::string source_embedding_;
+  bool zero_start_ = false;
   Seq2SeqOptions options_;
 };
 

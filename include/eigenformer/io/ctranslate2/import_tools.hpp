@@ -159,6 +159,14 @@ class WeightImport {
     }
     entries_.push_back({ours, std::move(whole), {}});
   }
+  /// Sets our tensor `ours` of this shape to theirs and a last row of `value`, as take() does.
+  void take_with_row(const std::string& ours, const std::string& theirs, const Shape& shape, double value) {
+    const Shape given = shape.with(0, shape[0] - 1);
+    if (!fits({theirs}, given)) return;
+    Tensor<T> whole = Tensor<T>::full(shape, static_cast<T>(value));
+    std::copy_n(source_.template tensor<T>(theirs).data(), given.numel(), whole.data());
+    entries_.push_back({ours, std::move(whole), {}});
+  }
   /// Sets a bias to parts (name, size), concatenated, with zeros for missing ones.
   void take_or_zero(const std::string& ours, const std::vector<std::pair<std::string, index_t>>& theirs) {
     index_t size = 0;

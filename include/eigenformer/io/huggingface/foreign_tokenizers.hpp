@@ -10,6 +10,7 @@
 #include <system_error>
 #include <tuple>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "eigenformer/data/tokenizers/foreign_tokenizer.hpp"
@@ -128,9 +129,11 @@ inline std::pair<std::filesystem::path, std::vector<std::string>> read_ctranslat
 }
 
 /// Makes the tokenizers of a CTranslate2 folder for embeddings of the sizes in description.model, and sets
-/// the conventions and tokenizer of the description.
+/// the conventions and tokenizer of the description. zero_start: whether the last id of the target is a begin
+/// symbol that the vocabularies do not have.
 inline TokenizerPair ctranslate2_tokenizers(const std::filesystem::path& folder, const JsonFile& config,
-                                            const ImportOptions& options, ModelDescription& description) {
+                                            const ImportOptions& options, ModelDescription& description,
+                                            bool zero_start) {
   std::filesystem::path source_path, target_path;
   std::vector<std::string> source, target;
   std::tie(source_path, source) = read_ctranslate2_vocabulary(folder, "shared_vocabulary");
@@ -172,15 +175,18 @@ inline TokenizerPair ctranslate2_tokenizers(const std::filesystem::path& folder,
   if (!options.source_language.empty())
     text.source_prefix.push_back(find_spelled_language(source_path, source, options.source_language));
   // Models converted from transformers need the end symbol, but expect it from the caller's tokenizer; they
-  // do not start with the begin symbol.
-  if (config.get("add_source_eos", false) || start != begin || !start_is_named ||
+  // do not start with the begin symbol, which of T5's is the padding.
+  const bool t5 = std::holds_alternative<RelativeBiasPositions>(description.model.layer.positions);
+  if (config.get("add_source_eos", false) || start != begin || !start_is_named || t5 ||
       !options.source_language.empty()) {
     text.source_suffix.push_back(require(source_path, source, end, "eos_token"));
   }
   text.end_id = require(target_path, target, end, "eos_token");
   if (!options.target_language.empty())
     text.target_prefix.push_back(find_spelled_language(target_path, target, options.target_language));
-  if (start_is_named) {
+  if (zero_start) {
+    text.begin_id = static_cast<std::int32_t>(description.model.target_size() - 1);
+  } else if (start_is_named) {
     text.begin_id = require(target_path, target, start, "decoder_start_token");
   } else if (!text.target_prefix.empty()) {
     text.begin_id = text.target_prefix.front();

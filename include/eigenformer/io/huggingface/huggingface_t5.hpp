@@ -64,7 +64,6 @@ class HuggingFaceT5 {
     RelativeBiasPositions bias{.buckets = config.get<index_t>("relative_attention_num_buckets", 32),
                                .max_distance = config.get<index_t>("relative_attention_max_distance", 128)};
     require_size(config, "relative_attention_num_buckets", bias.buckets);
-    require_size(config, "relative_attention_max_distance", bias.max_distance, index_t{1} << 20);
     o.layer.positions = bias;
     o.padding_index = -1;  // the decoder starts with the padding symbol and needs its embedding
     require_valid(config, o);

@@ -3,9 +3,9 @@
 #include <cstddef>
 #include <filesystem>
 #include <nlohmann/json.hpp>
-#include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "eigenformer/core/base/error.hpp"
@@ -44,23 +44,85 @@ inline nlohmann::json parse_json(std::string_view text) {
   return nlohmann::json::parse(text, nullptr, false);
 }
 
+/// Builds a value from the events of nlohmann::json::sax_parse(), in time linear in the text up to the
+/// logarithm of the names in one object; json::parse() with a callback passes over all of an object's members
+/// at the end of each. Throws ValueError for an object that has a name twice, of which parse_json() keeps the
+/// last value, for a text nested more than `depth` deep, and for one of more than `items` names and values.
+class UniqueJson {
+ public:
+  UniqueJson(std::size_t depth, std::size_t items) : most_depth_(depth), items_left_(items), items_(items) {}
+
+  /// The value; is_discarded() before the end of a valid text.
+  nlohmann::json value = nlohmann::json(nlohmann::json::value_t::discarded);
+  /// nlohmann's message about a text that is not JSON.
+  std::string error{};
+
+  // The functions that sax_parse() calls; those that it calls for other formats, too.
+  bool null() { return add(nullptr); }
+  bool boolean(bool b) { return add(b); }
+  bool number_integer(nlohmann::json::number_integer_t n) { return add(n); }
+  bool number_unsigned(nlohmann::json::number_unsigned_t n) { return add(n); }
+  bool number_float(nlohmann::json::number_float_t n, const std::string&) { return add(n); }
+  bool string(std::string& text) { return add(std::move(text)); }
+  bool binary(nlohmann::json::binary_t& bytes) { return add(std::move(bytes)); }
+  bool start_object(std::size_t) { return open(nlohmann::json::object()); }
+  bool start_array(std::size_t) { return open(nlohmann::json::array()); }
+  bool end_object() { return close(); }
+  bool end_array() { return close(); }
+  bool key(std::string& name) {
+    count();
+    const auto [at, added] = open_.back()->get_ref<nlohmann::json::object_t&>().try_emplace(name);
+    if (!added) throw ValueError("json", "has the name '" + name + "' twice in one object, expected it once");
+    member_ = &at->second;
+    return true;
+  }
+  bool parse_error(std::size_t, const std::string&, const nlohmann::json::exception& exception) {
+    error = exception.what();
+    value = nlohmann::json(nlohmann::json::value_t::discarded);
+    return false;
+  }
+
+ private:
+  void count() {
+    if (items_left_-- == 0)
+      throw ValueError("json", "has more than " + std::to_string(items_) + " names and values");
+  }
+  // Stays where it is until the array or object around it is closed.
+  nlohmann::json& place(nlohmann::json&& item) {
+    count();
+    if (open_.empty()) return value = std::move(item);
+    if (!open_.back()->is_array()) return *member_ = std::move(item);
+    auto& items = open_.back()->get_ref<nlohmann::json::array_t&>();
+    items.push_back(std::move(item));
+    return items.back();
+  }
+  bool add(nlohmann::json&& item) {
+    place(std::move(item));
+    return true;
+  }
+  bool open(nlohmann::json&& item) {
+    if (open_.size() == most_depth_)
+      throw ValueError("json", "is nested more than " + std::to_string(most_depth_) + " deep");
+    open_.push_back(&place(std::move(item)));
+    return true;
+  }
+  bool close() {
+    open_.pop_back();
+    return true;
+  }
+
+  std::size_t most_depth_, items_left_, items_;
+  std::vector<nlohmann::json*> open_{};  // the arrays and objects around the next value, outermost first
+  nlohmann::json* member_ = nullptr;     // the value of the last name
+};
+
 /// The same. Throws ValueError for an object that has a name twice, of which parse_json() keeps the last
 /// value.
 inline nlohmann::json parse_unique_json(std::string_view text) {
-  if (text.size() > longest_json || is_nested_deeper(text, deepest_json))
-    return nlohmann::json(nlohmann::json::value_t::discarded);
-  std::vector<std::set<std::string>> names;
-  const auto check = [&](int, nlohmann::json::parse_event_t event, nlohmann::json& value) {
-    using Event = nlohmann::json::parse_event_t;
-    if (event == Event::object_start) names.emplace_back();
-    if (event == Event::object_end) names.pop_back();
-    if (event == Event::key && !names.back().insert(value.get<std::string>()).second) {
-      throw ValueError(
-          "json", "has the name '" + value.get<std::string>() + "' twice in one object, expected it once");
-    }
-    return true;
-  };
-  return nlohmann::json::parse(text, check, false);
+  UniqueJson json(deepest_json, longest_json);
+  if (text.size() <= longest_json && !is_nested_deeper(text, deepest_json))
+    nlohmann::json::sax_parse(text, &json);
+  return std::move(json.value);
 }
 
 /// parse_unique_json() of a file. Throws IoError, as `op`, for a file that cannot be read and for a name that

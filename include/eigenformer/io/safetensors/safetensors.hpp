@@ -165,12 +165,15 @@ class SafetensorsWriter {
       throw ValueError("safetensors", "tensor '" + name + "' was released; it cannot be saved");
     }
     if (!names_.insert(name).second) throw ValueError("safetensors", "the name '" + name + "' is used twice");
-    for (const Entry& entry : entries_) {
-      if (tensor.numel() > 0 && static_cast<const void*>(entry.bytes.data()) == tensor.data() &&
-          entry.dtype == dtype_of<T>() && entry.shape == tensor.shape()) {
+    if (tensor.numel() > 0) {
+      const auto [begin, end] = by_data_.equal_range(tensor.data());
+      for (auto at = begin; at != end; ++at) {
+        const Entry& entry = entries_[at->second];
+        if (entry.dtype != dtype_of<T>() || entry.shape != tensor.shape()) continue;
         aliases_.emplace(quoted, quote(entry.name));
         return *this;
       }
+      by_data_.emplace(tensor.data(), entries_.size());
     }
     std::string shape;
     for (const index_t n : tensor.shape()) shape += (shape.empty() ? "" : ",") + std::to_string(n);
@@ -254,6 +257,7 @@ class SafetensorsWriter {
   }
 
   std::vector<Entry> entries_;
+  std::multimap<const void*, std::size_t> by_data_;  // entries by where their data begin, if they have any
   std::set<std::string> names_;
   std::map<std::string, std::string> metadata_;
   std::map<std::string, std::string> aliases_;

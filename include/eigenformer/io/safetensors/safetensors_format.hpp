@@ -7,7 +7,6 @@
 #include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -17,6 +16,7 @@
 
 #include "eigenformer/core/tensor/shape.hpp"
 #include "eigenformer/io/safetensors/dtype.hpp"
+#include "eigenformer/io/safetensors/json_text.hpp"
 
 namespace eigenformer {
 
@@ -88,32 +88,15 @@ class SafetensorsParser {
     fail("tensor '" + tensor + "' " + message);
   }
 
-  // nlohmann::json keeps the last of several equal keys; here they are an error. So are deep nesting and more
-  // values than a model has, before they take memory.
+  // The header of a tensor is 3 deep. More values than a model has are an error before they take memory.
   nlohmann::json parse_json(std::string_view text) const {
-    std::vector<std::set<std::string>> keys;
-    std::size_t items = 0;
-    const auto check = [&](int depth, nlohmann::json::parse_event_t event, nlohmann::json& value) {
-      using Event = nlohmann::json::parse_event_t;
-      if ((event == Event::object_start || event == Event::array_start) && depth > 2) {
-        fail("its header is nested more deeply than the format allows");
-      }
-      if (event != Event::object_end && event != Event::array_end && ++items > SafetensorsHeader::max_items) {
-        fail("its header has more than " + std::to_string(SafetensorsHeader::max_items) +
-             " names and values");
-      }
-      if (event == Event::object_start) keys.emplace_back();
-      if (event == Event::object_end) keys.pop_back();
-      if (event == Event::key && !keys.back().insert(value.get<std::string>()).second) {
-        fail("its header has the name '" + value.get<std::string>() + "' twice");
-      }
-      return true;
-    };
+    UniqueJson json(3, SafetensorsHeader::max_items);
     try {
-      return nlohmann::json::parse(text, check);
-    } catch (const nlohmann::json::exception& error) {
-      fail(std::string("its header is not valid JSON (") + error.what() + ")");
+      if (!nlohmann::json::sax_parse(text, &json)) fail("its header is not valid JSON (" + json.error + ")");
+    } catch (const ValueError& error) {
+      fail("its header " + message_of(error));
     }
+    return std::move(json.value);
   }
 
   void read_metadata(const nlohmann::json& entry, SafetensorsHeader& header) const {

@@ -147,11 +147,11 @@ struct AlibiPositions {
 
 /// Adds a learned bias by distance to the scores, one table for a stack (T5, Raffel et al. 2020): near
 /// distances have a bucket each, farther ones share buckets that widen with their logarithm, up to
-/// max_distance.
+/// max_distance. See relative_bias_bucket().
 struct RelativeBiasPositions {
   static constexpr const char* word = "relative_bias";  ///< name of this alternative in files and flags
-  index_t buckets = 32;                                 ///< rows of the table; divisible by 4
-  index_t max_distance = 128;  ///< from here on distances share a bucket; above buckets / 2, at most 2^20
+  index_t buckets = 32;        ///< rows of the table; at least 4, without bidirectional at least 2
+  index_t max_distance = 128;  ///< from here on distances share a bucket; usually above buckets / 2
   /// Whether keys after the query have buckets of their own; otherwise they share that of distance 0. Unset:
   /// true in encoders, false in decoders.
   std::optional<bool> bidirectional{};
@@ -169,17 +169,17 @@ struct RelativeBiasPositions {
   }
   /// Throws ValueError (`[op] ...`) that names the invalid field.
   void validate(const char* op) const {
-    // Each of two directions needs at least one exact and one wider bucket.
-    if (buckets < 4 || buckets % 4 != 0) {
-      throw ValueError(op, "relative_bias_buckets is " + std::to_string(buckets) +
-                               ", must be positive and divisible by 4");
+    // Each direction needs at least one exact and one wider bucket. Ids of buckets are int32.
+    const index_t least = bidirectional.value_or(true) ? 4 : 2,
+                  most = std::numeric_limits<std::int32_t>::max();
+    if (buckets < least || buckets > most) {
+      throw ValueError(op, "relative_bias_buckets is " + std::to_string(buckets) + ", must be from " +
+                               std::to_string(least) + " to " + std::to_string(most) +
+                               (least == 4 ? " (from 2 if relative_bias_bidirectional is false)" : ""));
     }
-    // RelativeBias allocates a table by distance.
-    constexpr index_t most = index_t{1} << 20;
-    if (max_distance <= buckets / 2 || max_distance > most) {
-      throw ValueError(op, "relative_bias_max_distance is " + std::to_string(max_distance) +
-                               ", must be above half the buckets, which is " + std::to_string(buckets / 2) +
-                               ", and at most " + std::to_string(most));
+    if (max_distance < 1) {
+      throw ValueError(
+          op, "relative_bias_max_distance is " + std::to_string(max_distance) + ", must be positive");
     }
   }
   /// Whether all fields are equal.

@@ -4,9 +4,11 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <new>
 #include <string>
 #include <vector>
 
+#include "core/fork_tools.hpp"
 #include "data/word_parts.hpp"
 #include "eigenformer/data/tokenizers/sentencepiece/subword_tokenizer.hpp"
 #include "temporary_folder.hpp"
@@ -159,6 +161,48 @@ TEST_CASE("subword_tokenizer: the least size that a refusal names is the least t
     }
   }
 }
+
+TEST_CASE("subword_tokenizer: the refusal of a size says why in one sentence") {
+  CHECK(
+      message_of<ValueError>([&] {
+        (void)SubwordTokenizer::train(Strings{"ab cd", "ba"}, {.vocabulary_size = 8, .reserved = {"<x>"}});
+      }) ==
+      "[subword_tokenizer] vocabulary_size is 8, must be at least 10: this text has 5 different characters, "
+      "and 5 ids are for special and reserved pieces");
+}
+
+#if EIGENFORMER_TEST_MEMORY_LIMIT
+TEST_CASE("subword_tokenizer: without memory the training is an error, and the process goes on") {
+  const Strings text = sentences_of_word_parts();
+  for (const bool unigram : {false, true}) {
+    CAPTURE(unigram);
+    const SubwordOptions options{.vocabulary_size = 100, .unigram = unigram};
+    const SubwordTokenizer free = SubwordTokenizer::train(text, options);
+    for (const bool enough : {false, true}) {
+      CAPTURE(enough);
+      const int code = testing::in_child([&] {
+        if (!testing::limit_memory(enough ? 400U << 20U : 0)) return false;
+        if (!enough) {  // nothing is left of what the process has already
+          for (std::size_t size = 1U << 20U; size >= 512; size /= 2)
+            while (::operator new(size, std::nothrow) != nullptr) continue;
+        }
+        try {
+          const SubwordTokenizer limited = SubwordTokenizer::train(text, options);
+          if (limited.vocabulary_size() != free.vocabulary_size()) return false;
+          for (std::int32_t id = 0; id < free.vocabulary_size(); ++id)
+            if (limited.token(id) != free.token(id)) return false;
+          return enough;
+        } catch (const Error& error) {
+          return !enough && contains(error.what(), "[subword_tokenizer] ");
+        } catch (const std::bad_alloc&) {
+          return !enough;
+        }
+      });
+      CHECK(code == 0);
+    }
+  }
+}
+#endif
 
 TEST_CASE("subword_tokenizer: a missing or foreign file is refused") {
   const testing::TemporaryFolder folder;

@@ -17,6 +17,7 @@
 #include "eigenformer/data/files/atomic_file.hpp"
 #include "eigenformer/data/text/text_file.hpp"
 #include "eigenformer/data/tokenizers/sentencepiece/processor.hpp"
+#include "eigenformer/data/tokenizers/sentencepiece/training.hpp"
 #include "eigenformer/data/tokenizers/tokenizer.hpp"
 
 namespace eigenformer {
@@ -40,8 +41,10 @@ class SubwordTokenizer final : public Tokenizer {
  public:
   /// Trains on UTF-8 sentences in memory; pass those of both sides for a joint vocabulary. Equal sentences
   /// and options give an equal model. Throws ValueError for invalid options, for sentences without text, and
-  /// when SentencePiece fails, as for a vocabulary smaller than the number of different characters. Sets
-  /// SentencePiece's process-wide log level so that it prints nothing.
+  /// when SentencePiece fails, as for a vocabulary smaller than the number of different characters; Error
+  /// when memory runs out. In a process with a memory limit (RLIMIT_AS, RLIMIT_DATA) a forked child trains,
+  /// because SentencePiece's threads end a process without memory. Sets SentencePiece's process-wide log
+  /// level so that it prints nothing.
   static SubwordTokenizer train(std::span<const std::string> sentences, const SubwordOptions& options = {}) {
     const index_t least = Vocabulary::num_specials + (options.byte_fallback ? 256 : 0) +
                           static_cast<index_t>(options.reserved.size()) + 1;
@@ -81,25 +84,24 @@ class SubwordTokenizer final : public Tokenizer {
         {"num_threads", "1"},  // sums of several threads would depend on their number
         {"minloglevel", "3"},
     };
-    std::string model;
-    const auto status = sentencepiece::SentencePieceTrainer::Train(arguments, &iterator, &model);
-    if (!status.ok()) {
+    detail::SentencePieceTraining trained = detail::train_sentencepiece(arguments, iterator);
+    if (!trained.ok) {
       // Every character of the text is a piece, that between words too.
-      const index_t needed =
-          least - 1 + count_characters(sentences, static_cast<std::size_t>(options.max_sentences));
-      if (options.vocabulary_size < needed) {
-        throw ValueError(
-            "subword_tokenizer",
-            "vocabulary_size is " + std::to_string(options.vocabulary_size) + ", must be at least " +
-                std::to_string(needed) +
-                " for the different characters of this text (SentencePiece: " + status.message() + ")");
+      const index_t characters = count_characters(sentences, static_cast<std::size_t>(options.max_sentences));
+      if (options.vocabulary_size < least - 1 + characters) {
+        throw ValueError("subword_tokenizer",
+                         "vocabulary_size is " + std::to_string(options.vocabulary_size) +
+                             ", must be at least " + std::to_string(least - 1 + characters) +
+                             ": this text has " + std::to_string(characters) + " different characters, and " +
+                             std::to_string(least - 1) + " ids are for special and reserved pieces");
       }
-      throw ValueError("subword_tokenizer",
-                       "no vocabulary of size " + std::to_string(options.vocabulary_size) +
-                           " can be made of this text, expected another size or more text " +
-                           "(SentencePiece: " + status.message() + ")");
+      throw ValueError("subword_tokenizer", "no vocabulary of size " +
+                                                std::to_string(options.vocabulary_size) +
+                                                " can be made of this text, expected another size or more "
+                                                "text (SentencePiece: " +
+                                                trained.text + ")");
     }
-    return SubwordTokenizer(std::move(model), "the trained model");
+    return SubwordTokenizer(std::move(trained.text), "the trained model");
   }
 
   /// Loads `directory/name.model`. Throws IoError when it is missing, is not a SentencePiece model, or has
