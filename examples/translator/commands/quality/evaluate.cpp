@@ -33,11 +33,14 @@ struct EvaluateCommand : DecodingCommand {
 };
 
 /// The perplexity of the references of all pairs that have words on both sides; 0 without such pairs.
+/// num_cut: the pairs of which a side has more tokens than are scored.
 double reference_perplexity(const SentenceTranslator& translator, const std::vector<std::string>& sources,
-                            const std::vector<std::string>& references) {
+                            const std::vector<std::string>& references, std::size_t& num_cut) {
   ef::Perplexity perplexity;
-  for (const ef::Translation& pair : score_whole(translator, sources, references, "scoring references"))
+  for (const ef::Translation& pair : score_whole(translator, sources, references, "scoring references")) {
     perplexity.add(-pair.log_probability, static_cast<ef::index_t>(pair.tokens.size()));
+    num_cut += pair.cut ? 1 : 0;
+  }
   return perplexity.tokens() == 0 ? 0 : perplexity.value();
 }
 
@@ -113,7 +116,9 @@ int evaluate(const EvaluateCommand& command) {
   std::printf("chrF2 = %.2f\n%s\n", ef::corpus_chrf(translations, references), ef::chrf_signature().c_str());
   std::printf("exact match: %.1f %% (%lld of %lld)\n", 100 * exact.rate(),
               static_cast<long long>(exact.correct), static_cast<long long>(exact.total));
-  if (const double perplexity = reference_perplexity(translator, sources, references); perplexity > 0) {
+  std::size_t num_cut = 0;
+  if (const double perplexity = reference_perplexity(translator, sources, references, num_cut);
+      perplexity > 0) {
     std::printf("perplexity of the references: %.3f per token\n", perplexity);
   }
   if (aligned) {
@@ -122,6 +127,13 @@ int evaluate(const EvaluateCommand& command) {
   }
   const std::string remark = split_remark(translated.num_split, ef::max_source_tokens(models.description()));
   if (!remark.empty()) std::fprintf(stderr, "translator: %s\n", remark.c_str());
+  if (num_cut > 0) {
+    std::fprintf(
+        stderr,
+        "translator: %s with a side of more than %lld tokens; the perplexity is that of its beginning\n",
+        counted(static_cast<long long>(num_cut), "pair").c_str(),
+        static_cast<long long>(ef::max_source_tokens(models.description())));
+  }
   std::fprintf(stderr, "%s in %.1f s, %.1f sentences/s, beam %lld\n",
                counted(static_cast<long long>(sources.size()), "sentence").c_str(), seconds,
                static_cast<double>(sources.size()) / seconds,
