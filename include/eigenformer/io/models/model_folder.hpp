@@ -367,10 +367,16 @@ FolderDescription<std::remove_cvref_t<decltype(M::options)>> read_model_descript
 
 namespace detail {
 
-// Throws IoError if a file of weights has tensors that the module lacks, and lacks some that it has: the
-// folder holds a model of another type, such as one with layers of somebody's own.
+// Throws IoError if a file of weights, unchanged since it was saved, has tensors that the module lacks, and
+// lacks some that it has: the folder holds a model of another type, such as one with layers of somebody's
+// own.
 template <class M>
 void require_type(const std::filesystem::path& folder, const std::filesystem::path& weights, const M& model) {
+  try {
+    verify_files(folder);
+  } catch (const IoError&) {
+    return;  // damaged, or another file in place of the saved one
+  }
   // Quantised matrices are stored in several tensors: NAME, NAME_scale, NAME[0:12], NAME[0:12]_sum, ...
   const auto matrix_of = [](std::string name) {
     for (const char* suffix : {"_scale", "_sum", "_input_step"}) {
