@@ -232,3 +232,20 @@ TEST_CASE("bleu: unequal and zero numbers of sentences are refused") {
   CHECK(contains(message_of<ValueError>([&] { corpus_chrf(two, one); }),
                  "[corpus_chrf] 2 hypotheses and 1 references"));
 }
+
+TEST_CASE("a line of 100,000 entities is read in one pass, and so are its n-grams") {
+  std::string entities, quotes;
+  for (int i = 0; i < 100000; ++i) {
+    entities += "a&quot;";
+    quotes += "a\"";
+  }
+  // Replaced in place, each of them would move the rest of the line: 35 GB.
+  const BleuScore bleu = corpus_bleu(Strings{entities}, Strings{quotes});
+  CHECK(bleu.score == doctest::Approx(100));
+  CHECK(bleu.hypothesis_length == 200000);
+  CHECK(tokenize_13a("a-\nb <skipped><skip<skipped>ped> &amp;lt; -\n-\n") ==
+        Strings{"ab", "<", "skipped", ">", "<", "-"});
+  std::string text;
+  for (int i = 0; i < 30000; ++i) text += static_cast<char>('a' + i % 23);
+  CHECK(corpus_chrf(Strings{text}, Strings{text + "zzzzzzzz"}) > 99.9);
+}

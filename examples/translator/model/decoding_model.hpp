@@ -48,6 +48,7 @@ struct DecodingModel {
                                : eigenformer::load_packed_folder(folder, adapter)),
         loaded(packed.loaded),
         ctx(packed.context()) {
+    eigenformer::detail::require_tokenizers(folder, loaded.tokenizers);
     loaded.description.text = eigenformer::with_target_language(loaded.description.text, target_language);
   }
   /// With named adapters that are not merged into the weights. Throws as load_adapted_folder and

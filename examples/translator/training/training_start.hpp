@@ -19,10 +19,11 @@ inline TrainSettings resumed_settings(const TrainCommand& command) {
 /// Where a training starts: a model folder to resume or to start from, or nothing.
 inline std::optional<ef::TranslationModel<float>> starting_model(const TrainCommand& command) {
   if (!command.resume && command.init_from.empty()) return std::nullopt;
-  auto start = ef::load_model_folder<float>(resumes_adapter(command)
-                                                ? ef::read_adapter_description(command.folder).base
-                                            : command.resume ? command.folder
-                                                             : command.init_from);
+  const std::string folder = resumes_adapter(command) ? ef::read_adapter_description(command.folder).base
+                             : command.resume         ? command.folder
+                                                      : command.init_from;
+  auto start = ef::load_model_folder<float>(folder);
+  ef::detail::require_tokenizers(folder, start.tokenizers);
   if (start.description.model.causal) return start;
   throw ef::ValueError("train", "the model in '" + command.init_from +
                                     "' has a decoder that is not causal, which cannot learn to translate");

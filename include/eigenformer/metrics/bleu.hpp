@@ -50,9 +50,14 @@ inline std::string bleu_signature() {
 namespace detail {
 
 inline void replace_all(std::string& text, std::string_view from, std::string_view to) {
-  for (std::size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size()) {
-    text.replace(at, from.size(), to);
+  std::size_t at = text.find(from), done = 0;
+  if (at == std::string::npos) return;
+  std::string out;
+  for (; at != std::string::npos; at = text.find(from, done)) {
+    out.append(text, done, at - done) += to;
+    done = at + from.size();
   }
+  text = out.append(text, done);
 }
 
 inline bool is_digit(char c) { return c >= '0' && c <= '9'; }

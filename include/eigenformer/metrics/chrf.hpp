@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
@@ -22,10 +23,16 @@ inline std::string chrf_signature() {
 
 namespace detail {
 
-/// All n-grams of code points of one order, sorted.
-inline std::vector<std::u32string> sorted_ngrams(const std::u32string& text, std::size_t n) {
-  std::vector<std::u32string> ngrams;
-  for (std::size_t i = 0; i + n <= text.size(); ++i) ngrams.push_back(text.substr(i, n));
+/// Up to six code points, 21 bits each.
+using CharacterNgram = std::array<std::uint64_t, 2>;
+
+/// All n-grams of code points of one order, up to 6, sorted.
+inline std::vector<CharacterNgram> sorted_ngrams(const std::u32string& text, std::size_t n) {
+  std::vector<CharacterNgram> ngrams;
+  for (std::size_t i = 0; i + n <= text.size(); ++i) {
+    CharacterNgram& ngram = ngrams.emplace_back();
+    for (std::size_t k = 0; k < n; ++k) ngram[k / 3] = ngram[k / 3] << 21 | text[i + k];
+  }
   std::sort(ngrams.begin(), ngrams.end());
   return ngrams;
 }
@@ -47,10 +54,10 @@ class ChrfNgrams {
     const std::u32string characters = without_spaces(text);
     for (std::size_t n = 0; n < order; ++n) ngrams_[n] = sorted_ngrams(characters, n + 1);
   }
-  const std::vector<std::u32string>& operator[](std::size_t n) const { return ngrams_[n]; }
+  const std::vector<CharacterNgram>& operator[](std::size_t n) const { return ngrams_[n]; }
 
  private:
-  std::array<std::vector<std::u32string>, order> ngrams_;
+  std::array<std::vector<CharacterNgram>, order> ngrams_;
 };
 
 /// Sums n-gram counts over sentences and computes the score.

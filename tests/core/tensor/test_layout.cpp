@@ -171,3 +171,25 @@ TEST_CASE("layout: sizes next to the largest number are refused and never wrap")
         "[layout] a batch of 2 with a maximum length of 9223372036854775807 has more rows than any memory "
         "holds");
 }
+
+TEST_CASE("layout: more sequences than max_batch, and keys of more rows than they can number, are refused") {
+  using ef::index_t;
+  const auto refusal = [](index_t batch, index_t length) {
+    return message_of<ef::ShapeError>([&] { (void)SequenceLayout::padded(batch, length); });
+  };
+  CHECK(refusal(SequenceLayout::max_batch + 1, 1) ==
+        "[layout] batch is 16777217, must be at most 16777216 sequences");
+  for (const int bits : {32, 40, 58, 62}) {
+    const index_t many = index_t{1} << bits;
+    CHECK(refusal(many, 0) ==
+          "[layout] batch is " + std::to_string(many) + ", must be at most 16777216 sequences");
+    CHECK(refusal(many, 1) == refusal(many, 0));
+  }
+  CHECK(SequenceLayout::padded(1, index_t{1} << 40).rows() == index_t{1} << 40);
+  for (const int bits : {33, 40, 58}) {
+    const auto layout = SequenceLayout::packed({index_t{1} << bits});
+    CHECK(message_of<ef::ShapeError>([&] { (void)layout.row_keys(); }) ==
+          "[layout] keys of " + std::to_string(index_t{1} << bits) +
+              " rows are requested, there must be at most 4294967296");
+  }
+}

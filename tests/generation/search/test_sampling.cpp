@@ -5,10 +5,12 @@
 #include <set>
 #include <vector>
 
+#include "eigenformer/generation/decoding/ensemble.hpp"
 #include "eigenformer/generation/search/sample_token.hpp"
 #include "eigenformer/generation/search/sampling.hpp"
 #include "generation/generation_tools.hpp"
 #include "generation/language_tools.hpp"
+#include "isa.hpp"
 #include "test_tools.hpp"
 
 using namespace eigenformer;
@@ -34,6 +36,53 @@ std::array<double, 4> shares(const SamplingOptions& options) {
     share[static_cast<std::size_t>(token.id)] += 1.0 / 10000;
   }
   return share;
+}
+
+// Checks that each text and its log-probabilities are bit-identical for 1, 2, 3 and 8 samples of an input,
+// and for an input alone.
+template <class M>
+void check_same_bits(const M& model, const std::vector<Ids>& inputs, SamplingOptions o) {
+  const auto ctx = Context<typename M::value_type>::inference();
+  o.token_scores = true;
+  o.num_samples = 8;
+  const auto all = sample(model, ctx, inputs, o);
+  const auto check = [&](const std::vector<Hypothesis>& texts, std::size_t first_input) {
+    const auto n = static_cast<std::size_t>(o.num_samples);
+    for (std::size_t i = 0; i < texts.size(); ++i) {
+      const Hypothesis& expected = all[(first_input + i / n) * 8 + i % n];
+      CHECK(texts[i].ids == expected.ids);
+      CHECK(texts[i].log_probability == expected.log_probability);
+      CHECK(texts[i].token_log_probabilities == expected.token_log_probabilities);
+    }
+  };
+  for (const index_t n : {1, 2, 3, 8}) {
+    o.num_samples = n;
+    o.numbers.clear();
+    check(sample(model, ctx, inputs, o), 0);
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      o.numbers = {i};
+      check(sample(model, ctx, std::vector<Ids>{inputs[i]}, o), i);
+    }
+  }
+}
+
+// An encoder-decoder with attention of this shape and sources of less and more than a tile of keys.
+template <class T>
+void check_attention_shape(index_t d_model, index_t heads, index_t key_heads) {
+  RandomGenerator rng(5);
+  LayerOptions layer{.d_model = d_model, .num_heads = heads, .dim_feedforward = 20};
+  layer.num_key_value_heads = key_heads;
+  const auto make = [&] {
+    return Seq2SeqTransformer<T>(
+        {.source_vocab_size = 23, .layer = layer, .encoder = {.num_layers = 1}, .decoder = {.num_layers = 2}},
+        rng);
+  };
+  const auto one = make(), other = make();
+  std::vector<Ids> sources = {{5, 6, 7, 3}, {8, 3}, {}};
+  for (std::int32_t i = 0; i < 70; ++i) sources[2].push_back(4 + i % 19);
+  const SamplingOptions o{.temperature = 1.5, .seed = 4, .max_length = 7};
+  check_same_bits(one, sources, o);
+  check_same_bits(Ensemble<Seq2SeqTransformer<T>>({{one}, {other}}), sources, o);
 }
 
 void check_shares(const SamplingOptions& options, const std::array<double, 4>& expected) {
@@ -114,8 +163,19 @@ TEST_CASE("several texts for an input: the first is what one alone is, and no te
     for (std::size_t k = 0; k < 5; ++k) different.insert(five[5 * i + k].ids);
   }
   CHECK(different.size() > 12);
+  check_same_bits(model, prompts, o);
   o.num_samples = 0;
   CHECK_THROWS_AS((void)sample(model, ctx, prompts, o), ValueError);
+}
+
+TEST_CASE("a text's log-probability has the same bits for any number of samples, on every path") {
+  for_each_isa([] {
+    check_attention_shape<float>(12, 3, 0);
+    check_attention_shape<float>(20, 1, 0);
+    check_attention_shape<float>(36, 4, 2);
+    check_attention_shape<float>(72, 1, 0);
+    check_attention_shape<double>(12, 2, 1);
+  });
 }
 
 TEST_CASE("a drawn token comes with the model's own log probability, and may not end where it must not") {

@@ -346,3 +346,38 @@ TEST_CASE("impossible options and missing tokenizers are refused by name") {
   loaded.tokenizers = {};
   CHECK(contains(refusal([](auto&) {}), "[text_translator] the model has no tokenizers"));
 }
+
+TEST_CASE("a model and tokenizers translate lines without a folder") {
+  const auto loaded = small_translator();
+  CHECK(translate(loaded.model, loaded.tokenizers, lines) == translate(loaded, lines));
+  GenerationOptions options = generation_options(loaded.description);
+  options.max_length = 3;
+  CHECK(translate(loaded.model, loaded.tokenizers, lines, options) == translate(loaded, lines, options));
+  CHECK(contains(message_of<ValueError>([&] { (void)translate(loaded.model, {}, lines); }),
+                 "the model has no tokenizers"));
+}
+
+TEST_CASE("both sides of a scored pair are cut to what the model can read") {
+  const auto loaded = small_translator({}, 6);
+  const TextTranslator translator(loaded);
+  const std::string target = "ein Mann geht mit dem Hund", longer = target + " und Hund";
+  std::string longest;
+  for (int i = 0; i < 20000; ++i) longest += longer + " ";
+  const auto scored = translator.score(std::vector<std::string>{"a dog", "a dog", "a dog", longest},
+                                       std::vector<std::string>{target, longer, longest, target});
+  CHECK(scored[0].tokens.size() == 7);  // six and the end symbol
+  CHECK_FALSE(scored[0].cut);
+  for (const std::size_t i : {1U, 2U}) {
+    CHECK(scored[i].cut);
+    CHECK(scored[i].text == target);
+    CHECK(scored[i].log_probability == scored[0].log_probability);
+  }
+  CHECK(scored[3].cut);
+}
+
+TEST_CASE("a translator is still whole after it was moved from") {
+  const auto loaded = small_translator();
+  TextTranslator translator(loaded);
+  const TextTranslator taken = std::move(translator);
+  CHECK(translator.translate("a dog").text == taken.translate("a dog").text);
+}

@@ -337,3 +337,101 @@ TEST_CASE("a model of every variant of positions and heads saves, loads, packs a
     CHECK(a[0][0].ids == b[0][0].ids);
   }
 }
+
+namespace {
+
+// An encoder layer with parameters that the library's layers do not have.
+struct ScaledLayer : EncoderLayer<float> {
+  Parameter<float> scale;
+  ScaledLayer(const LayerOptions& options, RandomGenerator& rng)
+      : EncoderLayer<float>(options, rng), scale(Tensor<float>::ones({options.d_model})) {
+    name_parameters(*this);
+  }
+  static void fields(auto& self, auto&& visit) {
+    visit("layer", static_cast<std::conditional_t<std::is_const_v<std::remove_reference_t<decltype(self)>>,
+                                                  const EncoderLayer<float>, EncoderLayer<float>>&>(self));
+    visit("scale", self.scale);
+  }
+};
+
+// Encoder and decoder share their feed-forward networks.
+struct SharedFeedForward : Seq2SeqTransformer<float> {
+  SharedFeedForward(const Seq2SeqOptions& options, RandomGenerator& rng)
+      : Seq2SeqTransformer<float>(options, rng) {
+    tie(transformer.decoder.layers[0].feed_forward, transformer.encoder.layers[0].feed_forward);
+    name_parameters(*this);
+  }
+};
+
+}  // namespace
+
+TEST_CASE("a model that was saved alone loads by load_model_folder and load_packed_folder") {
+  const TemporaryFolder scratch;
+  const fs::path folder = scratch.path() / "model";
+  RandomGenerator rng(1);
+  const Seq2SeqTransformer<float> model(
+      {.source_vocab_size = 20, .layer = {.d_model = 12, .num_heads = 3, .dim_feedforward = 20}}, rng);
+  save_model_folder(folder, model);
+  const auto loaded = load_model_folder(folder);
+  CHECK(weights_of(loaded.model) == weights_of(model));
+  CHECK(loaded.tokenizers.source == nullptr);
+  const auto packed = load_packed_folder(folder);
+  const std::vector<std::vector<std::int32_t>> sources = {{7, 8, 9, 3}};
+  const auto ctx = Context<float>::inference();
+  CHECK(generate(packed.loaded.model, packed.context(), sources)[0][0].ids ==
+        generate(model, ctx, sources)[0][0].ids);
+}
+
+TEST_CASE("a folder of a model with layers of another type says so, and loads as that type") {
+  const TemporaryFolder scratch;
+  const fs::path folder = scratch.path() / "model";
+  using Own = Seq2SeqTransformer<float, ScaledLayer>;
+  RandomGenerator rng(1);
+  const Seq2SeqOptions options{.source_vocab_size = 20,
+                               .layer = {.d_model = 12, .num_heads = 3, .dim_feedforward = 20},
+                               .encoder = {.num_layers = 2},
+                               .decoder = {.num_layers = 1}};
+  const Own model(options, rng);
+  for (const WeightFormat format : {WeightFormat::float32, WeightFormat::bf16, WeightFormat::int8}) {
+    CAPTURE(weight_format_name(format));
+    save_model_folder(folder, model, {}, {}, format);
+    CHECK(message_of<IoError>([&] { (void)load_model_folder(folder); }) ==
+          "[load_model_folder] '" + folder.string() +
+              "' holds a model of another type, such as one with layers of its own: 26 of its tensors, the "
+              "first "
+              "being 'encoder.layers.0.layer.linear1.bias', are not in this type, which has 24 others, the "
+              "first "
+              "being 'encoder.layers.0.linear1.bias'; load it by load_model_folder<M>(folder), M being the "
+              "type "
+              "that was saved, such as Seq2SeqTransformer<float, MyLayer>");
+    CHECK(weights_of(load_model_folder<Own>(folder).model).size() == weights_of(model).size());
+  }
+  save_model_folder(folder, model);
+  CHECK(weights_of(load_model_folder<Own>(folder).model) == weights_of(model));
+}
+
+TEST_CASE("layers that share parameters are saved once, and shared again after loading") {
+  const TemporaryFolder scratch;
+  const fs::path folder = scratch.path() / "model";
+  RandomGenerator rng(1);
+  const Seq2SeqOptions options{.source_vocab_size = 20,
+                               .layer = {.d_model = 12, .num_heads = 3, .dim_feedforward = 20},
+                               .encoder = {.num_layers = 1},
+                               .decoder = {.num_layers = 1}};
+  const SharedFeedForward model(options, rng);
+  const std::vector<std::vector<std::int32_t>> sources = {{7, 8, 9, 3}};
+  for (const WeightFormat format : {WeightFormat::float32, WeightFormat::int8}) {
+    CAPTURE(weight_format_name(format));
+    save_model_folder(folder, model, {}, {}, format);
+    const SafetensorsFile file = SafetensorsFile::open(folder / "model.safetensors");
+    CHECK(file.contains("encoder.layers.0.linear1.weight"));
+    CHECK_FALSE(file.contains("decoder.layers.0.linear1.weight"));
+    const auto loaded = load_model_folder<SharedFeedForward>(folder);
+    CHECK(count_parameters(loaded.model) == count_parameters(model));
+    CHECK(loaded.model.transformer.decoder.layers[0].feed_forward.linear1.weight.id() ==
+          loaded.model.transformer.encoder.layers[0].feed_forward.linear1.weight.id());
+    if (format == WeightFormat::float32) CHECK(weights_of(loaded.model) == weights_of(model));
+    const auto packed = load_packed_folder<SharedFeedForward>(folder);
+    CHECK(generate(packed.loaded.model, packed.context(), sources)[0][0].ids.size() > 0);
+  }
+}

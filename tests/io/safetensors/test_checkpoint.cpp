@@ -8,7 +8,9 @@
 #include <vector>
 
 #include "eigenformer/io/safetensors/checkpoint.hpp"
+#include "eigenformer/nn/attention/attention.hpp"
 #include "fixtures.hpp"
+#include "test_tools.hpp"
 
 using namespace eigenformer;
 using eigenformer::testing::TemporaryFolder;
@@ -306,4 +308,117 @@ TEST_CASE("a training state comes back exactly") {
   save_model(folder / "m", Model<float>(0.0F));
   CHECK_THROWS_AS(load_training_state<float>(folder / "m"), IoError);
   CHECK_THROWS_AS(nlohmann::json::object().get<RandomGenerator::State>(), IoError);
+}
+
+namespace {
+
+// The state dict of an attention with separate queries, keys and values under other names, as other libraries
+// save it.
+std::vector<StateEntry<float>> separate_projections(const MultiHeadAttention<float>& attention,
+                                                    index_t queries, index_t keys) {
+  std::vector<StateEntry<float>> entries;
+  for (const auto& e : state_dict(attention)) {
+    if (!e.name.starts_with("in_proj_")) {
+      entries.push_back(e);
+      continue;
+    }
+    const std::string kind = e.name.substr(8);
+    entries.push_back({"q_proj." + kind, e.value.rows(0, queries).clone(), {}});
+    entries.push_back({"k_proj." + kind, e.value.rows(queries, keys).clone(), {}});
+    entries.push_back({"v_proj." + kind, e.value.rows(queries + keys, keys).clone(), {}});
+  }
+  return entries;
+}
+
+}  // namespace
+
+TEST_CASE("separate queries, keys and values load into the rows of the fused projection") {
+  const TemporaryFolder folder;
+  for (const index_t key_heads : {3, 1}) {
+    CAPTURE(key_heads);
+    const index_t queries = 12, keys = 4 * key_heads;
+    const MultiHeadAttentionOptions options{.d_model = 12, .num_heads = 3, .num_key_value_heads = key_heads};
+    RandomGenerator rng(1);
+    MultiHeadAttention<float> from(options, rng);
+    for (auto& entry : state_dict(from)) rng.fill_normal(entry.value.data(), entry.value.numel(), 0, 1);
+    auto entries = separate_projections(from, queries, keys);
+    CHECK(entries.size() == 8);
+    const LoadOptions load{.rename = [&](const std::string& name) {
+      return packed_projection(name.starts_with("attn.") ? name.substr(5) : name, queries, keys);
+    }};
+    const auto same = [&](const MultiHeadAttention<float>& to) {
+      const auto ours = state_dict(to), theirs = state_dict(from);
+      for (std::size_t i = 0; i < ours.size(); ++i) {
+        CHECK(std::memcmp(ours[i].value.data(), theirs[i].value.data(),
+                          sizeof(float) * static_cast<std::size_t>(ours[i].value.numel())) == 0);
+      }
+    };
+    MultiHeadAttention<float> to(options, rng);
+    const LoadReport report = load_state_dict(to, entries, load);
+    CHECK(report.missing.empty());
+    CHECK(report.unexpected.empty());
+    same(to);
+    // From a file, also one of another type.
+    SafetensorsWriter writer, doubles;
+    for (const auto& e : entries) {
+      writer.add("attn." + e.name, e.value);
+      doubles.add("attn." + e.name, e.value.to<double>());
+    }
+    writer.save(folder.path() / "separate.safetensors");
+    doubles.save(folder.path() / "doubles.safetensors");
+    for (const char* name : {"separate.safetensors", "doubles.safetensors"}) {
+      MultiHeadAttention<float> loaded(options, rng);
+      load_model(folder.path() / name, loaded, load);
+      same(loaded);
+    }
+    const auto before = state_dict(to)[0].value.clone();
+    const auto refusal = [&](std::size_t changed, const Shape& shape) {
+      auto wrong = entries;
+      wrong[changed].value = Tensor<float>::zeros(shape);
+      return eigenformer::testing::message_of<ValueError>([&] { (void)load_state_dict(to, wrong, load); });
+    };
+    CHECK(contains(refusal(0, {11, 12}), "wrong shape: in_proj_weight[0:12] is (11, 12), must be (12, 12)"));
+    CHECK(contains(refusal(1, {keys, 5}), "in_proj_weight[12:" + std::to_string(12 + keys) + "] is (" +
+                                              std::to_string(keys) + ", 5)"));
+    CHECK(contains(refusal(3, {12, 1}), "wrong shape: in_proj_bias[0:12] is (12, 1), must be (12,)"));
+    entries.erase(entries.begin() + 1);
+    CHECK(contains(
+        eigenformer::testing::message_of<ValueError>([&] { (void)load_state_dict(to, entries, load); }),
+        "missing: in_proj_weight[12:" + std::to_string(12 + keys) + "]"));
+    CHECK(std::memcmp(before.data(), state_dict(to)[0].value.data(), sizeof(float) * 12) == 0);
+  }
+}
+
+TEST_CASE("rows that overlap or lie outside are refused, and other names are left alone") {
+  Dense<float> layer(6, 2, 1);
+  const auto refusal = [&](const char* first, const char* second) {
+    const std::vector<StateEntry<float>> entries = {{"a", Tensor<float>::zeros({3, 2}), {}},
+                                                    {"b", Tensor<float>::zeros({3, 2}), {}}};
+    const LoadOptions load{.strict = false, .rename = [&](const std::string& name) {
+                             return std::string(name == "a" ? first : second);
+                           }};
+    return eigenformer::testing::message_of<ValueError>([&] { (void)load_state_dict(layer, entries, load); });
+  };
+  CHECK(refusal("weight[0:3]", "weight[3:6]") == "no error");
+  CHECK(refusal("weight[0:3]", "weight[2:5]") ==
+        "[load_state_dict] wrong rows: weight[2:5] overlaps other rows that are given.");
+  CHECK(refusal("weight[0:3]", "weight[4:7]") ==
+        "[load_state_dict] wrong rows: weight[4:7] is outside of shape (6, 2).");
+  CHECK(packed_projection("encoder.layers.0.self_attn.v_proj.bias", 12, 4) ==
+        "encoder.layers.0.self_attn.in_proj_bias[16:20]");
+  CHECK(packed_projection("k_proj.weight", 12) == "in_proj_weight[12:24]");
+  for (const char* name :
+       {"out_proj.weight", "qk_proj.weight", "q_proj_weight", "_proj.weight", "norm.weight"})
+    CHECK(packed_projection(name, 12) == name);
+}
+
+TEST_CASE("a module without parameters, as one that was moved from, is not saved") {
+  const TemporaryFolder folder;
+  RandomGenerator rng(1);
+  MultiHeadAttention<float> attention({.d_model = 12, .num_heads = 3}, rng);
+  const auto taken = std::move(attention);
+  CHECK(eigenformer::testing::message_of<ValueError>([&] {
+          save_model(folder.path() / "m.safetensors", attention);
+        }) == "[save_model] the module has no parameters to save; it may have been moved from");
+  CHECK_FALSE(std::filesystem::exists(folder.path() / "m.safetensors"));
 }

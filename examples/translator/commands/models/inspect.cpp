@@ -103,7 +103,9 @@ int inspect(const InspectCommand& command) {
               d.library_version.c_str());
   print_options("model", ef::options_to_json(d.model));
   std::printf("\nvocabulary\n");
-  if (loaded.tokenizers.joint()) {
+  if (!loaded.tokenizers.source) {
+    std::printf("  none: the model was saved without a tokenizer\n");
+  } else if (loaded.tokenizers.joint()) {
     print_vocabulary("both languages", *loaded.tokenizers.source);
   } else {
     print_vocabulary("source", *loaded.tokenizers.source);

@@ -35,11 +35,14 @@ struct EvaluateCommand : DecodingCommand {
 };
 
 /// The perplexity of the references of all pairs that have words on both sides; 0 without such pairs.
+/// num_cut: the pairs of which a side has more tokens than are scored.
 double reference_perplexity(const SentenceTranslator& translator, const std::vector<std::string>& sources,
-                            const std::vector<std::string>& references) {
+                            const std::vector<std::string>& references, std::size_t& num_cut) {
   ef::Perplexity perplexity;
-  for (const ef::Translation& pair : score_whole(translator, sources, references, "scoring references"))
+  for (const ef::Translation& pair : score_whole(translator, sources, references, "scoring references")) {
     perplexity.add(-pair.log_probability, static_cast<ef::index_t>(pair.tokens.size()));
+    num_cut += pair.cut ? 1 : 0;
+  }
   return perplexity.tokens() == 0 ? 0 : perplexity.value();
 }
 
@@ -151,16 +154,25 @@ int evaluate(const EvaluateCommand& command) {
     for (const std::string& line : translations) (text += ef::one_line(line)) += '\n';
     ef::write_file(command.output, text);
   }
+  std::size_t num_cut = 0;
   const Quality quality{ef::corpus_bleu(translations, references), ef::corpus_chrf(translations, references),
                         ef::exact_match(translations, references),
-                        reference_perplexity(translator, sources, references), aligned};
+                        reference_perplexity(translator, sources, references, num_cut), aligned};
   if (command.format == "json") {
-    std::printf("%s\n", quality.json().dump().c_str());
+    std::printf("%s
+", quality.json().dump().c_str());
   } else {
     quality.print();
   }
   const std::string remark = split_remark(translated.num_split, ef::max_source_tokens(models.description()));
   if (!remark.empty()) std::fprintf(stderr, "translator: %s\n", remark.c_str());
+  if (num_cut > 0) {
+    std::fprintf(
+        stderr,
+        "translator: %s with a side of more than %lld tokens; the perplexity is that of its beginning\n",
+        counted(static_cast<long long>(num_cut), "pair").c_str(),
+        static_cast<long long>(ef::max_source_tokens(models.description())));
+  }
   std::fprintf(stderr, "%s in %.1f s, %.1f sentences/s, beam %lld\n",
                counted(static_cast<long long>(sources.size()), "sentence").c_str(), seconds,
                static_cast<double>(sources.size()) / seconds,

@@ -86,7 +86,7 @@ int score(const ScoreCommand& command) {
       scored += pairs[i].tokens.empty() ? 0 : 1;
       if (!pairs[i].cut) continue;
       progress.say("translator: line " + std::to_string(before + i + 1) +
-                   " has more tokens than the model can read; the rest was ignored");
+                   " has more tokens than the model can read; the rest was not scored");
     }
     output.write(text);
     progress.add(before + pairs.size(), tokens);
@@ -119,7 +119,9 @@ void add_score(CLI::App& app, Run& run) {
   add_threads(*sub, command->threads);
   sub->footer(
       "Text output has one number per pair: log p(target | source) in nats, including the end of the "
-      "sentence; \"nan\" if a side has no words. tsv and jsonl also have the number of tokens, exp(-log p / "
+      "sentence; \"nan\" if a side has no words. Of a side with more tokens than the model can read, only "
+      "its "
+      "beginning is scored, with a warning. tsv and jsonl also have the number of tokens, exp(-log p / "
       "tokens) and a confidence, and with --scores each token.");
   sub->callback([&run, command] { run = [command] { return score(*command); }; });
 }

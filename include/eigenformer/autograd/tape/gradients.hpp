@@ -73,8 +73,8 @@ class Gradients {
   Gradients& operator=(Gradients&&) noexcept = default;
   ~Gradients() = default;
 
-  /// Appends a parameter with a gradient of zero; without effect if it is listed. It invalidates references
-  /// to entries.
+  /// Appends a parameter with a gradient of zero; without effect if it is listed, or when memory runs out. It
+  /// invalidates references to entries.
   void add(const ParameterHandle<T>& parameter);
 
   /// All entries, in the order in which they were added. Do not add or remove any.
@@ -147,10 +147,13 @@ Gradients<T>::Gradients(const std::vector<ParameterHandle<T>>& parameters) {
 
 template <class T>
 void Gradients<T>::add(const ParameterHandle<T>& parameter) {
-  if (!index_.emplace(parameter->id, entries_.size()).second) return;
+  if (find(parameter->id) != nullptr) return;
   const Shape& shape = parameter->value.shape();
-  entries_.push_back({parameter, Tensor<T>::without_storage(shape), false});
-  if (!large(entries_.back().value)) entries_.back().value = Tensor<T>(shape);
+  Entry entry{parameter, Tensor<T>::without_storage(shape), false};
+  if (!large(entry.value)) entry.value = Tensor<T>(shape);
+  if (entries_.size() == entries_.capacity()) entries_.reserve(2 * entries_.size() + 1);
+  index_.emplace(parameter->id, entries_.size());
+  entries_.push_back(std::move(entry));  // has room, so it cannot throw
 }
 
 EIGENFORMER_INSTANCES(class Gradients)

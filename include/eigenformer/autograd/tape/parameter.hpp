@@ -32,6 +32,8 @@ struct ParameterState {
   std::vector<std::string> aliases{};  // further names of a tied parameter in its model
   Tensor<T> value;
   bool frozen = false;
+  bool tied = false;    // stands in several places of a model
+  bool copied = false;  // for messages: a copy has another id than what it was copied from
   std::shared_ptr<WeightAdapter<T>> adapter{};  // null: none
 };
 
@@ -56,10 +58,12 @@ class Parameter {
     state_->value = std::move(value);
   }
   /// An independent parameter with a new id and copies of name, values, frozen state and adapter; absent if
-  /// `other` is.
+  /// `other` is. Throws ValueError if `other` is tied() to another place.
   Parameter(const Parameter& other) {
     if (other.state_ == nullptr) return;
+    if (other.state_->tied) other.refuse_copy();
     state_ = std::make_shared<detail::ParameterState<T>>();
+    state_->copied = true;
     state_->name = other.state_->name;
     state_->value = other.state_->value.clone();
     state_->frozen = other.state_->frozen;
@@ -68,11 +72,12 @@ class Parameter {
   /// Takes id, values and all else; the other parameter is absent afterwards.
   Parameter(Parameter&&) noexcept = default;
   /// Copies values, frozen state and adapter and keeps its id. When the shapes differ or one is absent it
-  /// becomes a copy of `other`, still with its id if both are present.
+  /// becomes a copy of `other`, still with its id if both are present; throws ValueError if one is tied().
   Parameter& operator=(const Parameter& other) {
     if (this == &other) return *this;
     if (state_ == nullptr || other.state_ == nullptr ||
         state_->value.shape() != other.state_->value.shape()) {
+      if (state_ != nullptr && state_->tied) refuse_copy();
       Parameter copy(other);
       if (state_ != nullptr && copy.state_ != nullptr) copy.state_->id = state_->id;
       state_ = std::move(copy.state_);
@@ -106,6 +111,16 @@ class Parameter {
     return state_;
   }
 
+  /// This parameter for another place of its model: both share id, values and all else, so it has one
+  /// gradient, is saved once and counts once. Copying it throws ValueError from then on, because the copies
+  /// would not be tied. tie() does this for all parameters of a module.
+  Parameter tied() {
+    state().tied = true;
+    Parameter place;
+    place.state_ = state_;
+    return place;
+  }
+
   /// Whether it is a constant: no gradient is computed, and optimizers do not change it.
   bool frozen() const { return state().frozen; }
   /// Freezes or unfreezes it; forward passes that are already recorded keep the old state.
@@ -118,6 +133,14 @@ class Parameter {
   void set_adapter(std::shared_ptr<WeightAdapter<T>> adapter) { state().adapter = std::move(adapter); }
 
  private:
+  [[noreturn]] void refuse_copy() const {
+    throw ValueError("parameter",
+                     "'" + state_->name +
+                         "' is tied: it stands in several places of its model, and copies would not; make "
+                         "another model in the same way and copy the values by load_state_dict(other, "
+                         "state_dict(model))");
+  }
+
   void copy_adapter(const Parameter& other) {
     const auto& theirs = other.state_->adapter;
     state_->adapter = theirs == nullptr ? nullptr : std::make_shared<WeightAdapter<T>>(*theirs);

@@ -344,10 +344,17 @@ void Tape<T>::backward(const Var<T>& output, const Tensor<T>& cotangent, Gradien
                        {entry->value.shape(), node.shape});
     }
     if (entry == nullptr) {
+      const std::string& name = node.parameter->name;
       throw ValueError(
           "backward",
-          "parameter '" + node.parameter->name + "' of shape " + node.shape.str() +
-              " was recorded but is missing in the gradients; construct them with it, or freeze it");
+          (name.empty() ? "a parameter without a name" : "parameter '" + name + "'") +
+              std::string(" of shape ") + node.shape.str() +
+              " was recorded but is missing in the gradients; " +
+              (node.parameter->copied
+                   ? "it is a copy, and a copy is a parameter of its own: construct the gradients "
+                     "with parameters() of the module that was called, or let both places share "
+                     "one parameter by tie()"
+                   : "construct them with it, or freeze it"));
     }
   }
   auto& nodes = state_->nodes;

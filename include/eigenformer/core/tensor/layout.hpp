@@ -20,10 +20,13 @@ namespace eigenformer {
 ///
 /// In a *padded* layout every sequence has the same number of rows, the usual (B, L, D); in a *packed* one
 /// the sequences follow each other without padding, (N, D); a *cached* one is a padded layout of sequences
-/// that still grow. All functions throw ShapeError for more than Shape::max_numel rows and for higher
-/// positions.
+/// that still grow. All functions throw ShapeError for more than max_batch sequences, for more than
+/// Shape::max_numel rows and for higher positions.
 class SequenceLayout {
  public:
+  /// The most sequences of a layout, which then takes half a gigabyte.
+  static constexpr index_t max_batch = index_t{1} << 24;
+
   /// No sequences.
   SequenceLayout() : SequenceLayout(Fields{}) {}
 
@@ -81,6 +84,7 @@ class SequenceLayout {
     Fields f;
     f.packed = true;
     f.offsets.clear();
+    check_batch(static_cast<index_t>(lengths.size()));
     index_t row = 0;
     for (std::size_t b = 0; b < lengths.size(); ++b) {
       if (lengths[b] < 0) refuse_length(b, lengths[b], "must not be negative");
@@ -181,10 +185,15 @@ class SequenceLayout {
   std::span<const std::uint32_t> sequence_numbers() const noexcept { return fields().numbers; }
 
   /// The RowKey (sequence number, position) of every row, padding included: rows() of them, computed by the
-  /// first call and shared by later ones and by copies. Thread-safe.
+  /// first call and shared by later ones and by copies. Thread-safe. Throws ShapeError for more than 2^32
+  /// rows, whose positions a RowKey cannot hold.
   std::shared_ptr<const std::vector<RowKey>> row_keys() const {
     std::call_once(data_->once, [this] {
       const Fields& f = fields();
+      if (rows() > index_t{1} << 32) {
+        throw ShapeError("layout", "keys of " + std::to_string(rows()) +
+                                       " rows are requested, there must be at most 4294967296");
+      }
       auto keys = std::make_shared<std::vector<RowKey>>();
       keys->reserve(static_cast<std::size_t>(rows()));
       if (!f.lengths.empty()) keys->assign(static_cast<std::size_t>(f.offsets[0]), RowKey{f.numbers[0], 0});
@@ -258,8 +267,15 @@ class SequenceLayout {
     return SequenceLayout(std::move(f));
   }
 
+  static void check_batch(index_t batch) {
+    if (batch <= max_batch) return;
+    throw ShapeError("layout", "batch is " + std::to_string(batch) + ", must be at most " +
+                                   std::to_string(max_batch) + " sequences");
+  }
+
   static void check_rows(const char* limit, index_t batch, index_t stride) {
-    if (batch > Shape::max_numel || stride > Shape::max_numel / std::max<index_t>(1, batch)) {
+    check_batch(batch);
+    if (stride > Shape::max_numel / std::max<index_t>(1, batch)) {
       throw ShapeError("layout", "a batch of " + std::to_string(batch) + " with a " + limit + " of " +
                                      std::to_string(stride) + " has more rows than any memory holds");
     }

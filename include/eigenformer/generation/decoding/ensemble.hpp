@@ -80,6 +80,12 @@ class Ensemble : public detail::ModelOptions<M> {
     void reorder(std::span<const std::int32_t> parents) {
       for (auto& state : states_) state.reorder(parents);
     }
+    /// See DecoderState::keep_apart(); for states that have it.
+    void keep_apart() noexcept {
+      if constexpr (requires(models::StateOf<M> & state) { state.keep_apart(); }) {
+        for (auto& state : states_) state.keep_apart();
+      }
+    }
     /// Appends a token to each sequence, ids (sequences); returns the members' rows side by side, (sequences,
     /// sum of the members' widths).
     Var<T> step(const Tensor<std::int32_t>& ids) {
@@ -132,10 +138,11 @@ class Ensemble : public detail::ModelOptions<M> {
   };
 
   /// The number of token ids, the same for all members.
-  index_t vocabulary_size() const { return static_cast<index_t>(members_.front().model.vocabulary_size()); }
+  index_t vocabulary_size() const { return static_cast<index_t>(first(members_).vocabulary_size()); }
 
   /// Begins a sequence per input with all members, in their own contexts.
   State begin(const Context<T>&, std::span<const Input> inputs) const {
+    (void)first(members_);
     State state;
     state.widths_ = widths_;
     for (const Member& member : members_) state.states_.push_back(member.model.begin(member.ctx, inputs));
@@ -197,11 +204,11 @@ class Ensemble : public detail::ModelOptions<M> {
 
   /// The first member's prompt, for decoder-only models.
   decltype(auto) prompt(const Input& input) const requires models::HasPrompt<M> {
-    return members_.front().model.prompt(input);
+    return first(members_).prompt(input);
   }
   /// The first member's input_length().
   index_t input_length(const Input& input) const requires models::HasInputLength<M> {
-    return static_cast<index_t>(members_.front().model.input_length(input));
+    return static_cast<index_t>(first(members_).input_length(input));
   }
 
   /// The models with their contexts, valid as long as the ensemble.
@@ -211,7 +218,9 @@ class Ensemble : public detail::ModelOptions<M> {
   using Widths = std::vector<std::atomic<index_t>>;
 
   static const M& first(const std::vector<Member>& members) {
-    if (members.empty()) throw ValueError("ensemble", "there is no model, must be at least one");
+    if (members.empty())
+      throw ValueError("ensemble",
+                       "there is no model, must be at least one; the ensemble may have been moved from");
     return members.front().model;
   }
 

@@ -30,10 +30,10 @@ std::vector<Hypothesis> sample_texts(NextTokens<T>& model, const Prompts& prompt
 /// model: as in generation/model.hpp. Returns inputs.size() * num_samples texts, those of an input next to
 /// each other, without begin and end symbol and forced prefix. A text depends on its input, the input's
 /// number (SamplingOptions::numbers), its own number among the input's samples and the seed, but not on the
-/// other texts. A text ends where every next token is forbidden. Throws ValueError for invalid options, an
-/// empty prompt, and logits that are NaN or +infinity; ShapeError for logits of another shape than
-/// (sequences, vocabulary_size()); and what the model throws, such as IndexError for an id outside the
-/// vocabulary.
+/// other texts, their number or the batch; its log-probability is the same to the last bit. A text ends where
+/// every next token is forbidden. Throws ValueError for invalid options, an empty prompt, and logits that are
+/// NaN or +infinity; ShapeError for logits of another shape than (sequences, vocabulary_size()); and what the
+/// model throws, such as IndexError for an id outside the vocabulary.
 template <class M>
 std::vector<Hypothesis> sample(const M& model, const Context<detail::ValueOf<M>>& ctx,
                                std::span<const typename detail::InputOf<M>::type> inputs,
@@ -52,6 +52,7 @@ std::vector<Hypothesis> sample(const M& model, const Context<detail::ValueOf<M>>
   const std::vector<index_t> limits = detail::length_limits(model, inputs, options);
   const Prompts prompts = detail::make_prompts("sampling", model, inputs, options, places);
   detail::ModelNextTokens<M> next("sampling", model, ctx, inputs);
+  next.keep_apart();
   return detail::sample_texts<detail::ValueOf<M>>(next, prompts, limits, options);
 }
 

@@ -180,4 +180,16 @@ index_t max_target_tokens(const FolderDescription<Options>& description, index_t
   return std::min(wanted, std::max<index_t>(1, room - forced));
 }
 
+/// The maximum number of tokens of a target text that is scored, end symbol included: as many as a line may
+/// have, max_source_tokens(), or fewer if the model has fewer positions; unlimited for options without
+/// max_length. Attention takes time by the square of this number.
+template <class Options>
+index_t max_scored_tokens(const FolderDescription<Options>& description) {
+  index_t wanted = std::numeric_limits<index_t>::max();
+  if constexpr (requires { description.model.max_length; }) {
+    wanted = std::min<index_t>(description.model.max_length, wanted - 1) + 1;
+  }
+  return max_target_tokens(description, wanted);
+}
+
 }  // namespace eigenformer

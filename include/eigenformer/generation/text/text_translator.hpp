@@ -100,6 +100,8 @@ class TextTranslator {
       throw ValueError("text_translator", "the model has no tokenizers, must have one for each side");
     set(std::move(options));
   }
+  /// Moves are copies: nothing can be used that was moved from.
+  TextTranslator(const TextTranslator&) = default;
   /// Uses a loaded model with the options of its conventions; `loaded` must outlive it.
   explicit TextTranslator(const LoadedModel<M>& loaded, const Context<T>& ctx = Context<T>::inference())
       : TextTranslator(loaded, text_translator_options(loaded.description), ctx) {}
@@ -189,9 +191,10 @@ class TextTranslator {
 
   /// Scores given translations (forced decoding). Returns for each pair of lines the target text as
   /// tokenized, score, log_probability, the tokens with the end symbol, words and confidence, and with
-  /// options.alignment the alignment of the two given lines. A pair with a blank side has no tokens. Lines
-  /// that are too long for the model are cut: a pair has one score. Throws ValueError for unequal numbers of
-  /// lines and when a tokenizer does, and as score_targets().
+  /// options.alignment the alignment of the two given lines. A pair with a blank side has no tokens. Both
+  /// sides are cut (Translation::cut) to what the model can read, max_source_tokens() and
+  /// max_scored_tokens(): a pair has one score. Throws ValueError for unequal numbers of lines and when a
+  /// tokenizer does, and as score_targets().
   std::vector<Translation> score(std::span<const std::string> lines,
                                  std::span<const std::string> targets) const {
     if (lines.size() != targets.size()) {
@@ -202,7 +205,7 @@ class TextTranslator {
     std::vector<Translation> translations(lines.size());
     std::vector<Ids> sources, given;
     std::vector<std::size_t> places;
-    const index_t most = max_target_tokens(*description_, std::numeric_limits<index_t>::max());
+    const index_t most = max_scored_tokens(*description_);
     for (std::size_t i = 0; i < lines.size(); ++i) {
       Translation& translation = translations[i];
       Ids source = source_ids(description_->text, *tokenizers_.source, lines[i],

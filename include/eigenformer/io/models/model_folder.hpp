@@ -4,10 +4,13 @@
 #include <concepts>
 #include <cstdint>
 #include <filesystem>
+#include <iterator>
 #include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <type_traits>
 #include <utility>
@@ -372,6 +375,43 @@ FolderDescription<std::remove_cvref_t<decltype(M::options)>> read_model_descript
 
 namespace detail {
 
+// Throws IoError if a file of weights, unchanged since it was saved, has tensors that the module lacks, and
+// lacks some that it has: the folder holds a model of another type, such as one with layers of somebody's
+// own.
+template <class M>
+void require_type(const std::filesystem::path& folder, const std::filesystem::path& weights, const M& model) {
+  try {
+    verify_files(folder);
+  } catch (const IoError&) {
+    return;  // damaged, or another file in place of the saved one
+  }
+  // Quantised matrices are stored in several tensors: NAME, NAME_scale, NAME[0:12], NAME[0:12]_sum, ...
+  const auto matrix_of = [](std::string name) {
+    for (const char* suffix : {"_scale", "_sum", "_input_step"}) {
+      if (name.ends_with(suffix)) name.resize(name.size() - std::string_view(suffix).size());
+    }
+    return name.substr(0, name.find('['));
+  };
+  std::set<std::string> stored, own;
+  for (const std::string& name : SafetensorsFile::open(weights).names()) stored.insert(matrix_of(name));
+  for (const auto& entry : state_dict(model)) own.insert(entry.name);
+  const auto without = [](const std::set<std::string>& of, const std::set<std::string>& others) {
+    std::vector<std::string> names;
+    std::set_difference(of.begin(), of.end(), others.begin(), others.end(), std::back_inserter(names));
+    return names;
+  };
+  const auto more = without(stored, own), fewer = without(own, stored);
+  if (more.empty() || fewer.empty()) return;
+  throw IoError("load_model_folder",
+                "'" + folder.string() +
+                    "' holds a model of another type, such as one with layers of its own: " +
+                    std::to_string(more.size()) + " of its tensors, the first being '" + more.front() +
+                    "', are not in this type, which has " + std::to_string(fewer.size()) +
+                    " others, the first being '" + fewer.front() +
+                    "'; load it by load_model_folder<M>(folder), M being the type that was saved, such as "
+                    "Seq2SeqTransformer<float, MyLayer>");
+}
+
 // load_folder() without protection from concurrent writers.
 template <FolderModel M, class F>
 LoadedModel<M> load_files(const std::filesystem::path& folder, F&& load_weights) {
@@ -391,7 +431,12 @@ LoadedModel<M> load_files(const std::filesystem::path& folder, F&& load_weights)
   detail::require_sizes(weights, description.model);
   RandomGenerator rng = RandomGenerator::idle();
   M model(description.model, rng);
-  load_weights(weights, model, description);
+  try {
+    load_weights(weights, model, description);
+  } catch (const IoError&) {
+    require_type(folder, weights, model);
+    throw;
+  }
   return {std::move(description), std::move(tokenizers), std::move(model)};
 }
 

@@ -229,6 +229,7 @@ std::vector<StateEntry<typename M::value_type>> read_int8_entries(const Safetens
 template <class M>
 void save_quantized_model(const std::filesystem::path& path, const M& model, WeightFormat format) {
   if (format == WeightFormat::float32) return save_model(path, model);
+  detail::require_entries(state_dict(model).size());
   SafetensorsWriter writer;
   writer.set_metadata("format", "pt");
   std::map<std::string, std::vector<detail::Int8Rows>> products;

@@ -24,6 +24,7 @@ inline ModelDescription read_model_description(const std::filesystem::path& fold
 
 namespace detail {
 
+/// Throws IoError for a model that was saved without tokenizers, for programs that need text.
 inline void require_tokenizers(const std::filesystem::path& folder, const TokenizerPair& tokenizers) {
   if (tokenizers.source) return;
   throw IoError("load_model_folder",
@@ -32,21 +33,20 @@ inline void require_tokenizers(const std::filesystem::path& folder, const Tokeni
 
 }  // namespace detail
 
-/// Loads a translation model's folder. Throws as `load_model_folder<M>()` does, and IoError for a folder
-/// without tokenizers.
+/// Loads a translation model's folder, with the tokenizers that it was saved with, if any. Throws as
+/// `load_model_folder<M>()` does.
+///
+///     ef::save_model_folder("en-de", model, tokenizers);  // or without tokenizers
+///     auto loaded = ef::load_model_folder("en-de");
 template <std::floating_point T = float>
 TranslationModel<T> load_model_folder(const std::filesystem::path& folder) {
-  TranslationModel<T> loaded = load_model_folder<Seq2SeqTransformer<T>>(folder);
-  detail::require_tokenizers(folder, loaded.tokenizers);
-  return loaded;
+  return load_model_folder<Seq2SeqTransformer<T>>(folder);
 }
 
 /// Loads a translation model's folder for inference: see `load_packed_folder<M>()`. Throws as
 /// load_model_folder() does.
 inline PackedModel<Seq2SeqTransformer<float>> load_packed_folder(const std::filesystem::path& folder) {
-  auto model = load_packed_folder<Seq2SeqTransformer<float>>(folder);
-  detail::require_tokenizers(folder, model.loaded.tokenizers);
-  return model;
+  return load_packed_folder<Seq2SeqTransformer<float>>(folder);
 }
 
 }  // namespace eigenformer

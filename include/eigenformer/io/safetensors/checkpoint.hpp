@@ -47,23 +47,37 @@ LoadReport load_given(M& module, const Source& source, const std::vector<GivenTe
       targets.emplace(name, &member.value);
     }
   });
+  std::vector<std::pair<Tensor<T>*, Tensor<T>>> views;          // what a tensor of the module becomes
+  std::vector<std::pair<const std::string*, Tensor<T>>> reads;  // by name, into memory of the module
   try {
-    return match_state_dict(
+    const LoadReport report = match_state_dict(
         state_dict(module), given, options,
         [&](std::size_t i) { return source.template tensor<T>(given[i].name); },
         [&](const StateEntry<T>& entry, std::size_t i) {
-          Tensor<T>& target = *targets.at(entry.name);
+          const auto target = targets.find(entry.name);
           const std::string& name = given[i].name;
-          if (!target.defined() || (options.map && source.template is_mapped<T>(name))) {
-            target = source.template tensor<T>(name);
+          if (target == targets.end() && !entry.value.defined()) {
+            throw ValueError("load_state_dict", "'" + entry.name + "' has no memory to read rows into");
+          } else if (target != targets.end() &&
+                     (!entry.value.defined() || (options.map && source.template is_mapped<T>(name)))) {
+            views.emplace_back(target->second, source.template tensor<T>(name));
           } else {
-            source.read_into(name, target);
+            reads.emplace_back(&name, entry.value);
           }
         });
+    // All memory is there, so that either all values change or none.
+    for (auto& [name, target] : reads) source.read_into(*name, target);
+    for (auto& [target, value] : views) *target = std::move(value);
+    return report;
   } catch (const ValueError& error) {
     const std::string what = std::string(error.what()).substr(error.op().size() + 3);
     throw IoError("load_state_dict", "'" + path.string() + "' does not fit the module: " + what);
   }
+}
+
+inline void require_entries(std::size_t count) {
+  if (count > 0) return;
+  throw ValueError("save_model", "the module has no parameters to save; it may have been moved from");
 }
 
 inline std::string unfit_for_parameters(Dtype dtype) {
@@ -101,16 +115,18 @@ LoadReport load_state_dict(M& module, const SafetensorsFile& file, const LoadOpt
 
 /// Writes a module's state dict, with PyTorch's names and shapes, to a safetensors file, atomically. A tied
 /// parameter is stored once, under its first name. metadata: further texts in UTF-8. Throws ValueError for
-/// texts that are not UTF-8 and for weights whose memory was released, IoError when writing fails; an
-/// existing file is then unchanged.
+/// texts that are not UTF-8, for weights whose memory was released and for a module without any, as one that
+/// was moved from, IoError when writing fails; an existing file is then unchanged.
 template <class M>
 void save_model(const std::filesystem::path& path, const M& model,
                 const std::map<std::string, std::string>& metadata = {}) {
+  const auto entries = state_dict(model);
+  detail::require_entries(entries.size());
   SafetensorsWriter writer;
   // Other readers of the format require this for PyTorch's names.
   writer.set_metadata("format", "pt");
   for (const auto& [key, value] : metadata) writer.set_metadata(key, value);
-  for (const auto& entry : state_dict(model)) {
+  for (const auto& entry : entries) {
     if (entry.alias_of.empty()) writer.add(entry.name, entry.value);
   }
   writer.save(path);

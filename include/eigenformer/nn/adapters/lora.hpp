@@ -112,7 +112,7 @@ auto lora_adapters(const M& model) {
 ///     ef::AdamW<float> optimizer(ef::lora_parameters(model));
 ///
 /// Throws ValueError for invalid options, a target that matches nothing, and a model that already has
-/// adapters; then nothing changes.
+/// adapters, Error or std::bad_alloc when memory runs out; then nothing changes.
 template <class M>
 void add_lora(M& model, const LoraOptions& options, RandomGenerator& rng) {
   using T = typename M::value_type;
@@ -121,18 +121,30 @@ void add_lora(M& model, const LoraOptions& options, RandomGenerator& rng) {
   if (!lora_parameters(model).empty())
     throw ValueError("lora", "the model already has adapters; merge or remove them first");
   const auto chosen = detail::lora_targets(adaptable_rows(model), options.targets);
-  for (const AdaptableRows<T>& rows : chosen) {
-    const index_t in = rows.weight->shape()[1];
-    const double bound = 1 / std::sqrt(static_cast<double>(in));
-    if (rows.weight->adapter() == nullptr) rows.weight->set_adapter(std::make_shared<WeightAdapter<T>>());
-    rows.weight->adapter()->parts.push_back(detail::make_part(
-        rows, LowRankPart<T>{.a = Parameter<T>(init::uniform<T>({options.rank, in}, rng, -bound, bound)),
-                             .b = Parameter<T>(Tensor<T>::zeros({rows.rows, options.rank})),
-                             .alpha = options.alpha,
-                             .rank_stabilized = options.rank_stabilized,
-                             .dropout = options.dropout}));
+  const auto all = parameters(model);
+  const RandomGenerator::State before = rng.state();
+  std::vector<std::pair<Parameter<T>*, std::shared_ptr<WeightAdapter<T>>>> adapters;
+  try {
+    for (const AdaptableRows<T>& rows : chosen) {
+      const index_t in = rows.weight->shape()[1];
+      const double bound = 1 / std::sqrt(static_cast<double>(in));
+      // The parts of a weight follow each other.
+      if (adapters.empty() || adapters.back().first != rows.weight)
+        adapters.emplace_back(rows.weight, std::make_shared<WeightAdapter<T>>());
+      adapters.back().second->parts.push_back(detail::make_part(
+          rows, LowRankPart<T>{.a = Parameter<T>(init::uniform<T>({options.rank, in}, rng, -bound, bound)),
+                               .b = Parameter<T>(Tensor<T>::zeros({rows.rows, options.rank})),
+                               .alpha = options.alpha,
+                               .rank_stabilized = options.rank_stabilized,
+                               .dropout = options.dropout}));
+    }
+  } catch (...) {
+    rng.set_state(before);
+    throw;
   }
-  for (const auto& p : parameters(model)) p->frozen = true;
+  // All memory is there: nothing throws from here on.
+  for (auto& [weight, adapter] : adapters) weight->set_adapter(std::move(adapter));
+  for (const auto& p : all) p->frozen = true;
 }
 
 /// Removes the adapters from a model and returns them; the model then computes with its own weights only. Its

@@ -305,6 +305,7 @@ struct MultiHeadAttention {
 
   void require_one_width() const {
     if (!in_proj.fused()) {
+      (void)in_proj.query_weight.shape();  // throws for an attention that was moved from
       throw ValueError(name, "kdim is " + std::to_string(options.kdim) + " and vdim " +
                                  std::to_string(options.vdim) + ", must both be d_model, which is " +
                                  std::to_string(options.d_model) + ", for self-attention");

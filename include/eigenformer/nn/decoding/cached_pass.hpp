@@ -35,6 +35,9 @@ class CachedMemory {
   /// For each hypothesis, the memory's sequence that it attends to.
   std::span<const std::int32_t> sequences() const noexcept { return sequence_; }
 
+  /// See DecoderState::keep_apart().
+  void keep_apart() noexcept { apart_ = true; }
+
   /// Begins a step of counts[i] new tokens of hypothesis i. Adjacent hypotheses that attend to the same
   /// sequence are joined into one sequence of queries, so that its keys are prepared once; their order does
   /// not matter there, except to a score rule, with which they stay apart. first: this is the first step, so
@@ -44,7 +47,7 @@ class CachedMemory {
     std::vector<index_t> lengths;
     joined_.clear();
     for (std::size_t i = 0; i < sequence_.size(); ++i) {
-      if (joined_.empty() || joined_.back() != sequence_[i]) {
+      if (apart_ || joined_.empty() || joined_.back() != sequence_[i]) {
         joined_.push_back(sequence_[i]);
         lengths.push_back(0);
       }
@@ -79,6 +82,7 @@ class CachedMemory {
   std::vector<std::int32_t> sequence_;  // of memory, by hypothesis
   std::vector<std::int32_t> joined_;    // of memory, by sequence of queries_
   SequenceLayout queries_;              // of the step under way
+  bool apart_ = false;                  // never join hypotheses
   std::vector<Tensor<T>>
       made_;  // by slot: (rows, 2 G head_dim) keys and values, or the state of linear attention
 };
@@ -123,6 +127,10 @@ class CachedPass final : public LayerPass<T> {
     for (const auto& memory : memories_) sequences.push_back(memory.reordered(parents));
     cache_.reorder(parents);
     for (std::size_t i = 0; i < memories_.size(); ++i) memories_[i].set_sequences(std::move(sequences[i]));
+  }
+  /// See DecoderState::keep_apart().
+  void keep_apart() noexcept {
+    for (auto& memory : memories_) memory.keep_apart();
   }
   /// The keys, values and states of the sequences.
   const KeyValueCache<T>& cache() const noexcept { return cache_; }

@@ -19,9 +19,9 @@ namespace eigenformer {
 /// refers to, such as the model, must outlive the state. reorder() copies row numbers, never keys (see
 /// KeyValueCache).
 ///
-/// A step that throws leaves the sequences unchanged. If it cannot, because states of linear attention,
-/// recurrences or windows had advanced or memory ran out while keys were moved, every later step() and
-/// reorder() throws ValueError.
+/// A step that throws leaves the sequences unchanged, and so does reorder(). If a step cannot, because states
+/// of linear attention, recurrences or windows had advanced or memory ran out while keys were moved, every
+/// later step() and reorder() throws ValueError.
 ///
 ///     ef::DecoderState<float> state = model.begin(ctx, sources);
 ///     auto logits = model.logits(ctx, state.step(ids));  // ids (sequences) -> (sequences, V)
@@ -53,12 +53,18 @@ class DecoderState {
     return pass_.memories()[memory].sequences();
   }
 
+  /// From now on sequences that attend to the same sequence of a memory do so one by one. Otherwise adjacent
+  /// ones are joined, which prepares its keys once, but the last bits of a sequence's rows then depend on how
+  /// many others there are.
+  void keep_apart() noexcept { pass_.keep_apart(); }
+
   /// Appends counts[i] tokens to sequence i and returns the decoder's output for them. ids: (rows), those of
   /// the first sequence first; returns (rows, D). prefix: the number of first tokens of each sequence that
   /// see one another in both directions, as in AttentionMask::prefix, all of which must come in this step;
   /// empty: none. maps, if not null, receives the attention weights of every layer, (sequences, heads, n,
   /// tokens so far) and (sequences, heads, n, S). Throws ShapeError if ids, counts and prefix do not match,
-  /// IndexError for an id outside the vocabulary, ValueError for a prefix that does not come in one step.
+  /// IndexError for an id outside the vocabulary, ValueError for a prefix that does not come in one step, for
+  /// ids without memory, and for a state that was moved from.
   Var<T> step(const Tensor<std::int32_t>& ids, std::span<const index_t> counts,
               const std::vector<index_t>& prefix = {}, DecoderMaps<T>* maps = nullptr) {
     index_t rows = 0;
@@ -71,6 +77,7 @@ class DecoderState {
                            " counts, one for each sequence, that sum to the number of ids",
                        {ids.shape()});
     }
+    if (!run_) throw ValueError("decoder_state", "the state was moved from, expected the one it moved to");
     pass_.begin(counts, prefix, maps);
     Var<T> y = run_(ctx_, ids.reshape(Shape{rows}), pass_);
     pass_.commit();

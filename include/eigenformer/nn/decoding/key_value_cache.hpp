@@ -26,7 +26,7 @@ namespace eigenformer {
 /// A step that ends without commit() has no effect: the next begin() overwrites its keys and values, and
 /// after a first step starts afresh. But states advance in place, and keys are moved in place when the block
 /// is full: if an exception leaves a later step after that, begin() and reorder() throw ValueError from then
-/// on.
+/// on. reorder() that throws, also because memory ran out, changes nothing.
 template <class T>
 class KeyValueCache {
  public:
@@ -203,20 +203,22 @@ class KeyValueCache {
       std::copy_n(table_.begin() + static_cast<index_t>(parent) * capacity_, held(parent),
                   table.begin() + static_cast<index_t>(i) * capacity_);
     }
-    begin_change();
-    for (Tensor<T>& state : states_) {
+    std::vector<Tensor<T>> states(states_.size());
+    for (std::size_t slot = 0; slot < states.size(); ++slot) {
+      const Tensor<T>& state = states_[slot];
       if (!state.defined()) continue;
-      Tensor<T> moved(state.shape().with(0, static_cast<index_t>(parents.size())));
+      states[slot] = Tensor<T>(state.shape().with(0, static_cast<index_t>(parents.size())));
       const index_t size = state.dim(1);
       for (std::size_t i = 0; i < parents.size(); ++i) {
-        std::copy_n(state.data() + parents[i] * size, size, moved.data() + static_cast<index_t>(i) * size);
+        std::copy_n(state.data() + parents[i] * size, size,
+                    states[slot].data() + static_cast<index_t>(i) * size);
       }
-      state = std::move(moved);
     }
+    // All memory is there: nothing throws from here on.
+    states_ = std::move(states);
     table_ = std::move(table);
     lengths_ = std::move(lengths);
     dropped_ = std::move(dropped);
-    whole_ = true;
   }
 
  private:
@@ -325,6 +327,7 @@ class KeyValueCache {
     if (wanted > block_ || 2 * wanted < block_) block_ = wanted;
     for (Tensor<T>& cache : cache_) {
       if (!cache.defined()) continue;
+      // One at a time: the old and the new blocks of all attentions would take twice the memory.
       Tensor<T> to = block_ == cache.dim(0) ? cache : Tensor<T>(Shape{block_, cache.dim(1)});
       for (index_t r = 0; r < rows_; ++r) {
         const index_t p = place[static_cast<std::size_t>(r)];

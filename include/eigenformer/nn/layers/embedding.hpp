@@ -11,6 +11,7 @@
 #include "eigenformer/autograd/tape/context.hpp"
 #include "eigenformer/nn/module/init.hpp"
 #include "eigenformer/nn/module/module.hpp"
+#include "eigenformer/nn/module/rows.hpp"
 #include "eigenformer/nn/options/layer.hpp"
 
 namespace eigenformer {
@@ -58,9 +59,10 @@ struct Embedding {
   /// ids: any shape; returns that shape with d appended, times `scale`. With packed weights in the context,
   /// rows are read from the packed table if the table's own memory was released or the packed format is not
   /// float32. Throws IndexError for an id outside the table, ValueError if the memory was released and no
-  /// packed weights are given.
+  /// packed weights are given, and for ids without memory.
   [[nodiscard]] Var<T> operator()(const Context<T>& ctx, const Tensor<std::int32_t>& ids,
                                   double scale = 1) const {
+    detail::require_ids("embedding", "ids", ids);
     if constexpr (std::is_same_v<T, float>) {
       if (const kernels::PackedMatrix* packed = packed_table(ctx); packed != nullptr) {
         Tensor<T> y(ids.shape().inserted(-1, embedding_dim()));

@@ -78,6 +78,7 @@ struct Norm {
   LayerNormOp op() const { return {options.eps, options.formula, options.scalar_gain}; }
 
   void check(const Var<T>& x) const {
+    (void)weight.shape();  // throws for a norm that was moved from
     if (x.rank() >= 1 && x.dim(-1) == options.size) return;
     throw ShapeError(name(),
                      "last dimension of input " + x.shape().str() + " must be " +

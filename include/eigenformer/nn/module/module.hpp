@@ -1,5 +1,7 @@
 #pragma once
 
+#include <algorithm>
+#include <charconv>
 #include <cstdint>
 #include <cstring>
 #include <functional>
@@ -180,6 +182,41 @@ auto parameters(M& module) {
   return detail::ParameterList<M>::of(module);
 }
 
+/// Makes the parameters of `module` those of `source`, a module with parameters of the same names and shapes
+/// in another place of one model: the model computes with one set of values in both places, and each shared
+/// parameter has one gradient, is saved once and counts once (see Parameter::tied()). Call it in the model's
+/// constructor, so that loading a model ties it, too. The values are those of `source`; buffers stay as they
+/// are. A model with tied parameters cannot be copied, only made anew and loaded. Throws ValueError for other
+/// names or shapes; then nothing changes.
+///
+///     ef::tie(decoder_layer.self_attn, encoder_layer.self_attn);
+template <class M>
+void tie(M& module, M& source) {
+  using T = typename M::value_type;
+  const auto parameters_of = [](M& of) {
+    std::vector<std::pair<std::string, Parameter<T>*>> found;
+    for_each_field(of, [&](const std::string& name, auto& member) {
+      if constexpr (detail::is_parameter<std::remove_cvref_t<decltype(member)>>::value) {
+        if (member.defined()) found.emplace_back(name, &member);
+      }
+    });
+    return found;
+  };
+  const auto ours = parameters_of(module), theirs = parameters_of(source);
+  for (std::size_t i = 0; i < std::max(ours.size(), theirs.size()); ++i) {
+    if (i < ours.size() && i < theirs.size() && ours[i].first == theirs[i].first &&
+        ours[i].second->shape() == theirs[i].second->shape())
+      continue;
+    const auto text = [i](const auto& list) {
+      return i < list.size() ? "'" + list[i].first + "' of shape " + list[i].second->shape().str()
+                             : std::string("nothing");
+    };
+    throw ValueError("tie", "parameter " + std::to_string(i) + " is " + text(ours) + " in the module and " +
+                                text(theirs) + " in the source, expected the same names and shapes");
+  }
+  for (std::size_t i = 0; i < ours.size(); ++i) *ours[i].second = theirs[i].second->tied();
+}
+
 /// Number of parameter values, frozen ones included; tied parameters count once.
 template <class M>
 index_t count_parameters(const M& module) {
@@ -221,12 +258,30 @@ struct LoadOptions {
   /// false: missing and unexpected names are reported instead of refused. Wrong shapes are always refused.
   bool strict = true;
   /// Maps a given name to the module's, such as "model.encoder.layer_norm.weight" to "encoder.norm.weight";
-  /// an empty result skips the tensor. Unset: names are used unchanged.
+  /// an empty result skips the tensor. "NAME[first:last]" is rows of the module's tensor NAME, which several
+  /// given ones make up: all of its rows must be given, each once. packed_projection() does this for queries,
+  /// keys and values. Unset: names are used unchanged.
   std::function<std::string(const std::string&)> rename{};
   /// When loading from a file: parameters with the file's element type become views of its mapped memory
   /// (copy-on-write), without a second copy. false: the values are copied into the parameters' own memory.
   bool map = true;
 };
+
+/// The name of the rows of a fused in-projection, for LoadOptions::rename, for a name of separate queries,
+/// keys and values: "x.q_proj.weight" becomes "x.in_proj_weight[0:queries]", "x.k_proj.bias" becomes
+/// "x.in_proj_bias[queries:queries + keys]", and "x.v_proj." the `keys` rows after these. Other names are
+/// returned unchanged. queries: rows of q_proj.weight, num_heads * head_dim; keys: those of k_proj.weight and
+/// v_proj.weight, 0: as queries.
+inline std::string packed_projection(const std::string& name, index_t queries, index_t keys = 0) {
+  if (keys == 0) keys = queries;
+  const std::size_t dot = name.rfind("_proj.");
+  if (dot == std::string::npos || dot == 0 || (dot > 1 && name[dot - 2] != '.')) return name;
+  const char part = name[dot - 1];
+  if (part != 'q' && part != 'k' && part != 'v') return name;
+  const index_t first = part == 'q' ? 0 : part == 'k' ? queries : queries + keys;
+  return name.substr(0, dot - 1) + "in_proj_" + name.substr(dot + 6) + "[" + std::to_string(first) + ":" +
+         std::to_string(first + (part == 'q' ? queries : keys)) + "]";
+}
 
 /// Names without a counterpart; empty after a strict load.
 struct LoadReport {
@@ -262,12 +317,67 @@ bool same_bits(const Tensor<T>& a, const Tensor<T>& b) {
          std::memcmp(a.data(), b.data(), static_cast<std::size_t>(a.numel()) * sizeof(T)) == 0;
 }
 
+// The module's tensor and the rows of it that a renamed tensor is, "NAME[first:last]"; false for other names.
+inline bool parse_rows(const std::string& name, std::string& tensor, index_t& first, index_t& last) {
+  const std::size_t open = name.rfind('['), colon = name.find(':', open);
+  if (open == std::string::npos || colon == std::string::npos || name.back() != ']') return false;
+  const auto number = [&](std::size_t begin, std::size_t end, index_t& to) {
+    return std::from_chars(name.data() + begin, name.data() + end, to).ptr == name.data() + end &&
+           end > begin;
+  };
+  if (!number(open + 1, colon, first) || !number(colon + 1, name.size() - 1, last)) return false;
+  tensor = name.substr(0, open);
+  return first >= 0 && first < last;
+}
+
+// Splits the entries of which rows are given: into these rows, and those between them, which are missing.
+// index: given tensors by their renamed names. Names rows that no entry has, or that are given twice, in
+// `wrong`.
+template <class T>
+void split_rows(std::vector<StateEntry<T>>& ours, const std::map<std::string, std::size_t>& index,
+                std::string& wrong) {
+  std::map<std::string, std::map<index_t, index_t>> parts;  // by tensor: [first, last)
+  for (const auto& given : index) {
+    std::string tensor;
+    index_t first = 0, last = 0;
+    if (!parse_rows(given.first, tensor, first, last)) continue;
+    if (!parts[tensor].emplace(first, last).second) append_listed(wrong, given.first + " is given twice");
+  }
+  for (const auto& [tensor, rows] : parts) {
+    const auto at = std::find_if(ours.begin(), ours.end(),
+                                 [&, &name = tensor](const StateEntry<T>& e) { return e.name == name; });
+    if (at == ours.end() || at->value.rank() == 0) continue;  // reported as unexpected
+    const StateEntry<T> whole = *at;
+    const std::string leader = whole.alias_of.empty() ? whole.name : whole.alias_of;
+    std::erase_if(ours, [&](const StateEntry<T>& e) { return e.name == leader || e.alias_of == leader; });
+    const auto add = [&](index_t first, index_t last) {
+      if (first == last) return;
+      ours.push_back({whole.name + "[" + std::to_string(first) + ":" + std::to_string(last) + "]",
+                      whole.value.rows(first, last - first),
+                      {}});
+    };
+    index_t done = 0;
+    for (const auto& [first, last] : rows) {
+      if (first < done || last > whole.value.dim(0)) {
+        append_listed(wrong, whole.name + "[" + std::to_string(first) + ":" + std::to_string(last) + "] " +
+                                 (first < done ? "overlaps other rows that are given"
+                                               : "is outside of shape " + whole.value.shape().str()));
+        continue;
+      }
+      add(done, first);
+      add(first, last);
+      done = last;
+    }
+    add(done, whole.value.dim(0));
+  }
+}
+
 /// Matches given tensors with those of a state dict and, after checking everything, calls assign(entry of
-/// ours, index of the given one) for each pair. value(index) is a given tensor; of tensors given under
-/// several names of one tied parameter, the bits must be the same. Throws ValueError that lists *all*
-/// problems; then nothing is assigned.
+/// ours, index of the given one) for each pair. With options.rename an entry may be rows of one of ours.
+/// value(index) is a given tensor; of tensors given under several names of one tied parameter, the bits must
+/// be the same. Throws ValueError that lists *all* problems; then nothing is assigned.
 template <class T, class V, class F>
-LoadReport match_state_dict(const std::vector<StateEntry<T>>& ours, const std::vector<GivenTensor>& given,
+LoadReport match_state_dict(std::vector<StateEntry<T>> ours, const std::vector<GivenTensor>& given,
                             const LoadOptions& options, V&& value, F&& assign) {
   LoadReport report;
   std::map<std::string, std::size_t> index;
@@ -279,6 +389,8 @@ LoadReport match_state_dict(const std::vector<StateEntry<T>>& ours, const std::v
     if (!inserted)
       append_listed(twice, name + " (by " + given[at->second].name + " and " + given[i].name + ")");
   }
+  std::string wrong_rows;
+  if (options.rename) split_rows(ours, index, wrong_rows);
   std::unordered_map<std::string, std::vector<const StateEntry<T>*>> groups;
   for (const auto& e : ours) groups[e.alias_of.empty() ? e.name : e.alias_of].push_back(&e);
   std::unordered_set<std::size_t> used;
@@ -328,6 +440,7 @@ LoadReport match_state_dict(const std::vector<StateEntry<T>>& ours, const std::v
   if (options.strict) tell("missing", join_list(report.missing));
   if (options.strict) tell("unexpected", unexpected);
   tell("given twice", twice);
+  tell("wrong rows", wrong_rows);
   tell("wrong shape", misshaped);
   tell("wrong type", unfit);
   tell("tied in the module, but given with different values", different);

@@ -35,6 +35,17 @@ inline void check_rows(const char* op, const char* what, const Shape& shape, con
                    {shape});
 }
 
+namespace detail {
+
+/// Throws ValueError (`[op] ...`) for ids without memory, as those of a tensor that was moved from.
+inline void require_ids(const char* op, const char* what, const Tensor<std::int32_t>& ids) {
+  if (ids.defined() || ids.numel() == 0) return;
+  throw ValueError(op, std::string(what) + " of shape " + ids.shape().str() +
+                           " have no memory: the tensor was moved from, or its memory was never allocated");
+}
+
+}  // namespace detail
+
 /// The sides of a sequence where padding is looked for.
 enum class PaddingSide {
   right,  ///< at the end
@@ -44,13 +55,15 @@ enum class PaddingSide {
 
 /// The layout of token ids (B, L) or (L) in which ids equal to padding_index on the given side are padding
 /// (-1: no padding). The first token that is not padding has position 0. A sequence of padding alone has
-/// length 0. Throws ShapeError for another rank, ValueError for a padding id between other tokens.
+/// length 0. Throws ShapeError for another rank, ValueError for a padding id between other tokens and for a
+/// tensor without memory.
 inline SequenceLayout token_layout(const char* op, const Tensor<std::int32_t>& ids,
                                    index_t padding_index = -1, PaddingSide side = PaddingSide::right) {
   if (ids.rank() != 1 && ids.rank() != 2) {
     throw ShapeError(op, "token ids of shape " + ids.shape().str() + " must be (batch, length) or (length)",
                      {ids.shape()});
   }
+  detail::require_ids(op, "token ids", ids);
   const index_t batch = ids.rank() == 2 ? ids.dim(0) : 1;
   const index_t length = ids.dim(-1);
   std::vector<index_t> lengths(static_cast<std::size_t>(batch), length), leading(lengths.size(), 0);
@@ -74,8 +87,8 @@ inline SequenceLayout token_layout(const char* op, const Tensor<std::int32_t>& i
   return SequenceLayout::padded_around(leading, lengths, length);
 }
 
-/// Throws ShapeError (`[op] ...`) unless token ids (B, L) or (rows) have the rows of the layout; `what` is
-/// their name in the message.
+/// Throws ShapeError (`[op] ...`) unless token ids (B, L) or (rows) have the rows of the layout, and
+/// ValueError for ids without memory; `what` is their name in the message.
 inline void check_tokens(const char* op, const char* what, const Tensor<std::int32_t>& ids,
                          const SequenceLayout& layout) {
   if (ids.rank() != 1 && ids.rank() != 2) {
@@ -84,6 +97,7 @@ inline void check_tokens(const char* op, const char* what, const Tensor<std::int
         {ids.shape()});
   }
   check_rows(op, what, ids.shape().inserted(ids.rank(), 1), layout);
+  detail::require_ids(op, what, ids);
 }
 
 /// The packed form of a layout: the same sequences, sequence numbers and positions, without padding.

@@ -113,8 +113,10 @@ struct Stack {
   }
 
   /// x: (B, L, D) or (rows, D), in the pass's layout. Returns the same shape. The one path for encoders and
-  /// decoders, training and cached decoding. Throws ShapeError if x does not match the layout.
+  /// decoders, training and cached decoding. Throws ShapeError if x does not match the layout, ValueError if
+  /// the stack was moved from.
   [[nodiscard]] Var<T> operator()(const Context<T>& ctx, const Var<T>& x, LayerPass<T>& pass) const {
+    require_layers();
     check_rows(name(), "input", x.shape(), pass.layout());
     const Context<T> c = ctx.for_rows(pass.layout());
     pass.use_bias(ctx, relative_bias ? &*relative_bias : nullptr);
@@ -161,8 +163,11 @@ struct Stack {
     return (*this)(ctx, x, pass);
   }
 
-  /// Features of a row, those of layer 0.
-  index_t d_model() const { return layers.front().d_model(); }
+  /// Features of a row, those of layer 0. Throws ValueError if the stack was moved from.
+  index_t d_model() const {
+    require_layers();
+    return layers.front().d_model();
+  }
 
   /// Calls visit(name, member) for each parameter, buffer and sub-module (see Module).
   static void fields(auto& self, auto&& visit) {
@@ -173,6 +178,12 @@ struct Stack {
 
  private:
   static const char* name() { return detail::stack_name<L>(); }
+
+  void require_layers() const {
+    if (layers.empty())
+      throw ValueError(name(),
+                       "there are no layers, expected at least one; the stack may have been moved from");
+  }
 
   // Runs one layer; as a checkpoint, on a new copy of the pass each time, if the tape checkpoints layers.
   static Var<T> run(const L& layer, const Context<T>& ctx, const Var<T>& x, LayerPass<T>& pass) {
@@ -200,8 +211,7 @@ struct Stack {
     static_assert(Layer<L>,
                   "a layer of a Stack needs value_type, Options, fields, a constructor (const Options&, "
                   "RandomGenerator&), operator()(ctx, x, LayerPass&) const and d_model() const");
-    if (layers.empty()) throw ValueError(name(), "there are no layers, expected at least one");
-    const index_t d = layers.front().d_model();
+    const index_t d = d_model();
     for (std::size_t i = 1; i < layers.size(); ++i) {
       if (layers[i].d_model() != d) {
         throw ValueError(name(), "layer " + std::to_string(i) + " has d_model " +
