@@ -64,7 +64,8 @@ TEST_CASE("Hugging Face models give transformers' ids, logits, greedy and beam r
 TEST_CASE("Hugging Face models load as double too") {
   if (!has_subword_tokenizer()) return;
   check_family<double>({"hf_marian", {}}, 1e-6);
-  check_family<double>({"hf_t5_buckets", {{}, {}, "translate to German: "}}, 1e-6);
+  // transformers computes T5's norms and softmax in float32.
+  check_family<double>({"hf_t5_buckets", {{}, {}, "translate to German: "}}, 2e-5);
 }
 
 TEST_CASE("an imported Hugging Face model is saved as a model folder and translates the same") {
