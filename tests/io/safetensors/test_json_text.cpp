@@ -50,7 +50,8 @@ TEST_CASE("unique JSON is JSON, and a name twice in one object is none") {
                  "has the name 'c' twice in one object, expected it once"));
 }
 
-// In time quadratic in the members, as nlohmann's parser with a callback needs it, these would take many minutes.
+// In time quadratic in the members, as nlohmann's parser with a callback needs it, these would take many
+// minutes.
 TEST_CASE("unique JSON with many members in one array or object is read member by member") {
   std::string objects = "{\"n\":{}", array = "[{}";
   for (int i = 0; i < 100'000; ++i) {

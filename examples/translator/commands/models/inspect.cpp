@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <string>
 #include <system_error>
@@ -8,7 +9,10 @@
 #include <vector>
 
 #include "commands.hpp"
+#include "eigenformer/io/adapters/load_adapter.hpp"
+#include "eigenformer/train/reporting/training_log_file.hpp"
 #include "model/model_folder.hpp"
+#include "terminal/status_line.hpp"
 
 namespace translator {
 
@@ -94,7 +98,70 @@ void print_files(const fs::path& folder) {
   std::printf("  %-26s %12.3f MB\n", "total", static_cast<double>(total) / 1e6);
 }
 
+/// What the folder's log says about its training; nothing without a log. A damaged end of it is ignored.
+void print_training(const fs::path& folder, const nlohmann::json& options) {
+  if (!options.empty()) print_options("training options", options);
+  const fs::path file = ef::training_log_file(folder);
+  std::error_code ignored;
+  if (!fs::is_regular_file(file, ignored)) return;
+  ef::index_t updates = 0, pairs = 0;
+  double seconds = 0;
+  nlohmann::json best;
+  for (const nlohmann::json& line : ef::parse_training_log(ef::read_text_file(file)).lines) {
+    updates = line.at("step").get<ef::index_t>();
+    seconds = line.at("seconds").get<double>();
+    if (line.at("event") == "start" && line.contains("pairs") && line.at("pairs").is_number_integer())
+      pairs = line.at("pairs").get<ef::index_t>();
+    if (line.at("event") == "validation" && line.contains("best") && line.at("best") == true) best = line;
+  }
+  std::printf("\ntraining\n  %-26s %lld\n", "updates", static_cast<long long>(updates));
+  std::printf("  %-26s %.1f\n", "minutes", seconds / 60);
+  if (pairs > 0) std::printf("  %-26s %lld\n", "sentence pairs", static_cast<long long>(pairs));
+  if (!best.is_object() || !best.contains("measures") || !best.at("measures").is_object()) return;
+  std::string measures;
+  for (const auto& [name, value] : best.at("measures").items()) {
+    if (value.is_number()) measures += format("%s %.4g, ", name.c_str(), value.get<double>());
+  }
+  std::printf("  %-26s %safter update %lld\n", "best validation", measures.c_str(),
+              static_cast<long long>(best.at("step").get<ef::index_t>()));
+}
+
+int inspect_adapter(const InspectCommand& command) {
+  if (command.verify) {
+    throw ef::ValueError("inspect", "'" + command.folder +
+                                        "' holds an adapter, which has no checksums; --verify is for models");
+  }
+  const ef::AdapterDescription d = ef::read_adapter_description(command.folder);
+  const auto config = ef::detail::read_peft_config(ef::folder_file(command.folder, "adapter_config.json"));
+  const auto file = ef::SafetensorsFile::open(ef::folder_file(command.folder, "adapter_model.safetensors"));
+  std::printf("adapter in %s for the model in %s\n\nadapter\n", command.folder.c_str(), d.base.c_str());
+  ef::index_t values = 0;
+  std::map<ef::index_t, int> ranks;
+  for (const ef::TensorInfo& info : file.infos()) {
+    values += info.shape.numel();
+    if (info.name.ends_with(".lora_A.weight") && info.shape.rank() == 2) ++ranks[info.shape[0]];
+  }
+  for (const auto& [rank, matrices] : ranks)
+    std::printf("  %-26s %lld, of %d matrices\n", "rank", static_cast<long long>(rank), matrices);
+  std::printf("  %-26s %g%s\n", "alpha", config.alpha,
+              config.alphas.empty() ? "" : ", others for some matrices");
+  for (const std::string& module : config.target_modules)
+    std::printf("  %-26s %s\n", "target module", module.c_str());
+  std::printf("  %-26s %lld\n", "parameters", static_cast<long long>(values));
+  if (!d.fingerprint.empty()) std::printf("  %-26s %s\n", "hash of the base", d.fingerprint.c_str());
+  print_training(command.folder, d.training);
+  if (command.parameters) {
+    std::printf("\nparameters\n");
+    for (const ef::TensorInfo& info : file.infos())
+      std::printf("  %s %s\n", info.name.c_str(), info.shape.str().c_str());
+  }
+  print_files(command.folder);
+  return 0;
+}
+
 int inspect(const InspectCommand& command) {
+  if (ef::is_adapter_folder(command.folder) && !ef::is_model_folder(command.folder))
+    return inspect_adapter(command);
   const int verified = command.verify ? ef::verify_model_folder(command.folder) : 0;
   const ef::TranslationModel<float> loaded = ef::load_model_folder<float>(command.folder);
   const ef::ModelDescription& d = loaded.description;
@@ -111,7 +178,7 @@ int inspect(const InspectCommand& command) {
     print_vocabulary("source", *loaded.tokenizers.source);
     print_vocabulary("target", *loaded.tokenizers.target);
   }
-  if (!d.training.empty()) print_options("training options", d.training);
+  print_training(command.folder, d.training);
   if (command.parameters) {
     std::printf("\n%s", ef::summary(loaded.model).c_str());
   } else {
@@ -125,9 +192,10 @@ int inspect(const InspectCommand& command) {
 }  // namespace
 
 void add_inspect(CLI::App& app, Run& run) {
-  CLI::App* sub = app.add_subcommand("inspect", "Shows a model's options, vocabulary, parameters and size");
+  CLI::App* sub = app.add_subcommand(
+      "inspect", "Shows the options, vocabulary, parameters, training and size of a model or an adapter");
   auto command = std::make_shared<InspectCommand>();
-  sub->add_option("--model", command->folder, "model folder")->required();
+  sub->add_option("--model", command->folder, "folder of a model or an adapter")->required();
   sub->add_flag("--parameters", command->parameters, "list every parameter");
   sub->add_flag("--verify", command->verify,
                 "check the files against the checksums that were saved with them");

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 #include <unistd.h>
 
+#include <array>
 #include <cstdio>
 #include <new>
 #include <string>
@@ -178,20 +179,25 @@ TEST_CASE("subword_tokenizer: without memory the training is an error, and the p
     CAPTURE(unigram);
     const SubwordOptions options{.vocabulary_size = 100, .unigram = unigram};
     const SubwordTokenizer free = SubwordTokenizer::train(text, options);
-    for (const bool enough : {false, true}) {
-      CAPTURE(enough);
+    // What is left of the process's memory, in blocks of 64 KiB; -1: much more.
+    for (const int left : {0, 4, 8, 16, 32, 64, 96, -1}) {
+      CAPTURE(left);
+      const bool enough = left < 0;
       const int code = testing::in_child([&] {
-        if (!testing::limit_memory(enough ? 400U << 20U : 0)) return false;
-        if (!enough) {  // nothing is left of what the process has already
+        if (!testing::limit_memory(enough ? 400U << 20U : 32U << 20U)) return false;
+        std::array<void*, 128> blocks{};
+        if (!enough) {
+          for (void*& block : blocks) block = ::operator new(1U << 16U, std::nothrow);
           for (std::size_t size = 1U << 20U; size >= 512; size /= 2)
             while (::operator new(size, std::nothrow) != nullptr) continue;
+          for (int i = 0; i < left; ++i) ::operator delete(blocks[static_cast<std::size_t>(i)]);
         }
         try {
           const SubwordTokenizer limited = SubwordTokenizer::train(text, options);
           if (limited.vocabulary_size() != free.vocabulary_size()) return false;
           for (std::int32_t id = 0; id < free.vocabulary_size(); ++id)
             if (limited.token(id) != free.token(id)) return false;
-          return enough;
+          return true;
         } catch (const Error& error) {
           return !enough && contains(error.what(), "[subword_tokenizer] ");
         } catch (const std::bad_alloc&) {

@@ -54,6 +54,17 @@ TEST_CASE("an adapter of an imported model is trained, goes on, translates, and 
   CHECK(contains(run("translator", {"train", "--resume", "--model", adapter, "--lora-alpha", "3"}).err,
                  "--lora-alpha 3"));
 
+  const Ended inspected = run("translator", {"inspect", "--parameters", "--model", adapter});
+  CHECK_MESSAGE(inspected.code == 0, inspected.err);
+  for (const std::string& part :
+       {"adapter in " + adapter + " for the model in " + base, std::string("\n  rank                       "),
+        std::string("training options"), std::string("\n  updates                    6\n"),
+        std::string(".lora_A.weight ("), std::string("adapter_model.safetensors")}) {
+    CAPTURE(part);
+    CHECK(contains(inspected.out, part));
+  }
+  CHECK(contains(run("translator", {"inspect", "--verify", "--model", adapter}).err, "has no checksums"));
+
   const auto translate = [&](std::vector<std::string> more) {
     more.insert(more.begin(), {"translate", "--max-length", "12", "--beam", "3"});
     const Ended ended = run("translator", more, lines);
