@@ -115,7 +115,7 @@ TEST_CASE("ConsoleSink: validations draw a curve on a terminal, and show their s
   }
 }
 
-TEST_CASE("ConsoleSink: a loss that rises, stands still or overfits is told once, with what helps") {
+TEST_CASE("ConsoleSink: a loss that rises, stands still or overfits gives one notice, with what helps") {
   const auto notices = [](const std::vector<double>& training, const std::vector<double>& validation) {
     std::ostringstream out;
     Recorder next;

@@ -159,8 +159,7 @@ int evaluate(const EvaluateCommand& command) {
                         ef::exact_match(translations, references),
                         reference_perplexity(translator, sources, references, num_cut), aligned};
   if (command.format == "json") {
-    std::printf("%s
-", quality.json().dump().c_str());
+    std::printf("%s\n", quality.json().dump().c_str());
   } else {
     quality.print();
   }

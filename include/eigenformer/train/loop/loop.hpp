@@ -49,14 +49,15 @@ concept Optimizer = requires(O& o, const O& c, const Gradients<typename O::value
 /// The limits epochs and max_steps give the number of updates from the start; every epoch counts as many
 /// batches as the first. What max_minutes allows is estimated from the mean speed of the run, first after 20
 /// updates and a 50th of the time, or after a tenth of the time, and then at every update; until the first
-/// estimate the time limit is ignored. A notice tells the estimate, and when it has changed by a tenth. It is
-/// saved with the state and used by a resumed training until that has its own. `done` needs no estimate.
+/// estimate the time limit is ignored. A notice states the estimate, and again whenever it has changed by a
+/// tenth. It is saved with the state and used by a resumed training until that has its own. `done` needs no
+/// estimate.
 ///
 /// A schedule may have these members:
 ///
-/// - bool uses_total() const: false if it needs no estimate; nothing is told then.
-/// - bool follows_total() const: false if its rates depend on the total only for the warm-up, so that nothing
-///   needs to be told when the total changes. A training resumed with another total says so otherwise.
+/// - bool uses_total() const: false if it needs no estimate; there are no notices then.
+/// - bool follows_total() const: false if its rates depend on the total only for the warm-up, so that no
+///   notice is needed when the total changes. Otherwise a training resumed with another total gives one.
 /// - double decays_from() const: the part `done` after which it decays. Then TrainingSink::on_decay() is
 ///   called, and run() takes a token for an early decay.
 struct ExpectedSteps {

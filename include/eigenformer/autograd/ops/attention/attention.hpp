@@ -6,6 +6,7 @@
 
 #include "eigenformer/autograd/ops/attention/attention_saved.hpp"
 #include "eigenformer/autograd/ops/shape/shape.hpp"
+#include "eigenformer/autograd/tape/operand.hpp"
 
 namespace eigenformer {
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "eigenformer/autograd/ops/elementwise/activation.hpp"
+#include "eigenformer/autograd/tape/operand.hpp"
 #include "eigenformer/core/tensor/mask.hpp"
 #include "eigenformer/kernels/sequence/linear_attention.hpp"
 

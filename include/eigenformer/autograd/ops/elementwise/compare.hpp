@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "eigenformer/autograd/ops/elementwise/arithmetic.hpp"
+#include "eigenformer/autograd/tape/operand.hpp"
 #include "eigenformer/autograd/tape/tape.hpp"
 #include "eigenformer/kernels/elementwise/elementwise.hpp"
 #include "eigenformer/kernels/reduction/reduce.hpp"

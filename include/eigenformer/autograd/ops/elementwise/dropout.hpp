@@ -5,6 +5,7 @@
 
 #include "eigenformer/autograd/ops/linear/linear.hpp"
 #include "eigenformer/autograd/tape/context.hpp"
+#include "eigenformer/autograd/tape/operand.hpp"
 #include "eigenformer/kernels/elementwise/dropout.hpp"
 
 namespace eigenformer {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "eigenformer/autograd/ops/linear/linear.hpp"
+#include "eigenformer/autograd/tape/operand.hpp"
 #include "eigenformer/kernels/elementwise/dropout.hpp"
 
 namespace eigenformer {

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "eigenformer/autograd/ops/linear/linear.hpp"
+#include "eigenformer/autograd/tape/operand.hpp"
 
 namespace eigenformer {
 

@@ -8,6 +8,7 @@
 #include "eigenformer/autograd/ops/elementwise/arithmetic.hpp"
 #include "eigenformer/autograd/ops/elementwise/dropout.hpp"
 #include "eigenformer/autograd/ops/linear/linear.hpp"
+#include "eigenformer/autograd/tape/operand.hpp"
 #include "eigenformer/kernels/elementwise/gated.hpp"
 
 namespace eigenformer {

@@ -10,6 +10,7 @@
 #include "eigenformer/autograd/ops/linear/low_rank.hpp"
 #include "eigenformer/autograd/ops/linear/row_dropout.hpp"
 #include "eigenformer/autograd/tape/context.hpp"
+#include "eigenformer/autograd/tape/operand.hpp"
 #include "eigenformer/kernels/elementwise/activation.hpp"
 #include "eigenformer/kernels/elementwise/dropout.hpp"
 #include "eigenformer/kernels/elementwise/elementwise.hpp"

@@ -8,6 +8,7 @@
 
 #include "eigenformer/autograd/ops/linear/linear.hpp"
 #include "eigenformer/autograd/tape/context.hpp"
+#include "eigenformer/autograd/tape/operand.hpp"
 #include "eigenformer/kernels/elementwise/elementwise.hpp"
 #include "eigenformer/kernels/gemm/gemm.hpp"
 #include "eigenformer/kernels/normalization/cross_entropy.hpp"

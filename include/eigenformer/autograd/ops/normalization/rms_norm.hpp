@@ -7,6 +7,7 @@
 #include "eigenformer/autograd/ops/elementwise/dropout.hpp"
 #include "eigenformer/autograd/ops/normalization/layer_norm.hpp"
 #include "eigenformer/autograd/tape/context.hpp"
+#include "eigenformer/autograd/tape/operand.hpp"
 #include "eigenformer/kernels/normalization/rms_norm.hpp"
 
 namespace eigenformer {
