@@ -38,7 +38,7 @@ Gradients<T> gradients_of(Seq2SeqTransformer<T>& model) {
 // An encoder-decoder whose stacks share their self-attention and feed-forward networks.
 template <class T>
 struct SharedLayers : Seq2SeqTransformer<T> {
-  SharedLayers(const Seq2SeqOptions& options, RandomGenerator& rng) : Seq2SeqTransformer<T>(options, rng) {
+  SharedLayers(const Seq2SeqOptions& o, RandomGenerator& rng) : Seq2SeqTransformer<T>(o, rng) {
     auto& from = this->transformer.encoder.layers;
     auto& to = this->transformer.decoder.layers;
     for (std::size_t i = 0; i < to.size(); ++i) {
