@@ -77,7 +77,9 @@ class SplittingFlags {
   /// language, for --split-sentences without ICU, and for --language if lines are not split.
   ef::DocumentOptions splitting(ef::TextConventions text, const ef::Tokenizer& tokenizer,
                                 const std::string& language = {}) const {
-    if (splits_ && !ef::SentenceSplitter::available()) (void)ef::SentenceSplitter(ef::SentenceOptions{});
+    // Throws: this program was built without ICU.
+    if ((splits_ || !language_.empty()) && !ef::SentenceSplitter::available())
+      (void)ef::SentenceSplitter(ef::SentenceOptions{});
     if (splits_ || keeps_) text.lines_are_sentences = splits_;
     ef::DocumentOptions options =
         ef::line_splitting(text, tokenizer, language_.empty() ? language : language_);

@@ -7,6 +7,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -44,6 +45,7 @@ class FolderSink final : public ef::TrainingSink {
     std::uint64_t there = 0;
     for (const char* name : {"model.safetensors", "adapter_model.safetensors", "training/last.safetensors",
                              "training/before_decay.safetensors"}) {
+      if (!decays && std::string_view(name).ends_with("before_decay.safetensors")) continue;  // it stays
       std::error_code none;
       const std::uintmax_t size = fs::file_size(ef::folder_file(trained_.folder(), name), none);
       if (!none) there += size;
@@ -101,6 +103,7 @@ class FolderSink final : public ef::TrainingSink {
   void on_step(const ef::StepReport& report) override { progress_.on_step(report); }
   void on_validation(const ef::ValidationReport& report) override {
     progress_.on_validation(report);
+    if (report.averaged > 0) return;  // a mean of weights is kept only if it is better
     if (report.name == "loss") validated_ = report.value;
     for (const ef::Measured& other : report.others) {
       if (other.name == "loss") validated_ = other.value;
@@ -113,8 +116,12 @@ class FolderSink final : public ef::TrainingSink {
     staged_ = has_settings_ = true;
   }
   void on_decay() override {
-    // As a checkpoint, but the model saved last stays.
-    if (saved_ && !staged_ && !diverged()) attempt([&] { folder_.save_before_decay(trainer_->state()); });
+    if (diverged()) return;
+    if (saved_ && !staged_) {  // as a checkpoint, but the model saved last stays
+      attempt([&] { folder_.save_before_decay(trainer_->state()); });
+    } else {  // the first save must replace the file of an earlier training
+      attempt([&] { folder_.stage_before_decay(trainer_->state()); });
+    }
   }
   void on_checkpoint() override {
     if (diverged()) return;  // the state saved last is worth more

@@ -135,7 +135,8 @@ class Trainer {
   index_t skipped() const noexcept { return loop_.skipped(); }
   /// The number of updates skipped in a row up to now, those before a resume included.
   index_t skipped_in_a_row() const noexcept { return loop_.skipped_in_a_row(); }
-  /// The mean objective of the last update of this run(), which may be infinite or NaN; NaN before the first.
+  /// The mean loss of the last update of this run(), that of StepReport::loss, which may be infinite or NaN;
+  /// NaN before the first.
   double last_loss() const noexcept { return loop_.last_loss(); }
   /// Complete passes over the corpus.
   index_t epoch() const noexcept { return loop_.epoch(); }

@@ -171,6 +171,7 @@ TEST_CASE("a target language is chosen among those of the model") {
   CHECK_FALSE(conventions_to_json(TextConventions{}).contains("target_languages"));
   // So that older versions read it.
   CHECK_FALSE(conventions_to_json(TextConventions{}).contains("lines_are_sentences"));
+  CHECK_FALSE(conventions_to_json(TextConventions{}).contains("unknown"));
   TextConventions paragraphs;
   paragraphs.lines_are_sentences = false;
   CHECK(conventions_to_json(paragraphs).at("lines_are_sentences") == false);

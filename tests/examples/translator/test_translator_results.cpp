@@ -22,6 +22,7 @@
 #include "eigenformer/data/files/compressed_text.hpp"
 #include "eigenformer/data/files/resumable_file.hpp"
 #include "eigenformer/data/text/text_file.hpp"
+#include "eigenformer/io/models/translation_model.hpp"
 #include "examples/translator/translator_corpus.hpp"
 #include "folders.hpp"
 #include "test_tools.hpp"
@@ -199,6 +200,19 @@ TEST_CASE("a model of sentences loses none: lines, documents, evaluations") {
   CHECK(lines_of(whole).size() == 1);
   CHECK(translate({"--input-format", "html", "--no-split-sentences"}, "<p>" + line + "</p>").out ==
         "<p>" + lines_of(whole)[0] + "</p>");
+  // A model of paragraphs gets whole lines, unless sentences are asked for.
+  const TemporaryFolder folder;
+  const std::string paragraphs = (folder.path() / "paragraphs").string();
+  auto loaded = eigenformer::load_model_folder<float>(known);
+  loaded.description.text.lines_are_sentences = false;
+  eigenformer::save_model_folder(paragraphs, loaded);
+  const auto of_paragraphs = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> arguments = {"translate", "--model", paragraphs, "--threads", "1"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return run("translator", arguments, line).out;
+  };
+  CHECK(of_paragraphs({}) == whole);
+  CHECK(of_paragraphs({"--split-sentences"}) == both + "\n");
   const Ended drawn = translate({"--attention", TinyCorpus().folder.path() / "a.safetensors"}, line);
   CHECK(contains(drawn.err, "line 1 was translated in parts; there are no attention weights for it"));
 

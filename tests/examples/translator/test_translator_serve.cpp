@@ -98,6 +98,26 @@ TEST_CASE("serve translates as translate does, counts, logs no texts, and ends w
   CHECK(ended.err.find("stopped\n") != std::string::npos);
 }
 
+TEST_CASE("serve splits a text into sentences as translate does, and not with --no-split-sentences") {
+  if (!is_built_in()) return;
+  const std::string text = "I see the dog. We paint the cat.",
+                    request = R"({"q": ")" + text + R"(", "source": "en", "target": "de"})";
+  const auto translated = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> arguments = {"translate", "--model", known};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return lines_of(run("translator", arguments, text + "\n").out).at(0);
+  };
+  const auto served = [&](const std::vector<std::string>& more) {
+    const std::string answer = Server(more).ask("POST /translate", request), key = "{\"translatedText\":\"";
+    REQUIRE(answer.find(key) != std::string::npos);
+    const std::size_t begin = answer.find(key) + key.size();
+    return answer.substr(begin, answer.find('"', begin) - begin);
+  };
+  CHECK(served({}) == translated({}));
+  CHECK(served({"--no-split-sentences"}) == translated({"--no-split-sentences"}));
+  CHECK(served({}) != served({"--no-split-sentences"}));
+}
+
 TEST_CASE("serve translates with the adapter that a request names, as translate does") {
   if (!is_built_in()) return;
   const TemporaryFolder folder;

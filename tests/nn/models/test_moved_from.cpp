@@ -1,6 +1,7 @@
 #include <doctest/doctest.h>
 
 #include "eigenformer/generation/decoding/ensemble.hpp"
+#include "eigenformer/generation/search/generate.hpp"
 #include "eigenformer/generation/search/sampling.hpp"
 #include "eigenformer/nn/layers/layer_norm.hpp"
 #include "eigenformer/nn/layers/rms_norm.hpp"

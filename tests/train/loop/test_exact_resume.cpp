@@ -301,8 +301,24 @@ TEST_CASE(
   CHECK(constant.ends.front() == TrainingEnd::interrupted);
 }
 
+TEST_CASE("a schedule that decays at the end does so before patience ends the training, too") {
+  LoopOptions patient{.max_steps = 120, .validate_every = 2, .patience = 30};
+  LoopOptions hasty = patient;
+  hasty.patience = 2;
+  Parts parts = Parts::decaying();
+  parts.run({hasty});
+  CHECK(parts.ends.front() == TrainingEnd::early_stopping);
+  REQUIRE(parts.before_decay.size() == 1);
+  const auto from = parts.before_decay[0].values.at("step").get<index_t>();
+  CHECK(parts.rates.at(from) == 0.05);
+  CHECK(parts.rates.rbegin()->first == (5 * from + 3) / 4);  // four fifths of it are over at `from`
+  CHECK(parts.rates.rbegin()->second < 0.5 * 0.05);
+  // With more patience it goes on from the state before.
+  CHECK(parts.run({patient}) == Parts::decaying().run({patient}));
+}
+
 TEST_CASE("a decay follows the clock where time is the limit, and a run with new time begins before it") {
-  const LoopOptions options{.max_minutes = 0.5 / 60, .validate_every = 10};
+  const LoopOptions options{.max_minutes = 2.0 / 60, .validate_every = 10};
   Parts parts = Parts::decaying();
   parts.at_update = [](index_t) { std::this_thread::sleep_for(std::chrono::milliseconds(2)); };
   parts.run({options});
@@ -312,9 +328,10 @@ TEST_CASE("a decay follows the clock where time is the limit, and a run with new
   for (auto at = parts.rates.begin(); std::next(at) != parts.rates.end(); ++at) {
     const auto [step, rate] = *std::next(at);
     if (step > 3 && step <= from) CHECK(rate == 0.05);
-    if (step > from + 1) CHECK(rate < at->second);
+    if (step > from + 1) CHECK(rate <= at->second);
   }
   CHECK(parts.rates.rbegin()->first > from);
+  CHECK(parts.rates.rbegin()->second < 0.05);
   const index_t last = parts.rates.rbegin()->first;
   parts.rates.clear();
   parts.run({options});

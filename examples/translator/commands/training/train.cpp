@@ -42,14 +42,14 @@ void require_validation_data(const ef::ValidationOptions& validation, bool given
                        "hold some out; give --valid-source and --valid-target");
 }
 
-/// Begins the log or continues it. saved: whether the folder already holds this training; the log of another
-/// training is kept until the first save.
-void start_log(ef::TrainingLog& log, std::optional<ef::index_t> resumed, bool saved,
+/// Begins the log, or continues it if the folder already holds this training; the log of another training is
+/// kept until the first save.
+void start_log(ef::TrainingLog& log, std::optional<ef::index_t> resumed, const FolderSink& sink,
                const nlohmann::json& about) {
-  if (saved) {
+  if (sink.saved()) {
     log.start(about, resumed);
   } else {
-    log.start_when_saved(about);
+    log.start_when_saved(about, [&sink] { return sink.saved(); });
   }
 }
 
@@ -104,8 +104,10 @@ int train(const TrainCommand& command, const TrainingRanks& ranks, InterruptWatc
     description.model.target_vocab_size = tokenizers.target->vocabulary_size();
   }
   description.text = conventions_of(corpora, tokenizers, description.text);
-  description.text.lines_are_sentences =
-      lines_are_sentences(corpora, description.text.lines_are_sentences, progress);
+  if (s.training.lora.rank == 0) {  // an adapter has the conventions of its base
+    description.text.lines_are_sentences =
+        lines_are_sentences(corpora, description.text.lines_are_sentences, progress);
+  }
   s.training.text = description.text;
   const ef::index_t room =
       teachers ? most_tokens(s.corpus, teachers->models->description()) : s.corpus.max_length;
@@ -171,7 +173,7 @@ int train(const TrainCommand& command, const TrainingRanks& ranks, InterruptWatc
   // Another model is kept until this training has a validated one.
   if (!ef::is_model_folder(command.folder) && !ef::is_adapter_folder(command.folder)) sink.save_initial();
   const ef::index_t first = trainer.step();
-  start_log(log, command.resume ? std::optional(first) : std::nullopt, sink.saved(),
+  start_log(log, command.resume ? std::optional(first) : std::nullopt, sink,
             {{"settings", s.to_json()},
              {"model", ef::options_to_json(s.model)},
              {"parameters", ef::count_parameters(model)},

@@ -74,7 +74,7 @@ class Parameter {
   /// Copies values, frozen state and adapter and keeps its id. When the shapes differ or one is absent it
   /// becomes a copy of `other`, still with its id if both are present; throws ValueError if one is tied().
   Parameter& operator=(const Parameter& other) {
-    if (this == &other) return *this;
+    if (this == &other || (state_ != nullptr && state_ == other.state_)) return *this;  // one, or tied
     if (state_ == nullptr || other.state_ == nullptr ||
         state_->value.shape() != other.state_->value.shape()) {
       if (state_ != nullptr && state_->tied) refuse_copy();

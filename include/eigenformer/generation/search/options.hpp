@@ -21,9 +21,10 @@ class Shortlist;
 
 /// Options of beam search and greedy search.
 struct GenerationOptions {
-  index_t beam_size = 4;     ///< hypotheses kept for each input; 1: greedy search
-  index_t max_length = 256;  ///< maximum target tokens, prefix_ids and the end symbol included
-  index_t min_length = 0;    ///< minimum target tokens after prefix_ids and before the end symbol
+  index_t beam_size = 4;  ///< hypotheses kept for each input; 1: greedy search
+  index_t max_length =
+      256;  ///< maximum target tokens, forced first ones (prefix_ids) and the end symbol included
+  index_t min_length = 0;  ///< minimum target tokens after prefix_ids and before the end symbol
   /// Maximum target tokens per token of the input, its end symbol included, in addition to max_length; 0:
   /// only max_length applies (Marian's max-length-factor, but applied to each sentence by itself).
   double max_length_factor = 0;
@@ -89,7 +90,8 @@ struct GenerationOptions {
   static void fields(auto& self, auto&& visit) {
     visit(OptionField{"beam_size", "hypotheses kept per sentence; 1: greedy search", Allowed::positive},
           self.beam_size);
-    visit(OptionField{"max_length", "maximum target tokens, prefix_ids and the end symbol included",
+    visit(OptionField{"max_length",
+                      "maximum target tokens, forced first ones (prefix_ids) and the end symbol included",
                       Allowed::positive},
           self.max_length);
     visit(OptionField{"min_length", "minimum target tokens before the end symbol", Allowed::not_negative},

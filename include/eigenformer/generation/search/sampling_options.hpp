@@ -22,11 +22,12 @@ struct SamplingOptions {
   /// Of those, draw from tokens at least min_p times as likely as the likeliest (Nguyen et al. 2024); 0: from
   /// all.
   double min_p = 0;
-  index_t num_samples = 1;       ///< texts drawn for each input
-  std::uint64_t seed = 0;        ///< with the text's number and the token's place, determines what is drawn
-  index_t max_length = 256;      ///< maximum new tokens, prefix_ids and the end symbol included
-  index_t min_length = 0;        ///< minimum new tokens before the end symbol
-  double max_length_factor = 0;  ///< as in GenerationOptions
+  index_t num_samples = 1;  ///< texts drawn for each input
+  std::uint64_t seed = 0;   ///< with the text's number and the token's place, determines what is drawn
+  index_t max_length =
+      256;                 ///< maximum new tokens, forced first ones (prefix_ids) and the end symbol included
+  index_t min_length = 0;  ///< minimum new tokens before the end symbol
+  double max_length_factor = 0;               ///< as in GenerationOptions
   std::int32_t begin_id = SpecialIds::begin;  ///< the first token, for models without a prompt
   /// Ids forced after begin_id or the prompt; they cost nothing and are not in the results.
   std::vector<std::int32_t> prefix_ids{};
@@ -69,7 +70,8 @@ struct SamplingOptions {
           self.min_p);
     visit(OptionField{"num_samples", "texts drawn per input", Allowed::positive}, self.num_samples);
     visit(OptionField{"seed", "seed; with the text's number it determines what is drawn"}, self.seed);
-    visit(OptionField{"max_length", "maximum new tokens, prefix_ids and the end symbol included",
+    visit(OptionField{"max_length",
+                      "maximum new tokens, forced first ones (prefix_ids) and the end symbol included",
                       Allowed::positive},
           self.max_length);
     visit(OptionField{"min_length", "minimum new tokens before the end symbol", Allowed::not_negative},

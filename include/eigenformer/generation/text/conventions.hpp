@@ -45,7 +45,8 @@ inline GenerationOptions generation_options(const TextConventions& text) {
   o.length_penalty = text.length_penalty;
   o.word_penalty = text.word_penalty;
   if (text.beam_size > 0) o.beam_size = text.beam_size;
-  if (text.max_length > 0) o.max_length = std::max(text.max_length, o.min_length);
+  const auto forced = static_cast<index_t>(o.prefix_ids.size());
+  if (text.max_length > 0) o.max_length = std::max(text.max_length, o.min_length + forced);
   o.rule = text.search_rule;
   o.early_stopping = text.early_stopping;
   o.force_end = text.force_end;

@@ -24,7 +24,8 @@ struct Translation {
   /// Whether a sentence of the line had too many tokens for the model and was translated in parts.
   bool in_parts = false;
   /// Whether tokens were cut off because there were too many for the model: of a prepared line, of a pair
-  /// that was scored, of a decoder-only model's line, or of a character that does not fit by itself.
+  /// that was scored, of a decoder-only model's line, of a line that is not UTF-8 (which is not split), or of
+  /// a character that does not fit by itself.
   bool cut = false;
   double expected_utility = 0;  ///< with TextTranslatorOptions::utility, else 0
   /// With token_scores: the tokens after the forced ones, and the end symbol of a finished text; else empty.

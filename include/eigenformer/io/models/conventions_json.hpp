@@ -47,8 +47,8 @@ inline constexpr bool is_target_languages =
 }  // namespace detail
 
 /// Converts conventions to a JSON object with every field under its name. Fields that older versions do not
-/// know are left out where they have their defaults: target_languages, an object of names and ids, and
-/// lines_are_sentences.
+/// know are left out where they have their defaults: target_languages, an object of names and ids, unknown,
+/// and lines_are_sentences.
 inline nlohmann::json conventions_to_json(const TextConventions& conventions) {
   nlohmann::json json = nlohmann::json::object();
   detail::visit_conventions(conventions, [&](const char* name, const auto& field) {
@@ -59,6 +59,7 @@ inline nlohmann::json conventions_to_json(const TextConventions& conventions) {
     }
   });
   if (conventions.lines_are_sentences) json.erase("lines_are_sentences");
+  if (conventions.unknown == UnknownTokens::keep) json.erase("unknown");
   return json;
 }
 

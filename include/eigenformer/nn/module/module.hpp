@@ -259,8 +259,8 @@ struct LoadOptions {
   bool strict = true;
   /// Maps a given name to the module's, such as "model.encoder.layer_norm.weight" to "encoder.norm.weight";
   /// an empty result skips the tensor. "NAME[first:last]" is rows of the module's tensor NAME, which several
-  /// given ones make up: all of its rows must be given, each once. packed_projection() does this for queries,
-  /// keys and values. Unset: names are used unchanged.
+  /// given ones make up: all of its rows must be given, each once, under one of its names if it is tied.
+  /// packed_projection() does this for queries, keys and values. Unset: names are used unchanged.
   std::function<std::string(const std::string&)> rename{};
   /// When loading from a file: parameters with the file's element type become views of its mapped memory
   /// (copy-on-write), without a second copy. false: the values are copied into the parameters' own memory.

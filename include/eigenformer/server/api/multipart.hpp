@@ -101,6 +101,11 @@ inline FormPart form_part(std::string_view header, std::string_view content) {
     named = true;
     part.name = *given;
     part.filename = field.parameter("filename");
+    if (!part.filename) {
+      // UTF-8''name (RFC 8187), as some clients write names that are not ASCII.
+      if (const auto extended = field.parameter("filename*"))
+        part.filename = extended->substr(extended->rfind('\'') + 1);  // npos + 1 is 0
+    }
   }
   if (!named) throw HttpError(400, "Invalid request: a part of the form has no name, or more than one");
   part.content = content;

@@ -55,14 +55,20 @@ class TrainingFolder {
     });
     open_.reset();
   }
+  /// Writes the state before the decay next to the saved files; the next save() puts it in place. For a
+  /// training that has saved nothing yet. Throws IoError.
+  template <class T>
+  void stage_before_decay(const TrainingState<T>& state) {
+    attempt([&](FolderTransaction& transaction) {
+      save_training_state(transaction.file(before_decay_name), state);
+    });
+  }
   /// Saves a state twice, as save() does and to stay beside later ones: call it in TrainingSink::on_decay().
   /// Both files are replaced together, so that the state to resume from and the one before its decay always
   /// belong to one training. Throws IoError.
   template <class T>
   void save_before_decay(const TrainingState<T>& state) {
-    attempt([&](FolderTransaction& transaction) {
-      save_training_state(transaction.file(before_decay_name), state);
-    });
+    stage_before_decay(state);
     save(state);
   }
 

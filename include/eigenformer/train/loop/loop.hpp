@@ -150,7 +150,8 @@ class TrainingLoop {
   index_t skipped() const noexcept { return skipped_; }
   /// The number of updates skipped in a row up to now, those before a resume included.
   index_t skipped_in_a_row() const noexcept { return progress_.bad_updates; }
-  /// The mean objective of the last update of this run(), which may be infinite or NaN; NaN before the first.
+  /// The mean loss of the last update of this run(), that of StepReport::loss, which may be infinite or NaN;
+  /// NaN before the first.
   double last_loss() const noexcept { return last_loss_; }
   /// Complete passes over the batches.
   index_t epoch() const noexcept { return progress_.epoch; }
@@ -264,6 +265,8 @@ class TrainingLoop {
   double end_seconds_ = 0;               // that the end of a run takes: its last validations
   index_t planned_steps_ = 0;            // that the limits of updates allow; 0: no such limit
   index_t early_end_ = detail::endless;  // the last update of an early decay
+  TrainingEnd early_reason_{};           // why it began
+  double done_ = 0;                      // see done()
   index_t told_steps_ = 0;               // the estimate of the last notice
   Window window_;
 };

@@ -184,6 +184,7 @@ TrainingEnd TrainingLoop<T>::run_to_end(const std::stop_token& stop, const std::
   const index_t planned = steps_of_limits();
   planned_steps_ = planned == detail::endless ? 0 : planned;
   early_end_ = detail::endless;
+  done_ = 0;
   told_steps_ = 0;
   window_ = Window{.start = start_};
   best_at_end_.reset();
@@ -193,14 +194,16 @@ TrainingEnd TrainingLoop<T>::run_to_end(const std::stop_token& stop, const std::
   for (;;) {
     if (options_.max_steps > 0 && progress_.step >= options_.max_steps) return finish(TrainingEnd::max_steps);
     if (options_.epochs > 0 && progress_.epoch >= options_.epochs) return finish(TrainingEnd::epochs);
-    if (early_stopping_.stop()) return finish(TrainingEnd::early_stopping);
-    if (progress_.step >= early_end_) return finish(TrainingEnd::early_decay);
+    if (progress_.step >= early_end_) return finish(early_reason_);
+    // A schedule that decays at the end does so before it ends early, too.
+    const bool stalled = early_stopping_.stop() && progress_.decay_step < 0;
+    const bool can_decay = decays_from_ <= 1 && progress_.step > first_step_;
+    if (stalled && !can_decay) return finish(TrainingEnd::early_stopping);
     const auto now =
         detail::agree(options_.communicator, {.stop = stop.stop_requested(),
                                               .decay = decay.stop_requested(),
                                               .seconds = seconds(),
                                               .limit = options_.max_minutes * 60 - end_seconds_});
-    const bool can_decay = decays_from_ <= 1 && progress_.step > first_step_;
     if (now.stop || (now.decay && !can_decay)) {
       checkpoint();
       return TrainingEnd::interrupted;
@@ -210,7 +213,10 @@ TrainingEnd TrainingLoop<T>::run_to_end(const std::stop_token& stop, const std::
     if (options_.max_minutes > 0 && passed_ >= time_limit_) return finish(TrainingEnd::max_minutes);
     // After the validation of the last update: a training resumed from here does not make up for it.
     judge_time();
-    if (progress_.decay_step < 0 && (now.decay || done() >= decays_from_)) begin_decay(now.decay);
+    if (progress_.decay_step < 0 && (now.decay || stalled || done() >= decays_from_)) {
+      early_reason_ = now.decay ? TrainingEnd::early_decay : TrainingEnd::early_stopping;
+      begin_decay(now.decay || stalled);
+    }
     update();
     const bool epoch_ends = progress_.batch >= updates_->num_batches(progress_.epoch);
     if (epoch_ends) {
@@ -408,14 +414,15 @@ index_t TrainingLoop<T>::steps_of_limits() {
   return total;
 }
 
-// The part of the training that is over, by the nearest limit.
+// The part of the training that is over, by the nearest limit. It never falls, although the time kept for the
+// end may get shorter: rates that decay must not rise again.
 template <class T>
 double TrainingLoop<T>::done() {
   double part = 0;
   if (const index_t total = last_step(); total != detail::endless)
     part = static_cast<double>(progress_.step) / static_cast<double>(total);
   if (options_.max_minutes > 0) part = std::max(part, passed_ / time_limit_);
-  return std::min(part, 1.0);
+  return done_ = std::max(done_, std::min(part, 1.0));
 }
 
 // Whether a decay goes to the end that the limits of updates set.
@@ -428,6 +435,7 @@ bool TrainingLoop<T>::same_decay(const detail::TrainingProgress& progress) {
 // had been further away.
 template <class T>
 void TrainingLoop<T>::begin_decay(bool early) {
+  require_finite();
   if (sharded_) sharded_->gather(optimizer_.state);
   sink_.on_decay();
   progress_.decay_step = progress_.step;
@@ -438,11 +446,18 @@ void TrainingLoop<T>::begin_decay(bool early) {
     const double part = 1 / decays_from_;
     early_end_ = static_cast<index_t>(std::ceil(static_cast<double>(progress_.step) * part));
   }
-  const index_t last = std::min(last_step(), steps_by_speed(passed_)), left = last - progress_.step;
-  const double each = passed_ / static_cast<double>(std::max<index_t>(1, progress_.step - first_step_));
-  sink_.on_notice("the learning rate decays until the end: about " + std::to_string(left) +
-                  (left == 1 ? " update, " : " updates, ") +
-                  std::to_string(std::lround(each * static_cast<double>(left))) + " s");
+  const index_t made = progress_.step - first_step_;
+  const index_t last = made > 0 ? std::min(last_step(), steps_by_speed(passed_)) : last_step();
+  std::string notice = "the learning rate decays until the end";
+  if (last != detail::endless) {
+    const index_t left = last - progress_.step;
+    notice += ": about " + std::to_string(left) + (left == 1 ? " update" : " updates");
+    if (made > 0) {
+      const double each = passed_ / static_cast<double>(made);
+      notice += ", " + std::to_string(std::lround(each * static_cast<double>(left))) + " s";
+    }
+  }
+  sink_.on_notice(notice);
 }
 
 // What schedules use.
@@ -500,7 +515,7 @@ void TrainingLoop<T>::update() {
   const ClipFactor clipped = clip_factor(accumulator_->norm(gradients_), options_.clip_norm);
   learning_rate_ = schedule_(progress_.step + 1, expected_steps());
   gradient_norm_ = clipped.norm;
-  last_loss_ = mean.loss;
+  last_loss_ = mean.weight > 0 ? mean.parts.shown(mean.loss * mean.weight) / mean.weight : mean.loss;
   ++progress_.step;
   progress_.batch += count;
   if (std::isfinite(mean.loss) && clipped.finite) {
@@ -536,6 +551,7 @@ void TrainingLoop<T>::skip(double loss, double norm) {
 template <class T>
 void TrainingLoop<T>::require_finite() const {
   for (const auto& p : parameters_) {
+    if (p->frozen) continue;  // such as a mask of infinities
     const T* const values = p->value.data();
     for (index_t i = 0; i < p->value.numel(); ++i) {
       if (std::isfinite(values[i])) continue;
@@ -574,6 +590,7 @@ void TrainingLoop<T>::report() {
 
 template <class T>
 void TrainingLoop<T>::checkpoint() {
+  require_finite();
   if (sharded_) sharded_->gather(optimizer_.state);
   sink_.on_checkpoint();
 }

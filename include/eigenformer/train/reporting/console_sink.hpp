@@ -72,7 +72,7 @@ class ConsoleSink : public TrainingSink {
 
   /// The line about updates. Totals are the limits that were set, which do not change with the speed.
   static std::string text(const StepReport& r) {
-    const double loss = std::fabs(r.loss);  // printf shows the sign of a NaN
+    const double loss = without_sign_of_nan(r.loss);
     std::string line = detail::format("epoch %lld  step %lld", static_cast<long long>(r.epoch),
                                       static_cast<long long>(r.step));
     if (r.step_limit > 0) line += detail::format("/%lld", static_cast<long long>(r.step_limit));
@@ -93,7 +93,7 @@ class ConsoleSink : public TrainingSink {
     std::vector<Measured> all = r.others;
     all.insert(r.name == "loss" ? all.begin() : all.end(), {r.name, r.value});
     for (const auto& [name, value] : all) {
-      const double size = std::fabs(value);
+      const double size = without_sign_of_nan(value);
       line += name == "loss"   ? detail::format(" loss %.4f  perplexity %.3f ", size, std::exp(size))
               : name == "bleu" ? detail::format(" BLEU %.2f ", size)
               : name == "chrf" ? detail::format(" chrF %.2f ", size)
@@ -126,6 +126,9 @@ class ConsoleSink : public TrainingSink {
   }
 
  private:
+  // printf shows the sign of a NaN.
+  static double without_sign_of_nan(double value) { return std::isnan(value) ? std::fabs(value) : value; }
+
   static std::optional<double> loss_of(const ValidationReport& r) {
     if (r.name == "loss") return r.value;
     for (const Measured& other : r.others) {
@@ -136,7 +139,7 @@ class ConsoleSink : public TrainingSink {
 
   void watch(const StepReport& r) {
     if (!std::isfinite(r.loss)) return;
-    if (!told_diverging_ && r.loss > 1.5 * lowest_ + 1) {
+    if (!told_diverging_ && r.loss > lowest_ + 0.5 * std::fabs(lowest_) + 1) {
       told_diverging_ = true;
       on_notice(
           detail::format("the loss has risen from %.3f to %.3f: the training may diverge; a lower "
@@ -166,7 +169,7 @@ class ConsoleSink : public TrainingSink {
     const double before = *std::min_element(losses_.begin(), first),
                  now = *std::min_element(first, losses_.end());
     const double highest = *std::max_element(first, losses_.end());
-    if (std::fabs(before - now) > 0.002 * before || highest - now > 0.01 * now) return;
+    if (std::fabs(before - now) > 0.002 * std::fabs(before) || highest - now > 0.01 * std::fabs(now)) return;
     told_stalled_ = true;
     on_notice(
         detail::format("the validation loss has hardly changed in %zu validations (%.3f): a falling "

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <ctime>
 #include <filesystem>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -50,8 +51,11 @@ class TrainingLog final : public TrainingSink {
     begin(about, resumed.has_value());
   }
   /// Begins a log that replaces another training's log only when this training saves its first model: until
-  /// the on_checkpoint() after an on_best(), lines are kept in memory.
-  void start_when_saved(const nlohmann::json& about = nlohmann::json::object()) {
+  /// the on_checkpoint() after an on_best(), lines are kept in memory. saved: whether the sink saved at that
+  /// on_checkpoint(); empty: it always does.
+  void start_when_saved(const nlohmann::json& about = nlohmann::json::object(),
+                        std::function<bool()> saved = {}) {
+    saved_ = std::move(saved);
     seconds_before_ = last_seconds_ = weight_ = 0;
     step_ = 0;
     waiting_ = true;
@@ -117,7 +121,7 @@ class TrainingLog final : public TrainingSink {
   void on_decay() override { sink_.on_decay(); }
   void on_checkpoint() override {
     sink_.on_checkpoint();
-    if (!waiting_ || !best_) return;
+    if (!waiting_ || !best_ || (saved_ && !saved_())) return;
     waiting_ = false;
     try {
       file_.emplace(path_, 0);
@@ -208,6 +212,7 @@ class TrainingLog final : public TrainingSink {
   index_t step_ = 0;
   bool failing_ = false;
   bool waiting_ = false;  // for the first save
+  std::function<bool()> saved_;
   bool best_ = false;
   std::vector<std::string> kept_;  // lines until the first save
 };

@@ -88,7 +88,8 @@ template <Operand X>
 
 /// Applies the function of an option; Activation::none returns x.
 template <Operand X>
-[[nodiscard]] Var<element_t<X>> activate(const X& x, Activation activation) {
+[[nodiscard]] Var<element_t<X>> activate(const X& given, Activation activation) {
+  decltype(auto) x = detail::operand<element_t<X>>(given);  // evaluates an Eigen expression once
   detail::require_defined("activate", x);
   switch (activation) {
     case Activation::relu:
