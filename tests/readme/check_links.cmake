@@ -5,7 +5,7 @@ cmake_minimum_required(VERSION 3.21)
 string(ASCII 1 fence)
 file(GLOB pages RELATIVE "${ROOT}" "${ROOT}/*.md" "${ROOT}/docs/*.md" "${ROOT}/docs/*/*.md" "${ROOT}/bench/*.md" "${ROOT}/examples/*.md" "${ROOT}/.github/*.md")
 
-# The text of a page without blocks of code and without characters that are syntax to CMake's lists.
+# The text of a page without code and without characters that are syntax to CMake's lists.
 function(read_page path result)
   file(READ "${ROOT}/${path}" text)
   string(REPLACE ";" "," text "${text}")
@@ -37,6 +37,7 @@ set(broken "")
 foreach(page IN LISTS pages)
   read_page("${page}" text)
   get_filename_component(folder "${ROOT}/${page}" DIRECTORY)
+  string(REGEX REPLACE "`[^`\n]*`" "" text "${text}")  # code within a line
   string(REGEX MATCHALL ">\\([^() \n]+\\)" found "${text}")
   foreach(link IN LISTS found)
     string(REGEX REPLACE "^>\\((.*)\\)$" "\\1" link "${link}")

@@ -71,6 +71,12 @@ TEST_CASE("translate: the language of the text") {
             .at("error") ==
         "German (de) is not available as a target language from French (fr), the detected language of the "
         "text");
+  // Tags, scripts and styles are no evidence.
+  const json page =
+      one.json(translate("<p class='der die das und ist nicht'>The man is in the house</p>"
+                         "<script>der die das und ist nicht auf dem</script>",
+                         {{"source", "auto"}, {"format", "html"}}));
+  CHECK(page.at("detectedLanguage").at("language") == "en");
   // Without evidence, it is the model's language.
   CHECK(one.json(translate("Jane 12345", {{"source", "auto"}})).at("detectedLanguage").at("language") ==
         "en");

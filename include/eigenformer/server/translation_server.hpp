@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "eigenformer/generation/document/markup/read_markup.hpp"
 #include "eigenformer/server/api/access.hpp"
 #include "eigenformer/server/api/detect.hpp"
 #include "eigenformer/server/api/files.hpp"
@@ -259,7 +260,14 @@ class TranslationServer {
     std::optional<DetectedLanguage> detected;
     if (wanted.source == "auto") {
       std::string all;
-      for (const std::string& text : wanted.task.texts) all += text + "\n";
+      for (const std::string& text : wanted.task.texts) {
+        if (!wanted.task.html) {
+          all += text + "\n";
+        } else {  // tags, scripts and styles are in no language
+          for (const MarkupSegment& segment : read_markup(text, MarkupFormat::html).segments)
+            all += segment.text + "\n";
+        }
+      }
       detected = detected_language(all, wanted.target);
       wanted.source = detected->code;
     }

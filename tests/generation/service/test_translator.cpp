@@ -352,14 +352,25 @@ TEST_CASE("a shutdown finishes what was accepted, or cancels it, also while anot
     Outcomes outcomes;
     const auto gate = std::make_shared<Gate>();
     gate->close();
+    std::atomic<bool> over{false};
+    std::thread stepping;
     {
       Translator translator(std::make_shared<FakeLines>(gate, std::make_shared<FakeLog>()));
-      for (int i = 0; i < 3; ++i)
-        REQUIRE(translator.submit({.lines = {"12"}}, outcomes.handler(i)) == Status::accepted);
+      for (int i = 0; i < 3; ++i) {
+        // More steps than are made until the search sees that it is cancelled.
+        REQUIRE(translator.submit({.lines = {std::string(100000, '1')}}, outcomes.handler(i)) ==
+                Status::accepted);
+      }
       gate->await(1);
-      gate->step();
-      gate->step();
+      stepping = std::thread([&] {
+        while (!over) {
+          gate->step();
+          std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        }
+      });
     }
+    over = true;
+    stepping.join();
     for (int i = 0; i < 3; ++i) CHECK(outcomes.of(i).status == Status::cancelled);
   }
 }

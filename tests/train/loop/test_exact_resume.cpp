@@ -306,15 +306,29 @@ TEST_CASE("a schedule that decays at the end does so before patience ends the tr
   LoopOptions hasty = patient;
   hasty.patience = 2;
   Parts parts = Parts::decaying();
-  parts.run({hasty});
+  (void)parts.run({hasty});
   CHECK(parts.ends.front() == TrainingEnd::early_stopping);
   REQUIRE(parts.before_decay.size() == 1);
   const auto from = parts.before_decay[0].values.at("step").get<index_t>();
   CHECK(parts.rates.at(from) == 0.05);
   CHECK(parts.rates.rbegin()->first == (5 * from + 3) / 4);  // four fifths of it are over at `from`
   CHECK(parts.rates.rbegin()->second < 0.5 * 0.05);
+  // Interrupted in the decay, and resumed when it had ended, it comes to the same end.
+  for (const index_t stop : {from + 1, index_t{-1}}) {
+    CAPTURE(stop);
+    Parts again = Parts::decaying();
+    again.stop_at = stop;
+    CHECK(again.run({hasty, hasty}) == Parts::decaying().run({hasty}));
+    CHECK(again.ends.back() == TrainingEnd::early_stopping);
+  }
+  // A lower limit than it has reached leaves the end as it was.
+  const LoopOptions whole{.max_steps = 30, .validate_every = 4};
+  LoopOptions lower = whole;
+  lower.max_steps = 12;
+  Parts over = Parts::decaying();
+  CHECK(over.run({whole, lower}).tensors == Parts::decaying().run({whole}).tensors);
   // With more patience it goes on from the state before.
-  CHECK(parts.run({patient}) == Parts::decaying().run({patient}));
+  CHECK(Parts::decaying().run({hasty, patient}) == Parts::decaying().run({patient}));
 }
 
 TEST_CASE("a decay follows the clock where time is the limit, and a run with new time begins before it") {

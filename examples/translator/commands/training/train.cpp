@@ -57,7 +57,7 @@ void start_log(ef::TrainingLog& log, std::optional<ef::index_t> resumed, const F
 ef::TrainingEnd logged_run(Trainer& trainer, const InterruptWatcher& interrupts, ef::TrainingLog& log) {
   try {
     const ef::TrainingEnd end = trainer.run(interrupts.token(), interrupts.decay_token());
-    log.end(end);
+    log.end(end, trainer.step());
     return end;
   } catch (const std::exception& error) {
     log.end(error.what());

@@ -82,12 +82,17 @@ std::shared_ptr<const DecodingModels> load_models(const ef::ModelPlace& place, c
                                                 language);
 }
 
+/// The language of the rules that split a model's input; empty for a code that ICU does not know.
+std::string rules_of(const ef::ModelPlace& place) {
+  return ef::SentenceSplitter::knows(place.source) ? place.source : std::string();
+}
+
 std::unique_ptr<ef::TranslationBackend> backend(const ServeCommand& command, const ef::ModelPlace& place,
                                                 const ModelAdapters& adapters, const std::string& language) {
   const auto models = load_models(place, adapters, language);
   ef::TextTranslatorOptions options = text_options(command, models->description());
   options.splitting =
-      command.splitting.splitting(models->description().text, *models->tokenizers().source, place.source);
+      command.splitting.splitting(models->description().text, *models->tokenizers().source, rules_of(place));
   options.confidence = models->confidence();
   options.alignment = guided_alignment_options(*models);
   std::map<std::string, SentenceTranslator> adapted;
@@ -115,7 +120,7 @@ ef::ServedModel served_model(const ServeCommand& command, const ef::ModelPlace& 
     const ef::TokenizerPair tokenizers =
         ef::detail::load_folder_tokenizers(description.tokenizer, description.joint, place.folder);
     ef::detail::require_tokenizers(place.folder, tokenizers);
-    (void)command.splitting.splitting(description.text, *tokenizers.source, place.source);
+    (void)command.splitting.splitting(description.text, *tokenizers.source, rules_of(place));
     return ef::SafetensorsFile::open(ef::folder_file(place.folder, "model.safetensors"));
   });
   // Whether an adapter fits shows only with the model's weights.

@@ -82,13 +82,15 @@ class ServedDocument {
 
   bool has_line(std::size_t line) const { return line >= first_ && line < first_ + lines_; }
 
-  /// The translation so far of a text without markup. so_far: translations of all lines of the task.
+  /// The translation so far of a text without markup, up to the first sentence that has none. so_far:
+  /// translations of all lines of the task.
   std::string partial(const std::vector<std::string>& so_far) const {
     std::string text;
     std::size_t end = 0;
     for (std::size_t i = 0; i < parts_[0].size(); ++i) {
       const ByteSpan source = parts_[0][i].source;
       text += std::string_view(text_).substr(end, source.begin - end);
+      if (so_far[first_ + i].empty()) break;
       text += so_far[first_ + i];
       end = source.end;
     }
@@ -212,10 +214,9 @@ class ServedTask {
 class TranslatorBackend final : public TranslationBackend {
  public:
   /// owner: keeps the model alive. documents: how texts are split into sentences; without a splitter, as the
-  /// translator splits its lines. adapters: by name, the
-  /// translators for tasks that name one of them, such as TextTranslator::with_adapters(). Alignments follow
-  /// the options of the translator, and are only computed for tasks that need them. Throws as Translator
-  /// does.
+  /// translator splits its lines. adapters: by name, the translators for tasks that name one of them, such as
+  /// TextTranslator::with_adapters(). Alignments follow the options of the translator, and are only computed
+  /// for tasks that need them. Throws as Translator does.
   template <class M>
   TranslatorBackend(TextTranslator<M> translator, std::shared_ptr<const void> owner,
                     DocumentOptions documents = {}, const TranslatorOptions& options = {},

@@ -197,14 +197,14 @@ TrainingEnd TrainingLoop<T>::run_to_end(const std::stop_token& stop, const std::
     if (progress_.step >= early_end_) return finish(early_reason_);
     // A schedule that decays at the end does so before it ends early, too.
     const bool stalled = early_stopping_.stop() && progress_.decay_step < 0;
-    const bool can_decay = decays_from_ <= 1 && progress_.step > first_step_;
-    if (stalled && !can_decay) return finish(TrainingEnd::early_stopping);
+    const bool decays = decays_from_ <= 1 && progress_.step > 0;
+    if (stalled && !decays) return finish(TrainingEnd::early_stopping);
     const auto now =
         detail::agree(options_.communicator, {.stop = stop.stop_requested(),
                                               .decay = decay.stop_requested(),
                                               .seconds = seconds(),
                                               .limit = options_.max_minutes * 60 - end_seconds_});
-    if (now.stop || (now.decay && !can_decay)) {
+    if (now.stop || (now.decay && !(decays && progress_.step > first_step_))) {
       checkpoint();
       return TrainingEnd::interrupted;
     }
@@ -345,7 +345,10 @@ void TrainingLoop<T>::load(const TrainingState<T>& state) {
 template <class T>
 bool TrainingLoop<T>::resumes_before_decay(const TrainingState<T>& state) {
   const detail::TrainingProgress progress = detail::progress_from(detail::StateReader<T>(state));
-  return progress.decay_step >= 0 && decays_from_ <= 1 && !same_decay(progress);
+  // At its limits it has nothing more to do.
+  const bool over =
+      progress.step >= steps_of_limits() || (options_.epochs > 0 && progress.epoch >= options_.epochs);
+  return progress.decay_step >= 0 && decays_from_ <= 1 && !over && !same_decay(progress);
 }
 
 // Snapshots are only taken over from a training of the same kind: last ones or best ones.

@@ -62,7 +62,12 @@ class TrainingLog final : public TrainingSink {
     begin(about, false);
   }
 
-  /// Writes the last line: why the training ended.
+  /// Writes the last line: why the training ended, after `step` updates in all.
+  void end(TrainingEnd end, index_t step) {
+    step_ = step;
+    this->end(end);
+  }
+  /// The same after the updates that were reported last.
   void end(TrainingEnd end) { this->end(EnumNames<TrainingEnd>::names[static_cast<std::size_t>(end)]); }
   /// The same with a reason as text, such as an error's message.
   void end(const std::string& reason) {

@@ -171,6 +171,8 @@ TEST_CASE("a training records whether its lines are sentences, also that of a pr
   REQUIRE(run("translator", prepare).code == 0);
   REQUIRE(run("translator", train_on(data, other, {"--max-steps", "2"})).code == 0);
   CHECK(text_of(other).at("lines_are_sentences") == false);
+  CHECK(
+      contains(run("translator", {"inspect", "--model", other}).out, "\n  best validation            loss "));
 
   // Training on sentences makes it a model of sentences again.
   const TinyCorpus small;

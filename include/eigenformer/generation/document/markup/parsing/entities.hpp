@@ -105,8 +105,8 @@ inline std::string numbered_character(std::string_view digits) {
 
 /// Reads the character reference at the front of a text: a name of the HTML standard, or the number of a text
 /// character. It must begin with `&` and end with `;`. html: as browsers read a text (13.2.5.72), a number
-/// and 106 old names need no `;`, not even before a letter: `&copy2` has the name `copy`, `&notit;` has
-/// `not`.
+/// and 106 old names need no semicolon, not even before a letter: after the ampersand `copy2` has the name
+/// `copy`, and `notit;` has `not`.
 inline CharacterReference character_reference(std::string_view text, bool html = false) {
   constexpr std::size_t longest = 32, longest_old = 6;
   if (text.size() < 3 || text[0] != '&') return {};
