@@ -494,7 +494,8 @@ TEST_CASE("special tokens that a text spells are matched as by transformers' Sen
     TemporaryFolder folder;
     model.tokenizers.source->save(folder.path());
     const auto loaded = load_tokenizer(model.tokenizers.source->kind(), folder.path());
-    for (const nlohmann::json& special : texts_of(family.name).at("special")) {
+    const nlohmann::json texts = texts_of(family.name);
+    for (const nlohmann::json& special : texts.at("special")) {
       const auto line = special.at("line").get<std::string>();
       // T5's tokenizer has no second end symbol after one that a text ends with.
       if (family.name == "hf_t5" && line.ends_with("</s>")) continue;
@@ -550,7 +551,8 @@ TEST_CASE("the maximum length counts a forced first token, as transformers' max_
     const CheckpointReference reference(family.name);
     const auto model = import_huggingface<float>(reference.folder, family.options);
     const auto sources = reference.json.at("sources").get<std::vector<Ids>>();
-    for (const nlohmann::json& of_length : texts_of(family.name).at("short")) {
+    const nlohmann::json texts = texts_of(family.name);
+    for (const nlohmann::json& of_length : texts.at("short")) {
       const index_t most = of_length.at("max_length");
       CAPTURE(most);
       CHECK(greedy(model, sources, most) == of_length.at("greedy").get<std::vector<Ids>>());
