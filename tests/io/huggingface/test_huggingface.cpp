@@ -490,8 +490,12 @@ nlohmann::json texts_of(const std::string& name) {
 TEST_CASE("special tokens that a text spells are matched as by transformers' SentencePiece tokenizers") {
   for (const TextsFamily& family : families_with_texts()) {
     CAPTURE(family.name);
-    const auto model = import_huggingface<float>(CheckpointReference(family.name).folder, family.options);
     TemporaryFolder folder;
+    const auto copy = folder.path() / family.name;
+    std::filesystem::copy(CheckpointReference(family.name).folder, copy);
+    // The lines' ids are of a tokenizer with 5 sentinels, not T5's usual 100.
+    if (family.name == "hf_t5") write_file(copy / "tokenizer_config.json", R"({"extra_ids": 5})");
+    const auto model = import_huggingface<float>(copy, family.options);
     model.tokenizers.source->save(folder.path());
     const auto loaded = load_tokenizer(model.tokenizers.source->kind(), folder.path());
     const nlohmann::json texts = texts_of(family.name);
