@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "eigenformer/core/runtime/process_memory.hpp"
+#include "eigenformer/core/runtime/segments.hpp"
 #include "server_tools.hpp"
 
 namespace ef = eigenformer;
@@ -83,6 +84,11 @@ TEST_CASE("100 MB in any part of a request: little memory, the fitting status, a
   for (int i = 0; i < 127; ++i) fields += "a: b\r\n";
   CHECK(server.ask(get("/health", fields)).result_int() == 200);  // and Host
   CHECK(server.ask(get("/health", fields + "a: b\r\n")).result_int() == 431);
+#ifdef EIGENFORMER_ADDRESS_SANITIZER
+  constexpr std::size_t allowance = std::size_t{300} << 20;  // it keeps up to 256 MB of what was freed
+#else
+  constexpr std::size_t allowance = std::size_t{32} << 20;
+#endif
   REQUIRE(ef::resident_bytes().has_value());
   const std::size_t before = *ef::resident_bytes();
   for (const Flood& each : floods) {
@@ -98,7 +104,7 @@ TEST_CASE("100 MB in any part of a request: little memory, the fitting status, a
     CHECK(server.ask(get("/health")).result_int() == 200);
     for (std::thread& client : clients) client.join();
     for (const std::string& answer : answers) CHECK(answer.find("HTTP/1.1 " + each.status) == 0);
-    CHECK(*ef::resident_bytes() < before + (32 << 20));
+    CHECK(*ef::resident_bytes() < before + allowance);
   }
   for (int i = 0; i < 500 && server.ask(get("/metrics", "Authorization: Bearer a key of mine\r\n"))
                                      .body()
