@@ -13,7 +13,7 @@ struct ShortName {
   std::string_view field, name;
 };
 
-inline constexpr std::array<ShortName, 10> training_short_names = {{
+inline constexpr std::array<ShortName, 11> training_short_names = {{
     {"num_heads", "heads"},
     {"dim_feedforward", "ff"},
     {"norm_first", "pre_norm"},
@@ -24,6 +24,7 @@ inline constexpr std::array<ShortName, 10> training_short_names = {{
     {"tying", "tie"},
     {"clip_norm", "clip"},
     {"frozen", "freeze"},
+    {"max_minutes", "minutes"},
 }};
 inline constexpr std::array<ShortName, 4> decoding_short_names = {{
     {"beam_size", "beam"},

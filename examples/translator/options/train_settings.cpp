@@ -226,6 +226,55 @@ TrainSettings TrainFlags::started_from(const ef::ModelDescription& start) const 
   return s;
 }
 
+void TrainFlags::plan_vocabulary(TrainSettings& s, double target_characters) const {
+  if (s.corpus.tokenizer != "subword" || corpus_.given().contains("vocab_size")) return;
+  if (!prepared_folders(s.corpus).empty()) return;
+  s.corpus.vocab_size = ef::planned_vocabulary(target_characters);
+}
+
+ef::TrainingPlan TrainFlags::plan(TrainSettings& s, const ef::Seq2SeqOptions& model,
+                                  const ef::PairSource& pairs, double seconds, bool validates) const {
+  const nlohmann::json of_model = given_model(), of_training = given_training(), of_corpus = corpus_.given();
+  const auto limit = [&](const char* name) { return of_training.value(name, ef::index_t{0}); };
+  ef::TrainingSpeed speed = ef::measured_speed(pairs);
+  if (const auto& ranks = s.training.loop.communicator; ranks != nullptr) {
+    // All ranks plan alike, for the slowest of them.
+    speed = [own = std::move(speed), ranks](const auto& of, const auto& options) {
+      const std::vector<double> all = ranks->all(own(of, options));
+      return static_cast<double>(all.size()) * *std::min_element(all.begin(), all.end());
+    };
+  }
+  ef::TrainingPlan plan = ef::plan_training(
+      ef::corpus_statistics(pairs), {.seconds = seconds,
+                                     .max_steps = limit("max_steps"),
+                                     .epochs = limit("epochs"),
+                                     .speed = std::move(speed),
+                                     .model = model,
+                                     .training = s.training,
+                                     .given = [&](ef::Seq2SeqOptions& of, ef::TrainingOptions& training) {
+                                       of = model_.applied("train", of, of_model);
+                                       training = training_.applied("train", training, of_training);
+                                     }});
+  const bool text = s.corpus.tokenizer == "subword" && prepared_folders(s.corpus).empty();
+  if (!text || s.corpus.sampling.on() || of_corpus.contains("bpe_dropout") ||
+      !s.corpus.guided_alignment.empty())
+    plan.bpe_dropout = 0;
+  if (plan.bpe_dropout > 0) s.corpus.sampling.bpe_dropout = plan.bpe_dropout;
+  ef::LoopOptions& loop = plan.training.loop;
+  if (!validates && !of_training.contains("patience")) loop.patience = 0;
+  // People see sentences that get better where it costs little.
+  constexpr double long_enough = 300;
+  const bool shows = seconds >= long_enough || loop.patience > 0;
+  if (validates && shows && !of_training.contains("validate_with")) {
+    plan.training.validation.measures = "loss,bleu";
+    if (!of_training.contains("validate_sample")) plan.training.validation.sample = 100;
+  }
+  if (of_training.contains("max_minutes")) loop.max_minutes = s.training.loop.max_minutes;
+  s.model = plan.model;
+  s.training = plan.training;
+  return plan;
+}
+
 TrainSettings TrainFlags::resumed(const ef::Seq2SeqOptions& model, const nlohmann::json& saved) const {
   TrainSettings s = saved_settings(model, saved);
   const nlohmann::json given = given_model();

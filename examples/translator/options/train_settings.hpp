@@ -8,6 +8,7 @@
 #include "eigenformer/io/models/translation_model.hpp"
 #include "eigenformer/nn/models/seq2seq_options.hpp"
 #include "eigenformer/train/options.hpp"
+#include "eigenformer/train/plan.hpp"
 #include "option_flags.hpp"
 
 namespace translator {
@@ -43,6 +44,16 @@ class TrainFlags {
   /// The settings of a new model with the vocabulary of its teacher. Throws ValueError for options of a new
   /// vocabulary.
   TrainSettings taught_by(const ef::ModelDescription& teacher) const;
+
+  /// Sets the vocabulary's size of a new training for a corpus with this many target characters, unless it is
+  /// given or a prepared corpus has one.
+  void plan_vocabulary(TrainSettings& settings, double target_characters) const;
+
+  /// Plans a new training for its pairs and the given limits: sets all options that are not given. model: the
+  /// model's options with the sizes of its vocabularies. seconds: the time that is left of --minutes; 0: no
+  /// limit. validates: whether there are validation pairs.
+  ef::TrainingPlan plan(TrainSettings& settings, const ef::Seq2SeqOptions& model, const ef::PairSource& pairs,
+                        double seconds, bool validates) const;
 
   /// The settings of a resumed training: the saved ones, overridden by the command line. Throws ValueError
   /// for options that cannot change.

@@ -21,6 +21,7 @@ struct TrainCommand {
   bool resume = false;
   bool overwrite = false;
   bool mpi = false;
+  bool plan = false;  // print the plan and end
 };
 
 }  // namespace translator

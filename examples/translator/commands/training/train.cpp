@@ -1,6 +1,10 @@
 #include <algorithm>
+#include <chrono>
 #include <cmath>
+#include <cstddef>
+#include <ctime>
 #include <exception>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -65,9 +69,54 @@ ef::TrainingEnd logged_run(Trainer& trainer, const InterruptWatcher& interrupts,
   }
 }
 
+double target_characters(const std::vector<TextCorpus>& corpora) {
+  double characters = 0;
+  for (const TextCorpus& corpus : corpora) {
+    for (const std::string& line : corpus.train.target) characters += static_cast<double>(line.size());
+  }
+  return characters;
+}
+
+/// Seconds since the command began, which count towards --minutes.
+class CommandClock {
+ public:
+  double elapsed() const {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
+  }
+  /// What is left of a limit in seconds: at least half of it, so that a training whose text takes long to
+  /// read still trains. 0 is no limit.
+  double left(double seconds) const { return std::max(seconds - elapsed(), seconds / 2); }
+
+ private:
+  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+};
+
+/// Prints a plan, the memory that it takes and when it ends.
+void say(const ef::TrainingPlan& plan, const TrainSettings& s, double seconds, std::size_t bytes,
+         TerminalProgress& progress) {
+  std::string text = "plan (each given option is kept; --help lists them)\n" + plan.str() +
+                     "\nmemory: at most about " + ef::MemoryPlan::text_of(bytes);
+  if (seconds > 0) {
+    const std::time_t end = std::time(nullptr) + static_cast<std::time_t>(seconds);
+    char clock[16] = "";
+    std::tm local{};
+    if (localtime_r(&end, &local) != nullptr) std::strftime(clock, sizeof(clock), "%H:%M", &local);
+    text += std::string("; ends at ") + clock;
+  } else if (s.training.loop.patience > 0) {
+    text += "; ends when validations no longer improve";
+  }
+  for (std::size_t from = 0; from < text.size();) {
+    const std::size_t to = std::min(text.find('\n', from), text.size());
+    progress.say((from == 0 ? "" : "  ") + text.substr(from, to - from));
+    from = to + 1;
+  }
+  for (const std::string& warning : plan.warnings) progress.say("warning: " + warning);
+}
+
 int train(const TrainCommand& command, const TrainingRanks& ranks, InterruptWatcher& interrupts) {
+  const CommandClock clock;
   std::optional<ef::TrainingLock> lock;
-  if (ranks.first()) {
+  if (ranks.first() && !command.plan) {
     check_folder(command);
     lock.emplace(command.folder);
     check_folder(command);  // another training may have ended meanwhile
@@ -90,6 +139,13 @@ int train(const TrainCommand& command, const TrainingRanks& ranks, InterruptWatc
   if (teachers && start) teachers->require_same_text(start->tokenizers, start->description.text);
 
   std::vector<TextCorpus> corpora = read_corpora(s.corpus, start, command.folder, progress);
+  const bool planned = !command.resume && !start;
+  if (command.plan && !planned) {
+    throw ef::ValueError("train",
+                         "--plan is for new models; with --resume and --init-from the model is there, "
+                         "and the options are given or the defaults");
+  }
+  if (planned && !teachers) command.flags->plan_vocabulary(s, target_characters(corpora));
   const ef::TokenizerPair tokenizers = start      ? start->tokenizers
                                        : teachers ? teachers->models->tokenizers()
                                                   : make_tokenizers(s.corpus, corpora, progress);
@@ -111,7 +167,22 @@ int train(const TrainCommand& command, const TrainingRanks& ranks, InterruptWatc
   s.training.text = description.text;
   const ef::index_t room =
       teachers ? most_tokens(s.corpus, teachers->models->description()) : s.corpus.max_length;
-  const TrainingPairs train_set(corpora, &TextCorpus::train, s, tokenizers, description, room, progress);
+  std::optional<TrainingPairs> pairs;
+  pairs.emplace(corpora, &TextCorpus::train, s, tokenizers, description, room, progress);
+  const TrainingPairs validation_set(corpora, &TextCorpus::validation, s, tokenizers, description, room,
+                                     progress);
+  const bool validates = validation_set.pairs() != nullptr;
+  std::optional<ef::TrainingPlan> plan;
+  if (planned) {
+    if (pairs->pairs() == nullptr) throw ef::ValueError("train", "the training data has no pairs");
+    plan = command.flags->plan(s, description.model, *pairs->pairs(),
+                               clock.left(60 * s.training.loop.max_minutes), validates);
+    description.model = s.model;
+    // Random segmentations need the text, so they are decided last.
+    if (plan->bpe_dropout > 0 && !command.plan)
+      pairs.emplace(corpora, &TextCorpus::train, s, tokenizers, description, room, progress);
+  }
+  const TrainingPairs& train_set = *pairs;
   if (!s.corpus.guided_alignment.empty()) {
     // The words of an alignment are counted within the line.
     if (!description.text.source_text.empty()) {
@@ -122,8 +193,6 @@ int train(const TrainCommand& command, const TrainingRanks& ranks, InterruptWatc
       throw ef::ValueError("train", "--guided-alignment does not work with tags and target languages");
     progress.say(align(*train_set.single(), corpora[0].train, tokenizers, s.corpus.guided_alignment));
   }
-  const TrainingPairs validation_set(corpora, &TextCorpus::validation, s, tokenizers, description, room,
-                                     progress);
 
   ef::RandomGenerator rng(s.training.loop.seed);
   ef::Seq2SeqTransformer<float> model(description.model, rng);
@@ -141,9 +210,16 @@ int train(const TrainCommand& command, const TrainingRanks& ranks, InterruptWatc
                         ef::kernels::isa_name(ef::kernels::isa())));
   }
 
+  if (plan) {
+    say(*plan, s, clock.left(60 * s.training.loop.max_minutes),
+        ef::plan_memory(model, *train_set.pairs(), s.training, std::numeric_limits<std::size_t>::max(), true,
+                        teachers ? teachers->teacher : nullptr)
+            .bytes,
+        progress);
+  }
+  if (command.plan) return 0;
   limit_memory(command, model, *train_set.pairs(), s.training, progress,
                teachers ? teachers->teacher : nullptr);
-  const bool validates = validation_set.pairs() != nullptr;
   require_validation_data(s.training.validation, validates);
   if (validates) {
     s.training.loop.validation =
@@ -152,7 +228,9 @@ int train(const TrainCommand& command, const TrainingRanks& ranks, InterruptWatc
   const TrainedModel trained(command.folder, model, tokenizers, description.text, s.to_json(), adapter);
   FolderSink sink(progress, trained);
   ef::TrainingLog log(ef::training_log_file(command.folder), sink);
-  Trainer trainer(model, *train_set.pairs(), nullptr, s.training,
+  ef::TrainingOptions now = s.training;
+  now.loop.max_minutes = clock.left(60 * now.loop.max_minutes) / 60;
+  Trainer trainer(model, *train_set.pairs(), nullptr, now,
                   ranks.first() ? static_cast<ef::TrainingSink&>(log) : ef::TrainingSink::silent(),
                   teachers ? teachers->teacher : nullptr);
   if (!ranks.first()) return ranks.follow(trainer, command, interrupts.token());
@@ -243,6 +321,8 @@ void add_train(CLI::App& app, Run& run) {
   sub->add_option("--init-from", command->init_from,
                   "model folder to start from (an imported model works, too): its weights, vocabulary and "
                   "conventions; model options other than dropout cannot change");
+  sub->add_flag("--plan", command->plan,
+                "print what a new training would do, with the expected loss, memory and time, and end");
   sub->add_flag("--mpi", command->mpi, "train with all MPI processes; automatic under mpirun");
   sub->add_option("--adapter-names", command->adapter_names,
                   "with --lora-rank: names in the adapter file: own, as translator inspect lists them, or as "
@@ -255,12 +335,17 @@ void add_train(CLI::App& app, Run& run) {
       "print all options, also those of single kinds of positions, and of the encoder or the decoder "
       "alone");
   sub->footer(
+      "A new model is planned for its text and its limit of time, updates or epochs: what is not given of "
+      "its "
+      "size, dropout, vocabulary, batches, learning rate, schedule and validations. --plan shows the plan. "
+      "The "
+      "defaults in brackets are those of trainings with --init-from.\n\n"
       "Most model options can differ between encoder and decoder: put --encoder- or --decoder- before the "
       "name, as in --decoder-num-heads 4 --decoder-dim-feedforward 512. --help-all lists them.\n" +
       sub->get_footer() +
       "\n\nExamples:\n"
-      "translator train --source train.en --target train.de --model en-de --max-minutes 60\n"
-      "translator train --resume --model en-de --max-minutes 60");
+      "translator train --source train.en --target train.de --model en-de --minutes 60\n"
+      "translator train --resume --model en-de --minutes 60");
   sub->callback([&run, command] { run = [command] { return train(*command); }; });
 }
 

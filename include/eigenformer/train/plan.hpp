@@ -1,0 +1,394 @@
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <string>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include "eigenformer/data/corpus/pair_source.hpp"
+#include "eigenformer/kernels/gemm/gemm_backend.hpp"
+#include "eigenformer/nn/models/seq2seq.hpp"
+#include "eigenformer/nn/models/seq2seq_options.hpp"
+#include "eigenformer/train/options.hpp"
+#include "eigenformer/train/reporting/console_line.hpp"
+#include "eigenformer/train/trainer.hpp"
+
+namespace eigenformer {
+
+/// What plan_training() knows of a corpus; corpus_statistics() counts it.
+struct CorpusStatistics {
+  index_t pairs = 0;          ///< sentence pairs of an epoch
+  index_t distinct = 0;       ///< pairs whose target side differs from those of all others
+  index_t source_tokens = 0;  ///< of an epoch, without begin and end
+  index_t target_tokens = 0;  ///< of an epoch, each sentence with its end
+  double entropy = 0;         ///< of the distribution of target tokens, in nats
+
+  /// A description for people in one line.
+  std::string str() const {
+    return detail::format(
+        "%lld pairs (%.0f %% of the targets distinct), %lld source and %lld target tokens, "
+        "entropy %.3f nats",
+        static_cast<long long>(pairs), 100 * static_cast<double>(distinct) / static_cast<double>(pairs),
+        static_cast<long long>(source_tokens), static_cast<long long>(target_tokens), entropy);
+  }
+};
+
+/// A vocabulary for a corpus of this many target characters: 2,000 to 16,000 pieces, fewer for small corpora,
+/// in which rare pieces are hardly seen. Measured in docs/training/plan.md.
+[[nodiscard]] inline index_t planned_vocabulary(double target_characters) {
+  if (target_characters < 4e5) return 2000;
+  if (target_characters < 2e6) return 4000;
+  return target_characters < 5e7 ? 8000 : 16000;
+}
+
+/// Target tokens per second of a training with these options; measured_speed() returns such a function.
+using TrainingSpeed = std::function<double(const Seq2SeqOptions&, const TrainingOptions&)>;
+
+/// What limits a training, and what of it is decided already.
+struct TrainingBudget {
+  double seconds = 0;     ///< of training; 0: no limit
+  index_t max_steps = 0;  ///< updates; 0: no limit
+  index_t epochs = 0;     ///< passes over the corpus; 0: no limit
+  TrainingSpeed speed{};  ///< needed with a limit of seconds, and asked for sizes that may be best
+  /// The options that a plan starts from: vocabulary sizes, and whatever plan_training() does not choose.
+  Seq2SeqOptions model{};
+  TrainingOptions training{};
+  /// Called for each size that is considered: sets what is decided already, and the rest is planned around
+  /// it. May be empty.
+  std::function<void(Seq2SeqOptions&, TrainingOptions&)> given{};
+};
+
+/// What a size of the model would reach.
+struct PlannedLoss {
+  index_t d_model = 0;  ///< the size
+  double loss = 0;      ///< expected validation loss, in nats per target token
+};
+
+/// A recipe for a training, and what it is expected to reach; see plan_training().
+struct TrainingPlan {
+  CorpusStatistics corpus{};     ///< what it was made for
+  Seq2SeqOptions model{};        ///< the size of the model, its norms and dropout
+  TrainingOptions training{};    ///< batches, learning rate, schedule, validations, limits
+  double bpe_dropout = 0;        ///< for SubwordSampling::bpe_dropout
+  double tokens_per_second = 0;  ///< of this size; 0 without a limit of seconds
+  double updates = 0;            ///< expected updates
+  double epochs = 0;             ///< expected passes over the corpus
+  double loss = 0;               ///< expected validation loss, in nats per target token
+  double spread = 0;             ///< of that loss: about two thirds of trainings are within loss +- spread
+  std::vector<PlannedLoss> others{};    ///< other sizes that were considered
+  std::vector<std::string> warnings{};  ///< what speaks against the training, and what would help
+
+  /// A description for people in a few lines, without the warnings.
+  std::string str() const;
+};
+
+/// Counts a corpus. Throws ValueError for an empty one.
+[[nodiscard]] inline CorpusStatistics corpus_statistics(const PairSource& corpus) {
+  CorpusStatistics s{.pairs = corpus.size()};
+  if (s.pairs == 0) throw ValueError("plan", "the corpus has no pairs, expected at least one");
+  std::unordered_set<std::uint64_t> targets;
+  std::vector<double> counts;
+  EncodedPair pair;
+  for (index_t i = 0; i < s.pairs; ++i) {
+    corpus.read(0, i, pair);
+    std::uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
+    for (const std::int32_t id : pair.target) {
+      hash = (hash ^ static_cast<std::uint32_t>(id)) * 0x100000001b3;
+      const auto at = static_cast<std::size_t>(id);
+      if (at >= counts.size()) counts.resize(at + 1);
+      counts[at] += 1;
+    }
+    targets.insert(hash);
+    s.source_tokens += static_cast<index_t>(pair.source.size());
+    s.target_tokens += static_cast<index_t>(pair.target.size()) + 1;
+  }
+  s.distinct = static_cast<index_t>(targets.size());
+  counts.push_back(static_cast<double>(s.pairs));  // the end of each sentence
+  const auto all = static_cast<double>(s.target_tokens);
+  for (const double count : counts) {
+    if (count > 0) s.entropy -= count / all * std::log(count / all);
+  }
+  return s;
+}
+
+namespace detail::loss_law {
+
+// Written by bench/training/fit.
+inline constexpr double floor_constant = -2.417, floor_of_entropy = 0.5767, size_factor = 1592,
+                        size_power = 0.6605, half_way = 1.957e+05, data_power = 0.9368,
+                        worth_of_repeats = 5.55, critical_batch = 1956, relative_error = 0.019;
+
+}  // namespace detail::loss_law
+
+/// The expected validation loss, in nats per target token, of a model with this many weights in its layers
+/// (embeddings not counted), trained with `updates` batches of `batch_tokens` target tokens:
+///
+///     E + A N^-a + (H - E) / (1 + (D / D0)^b),  E = e0 + e1 H
+///
+/// with N the weights in layers, H the entropy of the corpus' target tokens, and D the tokens of
+/// training, of which repeated ones count less (Muennighoff et al. 2023, eq. 5), and so do those of batches
+/// above the critical size (McCandlish et al. 2018, eq. 5.1). For long trainings this is the form of Hoffmann
+/// et al. 2022, eq. 2; short ones begin at the unigram entropy. `bench/training/fit` fitted the constants to
+/// the trainings of docs/figures/training/sweep.jsonl; docs/training/plan.md has the errors.
+[[nodiscard]] inline double expected_loss(const CorpusStatistics& corpus, double layer_weights,
+                                          double updates, double batch_tokens) {
+  using namespace detail::loss_law;
+  const double tokens = updates * batch_tokens / (1 + batch_tokens / critical_batch);
+  const auto unique = static_cast<double>(corpus.target_tokens);
+  const double repeats = std::max(0.0, tokens / unique - 1);
+  const double effective =
+      std::min(tokens, unique) + unique * worth_of_repeats * (1 - std::exp(-repeats / worth_of_repeats));
+  const double floor = floor_constant + floor_of_entropy * corpus.entropy;
+  return floor + size_factor * std::pow(layer_weights, -size_power) +
+         (corpus.entropy - floor) / (1 + std::pow(effective / half_way, data_power));
+}
+
+namespace detail {
+
+// A size that plans choose from.
+struct PlannedSize {
+  index_t d_model, num_heads, layers;
+  double learning_rate;
+};
+inline constexpr std::array<PlannedSize, 7> planned_sizes = {{{64, 2, 2, 4e-3},
+                                                              {96, 3, 3, 3.5e-3},
+                                                              {128, 4, 3, 3e-3},
+                                                              {192, 4, 3, 2e-3},
+                                                              {256, 4, 3, 1.5e-3},
+                                                              {384, 6, 4, 1e-3},
+                                                              {512, 8, 6, 7e-4}}};
+
+// Weights in the layers of a model, without biases and norms.
+inline double layer_weights(const Seq2SeqOptions& options) {
+  const auto of = [&](const ModelStack& stack, double attentions) {
+    const LayerOptions& layer = stack.layer ? *stack.layer : options.layer;
+    const auto d = static_cast<double>(options.layer.d_model),
+               ff = static_cast<double>(layer.dim_feedforward);
+    return static_cast<double>(stack.num_layers) * (attentions * 4 * d * d + 2 * d * ff);
+  };
+  return of(options.encoder, 1) + of(options.decoder, 2);
+}
+
+}  // namespace detail
+
+namespace detail {
+
+// The options of a size, before what is given. docs/training/plan.md has the measurements behind each rule.
+inline void choose_size(const PlannedSize& size, TrainingPlan& plan) {
+  LayerOptions& layer = plan.model.layer;
+  layer.d_model = size.d_model;
+  layer.num_heads = size.num_heads;
+  layer.dim_feedforward = 4 * size.d_model;
+  layer.norm_first = true;
+  plan.model.encoder.num_layers = plan.model.decoder.num_layers = size.layers;
+  TrainingOptions& training = plan.training;
+  training.schedule = ScheduleKind::warmup_stable_decay;
+  training.batch_tokens = 1024;
+  training.learning_rate = size.learning_rate;
+  if (kernels::bf16_products_pay()) training.loop.precision = kernels::GemmPrecision::bf16;
+}
+
+// A number of updates that is easy to read: its first two digits.
+inline index_t two_digits(double updates) {
+  const double unit = std::pow(10, std::max(0.0, std::floor(std::log10(std::max(updates, 1.0))) - 1));
+  return std::max<index_t>(1, static_cast<index_t>(std::round(updates / unit) * unit));
+}
+
+// What depends on the length of the training.
+inline void choose_length(TrainingPlan& plan) {
+  // A training that sees its text once or twice does not overfit.
+  DropoutOptions& dropout = plan.model.layer.dropout;
+  dropout = {.rate = plan.epochs < 2    ? 0.0
+                     : plan.epochs < 12 ? 0.1
+                                        : 0.2,
+             .attention = 0.0,
+             .feed_forward = 0.0};
+  plan.bpe_dropout = plan.epochs > 8 ? 0.1 : 0;
+  plan.training.warmup = std::clamp<index_t>(two_digits(plan.updates / 10), 1, 200);
+  plan.training.loop.validate_every = std::max<index_t>(20, two_digits(plan.updates / 12));
+}
+
+// Plans the training of one size. tokens: target tokens of the training; 0: by the budget.
+inline TrainingPlan plan_of_size(const PlannedSize& size, const CorpusStatistics& corpus,
+                                 const TrainingBudget& budget) {
+  TrainingPlan plan{.corpus = corpus};
+  plan.model = budget.model;
+  plan.training = budget.training;
+  choose_size(size, plan);
+  const auto take_given = [&] {
+    if (budget.given) budget.given(plan.model, plan.training);
+  };
+  take_given();
+  const auto epoch = static_cast<double>(corpus.target_tokens);
+  const auto update = static_cast<double>(plan.training.batch_tokens * plan.training.loop.accumulate);
+  const double weights = layer_weights(plan.model);
+  const auto loss_of = [&](double tokens) { return expected_loss(corpus, weights, tokens / update, update); };
+  double tokens = std::numeric_limits<double>::infinity();
+  if (budget.seconds > 0) {
+    plan.tokens_per_second = budget.speed(plan.model, plan.training);
+    constexpr double part_of_updates = 0.97;  // the rest is that of validations
+    tokens = part_of_updates * budget.seconds * plan.tokens_per_second;
+  }
+  if (budget.max_steps > 0) tokens = std::min(tokens, static_cast<double>(budget.max_steps) * update);
+  if (budget.epochs > 0) tokens = std::min(tokens, static_cast<double>(budget.epochs) * epoch);
+  if (std::isinf(tokens)) {  // until twice as many tokens are worth less than 1 %
+    tokens = epoch;
+    while (loss_of(2 * tokens) < 0.99 * loss_of(tokens)) tokens *= 2;
+  }
+  plan.updates = std::max(1.0, tokens / update);
+  plan.epochs = tokens / epoch;
+  plan.loss = loss_of(tokens);
+  plan.spread = loss_law::relative_error * plan.loss;
+  choose_length(plan);
+  take_given();
+  return plan;
+}
+
+inline void warn(TrainingPlan& plan, const CorpusStatistics& corpus, const TrainingBudget& budget) {
+  // Measured: above half of the entropy, translations are hardly sentences (BLEU below 10).
+  constexpr double hopeless = 0.5;
+  const auto update = static_cast<double>(plan.training.batch_tokens * plan.training.loop.accumulate);
+  const double weights = layer_weights(plan.model);
+  if (plan.loss > hopeless * corpus.entropy) {
+    constexpr double most = 1e6;
+    double factor = 1;
+    while (factor < most &&
+           expected_loss(corpus, weights, factor * plan.updates, update) > hopeless * corpus.entropy)
+      factor *= 1.25;
+    std::string text = format(
+        "%lld %s too few: the expected loss is %.2f, and translations are hardly "
+        "sentences above about %.2f",
+        static_cast<long long>(plan.updates), plan.updates < 2 ? "update is" : "updates are", plan.loss,
+        hopeless * corpus.entropy);
+    if (factor >= most) {
+      text += "; this corpus needs more pairs";
+    } else if (budget.seconds > 0) {
+      text += format("; about %s would suffice", clock(factor * budget.seconds).c_str());
+    } else {
+      text += format("; about %.0f updates would suffice", factor * plan.updates);
+    }
+    plan.warnings.push_back(text);
+  }
+  constexpr index_t few = 100000;
+  if (corpus.target_tokens < few) {
+    plan.warnings.push_back(format(
+        "the corpus has only %lld target tokens: the model will know its words alone; more pairs help, or "
+        "starting from a trained model (--init-from)",
+        static_cast<long long>(corpus.target_tokens)));
+  }
+}
+
+}  // namespace detail
+
+/// Chooses the recipe of a training for a corpus and a budget: the size of the model, batches, learning rate,
+/// schedule, dropout, random segmentations and the interval of validations. It considers sizes from d64 to
+/// d512, computes what each is expected to reach (expected_loss), and takes the lowest. Without a limit of
+/// seconds it takes the smallest size than which the next is less than 2 % better, and without any limit it
+/// trains until twice the updates are worth less than 1 %, with patience.
+///
+///     const ef::TrainingPlan plan = ef::plan_training(
+///         ef::corpus_statistics(corpus),
+///         {.seconds = 600, .speed = ef::measured_speed(corpus), .model = {.source_vocab_size = 8000}});
+///     ef::Seq2SeqTransformer<float> model(plan.model, rng);
+///     ef::Trainer trainer(model, corpus, &validation, plan.training);
+///
+/// The result depends only on the arguments. Throws ValueError for an empty corpus, negative limits, and a
+/// limit of seconds without `speed`.
+[[nodiscard]] inline TrainingPlan plan_training(const CorpusStatistics& corpus,
+                                                const TrainingBudget& budget) {
+  if (corpus.target_tokens < 1) throw ValueError("plan", "the corpus has no target tokens, expected some");
+  if (!(budget.seconds >= 0) || budget.max_steps < 0 || budget.epochs < 0)
+    throw ValueError("plan", "a limit of the budget is negative, expected 0 (no limit) or more");
+  if (budget.seconds > 0 && !budget.speed) {
+    throw ValueError("plan",
+                     "the budget is a time, which needs speed; expected a function such as "
+                     "measured_speed()");
+  }
+  std::vector<TrainingPlan> plans;
+  std::size_t best = 0;
+  const double least_gain = budget.seconds > 0 ? 0 : 0.02;
+  for (const detail::PlannedSize& size : detail::planned_sizes) {
+    plans.push_back(detail::plan_of_size(size, corpus, budget));
+    const TrainingPlan& last = plans.back();
+    if (last.loss < (1 - least_gain) * plans[best].loss) best = plans.size() - 1;
+    // Larger models are slower still: their losses would be higher again.
+    if (last.loss > 1.03 * plans[best].loss || plans.size() > best + 2) break;
+    if (plans.size() > 1 && plans[0].model.layer.d_model == last.model.layer.d_model) break;  // it is given
+  }
+  TrainingPlan plan = plans[best];
+  for (const TrainingPlan& other : plans) {
+    if (other.model.layer.d_model != plan.model.layer.d_model)
+      plan.others.push_back({other.model.layer.d_model, other.loss});
+  }
+  LoopOptions& loop = plan.training.loop;
+  loop.max_minutes = budget.seconds / 60;
+  loop.max_steps = budget.max_steps;
+  loop.epochs = budget.epochs;
+  if (budget.seconds == 0 && budget.max_steps == 0 && budget.epochs == 0) {
+    loop.epochs = std::max<index_t>(1, static_cast<index_t>(std::ceil(plan.epochs)));
+    loop.patience = 5;
+  }
+  detail::warn(plan, corpus, budget);
+  return plan;
+}
+
+/// Measures the speed of trainings on this corpus, with the threads and the precision of this process: trains
+/// a model with random weights for four updates, which takes seconds. The corpus must outlive the function.
+[[nodiscard]] inline TrainingSpeed measured_speed(const PairSource& corpus) {
+  return [&corpus](const Seq2SeqOptions& options, TrainingOptions training) {
+    struct Fastest : TrainingSink {
+      double tokens_per_second = 0;
+      void on_step(const StepReport& r) override {
+        tokens_per_second = std::max(tokens_per_second, r.weight_per_second);
+      }
+    } fastest;
+    RandomGenerator rng(1);
+    Seq2SeqTransformer<float> model(options, rng);
+    training.loop = {.max_steps = 4,
+                     .accumulate = training.loop.accumulate,
+                     .report_every = 1,
+                     .precision = training.loop.precision,
+                     .checkpoint_activations = training.loop.checkpoint_activations,
+                     .workers = training.loop.workers};
+    training.validation = {};
+    training.warmup = 4;
+    training.schedule = ScheduleKind::constant;
+    Trainer trainer(model, corpus, nullptr, training, fastest);
+    trainer.run();
+    return fastest.tokens_per_second;
+  };
+}
+
+inline std::string TrainingPlan::str() const {
+  const LayerOptions& layer = model.layer;
+  const auto count = [](index_t n) { return static_cast<long long>(n); };
+  std::string text = "corpus: " + corpus.str();
+  text += detail::format(
+      "\nmodel: d_model %lld, %lld + %lld layers, %lld heads, feed-forward %lld, %s, dropout %g",
+      count(layer.d_model), count(model.encoder.num_layers), count(model.decoder.num_layers),
+      count(layer.num_heads), count(layer.dim_feedforward), layer.norm_first ? "pre-norm" : "post-norm",
+      layer.dropout.rate);
+  if (bpe_dropout > 0) text += detail::format(", BPE dropout %g", bpe_dropout);
+  text += detail::format("\ntraining: about %lld updates of %lld target tokens (%.1f epochs)",
+                         count(detail::two_digits(updates)),
+                         count(training.batch_tokens * training.loop.accumulate), epochs);
+  if (tokens_per_second > 0) text += detail::format(" at %.0f tokens/s", tokens_per_second);
+  text += detail::format("; peak rate %g, warm-up %lld, schedule %s; validation every %lld updates",
+                         training.learning_rate, count(training.warmup.value_or(0)),
+                         word_of(training.schedule), count(training.loop.validate_every));
+  text += detail::format("\nexpected: validation loss %.2f +- %.2f, perplexity %.1f", loss, spread,
+                         std::exp(loss));
+  for (std::size_t i = 0; i < others.size(); ++i) {
+    text += detail::format("%s d%lld %.2f", i == 0 ? "; other sizes:" : ",", count(others[i].d_model),
+                           others[i].loss);
+  }
+  return text;
+}
+
+}  // namespace eigenformer

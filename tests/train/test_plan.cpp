@@ -1,0 +1,187 @@
+#include "eigenformer/train/plan.hpp"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <fstream>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "folders.hpp"
+#include "test_tools.hpp"
+#include "train/train_test_tools.hpp"
+
+using namespace eigenformer;
+using namespace eigenformer::testing;
+
+namespace {
+
+// As Tatoeba's German and English.
+constexpr CorpusStatistics tatoeba = {
+    .pairs = 164408, .distinct = 131227, .source_tokens = 1506608, .target_tokens = 1632437, .entropy = 5.75};
+constexpr Seq2SeqOptions vocabulary{.source_vocab_size = 8000};
+
+// Speeds in proportion to the operations of a token.
+double proportional(const Seq2SeqOptions& model, const TrainingOptions&) {
+  const auto d = static_cast<double>(model.layer.d_model);
+  return 5e9 / (static_cast<double>(model.encoder.num_layers) * 28 * d * d + 8000 * d);
+}
+
+TrainingPlan plan_of(double seconds, const CorpusStatistics& corpus = tatoeba) {
+  return plan_training(corpus, {.seconds = seconds, .speed = proportional, .model = vocabulary});
+}
+
+}  // namespace
+
+TEST_CASE("corpus_statistics counts tokens, distinct targets and the entropy of target tokens") {
+  EncodedCorpus corpus;
+  for (const auto& target : std::vector<std::vector<std::int32_t>>{{5, 6}, {5, 6}, {6}}) {
+    corpus.source.push_back(std::vector<std::int32_t>{7, 8, 9});
+    corpus.target.push_back(target);
+  }
+  const CorpusStatistics s = corpus_statistics(corpus);
+  CHECK(s.pairs == 3);
+  CHECK(s.distinct == 2);
+  CHECK(s.source_tokens == 9);
+  CHECK(s.target_tokens == 8);  // 2 + 2 + 1 and three ends
+  const double entropy =
+      -(2.0 / 8 * std::log(2.0 / 8) + 3.0 / 8 * std::log(3.0 / 8) + 3.0 / 8 * std::log(3.0 / 8));
+  CHECK(s.entropy == doctest::Approx(entropy));
+  CHECK_THROWS_WITH_AS(static_cast<void>(corpus_statistics(EncodedCorpus{})),
+                       doctest::Contains("has no pairs"), ValueError);
+}
+
+TEST_CASE("expected_loss is within its error of the trainings that it was fitted to, and of held-out ones") {
+  std::ifstream file(fixtures_folder().parent_path().parent_path() / "docs/figures/training/sweep.jsonl");
+  REQUIRE(file);
+  double squares = 0;
+  int count = 0;
+  for (std::string line; std::getline(file, line);) {
+    const auto p = nlohmann::json::parse(line);
+    if (!p.at("fitted").get<bool>()) continue;
+    const CorpusStatistics corpus{.target_tokens = p.at("target_tokens"), .entropy = p.at("entropy")};
+    const double loss = expected_loss(corpus, p.at("layer_weights"), p.at("updates"), p.at("batch"));
+    const double error = std::log(loss / p.at("best").get<double>());
+    CHECK(std::fabs(error) < 0.08);
+    squares += error * error;
+    ++count;
+  }
+  REQUIRE(count > 25);
+  CHECK(std::sqrt(squares / count) < 1.1 * detail::loss_law::relative_error);
+}
+
+TEST_CASE("expected_loss falls with tokens, and repeated tokens are worth less than new ones") {
+  const double weights = 1e6;
+  double before = tatoeba.entropy;
+  for (const double updates : {100, 1000, 10000, 100000}) {
+    const double loss = expected_loss(tatoeba, weights, updates, 1024);
+    CHECK(loss < before);
+    before = loss;
+  }
+  CorpusStatistics small = tatoeba;
+  small.target_tokens /= 20;
+  CHECK(expected_loss(small, weights, 5000, 1024) > 1.02 * expected_loss(tatoeba, weights, 5000, 1024));
+  CHECK(expected_loss(tatoeba, 4 * weights, 10000, 1024) < expected_loss(tatoeba, weights, 10000, 1024));
+  CHECK(expected_loss(tatoeba, weights, 250, 8192) > expected_loss(tatoeba, weights, 2000, 1024));
+}
+
+TEST_CASE("more time gives larger models and lower losses") {
+  index_t size = 0;
+  double loss = tatoeba.entropy;
+  for (const double minutes : {3, 14, 60, 600}) {
+    const TrainingPlan plan = plan_of(60 * minutes);
+    INFO(plan.str());
+    CHECK(plan.model.layer.d_model >= size);
+    CHECK(plan.loss < loss);
+    CHECK(plan.training.loop.max_minutes == doctest::Approx(minutes));
+    CHECK(plan.training.loop.epochs == 0);
+    for (const PlannedLoss& other : plan.others) CHECK(other.loss >= plan.loss);
+    CHECK(plan.warnings.empty());
+    size = plan.model.layer.d_model;
+    loss = plan.loss;
+  }
+  CHECK(plan_of(180).model.layer.d_model < plan_of(36000).model.layer.d_model);
+}
+
+TEST_CASE("a plan keeps what is given, and plans the rest around it") {
+  TrainingBudget budget{.seconds = 600, .speed = proportional, .model = vocabulary};
+  int sizes = 0;
+  budget.speed = [&](const Seq2SeqOptions& model, const TrainingOptions& options) {
+    ++sizes;
+    CHECK(model.layer.d_model == 96);
+    return proportional(model, options);
+  };
+  budget.given = [](Seq2SeqOptions& model, TrainingOptions& training) {
+    model.layer.d_model = 96;
+    model.layer.num_heads = 6;
+    training.learning_rate = 1e-4;
+    training.loop.validate_every = 7;
+  };
+  const TrainingPlan plan = plan_training(tatoeba, budget);
+  CHECK(plan.model.layer.d_model == 96);
+  CHECK(plan.model.layer.num_heads == 6);
+  CHECK(plan.training.learning_rate == 1e-4);
+  CHECK(plan.training.loop.validate_every == 7);
+  CHECK(plan.model.layer.norm_first);
+  CHECK(plan.training.schedule == ScheduleKind::warmup_stable_decay);
+  CHECK(sizes <= 2);
+  CHECK(plan.others.empty());
+}
+
+TEST_CASE(
+    "without a limit a plan ends when validations no longer improve; limits of updates and epochs hold") {
+  const TrainingPlan open = plan_training(tatoeba, {.model = vocabulary});
+  CHECK(open.training.loop.patience > 0);
+  CHECK(open.training.loop.epochs >= 1);
+  CHECK(open.tokens_per_second == 0);
+  const TrainingPlan updates = plan_training(tatoeba, {.max_steps = 1000, .model = vocabulary});
+  CHECK(updates.updates == doctest::Approx(1000));
+  CHECK(updates.training.loop.patience == 0);
+  CHECK(updates.training.loop.max_steps == 1000);
+  const TrainingPlan epochs = plan_training(tatoeba, {.epochs = 3, .model = vocabulary});
+  CHECK(epochs.epochs == doctest::Approx(3));
+  // A size that is given is measured alone.
+  CHECK(plan_of(600).str() == plan_of(600).str());
+}
+
+TEST_CASE("a hopeless plan says so, and what would help") {
+  const TrainingPlan late = plan_of(10);
+  REQUIRE(late.warnings.size() == 1);
+  CHECK(late.warnings[0].find("updates are too few") != std::string::npos);
+  CHECK(late.warnings[0].find("would suffice") != std::string::npos);
+  CorpusStatistics tiny = tatoeba;
+  tiny.target_tokens = 20000;
+  const TrainingPlan small = plan_of(600, tiny);
+  REQUIRE_FALSE(small.warnings.empty());
+  CHECK(small.warnings.back().find("only 20000 target tokens") != std::string::npos);
+}
+
+TEST_CASE("plan_training refuses budgets that mean nothing") {
+  CHECK_THROWS_WITH_AS(static_cast<void>(plan_training(tatoeba, {.seconds = 60, .model = vocabulary})),
+                       doctest::Contains("needs speed"), ValueError);
+  CHECK_THROWS_WITH_AS(static_cast<void>(plan_training(tatoeba, {.max_steps = -1, .model = vocabulary})),
+                       doctest::Contains("negative"), ValueError);
+  CHECK_THROWS_AS(static_cast<void>(plan_training({}, {.max_steps = 1, .model = vocabulary})), ValueError);
+}
+
+TEST_CASE("measured_speed trains a few updates and counts target tokens; a plan of it trains") {
+  EncodedCorpus corpus;
+  for (int i = 0; i < 40; ++i) {
+    corpus.source.push_back(std::vector<std::int32_t>{4, 5, 6});
+    corpus.target.push_back(std::vector<std::int32_t>{6, 5, 4});
+  }
+  const TrainingSpeed speed = measured_speed(corpus);
+  TrainingBudget budget{.max_steps = 2, .speed = speed, .model = {.source_vocab_size = 8}};
+  budget.given = [](Seq2SeqOptions& model, TrainingOptions&) {
+    model.layer = {.d_model = 8, .num_heads = 2, .dim_feedforward = 16, .dropout = {0}};
+  };
+  TrainingPlan plan = plan_training(corpus_statistics(corpus), budget);
+  CHECK(speed(plan.model, plan.training) > 0);
+  RandomGenerator rng(1);
+  Seq2SeqTransformer<float> model(plan.model, rng);
+  plan.training.loop.validate_every = 0;
+  Trainer trainer(model, corpus, nullptr, plan.training);
+  CHECK(trainer.run() == TrainingEnd::max_steps);
+}
