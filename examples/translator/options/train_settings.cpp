@@ -252,6 +252,8 @@ ef::TrainingPlan TrainFlags::plan(TrainSettings& s, const ef::Seq2SeqOptions& mo
                                      .model = model,
                                      .training = s.training,
                                      .given = [&](ef::Seq2SeqOptions& of, ef::TrainingOptions& training) {
+                                       of.encoder.layer.reset();  // made of the common layer again
+                                       of.decoder.layer.reset();
                                        of = model_.applied("train", of, of_model);
                                        training = training_.applied("train", training, of_training);
                                      }});

@@ -122,7 +122,8 @@ namespace detail::loss_law {
 // Written by bench/training/fit.
 inline constexpr double floor_constant = -2.417, floor_of_entropy = 0.5767, size_factor = 1592,
                         size_power = 0.6605, half_way = 1.957e+05, data_power = 0.9368,
-                        worth_of_repeats = 5.55, critical_batch = 1956, relative_error = 0.019;
+                        worth_of_repeats = 5.55, critical_batch = 1956, dropout_slows = 1.8,
+                        dropout_keeps = 1, relative_error = 0.019;
 
 }  // namespace detail::loss_law
 
@@ -131,22 +132,27 @@ inline constexpr double floor_constant = -2.417, floor_of_entropy = 0.5767, size
 ///
 ///     E + A N^-a + (H - E) / (1 + (D / D0)^b),  E = e0 + e1 H
 ///
-/// with N the weights in layers, H the entropy of the corpus' target tokens, and D the tokens of
-/// training, of which repeated ones count less (Muennighoff et al. 2023, eq. 5), and so do those of batches
-/// above the critical size (McCandlish et al. 2018, eq. 5.1). For long trainings this is the form of Hoffmann
-/// et al. 2022, eq. 2; short ones begin at the unigram entropy. `bench/training/fit` fitted the constants to
-/// the trainings of docs/figures/training/sweep.jsonl; docs/training/plan.md has the errors.
+/// with N the weights in layers, H the entropy of the corpus' target tokens, and D the tokens of training, of
+/// which repeated ones count less (Muennighoff et al. 2023, eq. 5), and so do those of batches above the
+/// critical size (McCandlish et al. 2018, eq. 5.1). Dropout, here that of residuals, makes all tokens count
+/// less and repeated ones more. For long trainings this is the form of Hoffmann et al. 2022, eq. 2; short
+/// ones begin at H. `bench/training/fit` fitted the constants to the trainings of
+/// docs/figures/training/sweep.jsonl; docs/training/plan.md has the errors.
 [[nodiscard]] inline double expected_loss(const CorpusStatistics& corpus, double layer_weights,
-                                          double updates, double batch_tokens) {
+                                          double updates, double batch_tokens, double dropout = 0) {
   using namespace detail::loss_law;
-  const double tokens = updates * batch_tokens / (1 + batch_tokens / critical_batch);
+  const double tokens =
+      updates * batch_tokens / (1 + batch_tokens / critical_batch) / (1 + dropout_slows * dropout);
   const auto unique = static_cast<double>(corpus.target_tokens);
-  const double repeats = std::max(0.0, tokens / unique - 1);
-  const double effective =
-      std::min(tokens, unique) + unique * worth_of_repeats * (1 - std::exp(-repeats / worth_of_repeats));
-  const double floor = floor_constant + floor_of_entropy * corpus.entropy;
-  return floor + size_factor * std::pow(layer_weights, -size_power) +
-         (corpus.entropy - floor) / (1 + std::pow(effective / half_way, data_power));
+  const double repeats = std::max(0.0, tokens / unique - 1),
+               worth = worth_of_repeats * (1 + dropout_keeps * dropout);
+  const double effective = std::min(tokens, unique) + unique * worth * (1 - std::exp(-repeats / worth));
+  // Outside of what was measured, such as toy corpora: no floor near 0, and nothing worse than counting
+  // words.
+  const double floor = std::max(0.1 * corpus.entropy, floor_constant + floor_of_entropy * corpus.entropy);
+  const double loss = floor + size_factor * std::pow(layer_weights, -size_power) +
+                      (corpus.entropy - floor) / (1 + std::pow(effective / half_way, data_power));
+  return std::min(loss, corpus.entropy);
 }
 
 namespace detail {
@@ -202,13 +208,6 @@ inline index_t two_digits(double updates) {
 
 // What depends on the length of the training.
 inline void choose_length(TrainingPlan& plan) {
-  // A training that sees its text once or twice does not overfit.
-  DropoutOptions& dropout = plan.model.layer.dropout;
-  dropout = {.rate = plan.epochs < 2    ? 0.0
-                     : plan.epochs < 12 ? 0.1
-                                        : 0.2,
-             .attention = 0.0,
-             .feed_forward = 0.0};
   plan.bpe_dropout = plan.epochs > 8 ? 0.1 : 0;
   plan.training.warmup = std::clamp<index_t>(two_digits(plan.updates / 10), 1, 200);
   plan.training.loop.validate_every = std::max<index_t>(20, two_digits(plan.updates / 12));
@@ -228,7 +227,9 @@ inline TrainingPlan plan_of_size(const PlannedSize& size, const CorpusStatistics
   const auto epoch = static_cast<double>(corpus.target_tokens);
   const auto update = static_cast<double>(plan.training.batch_tokens * plan.training.loop.accumulate);
   const double weights = layer_weights(plan.model);
-  const auto loss_of = [&](double tokens) { return expected_loss(corpus, weights, tokens / update, update); };
+  const auto loss_of = [&](double tokens) {
+    return expected_loss(corpus, weights, tokens / update, update, plan.model.layer.residual_dropout());
+  };
   double tokens = std::numeric_limits<double>::infinity();
   if (budget.seconds > 0) {
     plan.tokens_per_second = budget.speed(plan.model, plan.training);
@@ -243,7 +244,15 @@ inline TrainingPlan plan_of_size(const PlannedSize& size, const CorpusStatistics
   }
   plan.updates = std::max(1.0, tokens / update);
   plan.epochs = tokens / epoch;
-  plan.loss = loss_of(tokens);
+  plan.loss = std::numeric_limits<double>::infinity();
+  TrainingPlan best = plan;
+  for (const double rate : {0.0, 0.1, 0.2}) {
+    plan.model.layer.dropout = {.rate = rate, .attention = 0.0, .feed_forward = 0.0};
+    take_given();
+    plan.loss = loss_of(tokens);
+    if (plan.loss < best.loss) best = plan;
+  }
+  plan = best;
   plan.spread = loss_law::relative_error * plan.loss;
   choose_length(plan);
   take_given();
@@ -258,8 +267,8 @@ inline void warn(TrainingPlan& plan, const CorpusStatistics& corpus, const Train
   if (plan.loss > hopeless * corpus.entropy) {
     constexpr double most = 1e6;
     double factor = 1;
-    while (factor < most &&
-           expected_loss(corpus, weights, factor * plan.updates, update) > hopeless * corpus.entropy)
+    while (factor < most && expected_loss(corpus, weights, factor * plan.updates, update,
+                                          plan.model.layer.residual_dropout()) > hopeless * corpus.entropy)
       factor *= 1.25;
     std::string text = format(
         "%lld %s too few: the expected loss is %.2f, and translations are hardly "

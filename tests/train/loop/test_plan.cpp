@@ -62,7 +62,8 @@ TEST_CASE("expected_loss is within its error of the trainings that it was fitted
     const auto p = nlohmann::json::parse(line);
     if (!p.at("fitted").get<bool>()) continue;
     const CorpusStatistics corpus{.target_tokens = p.at("target_tokens"), .entropy = p.at("entropy")};
-    const double loss = expected_loss(corpus, p.at("layer_weights"), p.at("updates"), p.at("batch"));
+    const double loss =
+        expected_loss(corpus, p.at("layer_weights"), p.at("updates"), p.at("batch"), p.at("dropout"));
     const double error = std::log(loss / p.at("best").get<double>());
     CHECK(std::fabs(error) < 0.08);
     squares += error * error;
