@@ -34,11 +34,6 @@ inline Seen agree(const std::shared_ptr<Communicator>& communicator, Seen seen) 
   return agreed;
 }
 
-template <class V>
-V of_rank_0(const std::shared_ptr<Communicator>& communicator, V value) {
-  return communicator == nullptr ? value : communicator->from(0, value);
-}
-
 // Measures on rank 0 and broadcasts the value.
 inline std::function<double()> on_rank_0(std::shared_ptr<Communicator> communicator,
                                          std::function<double()> measure) {

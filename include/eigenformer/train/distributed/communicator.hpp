@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdlib>
-#include <cstring>
 #include <span>
 #include <string>
 #include <type_traits>
@@ -14,8 +13,8 @@
 
 namespace eigenformer {
 
-/// Connects the ranks of a distributed training: SingleProcess, ThreadCommunicator, MpiCommunicator, or a
-/// class of the caller's own.
+/// Connects the ranks of a distributed training: ThreadCommunicator, MpiCommunicator, or a class of the
+/// caller's own.
 ///
 /// All functions but rank(), size(), concurrent() and fail() are collective: all ranks call them in the same
 /// order. One thread of a rank communicates at a time; it need not always be the same one (see concurrent()).
@@ -152,23 +151,6 @@ class Communicator {
     }
     exchange(send, receive);
   }
-};
-
-/// The communicator of a training with a single rank. exchange() throws ValueError when its two sizes differ;
-/// fail() does nothing.
-class SingleProcess final : public Communicator {
- public:
-  int rank() const noexcept override { return 0; }
-  int size() const noexcept override { return 1; }
-  void exchange(std::span<const std::span<const std::byte>> send,
-                std::span<const std::span<std::byte>> receive) override {
-    if (send[0].size() != receive[0].size()) {
-      throw ValueError("exchange", std::to_string(send[0].size()) + " bytes are sent, but " +
-                                       std::to_string(receive[0].size()) + " are expected");
-    }
-    if (!send[0].empty()) std::memmove(receive[0].data(), send[0].data(), send[0].size());
-  }
-  void fail(const std::string&) noexcept override {}
 };
 
 /// The number of processes started together with this one by mpirun (OpenMPI, MPICH) or srun (Slurm), from
