@@ -14,7 +14,7 @@
 #include "../../tests/support/temporary_folder.hpp"
 #include "../shared/bench_options.hpp"
 #include "eigenformer/generation/search/generate.hpp"
-#include "eigenformer/io/models/packed_folder.hpp"
+#include "eigenformer/io/models/translation_model.hpp"
 #include "eigenformer/nn/models/seq2seq.hpp"
 
 namespace ef = eigenformer;

@@ -15,7 +15,7 @@
 #include "eigenformer/io/adapters/load_adapter.hpp"
 #include "eigenformer/io/adapters/merged_model.hpp"
 #include "eigenformer/io/huggingface/huggingface_bert.hpp"
-#include "eigenformer/io/models/import_checkpoint.hpp"
+#include "eigenformer/io/import_checkpoint.hpp"
 #include "eigenformer/io/models/prepared_corpus.hpp"
 #include "eigenformer/io/models/quantized_model.hpp"
 #include "eigenformer/io/models/translation_model.hpp"

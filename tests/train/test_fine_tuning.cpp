@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "eigenformer/data/text/text_file.hpp"
-#include "eigenformer/io/models/import_checkpoint.hpp"
+#include "eigenformer/io/import_checkpoint.hpp"
 #include "eigenformer/io/models/translation_model.hpp"
 #include "eigenformer/train/trainer.hpp"
 #include "folders.hpp"

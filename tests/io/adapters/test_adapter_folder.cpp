@@ -13,7 +13,7 @@
 #include "eigenformer/data/text/text_file.hpp"
 #include "eigenformer/io/adapters/adapted_folder.hpp"
 #include "eigenformer/io/adapters/load_adapter.hpp"
-#include "eigenformer/io/models/import_checkpoint.hpp"
+#include "eigenformer/io/import_checkpoint.hpp"
 #include "eigenformer/io/models/translation_model.hpp"
 #include "folders.hpp"
 #include "nn/seq2seq_test_tools.hpp"

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "eigenformer/io/models/import_checkpoint.hpp"
+#include "eigenformer/io/import_checkpoint.hpp"
 #include "folders.hpp"
 #include "io/checkpoint_tools.hpp"
 

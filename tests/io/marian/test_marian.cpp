@@ -9,7 +9,7 @@
 
 #include "eigenformer/data/tokenizers/sentencepiece/sentencepiece_tokenizer.hpp"
 #include "eigenformer/generation/text/text_translator.hpp"
-#include "eigenformer/io/models/import_checkpoint.hpp"
+#include "eigenformer/io/import_checkpoint.hpp"
 #include "io/checkpoint_tools.hpp"
 #include "test_tools.hpp"
 

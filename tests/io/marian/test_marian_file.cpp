@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "eigenformer/io/marian/marian_settings.hpp"
+#include "eigenformer/io/marian/marian_options.hpp"
 #include "io/checkpoint_tools.hpp"
 #include "test_tools.hpp"
 

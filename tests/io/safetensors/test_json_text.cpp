@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "eigenformer/io/ctranslate2/import_tools.hpp"
+#include "eigenformer/io/shared/import_tools.hpp"
 #include "temporary_folder.hpp"
 #include "test_tools.hpp"
 

@@ -6,7 +6,7 @@
 
 #include "command_line/checks.hpp"
 #include "commands.hpp"
-#include "eigenformer/io/models/import_checkpoint.hpp"
+#include "eigenformer/io/import_checkpoint.hpp"
 #include "model/confidence_file.hpp"
 #include "model/model_folder.hpp"
 #include "terminal/output_checks.hpp"

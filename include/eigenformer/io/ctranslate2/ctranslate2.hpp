@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "eigenformer/io/ctranslate2/ctranslate2_options.hpp"
-#include "eigenformer/io/ctranslate2/import_tools.hpp"
-#include "eigenformer/io/huggingface/foreign_tokenizers.hpp"
+#include "eigenformer/io/ctranslate2/ctranslate2_tokenizers.hpp"
+#include "eigenformer/io/shared/import_tools.hpp"
 
 namespace eigenformer {
 

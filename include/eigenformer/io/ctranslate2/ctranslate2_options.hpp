@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "eigenformer/io/ctranslate2/ctranslate2_format.hpp"
-#include "eigenformer/io/ctranslate2/import_tools.hpp"
+#include "eigenformer/io/shared/import_tools.hpp"
 #include "eigenformer/nn/models/seq2seq_options.hpp"
 
 namespace eigenformer::detail {

@@ -14,8 +14,8 @@
 #include <utility>
 #include <vector>
 
-#include "eigenformer/io/huggingface/foreign_tokenizers.hpp"
 #include "eigenformer/io/huggingface/tokenizer_json.hpp"
+#include "eigenformer/io/shared/foreign_tokenizers.hpp"
 
 namespace eigenformer::detail {
 

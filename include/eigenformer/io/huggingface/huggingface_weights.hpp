@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "eigenformer/io/ctranslate2/import_tools.hpp"
 #include "eigenformer/io/safetensors/safetensors.hpp"
+#include "eigenformer/io/shared/import_tools.hpp"
 
 namespace eigenformer::detail {
 

@@ -16,7 +16,7 @@
 
 #include "eigenformer/core/base/linked.hpp"
 #include "eigenformer/data/tokenizers/tokenizer_factory.hpp"
-#include "eigenformer/io/ctranslate2/import_tools.hpp"
+#include "eigenformer/io/shared/import_tools.hpp"
 
 namespace eigenformer::detail {
 

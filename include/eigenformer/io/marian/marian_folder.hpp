@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "eigenformer/data/text/text_file.hpp"
-#include "eigenformer/io/huggingface/foreign_tokenizers.hpp"
 #include "eigenformer/io/marian/marian_options.hpp"
+#include "eigenformer/io/shared/foreign_tokenizers.hpp"
 
 namespace eigenformer {
 

@@ -19,7 +19,6 @@
 
 #include "eigenformer/data/files/folder_transaction.hpp"
 #include "eigenformer/data/tokenizers/tokenizer_factory.hpp"
-#include "eigenformer/io/adapters/adapter_folder.hpp"
 #include "eigenformer/io/models/conventions_json.hpp"
 #include "eigenformer/io/models/folder_checksums.hpp"
 #include "eigenformer/io/models/folder_sizes.hpp"
@@ -170,6 +169,11 @@ void validate_file_options(const Options& o) {
 /// Whether a folder has files of a model, of any kind and version, complete or not.
 inline bool is_model_folder(const std::filesystem::path& folder) {
   return has_folder_file(folder, "options.json") || has_folder_file(folder, "model.safetensors");
+}
+
+/// Whether a folder has an adapter_config.json.
+inline bool is_adapter_folder(const std::filesystem::path& folder) {
+  return has_folder_file(folder, "adapter_config.json");
 }
 
 namespace detail {

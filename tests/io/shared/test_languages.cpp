@@ -1,4 +1,4 @@
-#include "eigenformer/io/huggingface/languages.hpp"
+#include "eigenformer/io/shared/languages.hpp"
 
 #include <doctest/doctest.h>
 
