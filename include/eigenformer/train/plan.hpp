@@ -120,10 +120,10 @@ struct TrainingPlan {
 namespace detail::loss_law {
 
 // Written by bench/training/fit.
-inline constexpr double floor_constant = -2.417, floor_of_entropy = 0.5767, size_factor = 1592,
-                        size_power = 0.6605, half_way = 1.957e+05, data_power = 0.9368,
-                        worth_of_repeats = 5.55, critical_batch = 1956, dropout_slows = 1.8,
-                        dropout_keeps = 1, relative_error = 0.019;
+inline constexpr double floor_constant = -2.451, floor_of_entropy = 0.5786, size_factor = 682.1,
+                        size_power = 0.5884, half_way = 1.62e+05, data_power = 0.9295,
+                        worth_of_repeats = 2.714, critical_batch = 1981, dropout_slows = 2.027,
+                        dropout_keeps = 6.299, relative_error = 0.018;
 
 }  // namespace detail::loss_law
 
