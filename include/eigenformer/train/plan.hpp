@@ -208,7 +208,7 @@ inline index_t two_digits(double updates) {
 
 // What depends on the length of the training.
 inline void choose_length(TrainingPlan& plan) {
-  plan.bpe_dropout = plan.epochs > 8 ? 0.1 : 0;
+  plan.bpe_dropout = plan.epochs > 12 ? 0.1 : 0;
   plan.training.warmup = std::clamp<index_t>(two_digits(plan.updates / 10), 1, 200);
   plan.training.loop.validate_every = std::max<index_t>(20, two_digits(plan.updates / 12));
 }
@@ -297,9 +297,10 @@ inline void warn(TrainingPlan& plan, const CorpusStatistics& corpus, const Train
 
 /// Chooses the recipe of a training for a corpus and a budget: the size of the model, batches, learning rate,
 /// schedule, dropout, random segmentations and the interval of validations. It considers sizes from d64 to
-/// d512, computes what each is expected to reach (expected_loss), and takes the lowest. Without a limit of
-/// seconds it takes the smallest size than which the next is less than 2 % better, and without any limit it
-/// trains until twice the updates are worth less than 1 %, with patience.
+/// d512 with at most 12 weights in layers for a target token of the corpus, computes what each is expected to
+/// reach (expected_loss), and takes the lowest. Without a limit of seconds it takes the smallest size than
+/// which the next is less than 2 % better, and without any limit it trains until twice the updates are worth
+/// less than 1 %, with patience.
 ///
 ///     const ef::TrainingPlan plan = ef::plan_training(
 ///         ef::corpus_statistics(corpus),
@@ -323,7 +324,13 @@ inline void warn(TrainingPlan& plan, const CorpusStatistics& corpus, const Train
   std::size_t best = 0;
   const double least_gain = budget.seconds > 0 ? 0 : 0.02;
   for (const detail::PlannedSize& size : detail::planned_sizes) {
-    plans.push_back(detail::plan_of_size(size, corpus, budget));
+    TrainingPlan next = detail::plan_of_size(size, corpus, budget);
+    // The law knows nothing of larger models for so little text.
+    constexpr double most_weights_per_token = 12;
+    if (!plans.empty() && detail::layer_weights(next.model) >
+                              most_weights_per_token * static_cast<double>(corpus.target_tokens))
+      break;
+    plans.push_back(std::move(next));
     const TrainingPlan& last = plans.back();
     if (last.loss < (1 - least_gain) * plans[best].loss) best = plans.size() - 1;
     // Larger models are slower still: their losses would be higher again.

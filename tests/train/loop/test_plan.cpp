@@ -106,6 +106,14 @@ TEST_CASE("more time gives larger models and lower losses") {
   CHECK(plan_of(180).model.layer.d_model < plan_of(36000).model.layer.d_model);
 }
 
+TEST_CASE("a small corpus gets a small model, whatever the time") {
+  CorpusStatistics small = tatoeba;
+  small.target_tokens = 57000;
+  CHECK(plan_of(36000, small).model.layer.d_model == 64);
+  small.target_tokens = 209000;
+  CHECK(plan_of(36000, small).model.layer.d_model <= 128);
+}
+
 TEST_CASE("a plan keeps what is given, and plans the rest around it") {
   TrainingBudget budget{.seconds = 600, .speed = proportional, .model = vocabulary};
   int sizes = 0;
