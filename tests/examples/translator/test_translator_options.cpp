@@ -53,8 +53,8 @@ TEST_CASE("an encoder and a decoder of their own are trained, go on, translate, 
   const Ended trained =
       run("translator",
           corpus.train({"--num-encoder-layers", "2", "--encoder-num-heads", "4", "--decoder-dim-feedforward",
-                        "20", "--decoder-norm-first", "--decoder-attention-positions", "rotary",
-                        "--decoder-no-bias", "--decoder-no-final-norm", "--max-steps", "3"}));
+                        "20", "--norm-first=false", "--decoder-norm-first", "--decoder-attention-positions",
+                        "rotary", "--decoder-no-bias", "--decoder-no-final-norm", "--max-steps", "3"}));
   CAPTURE(trained.err);
   REQUIRE(trained.code == 0);
   const nlohmann::json model = options_json(corpus.model).at("model");

@@ -115,6 +115,11 @@ void say(const ef::TrainingPlan& plan, const TrainSettings& s, double seconds, s
 
 int train(const TrainCommand& command, const TrainingRanks& ranks, InterruptWatcher& interrupts) {
   const CommandClock clock;
+  if (command.plan && (command.resume || !command.init_from.empty())) {
+    throw ef::ValueError("train",
+                         "--plan is for new models: with --resume and --init-from there is a model, and "
+                         "nothing is planned");
+  }
   std::optional<ef::TrainingLock> lock;
   if (ranks.first() && !command.plan) {
     check_folder(command);
@@ -140,11 +145,6 @@ int train(const TrainCommand& command, const TrainingRanks& ranks, InterruptWatc
 
   std::vector<TextCorpus> corpora = read_corpora(s.corpus, start, command.folder, progress);
   const bool planned = !command.resume && !start;
-  if (command.plan && !planned) {
-    throw ef::ValueError("train",
-                         "--plan is for new models; with --resume and --init-from the model is there, "
-                         "and the options are given or the defaults");
-  }
   if (planned && !teachers) command.flags->plan_vocabulary(s, target_characters(corpora));
   const ef::TokenizerPair tokenizers = start      ? start->tokenizers
                                        : teachers ? teachers->models->tokenizers()

@@ -35,6 +35,45 @@ std::size_t count(const std::string& text, const std::string& part) {
 
 }  // namespace
 
+TEST_CASE("train: a plan keeps what is given, and --plan writes nothing") {
+  const TinyCorpus corpus;
+  const Ended planned = run("translator", corpus.train({"--plan", "--max-steps", "50"}));
+  CAPTURE(planned.err);
+  REQUIRE(planned.code == 0);
+  CHECK(!fs::exists(corpus.model));
+  for (const char* part :
+       {"corpus: 60 pairs (", "model: d_model 16, 1 + 1 layers, 2 heads, feed-forward 32, pre-norm",
+        "about 50 updates of 120 target tokens", "schedule wsd", "expected: validation loss ",
+        "memory: at most about ", "warning: 50 updates are too few"})
+    CHECK(contains(planned.err, part));
+
+  const std::vector<std::string> call =
+      corpus.train({"--max-steps", "4", "--pre-norm=false", "--schedule", "cosine", "--validate-every", "3"});
+  const Ended trained = run("translator", call);
+  CAPTURE(trained.err);
+  REQUIRE(trained.code == 0);
+  const nlohmann::json options = options_json(corpus.model);
+  CHECK(options.at("model").at("norm_first") == false);
+  CHECK(options.at("training").at("schedule") == "cosine");
+  CHECK(options.at("training").at("validate_every") == 3);
+  CHECK(options.at("training").at("max_steps") == 4);
+
+  const Ended refused = run("translator", corpus.train({"--resume", "--plan"}));
+  CHECK(refused.code == 1);
+  CHECK(contains(refused.err, "--plan is for new models"));
+}
+
+TEST_CASE("train: --minutes is the time of the command, and the rest of the options are planned for it") {
+  const TinyCorpus corpus;
+  const Ended trained = run("translator", corpus.train({"--minutes", "0.1"}));
+  CAPTURE(trained.err);
+  REQUIRE(trained.code == 0);
+  CHECK(contains(trained.err, " tokens/s; peak rate "));
+  CHECK(contains(trained.err, "; ends at "));
+  CHECK(contains(trained.err, "time limit reached after "));
+  CHECK(options_json(corpus.model).at("training").at("max_minutes") == 0.1);
+}
+
 TEST_CASE("train: BLEU and chrF beside the loss, a sentence each time, a log, and curves of it") {
   const TinyCorpus corpus;
   const std::vector<std::string> call = with_validation(
