@@ -15,10 +15,6 @@ namespace fs = std::filesystem;
 
 namespace {
 
-nlohmann::json options_json(const std::string& folder) {
-  return nlohmann::json::parse(read_file(fs::path(folder) / "options.json"));
-}
-
 std::string weights_of(const std::string& folder) {
   return read_file(fs::path(folder) / "model.safetensors");
 }

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -8,6 +10,11 @@
 #include "temporary_folder.hpp"
 
 namespace eigenformer::testing {
+
+/// The options.json of a model folder.
+inline nlohmann::json options_json(const std::string& folder) {
+  return nlohmann::json::parse(read_file(std::filesystem::path(folder) / "options.json"));
+}
 
 /// Sentences with one right translation each, in two files, and the options of a model that learns them in a
 /// second.
