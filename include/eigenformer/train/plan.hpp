@@ -238,9 +238,9 @@ inline TrainingPlan plan_of_size(const PlannedSize& size, const CorpusStatistics
   }
   if (budget.max_steps > 0) tokens = std::min(tokens, static_cast<double>(budget.max_steps) * update);
   if (budget.epochs > 0) tokens = std::min(tokens, static_cast<double>(budget.epochs) * epoch);
-  if (std::isinf(tokens)) {  // until twice as many tokens are worth less than 1 %
+  if (std::isinf(tokens)) {  // until twice as many tokens are worth less than 2 %
     tokens = epoch;
-    while (loss_of(2 * tokens) < 0.99 * loss_of(tokens)) tokens *= 2;
+    while (loss_of(2 * tokens) < 0.98 * loss_of(tokens)) tokens *= 2;
   }
   plan.updates = std::max(1.0, tokens / update);
   plan.epochs = tokens / epoch;
@@ -299,8 +299,8 @@ inline void warn(TrainingPlan& plan, const CorpusStatistics& corpus, const Train
 /// schedule, dropout, random segmentations and the interval of validations. It considers sizes from d64 to
 /// d512 with at most 12 weights in layers for a target token of the corpus, computes what each is expected to
 /// reach (expected_loss), and takes the lowest. Without a limit of seconds it takes the smallest size than
-/// which the next is less than 2 % better, and without any limit it trains until twice the updates are worth
-/// less than 1 %, with patience.
+/// which the next is less than 4 % better, and without any limit it trains until twice the updates are worth
+/// less than 2 %, with patience.
 ///
 ///     const ef::TrainingPlan plan = ef::plan_training(
 ///         ef::corpus_statistics(corpus),
@@ -322,7 +322,7 @@ inline void warn(TrainingPlan& plan, const CorpusStatistics& corpus, const Train
   }
   std::vector<TrainingPlan> plans;
   std::size_t best = 0;
-  const double least_gain = budget.seconds > 0 ? 0 : 0.02;
+  const double least_gain = budget.seconds > 0 ? 0 : 0.04;
   for (const detail::PlannedSize& size : detail::planned_sizes) {
     TrainingPlan next = detail::plan_of_size(size, corpus, budget);
     // The law knows nothing of larger models for so little text.
@@ -349,6 +349,7 @@ inline void warn(TrainingPlan& plan, const CorpusStatistics& corpus, const Train
   if (budget.seconds == 0 && budget.max_steps == 0 && budget.epochs == 0) {
     loop.epochs = std::max<index_t>(1, static_cast<index_t>(std::ceil(plan.epochs)));
     loop.patience = 5;
+    if (budget.speed) plan.tokens_per_second = budget.speed(plan.model, plan.training);  // to tell how long
   }
   detail::warn(plan, corpus, budget);
   return plan;
@@ -394,7 +395,11 @@ inline std::string TrainingPlan::str() const {
   text += detail::format("\ntraining: about %lld updates of %lld target tokens (%.1f epochs)",
                          count(detail::two_digits(updates)),
                          count(training.batch_tokens * training.loop.accumulate), epochs);
-  if (tokens_per_second > 0) text += detail::format(" at %.0f tokens/s", tokens_per_second);
+  if (tokens_per_second > 0) {
+    const auto update = static_cast<double>(training.batch_tokens * training.loop.accumulate);
+    text += detail::format(" at %.0f tokens/s in %s", tokens_per_second,
+                           detail::clock(updates * update / tokens_per_second).c_str());
+  }
   text += detail::format("; peak rate %g, warm-up %lld, schedule %s; validation every %lld updates",
                          training.learning_rate, count(training.warmup.value_or(0)),
                          word_of(training.schedule), count(training.loop.validate_every));
