@@ -68,7 +68,7 @@ TEST_CASE("train: --minutes is the time of the command, and the rest of the opti
   const Ended trained = run("translator", corpus.train({"--minutes", "0.1"}));
   CAPTURE(trained.err);
   REQUIRE(trained.code == 0);
-  CHECK(contains(trained.err, " tokens/s; peak rate "));
+  CHECK(contains(trained.err, " tokens/s in "));
   CHECK(contains(trained.err, "; ends at "));
   CHECK(contains(trained.err, "time limit reached after "));
   CHECK(options_json(corpus.model).at("training").at("max_minutes") == 0.1);
