@@ -58,7 +58,7 @@ struct TrainingBudget {
   TrainingSpeed speed{};  ///< needed with a limit of seconds, and asked for sizes that may be best
   /// The options that a plan starts from: vocabulary sizes, and whatever plan_training() does not choose.
   Seq2SeqOptions model{};
-  TrainingOptions training{};
+  TrainingOptions training{};  ///< likewise, for the training
   /// Called for each size that is considered: sets what is decided already, and the rest is planned around
   /// it. May be empty.
   std::function<void(Seq2SeqOptions&, TrainingOptions&)> given{};
