@@ -226,10 +226,10 @@ TrainSettings TrainFlags::started_from(const ef::ModelDescription& start) const 
   return s;
 }
 
-void TrainFlags::plan_vocabulary(TrainSettings& s, double target_characters) const {
+void TrainFlags::plan_vocabulary(TrainSettings& s, double target_bytes) const {
   if (s.corpus.tokenizer != "subword" || corpus_.given().contains("vocab_size")) return;
   if (!prepared_folders(s.corpus).empty()) return;
-  s.corpus.vocab_size = ef::planned_vocabulary(target_characters);
+  s.corpus.vocab_size = ef::planned_vocabulary(target_bytes);
 }
 
 ef::TrainingPlan TrainFlags::plan(TrainSettings& s, const ef::Seq2SeqOptions& model,

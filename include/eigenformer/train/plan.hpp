@@ -39,12 +39,12 @@ struct CorpusStatistics {
   }
 };
 
-/// A vocabulary for a corpus of this many target characters: 2,000 to 16,000 pieces, fewer for small corpora,
-/// in which rare pieces are hardly seen. Measured in docs/training/plan.md.
-[[nodiscard]] inline index_t planned_vocabulary(double target_characters) {
-  if (target_characters < 4e5) return 2000;
-  if (target_characters < 2e6) return 4000;
-  return target_characters < 5e7 ? 8000 : 16000;
+/// A vocabulary for a corpus whose target side has this many bytes: 2,000 to 16,000 pieces, fewer for small
+/// corpora, in which rare pieces are hardly seen. A rule of thumb: other sizes were not compared.
+[[nodiscard]] inline index_t planned_vocabulary(double target_bytes) {
+  if (target_bytes < 4e5) return 2000;
+  if (target_bytes < 2e6) return 4000;
+  return target_bytes < 5e7 ? 8000 : 16000;
 }
 
 /// Target tokens per second of a training with these options; measured_speed() returns such a function.
@@ -59,8 +59,8 @@ struct TrainingBudget {
   /// The options that a plan starts from: vocabulary sizes, and whatever plan_training() does not choose.
   Seq2SeqOptions model{};
   TrainingOptions training{};  ///< likewise, for the training
-  /// Called for each size that is considered: sets what is decided already, and the rest is planned around
-  /// it. May be empty.
+  /// Called several times for each size that is considered: sets what is decided already, and the rest is
+  /// planned around it. May be empty.
   std::function<void(Seq2SeqOptions&, TrainingOptions&)> given{};
 };
 
@@ -76,7 +76,7 @@ struct TrainingPlan {
   Seq2SeqOptions model{};        ///< the size of the model, its norms and dropout
   TrainingOptions training{};    ///< batches, learning rate, schedule, validations, limits
   double bpe_dropout = 0;        ///< for SubwordSampling::bpe_dropout
-  double tokens_per_second = 0;  ///< of this size; 0 without a limit of seconds
+  double tokens_per_second = 0;  ///< of this size; 0: not measured
   double updates = 0;            ///< expected updates
   double epochs = 0;             ///< expected passes over the corpus
   double loss = 0;               ///< expected validation loss, in nats per target token
@@ -181,10 +181,6 @@ inline double layer_weights(const Seq2SeqOptions& options) {
   return of(options.encoder, 1) + of(options.decoder, 2);
 }
 
-}  // namespace detail
-
-namespace detail {
-
 // The options of a size, before what is given. docs/training/plan.md has the measurements behind each rule.
 inline void choose_size(const PlannedSize& size, TrainingPlan& plan) {
   LayerOptions& layer = plan.model.layer;
@@ -213,7 +209,7 @@ inline void choose_length(TrainingPlan& plan) {
   plan.training.loop.validate_every = std::max<index_t>(20, two_digits(plan.updates / 12));
 }
 
-// Plans the training of one size. tokens: target tokens of the training; 0: by the budget.
+// Plans the training of one size.
 inline TrainingPlan plan_of_size(const PlannedSize& size, const CorpusStatistics& corpus,
                                  const TrainingBudget& budget) {
   TrainingPlan plan{.corpus = corpus};
@@ -247,6 +243,7 @@ inline TrainingPlan plan_of_size(const PlannedSize& size, const CorpusStatistics
   plan.loss = std::numeric_limits<double>::infinity();
   TrainingPlan best = plan;
   for (const double rate : {0.0, 0.1, 0.2}) {
+    if (rate == 0 && plan.training.r_drop.weight > 0) continue;  // which needs dropout
     plan.model.layer.dropout = {.rate = rate, .attention = 0.0, .feed_forward = 0.0};
     take_given();
     plan.loss = loss_of(tokens);

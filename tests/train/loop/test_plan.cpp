@@ -194,3 +194,10 @@ TEST_CASE("measured_speed trains a few updates and counts target tokens; a plan 
   Trainer trainer(model, corpus, nullptr, plan.training);
   CHECK(trainer.run() == TrainingEnd::max_steps);
 }
+
+TEST_CASE("a plan has dropout where R-Drop needs it") {
+  TrainingBudget budget{.max_steps = 100, .model = vocabulary};
+  CHECK(plan_training(tatoeba, budget).model.layer.dropout.rate == 0);
+  budget.training.r_drop.weight = 5;
+  CHECK(plan_training(tatoeba, budget).model.layer.dropout.rate == 0.1);
+}

@@ -69,12 +69,12 @@ ef::TrainingEnd logged_run(Trainer& trainer, const InterruptWatcher& interrupts,
   }
 }
 
-double target_characters(const std::vector<TextCorpus>& corpora) {
-  double characters = 0;
+double target_bytes(const std::vector<TextCorpus>& corpora) {
+  double bytes = 0;
   for (const TextCorpus& corpus : corpora) {
-    for (const std::string& line : corpus.train.target) characters += static_cast<double>(line.size());
+    for (const std::string& line : corpus.train.target) bytes += static_cast<double>(line.size());
   }
-  return characters;
+  return bytes;
 }
 
 /// Seconds since the command began, which count towards --minutes.
@@ -145,7 +145,7 @@ int train(const TrainCommand& command, const TrainingRanks& ranks, InterruptWatc
 
   std::vector<TextCorpus> corpora = read_corpora(s.corpus, start, command.folder, progress);
   const bool planned = !command.resume && !start;
-  if (planned && !teachers) command.flags->plan_vocabulary(s, target_characters(corpora));
+  if (planned && !teachers) command.flags->plan_vocabulary(s, target_bytes(corpora));
   const ef::TokenizerPair tokenizers = start      ? start->tokenizers
                                        : teachers ? teachers->models->tokenizers()
                                                   : make_tokenizers(s.corpus, corpora, progress);
@@ -335,11 +335,9 @@ void add_train(CLI::App& app, Run& run) {
       "print all options, also those of single kinds of positions, and of the encoder or the decoder "
       "alone");
   sub->footer(
-      "A new model is planned for its text and its limit of time, updates or epochs: what is not given of "
-      "its "
-      "size, dropout, vocabulary, batches, learning rate, schedule and validations. --plan shows the plan. "
-      "The "
-      "defaults in brackets are those of trainings with --init-from.\n\n"
+      "A new model is planned for its text and its limit of time, updates or epochs: size, dropout, "
+      "vocabulary, batches, learning rate, schedule and validations, except what is given. --plan shows the "
+      "plan. The defaults in brackets are those of trainings with --init-from.\n\n"
       "Most model options can differ between encoder and decoder: put --encoder- or --decoder- before the "
       "name, as in --decoder-num-heads 4 --decoder-dim-feedforward 512. --help-all lists them.\n" +
       sub->get_footer() +
