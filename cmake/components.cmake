@@ -3,10 +3,12 @@
 #   eigenformer::zstd           texts compressed by zstd; there when libzstd is (those by gzip come with eigenformer::io)
 #   eigenformer::sentencepiece  the subword tokenizer; there when SentencePiece is
 #   eigenformer::icu            the tokenizers of BART and BERT, sentences of paragraphs; there when ICU is
-#   eigenformer::server         translating over HTTP; there when nlohmann-json and Boost 1.74 or newer are
 #   eigenformer::mpi            training by many processes; there when an MPI is (OpenMPI, MPICH)
 #   eigenformer::compiled       kernels and modules for float and double, compiled once instead of in every file
-# Expects EIGENFORMER_INCLUDE_DIR, the folder that holds eigenformer/eigenformer.hpp. Not named eigenformer-targets-*.cmake:
+#   eigenformer::translator     what the translator is made of: documents, the service with its queue, corpora; there when nlohmann-json is.
+#                               The server over HTTP is in it when Boost 1.74 or newer is there (EIGENFORMER_WITH_SERVER)
+# Expects EIGENFORMER_INCLUDE_DIR, the folder that holds eigenformer/eigenformer.hpp, and EIGENFORMER_TRANSLATOR_DIR, the one that holds
+# translator/server. Not named eigenformer-targets-*.cmake:
 # CMake includes all files of that name by itself, too early.
 include_guard(DIRECTORY)
 
@@ -102,14 +104,24 @@ if(EIGENFORMER_BOOST_INCLUDE_DIR)
        REGEX "^#define BOOST_VERSION [0-9]+")
   string(REGEX REPLACE "[^0-9]" "" eigenformer_boost_version "${eigenformer_boost_version}")
 endif()
-if(TARGET eigenformer::io AND eigenformer_boost_version GREATER_EQUAL 107400)
-  eigenformer_component(server)
-  target_include_directories(${target} SYSTEM INTERFACE "${EIGENFORMER_BOOST_INCLUDE_DIR}")
+set(EIGENFORMER_SERVER_FOUND FALSE)
+if(TARGET eigenformer::io)
+  eigenformer_component(translator)
+  target_include_directories(${target} INTERFACE "${EIGENFORMER_TRANSLATOR_DIR}")
   target_link_libraries(${target} INTERFACE eigenformer::io)
-  target_compile_definitions(${target} INTERFACE EIGENFORMER_WITH_SERVER=1)
-elseif(TARGET eigenformer::io)
-  message(STATUS "eigenformer: Boost.Beast (Boost 1.74 or newer) not found: eigenformer::server and translator serve are "
-                 "not available (Debian and Ubuntu: libboost-dev)")
+  foreach(library sentencepiece icu zstd)
+    if(TARGET eigenformer::${library})
+      target_link_libraries(${target} INTERFACE eigenformer::${library})
+    endif()
+  endforeach()
+  if(eigenformer_boost_version GREATER_EQUAL 107400)
+    set(EIGENFORMER_SERVER_FOUND TRUE)
+    target_include_directories(${target} SYSTEM INTERFACE "${EIGENFORMER_BOOST_INCLUDE_DIR}")
+    target_compile_definitions(${target} INTERFACE EIGENFORMER_WITH_SERVER=1)
+  else()
+    message(STATUS "eigenformer: Boost.Beast (Boost 1.74 or newer) not found: TranslationServer and translator serve are "
+                   "not available (Debian and Ubuntu: libboost-dev)")
+  endif()
 endif()
 
 # Built only when something links it, with the flags of the project that does. One for all folders of a project.

@@ -34,7 +34,7 @@ target_link_libraries(eigenformer_programs INTERFACE eigenformer::compiled eigen
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   target_compile_options(eigenformer_programs INTERFACE -Wno-error=maybe-uninitialized -Wno-error=uninitialized)
 endif()
-foreach(target eigenformer::io eigenformer::sentencepiece eigenformer::icu eigenformer::zstd eigenformer::server CLI11::CLI11)
+foreach(target eigenformer::io eigenformer::sentencepiece eigenformer::icu eigenformer::zstd eigenformer::translator CLI11::CLI11)
   if(TARGET ${target})
     target_link_libraries(eigenformer_programs INTERFACE ${target})
   endif()
@@ -74,8 +74,8 @@ function(eigenformer_needs file out)
       elseif(line MATCHES "<benchmark/")
         list(APPEND needs "Google Benchmark")
       elseif(line MATCHES "include *\"(.+)\"")
-        foreach(root "${folder}" "${PROJECT_SOURCE_DIR}/include" "${PROJECT_SOURCE_DIR}/tests"
-                     "${PROJECT_SOURCE_DIR}/tests/support" "${PROJECT_SOURCE_DIR}/examples/translator")
+        foreach(root "${folder}" "${PROJECT_SOURCE_DIR}/include" "${PROJECT_SOURCE_DIR}" "${PROJECT_SOURCE_DIR}/tests"
+                     "${PROJECT_SOURCE_DIR}/tests/support" "${PROJECT_SOURCE_DIR}/translator/tool")
           get_filename_component(path "${CMAKE_MATCH_1}" ABSOLUTE BASE_DIR "${root}")
           if(EXISTS "${path}")
             eigenformer_needs("${path}" inner)
@@ -102,7 +102,7 @@ function(eigenformer_missing out)
          (need STREQUAL "CLI11" AND NOT TARGET CLI11::CLI11) OR
          (need STREQUAL "SentencePiece" AND NOT TARGET eigenformer::sentencepiece) OR
          (need STREQUAL "ICU" AND NOT TARGET eigenformer::icu) OR
-         (need STREQUAL "Boost" AND NOT TARGET eigenformer::server) OR
+         (need STREQUAL "Boost" AND NOT EIGENFORMER_SERVER_FOUND) OR
          (need STREQUAL "MPI" AND NOT TARGET eigenformer::mpi) OR
          (need STREQUAL "Google Benchmark" AND NOT TARGET benchmark::benchmark))
         list(APPEND missing "${need}")

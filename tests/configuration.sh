@@ -22,14 +22,14 @@ case $preset in
   clang)
     options+=(-DCMAKE_CXX_FLAGS_RELEASE="-O0 -DNDEBUG" -DEIGENFORMER_BUILD_EXAMPLES=ON -DEIGENFORMER_BUILD_BENCH=ON
       -DEIGENFORMER_EXAMPLES_OPTIMIZATION=-O0 -DEIGENFORMER_BENCH_OPTIMIZATION=-O0 -DEIGENFORMER_KERNEL_OPTIMIZATION=-O1
-      -DEIGENFORMER_TEST_FOLDERS="core;kernels;autograd;nn;optim;data;io;generation;metrics;train;server;fixtures;examples;bench;readme")
+      -DEIGENFORMER_TEST_FOLDERS="core;kernels;autograd;nn;optim;data;io;generation;metrics;train;translator;fixtures;examples;bench;readme")
     ;;
   asan)
     options+=(-DCMAKE_CXX_COMPILER="$(sanitizing_compiler address)" -DEIGENFORMER_BUILD_EXAMPLES=OFF
       -DEIGENFORMER_BUILD_BENCH=OFF
       # Checks of every pointer double the time that the kernels take to compile.
       "-DEIGENFORMER_KERNEL_OPTIMIZATION=-O1;-fno-sanitize=null,alignment,object-size,pointer-overflow"
-      -DEIGENFORMER_TEST_FOLDERS="core;kernels;autograd;data;io;generation;server;fuzz")
+      -DEIGENFORMER_TEST_FOLDERS="core;kernels;autograd;data;io;generation;translator;fuzz")
     ;;
   fuzz)
     if ! echo 'extern "C" int LLVMFuzzerTestOneInput(const unsigned char*, unsigned long) { return 0; }' |
@@ -63,7 +63,7 @@ EOF
     ;;
   tsan)
     options+=(-DCMAKE_CXX_COMPILER="$(sanitizing_compiler thread)" -DEIGENFORMER_BUILD_EXAMPLES=OFF
-      -DEIGENFORMER_BUILD_BENCH=OFF -DEIGENFORMER_TEST_FOLDERS="core;kernels;data;generation;train;server")
+      -DEIGENFORMER_BUILD_BENCH=OFF -DEIGENFORMER_TEST_FOLDERS="core;kernels;data;generation;train;translator")
     ;;
   *)
     echo "configuration.sh: no preset $preset; there are clang, asan, fuzz, tsan and aarch64" >&2

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "../shared/bench_options.hpp"
-#include "eigenformer/generation/service/translator.hpp"
+#include "translator/serving/translator.hpp"
 
 namespace ef = eigenformer;
 using ef::index_t;

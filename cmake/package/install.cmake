@@ -4,10 +4,11 @@ include(CMakePackageConfigHelpers)
 set(package "${CMAKE_INSTALL_DATADIR}/cmake/eigenformer")
 
 install(DIRECTORY include/eigenformer DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}" COMPONENT dev FILES_MATCHING PATTERN "*.hpp")
+install(DIRECTORY translator DESTINATION "${CMAKE_INSTALL_DATADIR}/eigenformer" COMPONENT dev FILES_MATCHING PATTERN "*.hpp" PATTERN tool EXCLUDE)
 install(TARGETS eigenformer EXPORT eigenformer)
 install(EXPORT eigenformer FILE eigenformer-targets.cmake NAMESPACE eigenformer:: DESTINATION "${package}" COMPONENT dev)
 configure_package_config_file(cmake/package/eigenformer-config.cmake.in "${PROJECT_BINARY_DIR}/eigenformer-config.cmake"
-                              INSTALL_DESTINATION "${package}" PATH_VARS CMAKE_INSTALL_INCLUDEDIR)
+                              INSTALL_DESTINATION "${package}" PATH_VARS CMAKE_INSTALL_INCLUDEDIR CMAKE_INSTALL_DATADIR)
 write_basic_package_version_file("${PROJECT_BINARY_DIR}/eigenformer-config-version.cmake"
                                  COMPATIBILITY SameMinorVersion ARCH_INDEPENDENT)
 install(FILES "${PROJECT_BINARY_DIR}/eigenformer-config.cmake"
@@ -20,7 +21,7 @@ install(FILES LICENSE DESTINATION "${CMAKE_INSTALL_DATADIR}/doc/eigenformer-dev"
 
 if(TARGET translator)
   install(TARGETS translator DESTINATION "${CMAKE_INSTALL_BINDIR}" COMPONENT translator)
-  install(FILES examples/translator/translator.1 DESTINATION "${CMAKE_INSTALL_MANDIR}/man1" COMPONENT translator)
+  install(FILES translator/translator.1 DESTINATION "${CMAKE_INSTALL_MANDIR}/man1" COMPONENT translator)
   install(FILES LICENSE DESTINATION "${CMAKE_INSTALL_DATADIR}/doc/eigenformer-translator" RENAME copyright COMPONENT translator)
 endif()
 

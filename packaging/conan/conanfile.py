@@ -38,7 +38,7 @@ class EigenformerConan(ConanFile):
         self.version = ".".join(parts)
 
     def export_sources(self):
-        for pattern in ("CMakeLists.txt", "LICENSE", "cmake/*", "include/*"):
+        for pattern in ("CMakeLists.txt", "LICENSE", "cmake/*", "include/*", "translator/*"):
             copy(self, pattern, src=self._root, dst=self.export_sources_folder)
 
     def layout(self):

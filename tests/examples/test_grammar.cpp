@@ -9,7 +9,7 @@
 #include <unordered_set>
 #include <vector>
 
-#include "../../examples/translator/grammar/grammar.hpp"
+#include "translator/tool/grammar/grammar.hpp"
 #include "eigenformer/data/tokenizers/tokenizer.hpp"
 #include "test_tools.hpp"
 

@@ -1,7 +1,7 @@
 # cmake -DROOT=include/eigenformer -P check_order.cmake: a folder includes only itself and folders named before it;
 # Eigen, nlohmann-json, SentencePiece, Boost and MPI appear only where they are wanted.
 cmake_minimum_required(VERSION 3.22)
-set(order core kernels autograd nn optim data io generation metrics train server)
+set(order core kernels autograd nn optim data io generation metrics train)
 set(failures "")
 
 file(GLOB_RECURSE headers RELATIVE "${ROOT}" "${ROOT}/*.hpp")
@@ -24,9 +24,9 @@ foreach(header IN LISTS headers)
     elseif(line MATCHES "\"" AND NOT line MATCHES "\"eigenformer/version\\.hpp\"")
       list(APPEND failures "${header}: ${line} must name a header in a folder, as eigenformer/folder/name.hpp")
     elseif((line MATCHES "<(unsupported/)?Eigen/" AND NOT header MATCHES "^(kernels/|core/tensor/eigen_|core/base/b?float16)") OR
-           (line MATCHES "<nlohmann/" AND NOT header MATCHES "^(io|train|server)/") OR
+           (line MATCHES "<nlohmann/" AND NOT header MATCHES "^(io|train)/") OR
            (line MATCHES "<sentencepiece" AND NOT header MATCHES "^data/tokenizers/sentencepiece/") OR
-           (line MATCHES "<boost/" AND NOT header MATCHES "^server/") OR
+           line MATCHES "<boost/" OR
            (line MATCHES "<mpi\\.h>" AND NOT header STREQUAL "train/distributed/mpi.hpp") OR
            (line MATCHES "<unicode/" AND NOT header MATCHES "^data/text/(icu_text|charsmap|sentence_rules)"))
       list(APPEND failures "${header} must not have ${line}")

@@ -26,8 +26,7 @@ flags=(-Iinclude -isystem "$eigen" -pthread -Wall -Wextra -Wconversion -Wno-sign
 # Files that need a library which is not installed are left out, as in CMake.
 has() { [[ -e /usr/include/$1 || -e /usr/local/include/$1 ]]; }
 skip='implementation\.hpp|-inl\.hpp|definitions\.hpp|train/distributed/mpi\.hpp'
-has nlohmann/json.hpp || skip+='|eigenformer/(io|train|server)/|eigenformer/io\.hpp'
-has boost/beast/http.hpp || skip+='|eigenformer/server/'
+has nlohmann/json.hpp || skip+='|eigenformer/(io|train)/|eigenformer/io\.hpp'
 has sentencepiece_trainer.h && flags+=(-DEIGENFORMER_WITH_SENTENCEPIECE=1)
 has unicode/uchar.h && flags+=(-DEIGENFORMER_WITH_ICU=1)
 has zlib.h && flags+=(-DEIGENFORMER_WITH_ZLIB=1)

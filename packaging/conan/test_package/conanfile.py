@@ -16,7 +16,7 @@ class TestPackage(ConanFile):
 
     def generate(self):
         options = self.dependencies["eigenformer"].options
-        components = [name for name in ("io", "icu", "zstd", "server", "mpi") if options.get_safe(name)]
+        components = [name for name in ("io", "icu", "zstd", "mpi") if options.get_safe(name)]
         toolchain = CMakeToolchain(self)
         toolchain.cache_variables["COMPONENTS"] = ";".join(components)
         toolchain.generate()

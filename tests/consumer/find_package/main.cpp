@@ -8,8 +8,11 @@
 #if defined(CLIENT_WITH_IO)
 #include "eigenformer/io/numpy/npz.hpp"
 #endif
-#if defined(CLIENT_WITH_SERVER)
-#include "eigenformer/server/options.hpp"
+#if defined(CLIENT_WITH_TRANSLATOR)
+#include "translator/preparing/prepare_options.hpp"
+#if defined(EIGENFORMER_WITH_SERVER)
+#include "translator/server/options.hpp"
+#endif
 #endif
 
 static bool check(const char* component, bool right) {
@@ -35,8 +38,11 @@ int main() {
   const ef::WordPieceTokenizer pieces({.tokens = {"[UNK]", "old", "dog", "##s"}, .unknown_id = 0});
   right = check("icu", pieces.encode("\xC3\x96ld dogs") == std::vector<std::int32_t>{1, 2, 3}) && right;
 #endif
-#if defined(CLIENT_WITH_SERVER)
+#if defined(CLIENT_WITH_TRANSLATOR)
+  right = check("translator", ef::PrepareOptions{}.deduplicate) && right;
+#if defined(EIGENFORMER_WITH_SERVER)
   right = check("server", !ef::ServerOptions{}.is_reachable()) && right;
+#endif
 #endif
 #if defined(CLIENT_WITH_ZSTD)
   right =

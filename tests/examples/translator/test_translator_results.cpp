@@ -20,10 +20,10 @@
 #include "../../../examples/translator/translation/shard.hpp"
 #include "../../../examples/translator/translation/translation_output.hpp"
 #include "eigenformer/data/files/compressed_text.hpp"
-#include "eigenformer/data/files/resumable_file.hpp"
+#include "translator/text/resumable_file.hpp"
 #include "eigenformer/data/text/text_file.hpp"
 #include "eigenformer/io/models/translation_model.hpp"
-#include "examples/translator/translator_corpus.hpp"
+#include "translator/tool/translator_corpus.hpp"
 #include "folders.hpp"
 #include "test_tools.hpp"
 

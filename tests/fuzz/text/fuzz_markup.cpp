@@ -6,7 +6,7 @@
 
 #include "../fuzz.hpp"
 #include "eigenformer/core/base/error.hpp"
-#include "eigenformer/generation/document/markup/translate_markup.hpp"
+#include "translator/documents/markup/translate_markup.hpp"
 
 using namespace eigenformer;
 

@@ -8,7 +8,7 @@
 #include "eigenformer/generation/constraints/glossary.hpp"
 #include "eigenformer/generation/constraints/phrase_automaton.hpp"
 #include "eigenformer/generation/constraints/term_forms.hpp"
-#include "eigenformer/generation/text/output_format.hpp"
+#include "translator/text/output_format.hpp"
 #include "eigenformer/generation/text/text_translator.hpp"
 #include "eigenformer/io/models/translation_model.hpp"
 #include "test_tools.hpp"

@@ -17,7 +17,7 @@
 #include "eigenformer/generation/alignment/token_spans.hpp"
 #include "eigenformer/generation/constraints/term_forms.hpp"
 #include "eigenformer/generation/decoding/target_scores.hpp"
-#include "eigenformer/generation/document/split_lines.hpp"
+#include "eigenformer/generation/text/split_lines.hpp"
 #include "eigenformer/generation/model.hpp"
 #include "eigenformer/generation/search/generate.hpp"
 #include "eigenformer/generation/search/sampling.hpp"

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "examples/program.hpp"
-#include "examples/translator/translator_corpus.hpp"
+#include "translator/tool/translator_corpus.hpp"
 #include "test_tools.hpp"
 #include "traced_child.hpp"
 

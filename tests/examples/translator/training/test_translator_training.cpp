@@ -10,7 +10,7 @@
 #include "../../../../examples/translator/curves/svg_chart.hpp"
 #include "eigenformer/train/checkpoint/training_lock.hpp"
 #include "eigenformer/train/reporting/training_log_file.hpp"
-#include "examples/translator/translator_corpus.hpp"
+#include "translator/tool/translator_corpus.hpp"
 #include "folders.hpp"
 #include "test_tools.hpp"
 

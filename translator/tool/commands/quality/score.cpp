@@ -1,0 +1,129 @@
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "commands.hpp"
+#include "translator/text/output_format.hpp"
+#include "eigenformer/metrics/perplexity.hpp"
+#include "options/decoding_options.hpp"
+#include "terminal/line_reader.hpp"
+#include "terminal/output_checks.hpp"
+#include "terminal/result_output.hpp"
+#include "translation/line_progress.hpp"
+
+namespace translator {
+
+namespace {
+
+struct ScoreCommand {
+  std::vector<std::string> folders;
+  std::string source, target, output, adapter, target_language;
+  ef::index_t threads = 0;
+  std::optional<OptionFlags<ef::BatchGenerationOptions>> batching;
+  std::optional<OptionFlags<ef::OutputOptions>> format;
+};
+
+/// Appends lines until `lines` has `count`, if there are so many.
+void fill(LineReader& reader, std::vector<std::string>& lines, std::size_t count) {
+  while (lines.size() < count) {
+    std::vector<std::string> more = reader.chunk(count - lines.size());
+    if (more.empty()) return;
+    lines.insert(lines.end(), more.begin(), more.end());
+  }
+}
+
+int score(const ScoreCommand& command) {
+  set_threads(command.threads);
+  const auto format = command.format->applied("score");
+  format.validate();
+  require_not_read("score", "--output", command.output,
+                   {{"--source", command.source}, {"--target", command.target}});
+  if (!command.output.empty() && is_regular_file_if_any(command.output)) check_writable_file(command.output);
+  const DecodingModels models(command.folders, command.adapter, command.target_language);
+  ef::TextTranslatorOptions options = ef::text_translator_options(models.description());
+  options.confidence = models.confidence();
+  options.batching = command.batching->applied("generation");
+  const SentenceTranslator translator = sentence_translator(models, options);
+  LineReader sources(command.source), targets(command.target);
+  ResultOutput output(command.output);
+  output.write(ef::scored_pairs_header(format));
+  LineProgress progress({}, 0, LineProgress::may_show(command.output));
+  const auto most = static_cast<std::size_t>(options.batching.batch_size) * 32;
+  ef::Perplexity total;
+  std::size_t before = 0, scored = 0;
+  std::vector<std::string> source, target;
+  for (;; before += source.size()) {
+    source.clear();
+    target.clear();
+    fill(sources, source, most);
+    fill(targets, target, most);
+    if (source.size() != target.size()) {
+      const bool fewer = source.size() < target.size();
+      throw ef::IoError("score", "'" + (fewer ? sources : targets).name() + "' ends after " +
+                                     std::to_string(before + std::min(source.size(), target.size())) +
+                                     " lines, but '" + (fewer ? targets : sources).name() +
+                                     "' has more, expected equal numbers");
+    }
+    if (source.empty()) break;
+    if (before == 0) {
+      drop_byte_order_mark(source[0]);
+      drop_byte_order_mark(target[0]);
+    }
+    for (auto* side : {&source, &target}) {
+      const std::string problem = cut_at_invalid_utf8(*side, before, side == &source ? sources : targets);
+      if (!problem.empty()) throw ef::IoError("score", problem);
+    }
+    const std::vector<ef::Translation> pairs = translator.score(source, target);
+    std::string text;
+    std::uint64_t tokens = 0;
+    for (std::size_t i = 0; i < pairs.size(); ++i) {
+      tokens += pairs[i].tokens.size();
+      text += ef::format_scored_pair(format, before + i + 1, source[i], target[i], pairs[i]);
+      total.add(-pairs[i].log_probability, static_cast<ef::index_t>(pairs[i].tokens.size()));
+      scored += pairs[i].tokens.empty() ? 0 : 1;
+      if (!pairs[i].cut) continue;
+      progress.say("translator: line " + std::to_string(before + i + 1) +
+                   " has more tokens than the model can read; the rest was not scored");
+    }
+    output.write(text);
+    progress.add(before + pairs.size(), tokens);
+  }
+  progress.clear();
+  output.finish();
+  if (scored > 0) {
+    std::fprintf(stderr, "%zu of %zu pairs scored, %lld target tokens, perplexity %.3f\n", scored, before,
+                 static_cast<long long>(total.tokens()), total.value());
+  }
+  return 0;
+}
+
+}  // namespace
+
+void add_score(CLI::App& app, Run& run) {
+  CLI::App* sub = app.add_subcommand(
+      "score", "Prints the log-probability of given translations, to filter a corpus or to rerank");
+  auto command = std::make_shared<ScoreCommand>();
+  add_models(*sub, command->folders, command->adapter, true);
+  add_target_language(*sub, command->target_language);
+  sub->add_option("--source", command->source, "source sentences, one per line; plain text, gzip or zstd")
+      ->required();
+  sub->add_option("--target", command->target, "their translations, line by line")->required();
+  sub->add_option(
+      "--output", command->output,
+      "file to write the results to, compressed if its name ends in .gz or .zst; not given: standard output");
+  command->format.emplace(*sub, ef::OutputOptions{}, "Results");
+  command->batching.emplace(*sub, ef::BatchGenerationOptions{}, "Batches");
+  add_threads(*sub, command->threads);
+  sub->footer(
+      "Text output has one number per pair: log p(target | source) in nats, including the end of the "
+      "sentence; \"nan\" if a side has no words. Of a side with more tokens than the model can read, only "
+      "its "
+      "beginning is scored, with a warning. tsv and jsonl also have the number of tokens, exp(-log p / "
+      "tokens) and a confidence, and with --scores each token.");
+  sub->callback([&run, command] { run = [command] { return score(*command); }; });
+}
+
+}  // namespace translator
