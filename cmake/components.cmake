@@ -6,7 +6,7 @@
 #   eigenformer::mpi            training by many processes; there when an MPI is (OpenMPI, MPICH)
 #   eigenformer::compiled       kernels and modules for float and double, compiled once instead of in every file
 #   eigenformer::translator     what the translator is made of: documents, the service with its queue, corpora; there when nlohmann-json is.
-#                               The server over HTTP is in it when Boost 1.74 or newer is there (EIGENFORMER_WITH_SERVER)
+#                               With Boost 1.74 or newer it has the server over HTTP (EIGENFORMER_WITH_SERVER)
 # Expects EIGENFORMER_INCLUDE_DIR, the folder that holds eigenformer/eigenformer.hpp, and EIGENFORMER_TRANSLATOR_DIR, the one that holds
 # translator/server. Not named eigenformer-targets-*.cmake:
 # CMake includes all files of that name by itself, too early.
@@ -95,7 +95,7 @@ else()
                  "(Debian and Ubuntu: libopenmpi-dev openmpi-bin, or libmpich-dev mpich)")
 endif()
 
-# Headers alone; they need no library of Boost's.
+# Headers alone; they need no library of Boost's. For the server in eigenformer::translator.
 find_path(EIGENFORMER_BOOST_INCLUDE_DIR boost/beast/http.hpp)
 mark_as_advanced(EIGENFORMER_BOOST_INCLUDE_DIR)
 set(eigenformer_boost_version 0)
@@ -104,27 +104,14 @@ if(EIGENFORMER_BOOST_INCLUDE_DIR)
        REGEX "^#define BOOST_VERSION [0-9]+")
   string(REGEX REPLACE "[^0-9]" "" eigenformer_boost_version "${eigenformer_boost_version}")
 endif()
-set(EIGENFORMER_SERVER_FOUND FALSE)
-if(TARGET eigenformer::io)
-  eigenformer_component(translator)
-  target_include_directories(${target} INTERFACE "${EIGENFORMER_TRANSLATOR_DIR}")
-  target_link_libraries(${target} INTERFACE eigenformer::io)
-  foreach(library sentencepiece icu zstd)
-    if(TARGET eigenformer::${library})
-      target_link_libraries(${target} INTERFACE eigenformer::${library})
-    endif()
-  endforeach()
-  if(eigenformer_boost_version GREATER_EQUAL 107400)
-    set(EIGENFORMER_SERVER_FOUND TRUE)
-    target_include_directories(${target} SYSTEM INTERFACE "${EIGENFORMER_BOOST_INCLUDE_DIR}")
-    target_compile_definitions(${target} INTERFACE EIGENFORMER_WITH_SERVER=1)
-  else()
-    message(STATUS "eigenformer: Boost.Beast (Boost 1.74 or newer) not found: TranslationServer and translator serve are "
-                   "not available (Debian and Ubuntu: libboost-dev)")
-  endif()
+# Both are built only when something links them, with the flags of the project that does. One for all folders of a project.
+if(EIGENFORMER_BOOST_INCLUDE_DIR AND eigenformer_boost_version GREATER_EQUAL 107400)
+  set(EIGENFORMER_SERVER_FOUND TRUE)
+else()
+  set(EIGENFORMER_SERVER_FOUND FALSE)
+  message(STATUS "eigenformer: Boost.Beast (Boost 1.74 or newer) not found: TranslationServer and translator serve are "
+                 "not available (Debian and Ubuntu: libboost-dev)")
 endif()
-
-# Built only when something links it, with the flags of the project that does. One for all folders of a project.
 if(TARGET eigenformer_compiled)
   return()
 endif()
@@ -139,3 +126,25 @@ mark_as_advanced(EIGENFORMER_KERNEL_OPTIMIZATION)
 set_source_files_properties(
   "${CMAKE_CURRENT_LIST_DIR}/kernels.cpp" PROPERTIES
   COMPILE_OPTIONS "$<$<CXX_COMPILER_ID:GNU,Clang,AppleClang>:${EIGENFORMER_KERNEL_OPTIMIZATION}>")
+
+if(NOT TARGET eigenformer::io)
+  return()
+endif()
+file(GLOB_RECURSE eigenformer_sources CONFIGURE_DEPENDS "${EIGENFORMER_TRANSLATOR_DIR}/translator/*.cpp")
+list(FILTER eigenformer_sources EXCLUDE REGEX "/translator/(main\\.cpp|tool/)")
+if(NOT EIGENFORMER_SERVER_FOUND)
+  list(FILTER eigenformer_sources EXCLUDE REGEX "/translator/server/")
+endif()
+add_library(eigenformer_translator STATIC EXCLUDE_FROM_ALL ${eigenformer_sources})
+add_library(eigenformer::translator ALIAS eigenformer_translator)
+target_include_directories(eigenformer_translator PUBLIC "${EIGENFORMER_TRANSLATOR_DIR}")
+target_link_libraries(eigenformer_translator PUBLIC eigenformer::compiled eigenformer::io)
+foreach(component sentencepiece icu zstd)
+  if(TARGET eigenformer::${component})
+    target_link_libraries(eigenformer_translator PUBLIC eigenformer::${component})
+  endif()
+endforeach()
+if(EIGENFORMER_SERVER_FOUND)
+  target_include_directories(eigenformer_translator SYSTEM PUBLIC "${EIGENFORMER_BOOST_INCLUDE_DIR}")
+  target_compile_definitions(eigenformer_translator PUBLIC EIGENFORMER_WITH_SERVER=1)
+endif()

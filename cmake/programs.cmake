@@ -34,13 +34,34 @@ target_link_libraries(eigenformer_programs INTERFACE eigenformer::compiled eigen
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   target_compile_options(eigenformer_programs INTERFACE -Wno-error=maybe-uninitialized -Wno-error=uninitialized)
 endif()
-foreach(target eigenformer::io eigenformer::sentencepiece eigenformer::icu eigenformer::zstd eigenformer::translator CLI11::CLI11)
+foreach(target eigenformer::io eigenformer::sentencepiece eigenformer::icu eigenformer::zstd CLI11::CLI11)
   if(TARGET ${target})
     target_link_libraries(eigenformer_programs INTERFACE ${target})
   endif()
 endforeach()
+# The flags of eigenformer::translator for all, because they share a precompiled header, which that library uses too; those that use it link it.
+if(TARGET eigenformer_translator)
+  target_include_directories(eigenformer_programs INTERFACE "${EIGENFORMER_TRANSLATOR_DIR}")
+  if(EIGENFORMER_SERVER_FOUND)
+    target_include_directories(eigenformer_programs SYSTEM INTERFACE "${EIGENFORMER_BOOST_INCLUDE_DIR}")
+    target_compile_definitions(eigenformer_programs INTERFACE EIGENFORMER_WITH_SERVER=1)
+  endif()
+endif()
 
 include(cmake/precompiled.cmake)
+
+# The time of an example goes to the kernels, which are compiled apart with all optimisation; -O3 here doubles the compiler's.
+set(EIGENFORMER_EXAMPLES_OPTIMIZATION -O1 CACHE STRING "Optimisation of the examples and the translator")
+if(TARGET eigenformer_translator)
+  target_link_libraries(eigenformer_translator PRIVATE eigenformer_warnings)
+  if(NOT MSVC)
+    target_compile_options(eigenformer_translator PRIVATE ${EIGENFORMER_EXAMPLES_OPTIMIZATION})
+  endif()
+  if(EIGENFORMER_TEST_BATCHES)  # the files of a program are compiled together
+    set_target_properties(eigenformer_translator PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 12)
+  endif()
+  eigenformer_precompile(eigenformer_translator "${EIGENFORMER_EXAMPLES_OPTIMIZATION}")
+endif()
 
 # Sets `out` to the optional libraries that a file includes, itself or by way of our own headers. Includes inside
 # #if are not counted: such a file does without.
@@ -73,7 +94,10 @@ function(eigenformer_needs file out)
         list(APPEND needs MPI)
       elseif(line MATCHES "<benchmark/")
         list(APPEND needs "Google Benchmark")
-      elseif(line MATCHES "include *\"(.+)\"")
+      elseif(line MATCHES "include *[<\"](translator/[^>\"]+)[>\"]" OR line MATCHES "include *\"(.+)\"")
+        if(line MATCHES "[<\"]translator/")
+          list(APPEND needs eigenformer::translator)
+        endif()
         foreach(root "${folder}" "${PROJECT_SOURCE_DIR}/include" "${PROJECT_SOURCE_DIR}" "${PROJECT_SOURCE_DIR}/tests"
                      "${PROJECT_SOURCE_DIR}/tests/support" "${PROJECT_SOURCE_DIR}/translator/tool")
           get_filename_component(path "${CMAKE_MATCH_1}" ABSOLUTE BASE_DIR "${root}")
@@ -103,6 +127,7 @@ function(eigenformer_missing out)
          (need STREQUAL "SentencePiece" AND NOT TARGET eigenformer::sentencepiece) OR
          (need STREQUAL "ICU" AND NOT TARGET eigenformer::icu) OR
          (need STREQUAL "Boost" AND NOT EIGENFORMER_SERVER_FOUND) OR
+         (need STREQUAL "eigenformer::translator" AND NOT TARGET eigenformer::translator) OR
          (need STREQUAL "MPI" AND NOT TARGET eigenformer::mpi) OR
          (need STREQUAL "Google Benchmark" AND NOT TARGET benchmark::benchmark))
         list(APPEND missing "${need}")
@@ -111,6 +136,18 @@ function(eigenformer_missing out)
   endforeach()
   list(REMOVE_DUPLICATES missing)
   set(${out} "${missing}" PARENT_SCOPE)
+endfunction()
+
+# Links eigenformer::translator to a target if one of its files, relative to the current folder, includes a header of it.
+function(eigenformer_link_translator target)
+  foreach(file IN LISTS ARGN)
+    get_filename_component(file "${file}" ABSOLUTE)
+    eigenformer_needs("${file}" needs)
+    if("eigenformer::translator" IN_LIST needs)
+      target_link_libraries(${target} PRIVATE eigenformer::translator)
+      return()
+    endif()
+  endforeach()
 endfunction()
 
 # Adds a program of ours, or says why not.
@@ -123,4 +160,5 @@ function(eigenformer_add_program name)
   endif()
   add_executable(${name} ${ARGN})
   target_link_libraries(${name} PRIVATE eigenformer_programs)
+  eigenformer_link_translator(${name} ${ARGN})
 endfunction()

@@ -1,6 +1,6 @@
 #pragma once
 
-/// Shared by the small examples: numbers from the command line, a usage line, error messages, and the
+/// Shared by the examples: texts and numbers from the command line, a usage line, error messages, and the
 /// terminal.
 
 #include <unistd.h>
@@ -41,6 +41,13 @@ class Arguments {
       throw UsageError("unexpected argument '" + given_[names_.size()] + "'");
   }
 
+  /// Argument i, or an empty text. Throws UsageError for what looks like an option.
+  std::string text(std::size_t i) const {
+    if (i >= given_.size()) return {};
+    if (given_[i].empty() || given_[i][0] == '-')
+      throw UsageError(names_[i] + " is '" + given_[i] + "', expected a name");
+    return given_[i];
+  }
   /// Argument i, a whole number from 1 to 10^9, or `missing`. Throws UsageError.
   std::int64_t whole(std::size_t i, std::int64_t missing) const {
     return read(i, missing, "a whole number from 1 to 1000000000",

@@ -58,7 +58,6 @@ int main(int argc, char** argv) {
     app.formatter(std::make_shared<translator::HelpFormatter>());
     app.footer("Exit code: 0: success; 130: interrupted, the command can be resumed; 1: error.");
     translator::Run run;
-    translator::add_demo(app, run);
     translator::add_prepare(app, run);
     translator::add_train(app, run);
     translator::add_curves(app, run);

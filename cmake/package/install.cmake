@@ -4,7 +4,7 @@ include(CMakePackageConfigHelpers)
 set(package "${CMAKE_INSTALL_DATADIR}/cmake/eigenformer")
 
 install(DIRECTORY include/eigenformer DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}" COMPONENT dev FILES_MATCHING PATTERN "*.hpp")
-install(DIRECTORY translator DESTINATION "${CMAKE_INSTALL_DATADIR}/eigenformer" COMPONENT dev FILES_MATCHING PATTERN "*.hpp" PATTERN tool EXCLUDE)
+install(DIRECTORY translator DESTINATION "${CMAKE_INSTALL_DATADIR}/eigenformer" COMPONENT dev FILES_MATCHING PATTERN "*.hpp" PATTERN "*.cpp" PATTERN main.cpp EXCLUDE PATTERN tool EXCLUDE)
 install(TARGETS eigenformer EXPORT eigenformer)
 install(EXPORT eigenformer FILE eigenformer-targets.cmake NAMESPACE eigenformer:: DESTINATION "${package}" COMPONENT dev)
 configure_package_config_file(cmake/package/eigenformer-config.cmake.in "${PROJECT_BINARY_DIR}/eigenformer-config.cmake"

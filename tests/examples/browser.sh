@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# browser.sh TRANSLATOR BUILD: builds examples/browser with emscripten and a small model of the demo, and compares what its engine
+# browser.sh TRANSLATOR BUILD: builds examples/browser with emscripten and a small model of examples/translation, and compares what its engine
 # translates under node with what the translator does.
 set -euo pipefail
 translator=$1 build=$2
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 rm -rf "$build"
 mkdir -p "$build"
-"$translator" demo --pairs 2000 --test-pairs 1 --epochs 2 --model "$build/model" >/dev/null
+"$(dirname "$translator")/translation" "$build/model" 2000 2 >/dev/null
 emcmake cmake -G Ninja -S "$root/examples/browser" -B "$build" -DMODEL="$build/model"
 cmake --build "$build"
 

@@ -9,12 +9,12 @@
 #include <unordered_set>
 #include <vector>
 
-#include "translator/tool/grammar/grammar.hpp"
+#include "../../examples/translation/grammar/grammar.hpp"
 #include "eigenformer/data/tokenizers/tokenizer.hpp"
 #include "test_tools.hpp"
 
-using namespace translator;
-using namespace translator::grammar;
+using namespace toy;
+using namespace toy::grammar;
 using eigenformer::testing::contains;
 using eigenformer::testing::message_of;
 

@@ -138,6 +138,8 @@ TEST_CASE("every example says how it is called, and refuses what it does not und
                                                        {"copy_task", ""},
                                                        {"copy_task", "99999999999999999999"},
                                                        {"own_training", "0"},
+                                                       {"translation", "--fast"},
+                                                       {"translation", "folder", "0"},
                                                        {"custom_op", "7"}};
   for (const auto& words : wrong) {
     const std::string& name = words[0];
@@ -153,33 +155,22 @@ TEST_CASE("every example says how it is called, and refuses what it does not und
   }
 }
 
-TEST_CASE("demo: a small one shows sentences, scores and a map") {
+TEST_CASE("translation: a small one shows sentences, scores and a picture, and keeps a model for the tool") {
   const TemporaryFolder folder;
   const std::string model = (folder.path() / "model").string();
-  const std::vector<std::string> command = {"demo", "--pairs", "300", "--test-pairs", "5",  "--epochs",
-                                            "1",    "--show",  "2",   "--model",      model};
-  const Ended ended = run("translator", command);
+  const Ended ended = run("translation", {model, "300", "1"});
   CHECK(ended.code == 0);
-  for (const char* part :
-       {"English  ", "German  ", "reference  ", "(end)", "exact match: ", "BLEU = ", "tok:13a"}) {
+  for (const char* part : {"English  ", "German  ", "reference  ", "(end)",
+                           "exact match: ", "BLEU = ", "tok:13a", "translator translate --model "}) {
     CAPTURE(part);
     CHECK(contains(ended.out, part));
   }
   const Ended translated = run("translator", {"translate", "--model", model}, "We often sleep.\n");
   CHECK(translated.code == 0);
   CHECK(std::count(translated.out.begin(), translated.out.end(), '\n') == 1);
-  const Ended again = run("translator", command);
-  CHECK(again.code == 1);
-  CHECK(contains(again.err, "exists already; give --overwrite"));
-  CHECK_FALSE(contains(ended.err, "time limit"));
-}
-
-TEST_CASE("demo: it says that a time limit ended the training, and that the model was not saved") {
-  const Ended ended = run("translator", {"demo", "--pairs", "300", "--test-pairs", "5", "--epochs", "100000",
-                                         "--max-seconds", "1", "--show", "2"});
-  CHECK(ended.code == 0);
-  CHECK(contains(ended.err, "the time limit ended the training after "));
-  CHECK(contains(ended.out, "the model was not saved; --model FOLDER saves it"));
+  const Ended again = run("translation", {model, "300", "1"});
+  CHECK(again.code == 2);
+  CHECK(contains(again.err, "exists already, expected one that does not"));
 }
 
 TEST_SUITE("long") {
@@ -204,8 +195,8 @@ TEST_SUITE("long") {
     CHECK(run("forecast", {}).code == 0);
   }
 
-  TEST_CASE("demo: at least 95 % of the sentences it has never seen come out exactly right") {
-    const Ended ended = run("translator", {"demo", "--max-seconds", "600"});
+  TEST_CASE("translation: at least 95 % of the sentences it has never seen come out exactly right") {
+    const Ended ended = run("translation", {});
     CHECK(ended.code == 0);
     const std::string label = "exact match: ";
     const std::size_t at = ended.out.find(label);

@@ -2,7 +2,7 @@
 # and file that its shell blocks name in this repository exists.
 cmake_minimum_required(VERSION 3.22)
 file(READ "${ROOT}/README.md" text)
-foreach(command "bash tests/run.sh" "bash translator/demo.sh")
+foreach(command "bash tests/run.sh" "bash examples/translation/run.sh")
   string(FIND "${text}" "${command}" at)
   if(at LESS 0)
     message(FATAL_ERROR "README.md does not show `${command}`")

@@ -36,7 +36,6 @@ case ${1:-} in
     [[ " $* " == *" --max-steps "* ]] || set -- "$@" --max-steps 2
     [[ " $* " =~ " --"(d-model|init-from|resume)" " ]] || set -- "$@" --d-model 32 --heads 2 --ff 32
     ;;
-  demo) set -- "$@" --pairs 300 --test-pairs 10 --epochs 1 ;;
   serve)
     "$real" "$@" --port 0 </dev/null >"$tools/serve.log" 2>&1 &
     echo $! >"$tools/serve.pid"
@@ -51,6 +50,10 @@ case ${1:-} in
     ;;
 esac
 exec "$real" "$@"
+END
+cat >"$home/tools/translation" <<END
+#!/usr/bin/env bash
+rm -rf "\$1" && exec '$(dirname "$real")/translation' "\$1" 300 1
 END
 cat >"$home/tools/curl" <<END
 #!/usr/bin/env bash
@@ -99,7 +102,7 @@ remove_results() {  # COMMANDS
   local line
   while IFS= read -r line; do
     if [[ $line == *--resume* || $line == *--continue* ]]; then continue; fi
-    if [[ $line =~ translator\ (train|import|demo).*--model\ ([^ ]+) ]]; then rm -rf "./${BASH_REMATCH[2]}"; fi
+    if [[ $line =~ translator\ (train|import).*--model\ ([^ ]+) ]]; then rm -rf "./${BASH_REMATCH[2]}"; fi
     if [[ $line =~ --output\ ([^ ]+) ]]; then rm -rf "./${BASH_REMATCH[1]}"; fi
   done <<<"${1//\\$'\n'/ }"
 }

@@ -8,11 +8,10 @@
 #include <utility>
 #include <vector>
 
-#include "eigenformer/core/base/error.hpp"
 #include "eigenformer/generation/text/document_parts.hpp"
 #include "eigenformer/generation/text/document_translation.hpp"
-#include "eigenformer/generation/text/prepared_sentences.hpp"
 #include "eigenformer/generation/text/text_translator.hpp"
+#include "eigenformer/generation/text/translation.hpp"
 
 namespace eigenformer {
 
@@ -31,10 +30,7 @@ class DocumentTranslator {
 
   /// Translates with a function. fits: tells which sentences the model can read; empty: all. Throws
   /// ValueError when `translate` is empty.
-  explicit DocumentTranslator(Alternatives translate, DocumentOptions options = {}, SentenceFits fits = {})
-      : translate_(std::move(translate)), options_(std::move(options)), fits_(std::move(fits)) {
-    if (!translate_) throw ValueError("document", "the function that translates is empty, must be callable");
-  }
+  explicit DocumentTranslator(Alternatives translate, DocumentOptions options = {}, SentenceFits fits = {});
 
   /// Translates with a TextTranslator, which must outlive it. Without options.splitter, paragraphs are split
   /// into sentences as the translator splits its lines. A sentence that fits is tokenized once.
@@ -59,32 +55,14 @@ class DocumentTranslator {
   /// each sentence; see assemble_documents(). Throws as translate().
   std::vector<DocumentTranslation> alternatives(std::string_view text,
                                                 std::span<const std::size_t> boundaries = {},
-                                                std::size_t most = static_cast<std::size_t>(-1)) const {
-    if (prepare_) return by_prepared(text, boundaries, most);
-    const std::vector<DocumentPart> parts = document_parts(text, options_, fits_, boundaries);
-    std::vector<std::string> sentences;
-    for (const DocumentPart& part : parts) sentences.emplace_back(part.source.of(text));
-    std::vector<std::vector<Translation>> found;
-    if (!sentences.empty()) found = translate_(sentences);
-    return assemble_documents(text, parts, found, most);
-  }
+                                                std::size_t most = static_cast<std::size_t>(-1)) const;
 
   /// The options given to the constructor.
   const DocumentOptions& options() const noexcept { return options_; }
 
  private:
   std::vector<DocumentTranslation> by_prepared(std::string_view text, std::span<const std::size_t> boundaries,
-                                               std::size_t most) const {
-    PreparedSentences sentences(prepare_);
-    const SentenceFits fits = [&](const std::string& sentence) { return sentences.fits(sentence); };
-    const std::vector<DocumentPart> parts = document_parts(text, options_, fits, boundaries);
-    std::vector<PreparedLine> lines;
-    for (const DocumentPart& part : parts) {
-      lines.push_back(sentences.prepared(std::string(part.source.of(text))));
-      lines.back().number = lines.size() - 1;
-    }
-    return assemble_documents(text, parts, translate_prepared_(lines), most);
-  }
+                                               std::size_t most) const;
 
   Alternatives translate_{};
   DocumentOptions options_;

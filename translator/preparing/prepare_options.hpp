@@ -20,16 +20,6 @@ struct PrepareFiles {
       tsv{};                       ///< lines of source, tab, target; empty with source and target
 };
 
-namespace detail {
-
-/// Whether a text can be a tag, a token that no text is cut into: "<...>" without a space or comma.
-inline bool is_tag(const std::string& text) {
-  return text.size() > 2 && text.front() == '<' && text.find_first_of("<, \t\n>", 1) == text.size() - 1 &&
-         text.back() == '>';
-}
-
-}  // namespace detail
-
 /// Which pairs of a corpus are kept, and how they are tokenized.
 struct PrepareOptions {
   bool nfc = has_unicode_text();  ///< compose letters and accents (NFC), which needs ICU
@@ -83,37 +73,11 @@ struct PrepareOptions {
   }
 
   /// The tokens named in `tags`, in their order; not validated.
-  std::vector<std::string> reserved() const {
-    std::vector<std::string> all;
-    if (tags.empty()) return all;
-    for (std::size_t begin = 0, end = 0; end != std::string::npos; begin = end + 1) {
-      end = tags.find(',', begin);
-      all.push_back(tags.substr(begin, end == std::string::npos ? end : end - begin));
-    }
-    return all;
-  }
+  std::vector<std::string> reserved() const;
 
   /// Throws ValueError that names an invalid field, for an unknown script, and for nfc or a script in a
   /// program built without ICU.
-  void validate() const {
-    validate_fields("prepare", *this);
-    for (const std::string& tag : reserved()) {
-      if (!detail::is_tag(tag))
-        throw ValueError("prepare",
-                         "tags has '" + tag + "', expected tags such as <2de>, separated by commas");
-    }
-    if (max_ratio > 0 && max_ratio < 1) {
-      throw ValueError("prepare", "max_ratio is " + detail::number_text(max_ratio) +
-                                      ", must be 0 (no limit) or at least 1");
-    }
-    if (max_length > 65535) {
-      throw ValueError("prepare", "max_length is " + std::to_string(max_length) +
-                                      ", must be at most 65535, what a token file has room for");
-    }
-    if (nfc) detail::require_unicode("prepare", "nfc");
-    (void)Scripts(source_script);
-    (void)Scripts(target_script);
-  }
+  void validate() const;
 };
 
 /// How many pairs were read, dropped and kept; a dropped pair is counted once, for the first reason that
@@ -153,15 +117,7 @@ struct PrepareReport {
   }
 
   /// A readable table with one line per count.
-  std::string str() const {
-    std::string text;
-    fields(*this, [&](const OptionField& field, index_t count) {
-      const std::string number = std::to_string(count);
-      text +=
-          std::string(number.size() < 14 ? 14 - number.size() : 0, ' ') + number + "  " + field.help + '\n';
-    });
-    return text;
-  }
+  std::string str() const;
 };
 
 }  // namespace eigenformer

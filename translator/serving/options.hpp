@@ -1,10 +1,6 @@
 #pragma once
 
-#include <string>
-#include <utility>
-
 #include "eigenformer/core/base/config.hpp"
-#include "eigenformer/core/base/error.hpp"
 #include "eigenformer/nn/options/field.hpp"
 
 namespace eigenformer {
@@ -39,12 +35,7 @@ struct TranslatorOptions {
   }
 
   /// Throws ValueError for an invalid field and names it.
-  void validate() const {
-    validate_fields("translator", *this);
-    if (window > 60) {
-      throw ValueError("translator", "window is " + std::to_string(window) + " seconds, must be at most 60");
-    }
-  }
+  void validate() const;
 };
 
 }  // namespace eigenformer

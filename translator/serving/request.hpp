@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <exception>
 #include <functional>
-#include <limits>
 #include <optional>
 #include <stop_token>
 #include <string>
@@ -30,27 +29,7 @@ enum class RequestStatus {
 };
 
 /// The name of a status, such as "queue_full".
-inline const char* name_of(RequestStatus status) {
-  switch (status) {
-    case RequestStatus::accepted:
-      return "accepted";
-    case RequestStatus::queue_full:
-      return "queue_full";
-    case RequestStatus::too_large:
-      return "too_large";
-    case RequestStatus::shut_down:
-      return "shut_down";
-    case RequestStatus::done:
-      return "done";
-    case RequestStatus::failed:
-      return "failed";
-    case RequestStatus::cancelled:
-      return "cancelled";
-    case RequestStatus::deadline_exceeded:
-      break;
-  }
-  return "deadline_exceeded";
-}
+const char* name_of(RequestStatus status);
 
 /// Thrown for a request that was refused, was cancelled or missed its deadline.
 class RequestError : public Error {

@@ -13,7 +13,6 @@ namespace ef = eigenformer;
 
 using Run = std::function<int()>;
 
-void add_demo(CLI::App& app, Run& run);
 void add_prepare(CLI::App& app, Run& run);
 void add_train(CLI::App& app, Run& run);
 void add_curves(CLI::App& app, Run& run);

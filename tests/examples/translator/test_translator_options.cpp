@@ -6,9 +6,9 @@
 
 #include <doctest/doctest.h>
 
-#include "translator/tool/translator_corpus.hpp"
 #include "folders.hpp"
 #include "test_tools.hpp"
+#include "translator/tool/translator_corpus.hpp"
 
 using namespace eigenformer::testing;
 namespace fs = std::filesystem;
@@ -32,9 +32,8 @@ std::string on_one_line(const std::string& help) {
   return line;
 }
 
-const std::vector<std::string> commands = {"demo",     "train",   "translate", "score",
-                                           "evaluate", "inspect", "calibrate", "import",
-                                           "quantize", "compare", "shortlist"};
+const std::vector<std::string> commands = {"train",     "translate", "score",    "evaluate", "inspect",
+                                           "calibrate", "import",    "quantize", "compare",  "shortlist"};
 
 std::string refusal(const std::vector<std::string>& arguments) {
   const Ended ended = run("translator", arguments);
@@ -358,11 +357,7 @@ TEST_CASE("what --print-config prints is read by --config, for every command") {
       arguments.insert(arguments.end(), more.begin(), more.end());
       expected.insert(expected.end(), lines.begin(), lines.end());
     };
-    if (name == "demo") {
-      give({"--pairs", "77"}, {"pairs = 77", "# epochs = 6"});
-    } else {
-      give({"--model", "a \"b\" \\ c#"}, {});
-    }
+    give({"--model", "a \"b\" \\ c#"}, {});
     if (name == "translate") {
       give({"--model", "d", "--num-hypotheses", "2", "--with-prefix", "--length-penalty=0.25"},
            {"model = [\"a \\\"b\\\" \\\\ c#\", \"d\"]", "n-best = 2", "with-prefix = true",

@@ -1,16 +1,12 @@
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
-#include "eigenformer/data/text/utf8.hpp"
-#include "translator/documents/markup/markup_document.hpp"
-#include "translator/documents/markup/parsing/entities.hpp"
-#include "translator/documents/markup/placeholders.hpp"
+#include "eigenformer/data/text/byte_span.hpp"
+#include "translator/documents/markup/read_markup.hpp"
 
 namespace eigenformer::detail {
 
@@ -29,29 +25,7 @@ class SegmentBuilder {
   bool full_for_closing() const { return open_.empty() && begun_before_ >= max_depth; }
 
   /// Adds text of the document. decode: decode character references.
-  void text(ByteSpan span, bool decode) {
-    const std::string_view raw = span.of(all_);
-    std::size_t literal = 0;
-    for (std::size_t at = decode ? raw.find('&') : raw.npos; at != raw.npos; at = raw.find('&', at)) {
-      const CharacterReference reference = character_reference(raw.substr(at), html_);
-      if (reference.length == 0) {
-        ++at;
-        continue;
-      }
-      append(raw.substr(literal, at - literal), span.begin + literal);
-      const std::string_view spelled = raw.substr(at, reference.length);
-      if (reference.character.empty()) {
-        piece(spelled, spelled);
-      } else {
-        const std::size_t begin = segment_.text.size();
-        append(reference.character, span.begin + at);
-        segment_.spellings.push_back({{begin, segment_.text.size()}, spelled});
-      }
-      at += reference.length;
-      literal = at;
-    }
-    append(raw.substr(std::min(literal, raw.size())), span.begin + literal);
-  }
+  void text(ByteSpan span, bool decode);
 
   /// Adds text that is not translated; raw: as written in the document.
   void piece(std::string_view text, std::string_view raw) {
@@ -66,42 +40,13 @@ class SegmentBuilder {
     segment_.elements.back().cdata = cdata;
   }
 
-  void close(std::string_view tag, const std::string& name) {
-    const auto found = std::find(names_.rbegin(), names_.rend(), name);
-    if (found != names_.rend()) {
-      // Unclosed elements inside overlap it; their tags stay where they are, as markup without text.
-      for (; names_.back() != name; pop()) end_here(open_.back(), false);
-      end_here(open_.back(), true);
-      segment_.elements[open_.back()].close = tag;
-      pop();
-    } else if (open_.empty()) {
-      // It closes an element of an earlier segment, which contains all of this segment so far.
-      InlineElement whole;
-      whole.close = tag;
-      whole.begins_before = true;
-      whole.text = {0, segment_.text.size()};
-      for (InlineElement& e : segment_.elements)
-        e.parent = e.parent == InlineElement::none ? 0 : e.parent + 1;
-      segment_.elements.insert(segment_.elements.begin(), whole);
-      ++begun_before_;
-    } else {
-      alone(tag);
-    }
-  }
+  void close(std::string_view tag, const std::string& name);
 
   /// Adds markup without text: a void element, a comment.
   void alone(std::string_view markup) { add(markup); }
 
   /// Returns the segment; open elements end in a later one.
-  MarkupSegment finish(bool protect) {
-    for (const std::size_t i : open_) {
-      end_here(i, true);
-      segment_.elements[i].ends_after = true;
-    }
-    number_subtrees();
-    if (protect) add_placeholders();
-    return std::move(segment_);
-  }
+  MarkupSegment finish(bool protect);
 
  private:
   std::size_t position(std::string_view raw) const {
@@ -114,91 +59,19 @@ class SegmentBuilder {
     segment_.text += text;
   }
 
-  std::size_t add(std::string_view tag) {
-    const std::size_t here = segment_.text.size();
-    InlineElement element;
-    element.text = {here, here};
-    element.open = tag;
-    if (!open_.empty()) element.parent = open_.back();
-    segment_.elements.push_back(element);
-    return segment_.elements.size() - 1;
-  }
-
-  // Ends an element. whole: false for one without a closing tag, whose children move to its parent.
-  void end_here(std::size_t i, bool whole) {
-    InlineElement& element = segment_.elements[i];
-    if (whole) {
-      element.text.end = segment_.text.size();
-      return;
-    }
-    for (std::size_t k = i + 1; k < segment_.elements.size(); ++k)
-      if (segment_.elements[k].parent == i) segment_.elements[k].parent = element.parent;
-  }
+  std::size_t add(std::string_view tag);
+  void end_here(std::size_t i, bool whole);
 
   void pop() {
     names_.pop_back();
     open_.pop_back();
   }
 
-  void number_subtrees() {
-    auto& elements = segment_.elements;
-    for (std::size_t i = elements.size(); i-- > 0;) {
-      elements[i].subtree_end = std::max(elements[i].subtree_end, i + 1);
-      if (elements[i].parent == InlineElement::none) continue;
-      InlineElement& parent = elements[elements[i].parent];
-      parent.subtree_end = std::max(parent.subtree_end, elements[i].subtree_end);
-    }
-  }
-
-  // The position in the document of a byte of the segment's text.
-  std::size_t raw_position(std::size_t text) const {
-    const auto run = std::upper_bound(runs_.begin(), runs_.end(), text,
-                                      [](std::size_t at, const Run& r) { return at < r.text; }) -
-                     1;
-    return run->raw + (text - run->text);
-  }
-
-  // Adds placeholders that no tag and no other piece cuts.
-  void add_placeholders() {
-    const std::vector<ProtectedPiece> given = segment_.pieces;
-    std::vector<std::size_t> cuts;
-    for (const InlineElement& e : segment_.elements) {
-      cuts.push_back(e.text.begin);
-      cuts.push_back(e.text.end);
-    }
-    for (const ProtectedPiece& p : given) {
-      cuts.push_back(p.text.begin);
-      cuts.push_back(p.text.end);
-    }
-    std::sort(cuts.begin(), cuts.end());
-    for (const ByteSpan& span : find_placeholders(segment_.text)) {
-      const auto cut = std::upper_bound(cuts.begin(), cuts.end(), span.begin);
-      if ((cut != cuts.end() && *cut < span.end) || in_piece(given, span.begin)) continue;
-      segment_.pieces.push_back({span, raw_of(span), true});
-    }
-    std::sort(segment_.pieces.begin(), segment_.pieces.end(),
-              [](const ProtectedPiece& a, const ProtectedPiece& b) { return a.text.begin < b.text.begin; });
-  }
-
-  static bool in_piece(const std::vector<ProtectedPiece>& pieces, std::size_t at) {
-    const auto after =
-        std::upper_bound(pieces.begin(), pieces.end(), at,
-                         [](std::size_t i, const ProtectedPiece& p) { return i < p.text.begin; });
-    return after != pieces.begin() && at < (after - 1)->text.end;
-  }
-
-  std::string_view raw_of(ByteSpan span) const {
-    const std::size_t begin = raw_position(span.begin);
-    // The last character may be written as a reference.
-    const auto& spellings = segment_.spellings;
-    const auto last =
-        std::lower_bound(spellings.begin(), spellings.end(), span.end,
-                         [](const SpelledCharacter& s, std::size_t at) { return s.text.end < at; });
-    const std::size_t end = last != spellings.end() && last->text.end == span.end
-                                ? position(last->raw) + last->raw.size()
-                                : raw_position(span.end - 1) + 1;
-    return all_.substr(begin, end - begin);
-  }
+  void number_subtrees();
+  std::size_t raw_position(std::size_t text) const;
+  void add_placeholders();
+  static bool in_piece(const std::vector<ProtectedPiece>& pieces, std::size_t at);
+  std::string_view raw_of(ByteSpan span) const;
 
   // A stretch of text that equals the document's bytes, or a character written as a reference.
   struct Run {

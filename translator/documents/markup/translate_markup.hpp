@@ -1,21 +1,17 @@
 #pragma once
 
-#include <cstddef>
 #include <functional>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
-#include "eigenformer/core/base/error.hpp"
 #include "eigenformer/generation/alignment/text_alignment.hpp"
-#include "translator/documents/markup/markup_document.hpp"
-#include "translator/documents/markup/place_pieces.hpp"
+#include "translator/documents/markup/parsing/markup_token.hpp"
 #include "translator/documents/markup/read_markup.hpp"
-#include "translator/documents/markup/restore_markup.hpp"
-#include "translator/documents/markup/text_units.hpp"
 
 namespace eigenformer {
+
+class DocumentTranslator;
 
 /// A translation with its alignment.
 struct AlignedText {
@@ -33,25 +29,9 @@ struct MarkupOptions {
   bool protect = true;                       ///< copy placeholders unchanged; see find_placeholders()
 };
 
-namespace detail {
-
-inline void move_spans(std::vector<ByteSpan>& spans, std::size_t by) {
-  for (ByteSpan& span : spans) span = {span.begin + by, span.end + by};
-}
-
-}  // namespace detail
-
 /// Writes the translation of a segment in the document's format: with the segment's tags, each protected
 /// piece once, and references as in the source.
-inline std::string restore_markup(const MarkupSegment& segment, MarkupFormat format,
-                                  const AlignedText& translation) {
-  std::vector<ByteSpan> pieces;
-  for (const ProtectedPiece& piece : segment.pieces) pieces.push_back(piece.text);
-  const std::vector<detail::MarkupUnit> units = detail::text_units(segment.text, pieces);
-  const std::vector<detail::TargetPart> parts =
-      detail::PiecePlacer(segment, units, translation.text, translation.alignment).run();
-  return detail::MarkupRestorer(segment, format, units, parts).run();
-}
+std::string restore_markup(const MarkupSegment& segment, MarkupFormat format, const AlignedText& translation);
 
 /// Translates a document with markup: translates its text segment by segment and places tags by the alignment
 /// (as bergamot-translator does).
@@ -60,35 +40,18 @@ inline std::string restore_markup(const MarkupSegment& segment, MarkupFormat for
 /// XML stays well-formed. A document without tags, references and placeholders gives exactly the translator's
 /// output. Throws IoError for XML that is not well-formed, ValueError when the translator returns another
 /// number of texts, and what the translator throws.
-inline std::string translate_markup(std::string_view document, const MarkupOptions& options,
-                                    const AlignedTranslator& translate) {
-  MarkupDocument read = read_markup(document, options.format, options.protect);
-  std::vector<std::string> texts;
-  std::vector<std::size_t> leading;
-  for (const MarkupSegment& segment : read.segments) {
-    texts.push_back(trim(segment.text));
-    leading.push_back(segment.text.find(texts.back()));
-  }
-  std::vector<AlignedText> translations = texts.empty() ? std::vector<AlignedText>() : translate(texts);
-  if (translations.size() != texts.size()) {
-    throw ValueError("translate_markup", "the translator returned " + std::to_string(translations.size()) +
-                                             " translations of " + std::to_string(texts.size()) +
-                                             " texts, expected one for each");
-  }
-  std::string out;
-  for (std::size_t i = 0; i < read.segments.size(); ++i) {
-    const MarkupSegment& segment = read.segments[i];
-    AlignedText& translation = translations[i];
-    const std::string& whole = segment.text;
-    translation.text =
-        whole.substr(0, leading[i]) + translation.text + whole.substr(leading[i] + texts[i].size());
-    detail::move_spans(translation.alignment.source, leading[i]);
-    detail::move_spans(translation.alignment.target, leading[i]);
-    out += segment.before;
-    out += restore_markup(segment, options.format, translation);
-  }
-  out += read.after;
-  return out;
-}
+std::string translate_markup(std::string_view document, const MarkupOptions& options,
+                             const AlignedTranslator& translate);
+
+/// An AlignedTranslator that uses a DocumentTranslator: it translates the sentences of all texts together; no
+/// sentence spans two texts. Without alignments in the translations, words are aligned in proportion to their
+/// positions. `documents` must outlive the result.
+AlignedTranslator aligned_translator(const DocumentTranslator& documents);
+
+/// Translates a document with markup by a DocumentTranslator. For HTML and XML, where line breaks are white
+/// space, use DocumentLayout::flow, and a TextTranslator whose options have an alignment. Throws as the
+/// overload with an AlignedTranslator.
+std::string translate_markup(std::string_view document, const MarkupOptions& options,
+                             const DocumentTranslator& documents);
 
 }  // namespace eigenformer

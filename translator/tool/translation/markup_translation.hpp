@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "eigenformer/data/text/utf8.hpp"
-#include "translator/documents/markup/document_markup.hpp"
+#include "translator/documents/markup/translate_markup.hpp"
 #include "model/sentence_translator.hpp"
 #include "terminal/line_reader.hpp"
 #include "terminal/result_output.hpp"

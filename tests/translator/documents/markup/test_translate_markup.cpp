@@ -9,7 +9,7 @@
 
 #include <doctest/doctest.h>
 
-#include "translator/documents/markup/document_markup.hpp"
+#include "translator/documents/document_translator.hpp"
 #include "translator/documents/markup/translate_markup.hpp"
 #include "translator/documents/markup/markup_tools.hpp"
 

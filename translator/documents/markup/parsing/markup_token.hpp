@@ -2,6 +2,8 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "eigenformer/data/text/byte_span.hpp"
 
@@ -33,5 +35,14 @@ struct MarkupToken {
   std::string name{};                  ///< of a tag or a raw text element; lower case in HTML
   bool untranslated = false;           ///< whether an opening tag excludes its element from translation
 };
+
+/// Splits an HTML document or fragment into tokens, with names in lower case. Accepts any input: what is not
+/// a tag is text, and an unclosed comment or raw text element extends to the end.
+std::vector<MarkupToken> html_tokens(std::string_view document);
+
+/// Splits an XML document or fragment (text and any number of elements) into tokens. Throws IoError that
+/// names line and column when it is not well-formed: unmatched tags or quotes, a repeated attribute, a lone
+/// `&` or `<`. Doctypes are not interpreted, so the entities they define are left as they are.
+std::vector<MarkupToken> xml_tokens(std::string_view document);
 
 }  // namespace eigenformer

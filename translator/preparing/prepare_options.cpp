@@ -1,0 +1,57 @@
+#include "translator/preparing/prepare_options.hpp"
+
+#include <cstddef>
+
+#include "eigenformer/core/base/error.hpp"
+
+namespace eigenformer {
+
+namespace {
+
+// Whether a text can be a tag, a token that no text is cut into: "<...>" without a space or comma.
+bool is_tag(const std::string& text) {
+  return text.size() > 2 && text.front() == '<' && text.find_first_of("<, \t\n>", 1) == text.size() - 1 &&
+         text.back() == '>';
+}
+
+}  // namespace
+
+std::vector<std::string> PrepareOptions::reserved() const {
+  std::vector<std::string> all;
+  if (tags.empty()) return all;
+  for (std::size_t begin = 0, end = 0; end != std::string::npos; begin = end + 1) {
+    end = tags.find(',', begin);
+    all.push_back(tags.substr(begin, end == std::string::npos ? end : end - begin));
+  }
+  return all;
+}
+
+void PrepareOptions::validate() const {
+  validate_fields("prepare", *this);
+  for (const std::string& tag : reserved()) {
+    if (!is_tag(tag))
+      throw ValueError("prepare", "tags has '" + tag + "', expected tags such as <2de>, separated by commas");
+  }
+  if (max_ratio > 0 && max_ratio < 1) {
+    throw ValueError(
+        "prepare", "max_ratio is " + detail::number_text(max_ratio) + ", must be 0 (no limit) or at least 1");
+  }
+  if (max_length > 65535) {
+    throw ValueError("prepare", "max_length is " + std::to_string(max_length) +
+                                    ", must be at most 65535, what a token file has room for");
+  }
+  if (nfc) detail::require_unicode("prepare", "nfc");
+  (void)Scripts(source_script);
+  (void)Scripts(target_script);
+}
+
+std::string PrepareReport::str() const {
+  std::string text;
+  fields(*this, [&](const OptionField& field, index_t count) {
+    const std::string number = std::to_string(count);
+    text += std::string(number.size() < 14 ? 14 - number.size() : 0, ' ') + number + "  " + field.help + '\n';
+  });
+  return text;
+}
+
+}  // namespace eigenformer

@@ -1,0 +1,105 @@
+#include "translator/server/api/languages.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <cstddef>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "eigenformer/core/base/error.hpp"
+
+namespace eigenformer {
+
+namespace {
+
+struct LanguageName {
+  std::string_view code, name;
+};
+
+// ISO 639-1; other codes are their own names.
+constexpr std::array language_names = {
+    LanguageName{"af", "Afrikaans"},   LanguageName{"ar", "Arabic"},
+    LanguageName{"az", "Azerbaijani"}, LanguageName{"be", "Belarusian"},
+    LanguageName{"bg", "Bulgarian"},   LanguageName{"bn", "Bengali"},
+    LanguageName{"bs", "Bosnian"},     LanguageName{"ca", "Catalan"},
+    LanguageName{"cs", "Czech"},       LanguageName{"cy", "Welsh"},
+    LanguageName{"da", "Danish"},      LanguageName{"de", "German"},
+    LanguageName{"el", "Greek"},       LanguageName{"en", "English"},
+    LanguageName{"eo", "Esperanto"},   LanguageName{"es", "Spanish"},
+    LanguageName{"et", "Estonian"},    LanguageName{"eu", "Basque"},
+    LanguageName{"fa", "Persian"},     LanguageName{"fi", "Finnish"},
+    LanguageName{"fr", "French"},      LanguageName{"ga", "Irish"},
+    LanguageName{"gl", "Galician"},    LanguageName{"gu", "Gujarati"},
+    LanguageName{"he", "Hebrew"},      LanguageName{"hi", "Hindi"},
+    LanguageName{"hr", "Croatian"},    LanguageName{"hu", "Hungarian"},
+    LanguageName{"hy", "Armenian"},    LanguageName{"id", "Indonesian"},
+    LanguageName{"is", "Icelandic"},   LanguageName{"it", "Italian"},
+    LanguageName{"ja", "Japanese"},    LanguageName{"ka", "Georgian"},
+    LanguageName{"kk", "Kazakh"},      LanguageName{"ko", "Korean"},
+    LanguageName{"lt", "Lithuanian"},  LanguageName{"lv", "Latvian"},
+    LanguageName{"mk", "Macedonian"},  LanguageName{"ms", "Malay"},
+    LanguageName{"mt", "Maltese"},     LanguageName{"nb", "Norwegian Bokmål"},
+    LanguageName{"nl", "Dutch"},       LanguageName{"nn", "Norwegian Nynorsk"},
+    LanguageName{"no", "Norwegian"},   LanguageName{"pl", "Polish"},
+    LanguageName{"pt", "Portuguese"},  LanguageName{"ro", "Romanian"},
+    LanguageName{"ru", "Russian"},     LanguageName{"sk", "Slovak"},
+    LanguageName{"sl", "Slovenian"},   LanguageName{"sq", "Albanian"},
+    LanguageName{"sr", "Serbian"},     LanguageName{"sv", "Swedish"},
+    LanguageName{"sw", "Swahili"},     LanguageName{"ta", "Tamil"},
+    LanguageName{"te", "Telugu"},      LanguageName{"th", "Thai"},
+    LanguageName{"tl", "Tagalog"},     LanguageName{"tr", "Turkish"},
+    LanguageName{"uk", "Ukrainian"},   LanguageName{"ur", "Urdu"},
+    LanguageName{"vi", "Vietnamese"},  LanguageName{"zh", "Chinese"},
+};
+
+bool is_language_code(std::string_view code) {
+  return code.size() >= 2 && code.size() <= 8 && std::all_of(code.begin(), code.end(), [](unsigned char c) {
+           return std::isalnum(c) != 0 || c == '_';
+         });
+}
+
+}  // namespace
+
+std::string language_name(const std::string& code) {
+  for (const auto& language : language_names)
+    if (language.code == code) return std::string(language.name);
+  return code;
+}
+
+std::optional<std::pair<std::string, std::string>> parse_language_pair(std::string_view text) {
+  const std::size_t dash = text.find('-');
+  if (dash == std::string_view::npos) return std::nullopt;
+  const std::string_view source = text.substr(0, dash), target = text.substr(dash + 1);
+  if (!is_language_code(source) || !is_language_code(target)) return std::nullopt;
+  return std::pair(std::string(source), std::string(target));
+}
+
+ModelPlace parse_model_place(const std::string& text) {
+  const std::size_t equals = text.find('=');
+  if (equals != std::string::npos) {
+    if (const auto pair = parse_language_pair(text.substr(0, equals)); pair && equals + 1 < text.size())
+      return {pair->first, pair->second, text.substr(equals + 1)};
+  }
+  std::filesystem::path folder = text;
+  if (!folder.has_filename()) folder = folder.parent_path();
+  const std::string name = folder.filename().string();
+  // The last two words.
+  const std::size_t last = name.rfind('-');
+  const std::size_t first =
+      last == std::string::npos || last == 0 ? std::string::npos : name.rfind('-', last - 1);
+  if (last != std::string::npos) {
+    const auto pair =
+        parse_language_pair(std::string_view(name).substr(first == std::string::npos ? 0 : first + 1));
+    // In a folder's name, codes have two or three letters: "model-int8" has none.
+    if (pair && pair->first.size() <= 3 && pair->second.size() <= 3) return {pair->first, pair->second, text};
+  }
+  throw ValueError("server", "the model '" + text +
+                                 "' does not name its languages, expected SOURCE-TARGET=FOLDER, such as "
+                                 "en-de=FOLDER, or a folder whose name ends with them, such as model-en-de");
+}
+
+}  // namespace eigenformer

@@ -1,0 +1,16 @@
+#include "translator/serving/options.hpp"
+
+#include <string>
+
+#include "eigenformer/core/base/error.hpp"
+
+namespace eigenformer {
+
+void TranslatorOptions::validate() const {
+  validate_fields("translator", *this);
+  if (window > 60) {
+    throw ValueError("translator", "window is " + std::to_string(window) + " seconds, must be at most 60");
+  }
+}
+
+}  // namespace eigenformer

@@ -1,0 +1,404 @@
+#include "translator/serving/translator.hpp"
+
+#include <algorithm>
+#include <future>
+#include <new>
+
+#include "eigenformer/core/runtime/runtime.hpp"
+#include "eigenformer/generation/decoding/next_tokens.hpp"
+#include "eigenformer/generation/search/observer.hpp"
+
+namespace eigenformer {
+
+namespace {
+
+// How often waiting requests are checked for cancellation and deadlines while a search runs or a worker
+// waits for more of them.
+constexpr auto sweep_interval = std::chrono::milliseconds(5);
+
+std::string refusal_message(RequestStatus status) {
+  if (status == RequestStatus::queue_full) return "the queue is full; try again later";
+  if (status == RequestStatus::too_large)
+    return "the request has more tokens than the queue holds; split it into smaller ones";
+  return "the translator was shut down and accepts no more requests";
+}
+
+// The translator whose worker the calling thread is; null: none.
+const Translator*& translator_of_thread() {
+  thread_local const Translator* translator = nullptr;
+  return translator;
+}
+
+}  // namespace
+
+Translator::Translator(std::shared_ptr<const LineTranslator> lines, const TranslatorOptions& options,
+                       std::map<std::string, std::shared_ptr<const LineTranslator>> adapters)
+    : lines_(std::move(lines)), adapters_(std::move(adapters)), options_(options) {
+  if (lines_ == nullptr)
+    throw ValueError("translator", "the LineTranslator is null, expected one that exists");
+  for (const auto& [name, adapter] : adapters_) {
+    if (name.empty() || adapter == nullptr)
+      throw ValueError("translator",
+                       "the adapter '" + name + "' has no name or is null, must have a name and exist");
+  }
+  options_.validate();
+  executors_.resize(static_cast<std::size_t>(options_.workers));
+  if (options_.worker_threads > 0) {
+    for (auto& executor : executors_)
+      executor = std::make_shared<ThreadPool>(static_cast<int>(options_.worker_threads));
+  }
+  try {
+    for (std::size_t i = 0; i < executors_.size(); ++i) workers_.emplace_back([this, i] { work(i); });
+  } catch (const std::exception&) {  // std::system_error, or std::bad_alloc
+    const std::size_t started = workers_.size();
+    stop(ShutdownMode::cancel);
+    throw ValueError("translator", "cannot start " + std::to_string(options_.workers) +
+                                       " workers: the system allows only " + std::to_string(started));
+  }
+}
+
+RequestStatus Translator::submit(TranslationRequest request, OutcomeHandler done) {
+  if (done == nullptr) throw ValueError("translator", "the handler of a request is null, must be callable");
+  if (request.lines.empty() && request.prepared.empty())
+    throw ValueError("translator", "a request has no lines, must have at least one");
+  if (!request.lines.empty() && !request.prepared.empty())
+    throw ValueError("translator", "a request has both lines and prepared lines, expected one of the two");
+  detail::require_one_prefix_each("translator", request.prefixes.size(), request.lines.size());
+  // Refuses early, before tokenizing.
+  const auto lines = static_cast<index_t>(request.lines.size() + request.prepared.size());
+  if (const auto status = refusal(lines); status != RequestStatus::accepted) return status;
+  auto translator = translator_for(request.adapter, request.options);
+  const auto job =
+      std::make_shared<detail::TranslationJob>(std::move(request), std::move(done), std::move(translator));
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const RequestStatus status = refusal_locked(job->source_tokens());
+    if (status != RequestStatus::accepted) return status;
+    queue_.add(job);
+    ++statistics_.accepted;
+  }
+  wake_.notify_one();
+  return RequestStatus::accepted;
+}
+
+std::vector<std::vector<Translation>> Translator::alternatives(TranslationRequest request) {
+  if (own_thread()) {
+    throw ValueError("translator",
+                     "a handler or on_progress waits for a translation of its own translator, which would "
+                     "never end; use submit()");
+  }
+  const auto promise = std::make_shared<std::promise<TranslationOutcome>>();
+  auto future = promise->get_future();
+  const RequestStatus status = submit(
+      std::move(request), [promise](TranslationOutcome outcome) { promise->set_value(std::move(outcome)); });
+  if (status != RequestStatus::accepted) throw RequestError(status, refusal_message(status));
+  TranslationOutcome outcome = future.get();
+  switch (outcome.status) {
+    case RequestStatus::done:
+      return std::move(outcome.translations);
+    case RequestStatus::failed:
+      std::rethrow_exception(outcome.error);
+    case RequestStatus::deadline_exceeded:
+      throw RequestError(outcome.status, "the request's deadline passed before it was translated");
+    default:
+      throw RequestError(outcome.status, "the request was cancelled before it was translated");
+  }
+}
+
+std::vector<Translation> Translator::translate(std::span<const std::string> lines) {
+  std::vector<Translation> best;
+  if (lines.empty()) return best;
+  for (auto& of_line : alternatives({.lines = {lines.begin(), lines.end()}}))
+    best.push_back(std::move(of_line.front()));
+  return best;
+}
+
+void Translator::shutdown(ShutdownMode mode) {
+  if (own_thread()) {
+    throw ValueError("translator",
+                     "a handler or on_progress waits for its own translator to shut down, which would "
+                     "never end; shut it down in another thread");
+  }
+  stop(mode);
+}
+
+TranslatorStatistics Translator::statistics() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  TranslatorStatistics now = statistics_;
+  now.waiting_requests = queue_.requests();
+  now.waiting_lines = queue_.lines();
+  now.waiting_tokens = queue_.tokens();
+  return now;
+}
+
+bool Translator::idle() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return statistics_.accepted ==
+         statistics_.done + statistics_.failed + statistics_.cancelled + statistics_.deadline_exceeded;
+}
+
+RequestStatus Translator::refusal(index_t tokens) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return refusal_locked(tokens);
+}
+
+RequestStatus Translator::refusal_locked(index_t tokens) {
+  const RequestStatus status =
+      !accepting_                      ? RequestStatus::shut_down
+      : tokens > options_.queue_tokens ? RequestStatus::too_large
+      : queue_.requests() >= options_.queue_requests || queue_.tokens() + tokens > options_.queue_tokens
+          ? RequestStatus::queue_full
+          : RequestStatus::accepted;
+  if (status != RequestStatus::accepted) ++statistics_.refused;
+  return status;
+}
+
+const std::shared_ptr<const LineTranslator>& Translator::lines_of(const std::string& adapter) const {
+  if (adapter.empty()) return lines_;
+  const auto found = adapters_.find(adapter);
+  if (found != adapters_.end()) return found->second;
+  throw ValueError("translator", "there is no adapter '" + adapter + "'" + adapter_names());
+}
+
+std::shared_ptr<const LineTranslator> Translator::translator_for(
+    const std::string& adapter, std::optional<TextTranslatorOptions>& options) const {
+  const auto& lines = lines_of(adapter);
+  if (!options) return lines;
+  if (!options->search.prefixes.empty() || (options->sampling && !options->sampling->prefixes.empty()))
+    throw ValueError("translator", "a request's options have prefixes, expected them in the request");
+  if (!options->search.constraints.empty())
+    throw ValueError("translator", "a request's options have constraints, expected a glossary");
+  if (options->sampling && !options->sampling->numbers.empty())
+    throw ValueError("translator", "a request's options have numbers, expected the request's `first`");
+  if (options->search.observer != nullptr || (options->sampling && options->sampling->observer != nullptr))
+    throw ValueError("translator", "a request's options have an observer, expected on_progress");
+  options->batching = lines_->options().batching;
+  return lines->with_options(std::move(*options));
+}
+
+std::string Translator::adapter_names() const {
+  std::string names;
+  for (const auto& [name, adapter] : adapters_)
+    names += (names.empty() ? "; there are '" : ", '") + name + "'";
+  return names.empty() ? "; the translator has none" : names;
+}
+
+void Translator::stop(ShutdownMode mode) {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    accepting_ = false;
+    if (mode == ShutdownMode::cancel) cancelling_.store(true);
+  }
+  wake_.notify_all();
+  const std::lock_guard<std::mutex> lock(join_mutex_);
+  for (std::thread& worker : workers_) {
+    if (worker.joinable()) worker.join();
+  }
+}
+
+bool Translator::own_thread() const { return translator_of_thread() == this; }
+
+void Translator::work(std::size_t number) {
+  translator_of_thread() = this;
+  std::optional<ThreadScope> scope;
+  if (executors_[number] != nullptr) scope.emplace(executors_[number]);
+  for (;;) {
+    Batch batch;
+    try {
+      if (!wait_for_batch(batch)) return;
+    } catch (const std::bad_alloc&) {  // no memory for the batch; its lines stay queued
+      std::this_thread::sleep_for(sweep_interval);
+      continue;
+    }
+    run(batch);
+  }
+}
+
+bool Translator::wait_for_batch(Batch& batch) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  for (;;) {
+    ++idle_workers_;
+    wake_.wait(lock, [&] { return !queue_.empty() || !accepting_; });
+    if (!queue_.empty()) wait_for_others(lock);
+    --idle_workers_;
+    if (queue_.empty()) {
+      if (!accepting_) return false;
+      continue;  // another worker took everything
+    }
+    const auto now = Clock::now();
+    if (has_ended_ones(now)) {
+      lock.unlock();
+      sweep(now);
+      lock.lock();
+      if (queue_.empty()) continue;
+    }
+    // Leave a share to idle workers.
+    const index_t share = (queue_.lines() + idle_workers_) / (idle_workers_ + 1);
+    batch = queue_.take(lines_->options().batching, share, now);
+    ++statistics_.running_batches;
+    statistics_.running_lines += static_cast<index_t>(batch.size());
+    if (!queue_.empty()) wake_.notify_one();
+    return true;
+  }
+}
+
+void Translator::wait_for_others(std::unique_lock<std::mutex>& lock) {
+  if (options_.window == 0) return;
+  const BatchGenerationOptions& batching = lines_->options().batching;
+  const auto until = queue_.jobs().front()->submitted + std::chrono::duration_cast<Clock::duration>(
+                                                            std::chrono::duration<double>(options_.window));
+  const auto enough = [&] {
+    return !accepting_ || queue_.empty() || queue_.lines() >= batching.batch_size ||
+           queue_.tokens() >= batching.batch_tokens;
+  };
+  for (auto now = Clock::now(); now < until && !enough(); now = Clock::now()) {
+    if (has_ended_ones(now)) {
+      lock.unlock();
+      try {
+        sweep(now);
+      } catch (const std::bad_alloc&) {  // the next round tries again
+      }
+      lock.lock();
+    }
+    wake_.wait_until(lock, std::min(until, now + sweep_interval), enough);
+  }
+}
+
+RequestStatus Translator::interruption(const detail::TranslationJob& job, Clock::time_point now) const {
+  if (cancelling_.load(std::memory_order_relaxed)) return RequestStatus::cancelled;
+  return job.interruption(now);
+}
+
+bool Translator::has_ended_ones(Clock::time_point now) const {
+  return std::any_of(queue_.jobs().begin(), queue_.jobs().end(),
+                     [&](const Job& job) { return interruption(*job, now) != RequestStatus::accepted; });
+}
+
+void Translator::sweep(Clock::time_point now) {
+  std::vector<Job> ending;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    for (const Job& job : queue_.jobs()) {
+      if (interruption(*job, now) != RequestStatus::accepted) ending.push_back(job);
+    }
+  }
+  for (const Job& job : ending) end(job, interruption(*job, now));
+}
+
+void Translator::sweep_now_and_then(Clock::time_point now) {
+  const auto ticks = now.time_since_epoch().count();
+  auto last = last_sweep_.load(std::memory_order_relaxed);
+  if (ticks - last < std::chrono::duration_cast<Clock::duration>(sweep_interval).count()) return;
+  if (last_sweep_.compare_exchange_strong(last, ticks, std::memory_order_relaxed)) sweep(now);
+}
+
+void Translator::run(const Batch& batch) {
+  const auto begin = Clock::now();
+  if (const std::exception_ptr error = translate(batch)) {
+    try {
+      retry(batch, error);
+    } catch (...) {  // no memory for retrying
+      for (const auto& [job, line] : batch) end(job, RequestStatus::failed, error);
+    }
+  }
+  const std::lock_guard<std::mutex> lock(mutex_);
+  --statistics_.running_batches;
+  statistics_.running_lines -= static_cast<index_t>(batch.size());
+  ++statistics_.batches;
+  statistics_.lines += batch.size();
+  for (const auto& [job, line] : batch)
+    statistics_.source_tokens += static_cast<std::uint64_t>(job->tokens(line));
+  statistics_.busy_seconds += std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+void Translator::retry(const Batch& batch, const std::exception_ptr& error) {
+  std::vector<std::pair<Job, Batch>> jobs;
+  for (const detail::BatchLine& line : batch) {
+    auto at = std::find_if(jobs.begin(), jobs.end(), [&](const auto& job) { return job.first == line.job; });
+    if (at == jobs.end()) at = jobs.insert(at, {line.job, {}});
+    at->second.push_back(line);
+  }
+  for (const auto& [job, lines] : jobs) {
+    if (job->ended()) continue;
+    if (const std::exception_ptr own = jobs.size() == 1 ? error : translate(lines))
+      end(job, RequestStatus::failed, own);
+  }
+}
+
+std::exception_ptr Translator::translate(std::span<const detail::BatchLine> batch) {
+  std::vector<std::vector<Translation>> translations;
+  try {
+    std::vector<PreparedLine> lines;
+    for (const auto& [job, line] : batch) lines.push_back(job->line(line));
+    translations = batch.front().job->translator().alternatives(
+        lines, search_observer([this, batch](const SearchProgress& progress) {
+          const auto& [job, line] = batch[progress.input];
+          return watch(job, line, progress);
+        }));
+  } catch (...) {
+    return std::current_exception();
+  }
+  for (std::size_t i = 0; i < batch.size(); ++i) {
+    const auto& [job, line] = batch[i];
+    try {
+      if (job->keep(line, std::move(translations[i]))) end(job, RequestStatus::done);
+    } catch (...) {
+      end(job, RequestStatus::failed, std::current_exception());
+    }
+  }
+  return nullptr;
+}
+
+bool Translator::watch(const Job& job, std::size_t line, const SearchProgress& progress) {
+  const auto now = Clock::now();
+  sweep_now_and_then(now);
+  if (job->ended()) return false;
+  const RequestStatus status = interruption(*job, now);
+  if (status != RequestStatus::accepted) {
+    end(job, status);
+    return false;
+  }
+  try {
+    job->watch(line, progress);
+  } catch (...) {
+    end(job, RequestStatus::failed, std::current_exception());
+    return false;
+  }
+  return true;
+}
+
+void Translator::end(const Job& job, RequestStatus status, std::exception_ptr error) {
+  if (!job->end()) return;
+  double waited = 0, taken = 0;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    queue_.remove(*job);
+    const auto now = Clock::now();
+    const auto begun = job->begun == Clock::time_point{} ? now : job->begun;
+    waited = std::chrono::duration<double>(begun - job->submitted).count();
+    taken = std::chrono::duration<double>(now - job->submitted).count();
+    count(status);
+    statistics_.target_tokens += static_cast<std::uint64_t>(job->target_tokens());
+    statistics_.waited_seconds += waited;
+    statistics_.taken_seconds += taken;
+  }
+  job->deliver(status, std::move(error), waited, taken);
+}
+
+void Translator::count(RequestStatus status) {
+  switch (status) {
+    case RequestStatus::done:
+      ++statistics_.done;
+      return;
+    case RequestStatus::failed:
+      ++statistics_.failed;
+      return;
+    case RequestStatus::cancelled:
+      ++statistics_.cancelled;
+      return;
+    default:
+      ++statistics_.deadline_exceeded;
+  }
+}
+
+}  // namespace eigenformer
