@@ -11,22 +11,22 @@
 #include <string>
 #include <vector>
 
+#include "eigenformer/data/corpus/batching.hpp"
+#include "eigenformer/generation/alignment/attention_alignment.hpp"
+#include "eigenformer/generation/search/generate.hpp"
+#include "eigenformer/generation/search/sampling_options.hpp"
+#include "eigenformer/nn/attention/attention_options.hpp"
+#include "eigenformer/nn/models/language_model.hpp"
+#include "eigenformer/nn/models/sequence_regressor.hpp"
+#include "eigenformer/nn/models/text_encoder.hpp"
+#include "eigenformer/train/options.hpp"
+#include "translator/preparing/prepare_options.hpp"
+#include "translator/serving/options.hpp"
+#include "translator/text/output_format.hpp"
 #include "translator/tool/options/corpus_options.hpp"
 #include "translator/tool/options/default_model.hpp"
 #include "translator/tool/options/option_names.hpp"
 #include "translator/tool/options/option_rows.hpp"
-#include "eigenformer/data/corpus/batching.hpp"
-#include "translator/preparing/prepare_options.hpp"
-#include "eigenformer/generation/alignment/attention_alignment.hpp"
-#include "eigenformer/generation/search/generate.hpp"
-#include "eigenformer/generation/search/sampling_options.hpp"
-#include "translator/serving/options.hpp"
-#include "translator/text/output_format.hpp"
-#include "eigenformer/nn/attention/attention_options.hpp"
-#include "eigenformer/nn/models/language_model.hpp"
-#include "eigenformer/nn/models/sequence_regressor_options.hpp"
-#include "eigenformer/nn/models/text_encoder.hpp"
-#include "eigenformer/train/options.hpp"
 
 namespace ef = eigenformer;
 using translator::OptionKind;

@@ -1,4 +1,4 @@
-#include "eigenformer/train/optimizer.hpp"
+#include "eigenformer/train/trainer.hpp"
 
 #include <doctest/doctest.h>
 

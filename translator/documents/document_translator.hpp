@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "eigenformer/generation/text/document_parts.hpp"
-#include "eigenformer/generation/text/document_translation.hpp"
+#include "eigenformer/generation/text/split_lines.hpp"
 #include "eigenformer/generation/text/text_translator.hpp"
 #include "eigenformer/generation/text/translation.hpp"
 

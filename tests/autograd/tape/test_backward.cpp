@@ -1,4 +1,4 @@
-#include "eigenformer/autograd/tape/backward.hpp"
+#include "eigenformer/autograd/tape/record.hpp"
 
 #include <string>
 #include <utility>

@@ -1,4 +1,4 @@
-#include "eigenformer/autograd/tape/saved.hpp"
+#include "eigenformer/autograd/tape/record.hpp"
 
 #include <cmath>
 #include <cstring>

@@ -1,6 +1,6 @@
 #include "../fuzz.hpp"
 #include "eigenformer/io/marian/marian_file.hpp"
-#include "eigenformer/io/marian/marian_options.hpp"
+#include "eigenformer/io/marian/marian_folder.hpp"
 
 using namespace eigenformer;
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "eigenformer/data/corpus/alignment_file.hpp"
-#include "eigenformer/generation/alignment/word_alignment.hpp"
+#include "eigenformer/generation/alignment/aligned_corpus.hpp"
 #include "eigenformer/generation/decoding/ensemble.hpp"
 #include "eigenformer/generation/text/text_translator.hpp"
 #include "eigenformer/io/models/translation_model.hpp"

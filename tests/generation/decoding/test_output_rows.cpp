@@ -1,4 +1,4 @@
-#include "eigenformer/generation/decoding/output_rows.hpp"
+#include "eigenformer/generation/decoding/next_tokens.hpp"
 
 #include <doctest/doctest.h>
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "eigenformer/io/marian/marian_options.hpp"
+#include "eigenformer/io/marian/marian_folder.hpp"
 #include "io/checkpoint_tools.hpp"
 #include "test_tools.hpp"
 

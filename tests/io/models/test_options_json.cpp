@@ -5,7 +5,7 @@
 #include "eigenformer/io/models/options_json.hpp"
 #include "eigenformer/nn/models/language_model.hpp"
 #include "eigenformer/nn/models/seq2seq_options.hpp"
-#include "eigenformer/nn/models/sequence_regressor_options.hpp"
+#include "eigenformer/nn/models/sequence_regressor.hpp"
 #include "eigenformer/nn/models/text_encoder.hpp"
 #include "test_tools.hpp"
 

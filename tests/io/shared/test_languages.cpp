@@ -1,4 +1,4 @@
-#include "eigenformer/io/shared/languages.hpp"
+#include "eigenformer/io/shared/foreign_tokenizers.hpp"
 
 #include <doctest/doctest.h>
 

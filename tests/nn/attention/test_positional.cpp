@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "eigenformer/nn/attention/positional.hpp"
+#include "eigenformer/nn/attention/added_positions.hpp"
 #include "nn/module_test_tools.hpp"
 
 using namespace eigenformer;

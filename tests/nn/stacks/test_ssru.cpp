@@ -1,4 +1,4 @@
-#include "eigenformer/nn/stacks/ssru.hpp"
+#include "eigenformer/nn/stacks/decoder.hpp"
 
 #include <cmath>
 

@@ -8,11 +8,11 @@
 #include <string>
 #include <vector>
 
-#include "eigenformer/generation/alignment/word_alignment.hpp"
-#include "translator/documents/document_translator.hpp"
+#include "eigenformer/generation/alignment/aligned_corpus.hpp"
 #include "eigenformer/generation/text/split_lines.hpp"
 #include "eigenformer/nn/models/seq2seq.hpp"
 #include "test_tools.hpp"
+#include "translator/documents/document_translator.hpp"
 
 using namespace eigenformer;
 using testing::contains;

@@ -18,15 +18,6 @@ namespace eigenformer {
 
 namespace {
 
-// Bytes of a request line, of all header fields, and of the extensions of all chunks; number of fields.
-constexpr std::size_t most_header = 16 * 1024, most_fields = 128;
-// How long a request continues after its client has closed its sending direction: it may have disconnected.
-constexpr std::chrono::seconds half_closed_time{2};
-// Bytes that are read and discarded after an error answer, before the connection is closed: closing
-// earlier would reset it, and the client might lose the answer.
-constexpr std::size_t most_discarded = 1 << 22;
-constexpr std::chrono::seconds discarding_time{2};
-
 std::string encoded(const std::string& name, const std::string& data) {
   return "event: " + name + "\ndata: " + data + "\n\n";
 }

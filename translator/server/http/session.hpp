@@ -51,7 +51,6 @@ class EventStream {
 
  private:
   void append(const std::string& bytes);
-
   void flush();
 
   std::string waiting_;
@@ -89,9 +88,17 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   using ErrorCode = boost::beast::error_code;
   enum class State { reading, answering, streaming, writing, closed };
 
+  // Bytes of a request line, of all header fields, and of the extensions of all chunks; number of fields.
+  static constexpr std::size_t most_header = 16 * 1024, most_fields = 128;
   // Bytes that are received and not yet parsed: of the trailer, of the line before a chunk, and of pipelined
   // requests, together. The rest of a body goes to its string.
   static constexpr std::size_t most_buffered = 64 * 1024;
+  // How long a request continues after its client has closed its sending direction: it may have disconnected.
+  static constexpr std::chrono::seconds half_closed_time{2};
+  // Bytes that are read and discarded after an error answer, before the connection is closed: closing
+  // earlier would reset it, and the client might lose the answer.
+  static constexpr std::size_t most_discarded = 1 << 22;
+  static constexpr std::chrono::seconds discarding_time{2};
 
   template <class F>
   void in_strand(F&& f) {

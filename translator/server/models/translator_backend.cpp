@@ -11,9 +11,8 @@
 #include <utility>
 #include <vector>
 
-#include "eigenformer/generation/alignment/word_alignment.hpp"
-#include "eigenformer/generation/text/document_translation.hpp"
-#include "eigenformer/generation/text/prepared_sentences.hpp"
+#include "eigenformer/generation/alignment/aligned_corpus.hpp"
+#include "eigenformer/generation/text/split_lines.hpp"
 #include "translator/documents/markup/translate_markup.hpp"
 #include "translator/server/http/message.hpp"
 

@@ -11,7 +11,7 @@
 
 #include "eigenformer/core/base/error.hpp"
 #include "eigenformer/data/files/atomic_file.hpp"
-#include "eigenformer/train/reporting/training_log_file.hpp"
+#include "eigenformer/train/reporting/training_log.hpp"
 
 namespace translator {
 

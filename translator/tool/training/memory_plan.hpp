@@ -18,7 +18,7 @@
 #include "eigenformer/nn/adapters/lora.hpp"
 #include "eigenformer/train/distributed/communicator.hpp"
 #include "eigenformer/train/objectives/loss.hpp"
-#include "eigenformer/train/optimizer.hpp"
+#include "eigenformer/train/trainer.hpp"
 
 namespace eigenformer {
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "eigenformer/train/objectives/teacher.hpp"
+#include "eigenformer/train/objectives/token_loss.hpp"
 #include "model/decoding_model.hpp"
 
 namespace translator {

@@ -11,7 +11,7 @@
 #include "eigenformer/core/base/error.hpp"
 #include "eigenformer/data/corpus/alignment_file.hpp"
 #include "translator/text/resumable_file.hpp"
-#include "eigenformer/generation/alignment/word_alignment.hpp"
+#include "eigenformer/generation/alignment/aligned_corpus.hpp"
 #include "eigenformer/generation/text/translation.hpp"
 
 namespace translator {

@@ -7,17 +7,220 @@
 #include <cstring>
 #include <filesystem>
 #include <limits>
+#include <map>
 #include <memory>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "eigenformer/core/base/bfloat16.hpp"
+#include "eigenformer/core/base/error.hpp"
 #include "eigenformer/core/base/float16.hpp"
+#include "eigenformer/core/tensor/shape.hpp"
 #include "eigenformer/core/tensor/tensor.hpp"
 #include "eigenformer/data/files/mapped_file.hpp"
-#include "eigenformer/io/ctranslate2/ctranslate2_parser.hpp"
 
 namespace eigenformer {
+
+/// The element types of a CTranslate2 model.bin, with the numbers that the file has for them.
+enum class Ct2Type : std::uint8_t {
+  float32,  ///< IEEE 754 binary32
+  int8,     ///< quantised, with a scale
+  int16,    ///< quantised, with a scale
+  int32,    ///< whole numbers
+  f16,      ///< IEEE 754 binary16
+  bf16      ///< bfloat16
+};
+
+/// One variable of a model.bin.
+struct Ct2Variable {
+  Shape shape;                         ///< row-major; () for a scalar
+  Ct2Type type = Ct2Type::float32;     ///< element type
+  std::span<const std::byte> bytes{};  ///< the elements in the mapped file, little-endian, not aligned
+};
+
+namespace detail {
+
+inline IoError ct2_refusal(const std::filesystem::path& path, const std::string& what) {
+  return IoError("ctranslate2", "'" + path.string() + "' " + what);
+}
+
+/// The contents of a model.bin.
+struct Ct2Contents {
+  std::uint32_t version = 0;
+  std::string spec{};  ///< the specification's name, such as "TransformerSpec"; empty in version 1
+  std::uint32_t revision = 1;
+  std::map<std::string, Ct2Variable> variables{};  ///< by name, aliases too
+};
+
+/// Parses and validates the bytes of a model.bin. Throws IoError that names the file, the byte offset and
+/// what was expected.
+class Ct2Parser {
+ public:
+  Ct2Parser(std::filesystem::path path, std::span<const std::byte> bytes)
+      : path_(std::move(path)), bytes_(bytes) {}
+
+  Ct2Contents parse() {
+    Cursor in{*this, bytes_};
+    contents_.version = in.number<std::uint32_t>("the version");
+    if (contents_.version < 1 || contents_.version > 6) {
+      throw refuse("has version " + std::to_string(contents_.version) +
+                   " at byte 0, expected a CTranslate2 model.bin of version 1 to 6");
+    }
+    if (contents_.version >= 2) {
+      contents_.spec = in.string("the specification's name");
+      contents_.revision = in.number<std::uint32_t>("the specification's revision");
+    }
+    const auto count = in.number<std::uint32_t>("the number of variables");
+    for (std::uint32_t i = 0; i < count; ++i) {
+      std::string name = in.string("the name of variable " + std::to_string(i));
+      if (contents_.version == 1) name = name_since_version2(name);
+      if (!contents_.variables.emplace(name, read_variable(in, "variable '" + name + "'")).second) {
+        throw refuse("has two variables '" + name + "'");
+      }
+    }
+    if (contents_.version >= 3) {
+      const auto aliases = in.number<std::uint32_t>("the number of aliases");
+      for (std::uint32_t i = 0; i < aliases; ++i) {
+        const std::string what = "alias " + std::to_string(i);
+        const std::string alias = in.string(what), name = in.string(what);
+        const Ct2Variable& meant = find(name);
+        const auto [at, added] = contents_.variables.emplace(alias, meant);
+        // The scale of an alias may have been added with the alias.
+        if (!added && at->second.bytes.data() != meant.bytes.data())
+          throw refuse("has two variables '" + alias + "'");
+        if (contents_.variables.count(name + "_scale") > 0)
+          contents_.variables.emplace(alias + "_scale", find(name + "_scale"));
+      }
+    }
+    if (in.at != bytes_.size()) {
+      throw refuse("has " + std::to_string(bytes_.size() - in.at) + " bytes after its last entry");
+    }
+    return std::move(contents_);
+  }
+
+ private:
+  // Reads the file from front to end. Throws IoError with the byte offset beyond its end.
+  struct Cursor {
+    const Ct2Parser& file;
+    std::span<const std::byte> bytes;
+    std::size_t at = 0;
+
+    std::span<const std::byte> take(std::size_t n, const std::string& what) {
+      if (n > bytes.size() - at) {
+        throw file.refuse("is truncated: " + what + " at byte " + std::to_string(at) + " takes " +
+                          std::to_string(n) + " bytes, the file has " + std::to_string(bytes.size() - at) +
+                          " left");
+      }
+      at += n;
+      return bytes.subspan(at - n, n);
+    }
+    template <class N>
+    N number(const std::string& what) {
+      N value;
+      std::memcpy(&value, take(sizeof(N), what).data(), sizeof(N));
+      return value;
+    }
+    std::string string(const std::string& what) {
+      const std::size_t n = number<std::uint16_t>(what);
+      const auto text = take(n, what);
+      if (n == 0 || text[n - 1] != std::byte{0}) {
+        throw file.refuse("is not a model.bin: " + what + " at byte " + std::to_string(at - n) +
+                          " does not end in NUL");
+      }
+      return {reinterpret_cast<const char*>(text.data()), n - 1};
+    }
+  };
+
+  static std::size_t type_size(Ct2Type type) {
+    switch (type) {
+      case Ct2Type::int8:
+        return 1;
+      case Ct2Type::int16:
+      case Ct2Type::f16:
+      case Ct2Type::bf16:
+        return 2;
+      default:
+        return 4;
+    }
+  }
+
+  IoError refuse(const std::string& what) const { return ct2_refusal(path_, what); }
+
+  const Ct2Variable& find(const std::string& name) const {
+    const auto found = contents_.variables.find(name);
+    if (found == contents_.variables.end()) throw refuse("has no variable '" + name + "'");
+    return found->second;
+  }
+
+  // Version 1 uses the names of OpenNMT-tf's checkpoints:
+  // "transformer/encoder/layer_0/multi_head/conv1d/kernel:0" is
+  // "encoder/layer_0/self_attention/linear_0/weight".
+  static std::string name_since_version2(const std::string& name) {
+    const bool encoder = name.find("encoder") != std::string::npos;
+    std::string renamed;
+    for (std::size_t begin = 0; begin <= name.size();) {
+      const std::size_t end = std::min(name.find('/', begin), name.size());
+      std::string part = name.substr(begin, end - begin);
+      if (const std::size_t output = part.find(":0"); output != std::string::npos) part.erase(output, 2);
+      if (part.starts_with("kernel")) part.replace(0, 6, "weight");
+      if (part.starts_with("w_embs")) part.replace(0, 6, "embeddings/weight");
+      if (part.starts_with("conv1d_")) part.replace(0, 7, "linear_");
+      if (part == "conv1d") part = "linear_0";
+      if (part == "dense") part = "projection";
+      if (part == "LayerNorm") part = "layer_norm";
+      if (part == "multi_head") part = encoder ? "self_attention" : "attention";
+      if (part == "masked_multi_head") part = "self_attention";
+      if (!(begin == 0 && part == "transformer")) renamed += (renamed.empty() ? "" : "/") + part;
+      begin = end + 1;
+    }
+    return renamed;
+  }
+
+  Ct2Variable read_variable(Cursor& in, const std::string& what) {
+    Ct2Variable v;
+    const auto rank = in.number<std::uint8_t>(what);
+    if (rank > 6) throw refuse("has " + what + " of rank " + std::to_string(rank) + ", expected at most 6");
+    std::uint64_t items = 1;
+    for (int i = 0; i < rank; ++i) {
+      const auto size = in.number<std::uint32_t>(what);
+      // Checked before multiplying, so that the number of elements cannot overflow.
+      if (size == 0 || size > in.bytes.size() / items) {
+        throw refuse("is truncated or damaged: " + what + " has a dimension " + std::to_string(size) +
+                     ", which the file's " + std::to_string(in.bytes.size()) + " bytes cannot hold");
+      }
+      items *= size;
+      v.shape = v.shape.inserted(i, size);
+    }
+    std::uint64_t size = 0;
+    if (contents_.version >= 4) {
+      const auto type = in.number<std::uint8_t>(what);
+      if (type > 5) throw refuse("has " + what + " of type " + std::to_string(type) + ", expected 0 to 5");
+      v.type = static_cast<Ct2Type>(type);
+      size = in.number<std::uint32_t>(what);
+    } else {
+      const auto item = in.number<std::uint8_t>(what);
+      if (item != 1 && item != 2 && item != 4) {
+        throw refuse("has " + what + " of " + std::to_string(item) + " bytes an element, expected 1, 2 or 4");
+      }
+      v.type = item == 4 ? Ct2Type::float32 : item == 2 ? Ct2Type::int16 : Ct2Type::int8;
+      size = std::uint64_t{item} * in.number<std::uint32_t>(what);
+    }
+    if (size != items * type_size(v.type)) {
+      throw refuse("has " + what + " of shape " + v.shape.str() + " in " + std::to_string(size) +
+                   " bytes, expected " + std::to_string(items * type_size(v.type)));
+    }
+    v.bytes = in.take(static_cast<std::size_t>(size), what);
+    return v;
+  }
+
+  std::filesystem::path path_;
+  std::span<const std::byte> bytes_;
+  Ct2Contents contents_;
+};
+
+}  // namespace detail
 
 /// A CTranslate2 model.bin, mapped into memory and validated: every variable is inside the file and has as
 /// many bytes as its shape needs. Versions 1 to 6 of the format; the names of version 1 are converted to

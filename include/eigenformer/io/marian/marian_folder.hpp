@@ -1,18 +1,290 @@
 #pragma once
 
 #include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <limits>
+#include <map>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <utility>
 #include <vector>
 
+#include "eigenformer/core/base/error.hpp"
 #include "eigenformer/data/text/text_file.hpp"
-#include "eigenformer/io/marian/marian_options.hpp"
+#include "eigenformer/io/marian/marian_file.hpp"
 #include "eigenformer/io/shared/foreign_tokenizers.hpp"
+#include "eigenformer/io/shared/import_tools.hpp"
+#include "eigenformer/nn/models/seq2seq_options.hpp"
+
+namespace eigenformer::detail {
+
+/// Settings in the subset of YAML that Marian writes: keys with a word, a number, or a list of these. Nested
+/// keys are skipped.
+class MarianSettings {
+ public:
+  MarianSettings() = default;
+  /// where: the name of the text in messages. Throws IoError for a line that is not a setting.
+  MarianSettings(std::string where, std::string_view text) : where_(std::move(where)) {
+    std::string key;
+    for (int number = 1; !text.empty(); ++number) {
+      const std::size_t end = text.find('\n');
+      std::string_view line = text.substr(0, end);
+      text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
+      const std::string_view stripped = strip(line);
+      if (stripped.empty() || stripped[0] == '#' || stripped == "---" || stripped == "...") continue;
+      if (stripped[0] == '-' && (stripped.size() == 1 || stripped[1] == ' ')) {
+        if (key.empty()) throw refuse(number, line);
+        values_[key].push_back(unquoted(stripped.substr(1)));
+        continue;
+      }
+      if (line[0] == ' ' || line[0] == '\t') continue;  // nested deeper
+      const std::size_t colon = stripped.find(':');
+      if (colon == std::string_view::npos || colon == 0) throw refuse(number, line);
+      key = std::string(stripped.substr(0, colon));
+      std::string_view value = strip(stripped.substr(colon + 1));
+      std::vector<std::string>& list = values_[key];
+      list.clear();
+      if (value.size() >= 2 && value.front() == '[' && value.back() == ']') {
+        value = strip(value.substr(1, value.size() - 2));
+        while (!value.empty()) {
+          const std::size_t comma = std::min(value.find(','), value.size());
+          list.push_back(unquoted(value.substr(0, comma)));
+          value.remove_prefix(std::min(comma + 1, value.size()));
+        }
+      } else if (!value.empty()) {
+        list.push_back(unquoted(value));
+      }
+    }
+  }
+
+  const std::string& where() const noexcept { return where_; }
+  bool has(const std::string& key) const { return values_.count(key) > 0; }
+
+  /// The values of a key: none, one, or those of a list.
+  std::vector<std::string> list(const std::string& key) const {
+    const auto found = values_.find(key);
+    return found == values_.end() ? std::vector<std::string>() : found->second;
+  }
+  /// The single value of a key, or `missing`. Throws IoError for a list of several.
+  std::string word(const std::string& key, const std::string& missing = {}) const {
+    const auto found = values_.find(key);
+    if (found == values_.end() || found->second.empty()) return missing;
+    if (found->second.size() > 1) throw refuse_value(key, "a list", "one value");
+    return found->second[0];
+  }
+  /// The value of a key as a number, or `missing`. Throws IoError for another value.
+  double number(const std::string& key, double missing) const {
+    const std::string text = word(key);
+    return text.empty() ? missing : parse(key, text);
+  }
+  /// The i-th value of a key as a whole number. Throws IoError when there is none or it is not one.
+  long whole(const std::string& key, std::size_t i = 0) const {
+    const auto values = list(key);
+    if (i >= values.size())
+      throw IoError("marian", "'" + where_ + "' has no '" + key + "', expected a number");
+    const double value = parse(key, values[i]);
+    if (value != std::floor(value) || std::abs(value) > std::numeric_limits<int>::max())
+      throw refuse_value(key, values[i], "a whole number");
+    return static_cast<long>(value);
+  }
+  bool flag(const std::string& key) const {
+    const std::string text = word(key, "false");
+    if (text != "true" && text != "false") throw refuse_value(key, text, "true or false");
+    return text == "true";
+  }
+
+  IoError refuse_value(const std::string& key, const std::string& value, const std::string& expected) const {
+    return IoError("marian", "'" + where_ + "' has " + key + " " + (value.empty() ? "\"\"" : value) +
+                                 ", expected " + expected);
+  }
+
+ private:
+  static std::string_view strip(std::string_view text) {
+    constexpr std::string_view blank = " \t\r";
+    const std::size_t first = text.find_first_not_of(blank);
+    if (first == std::string_view::npos) return {};
+    return text.substr(first, text.find_last_not_of(blank) - first + 1);
+  }
+  static std::string unquoted(std::string_view text) {
+    text = strip(text);
+    if (text.size() >= 2 && (text.front() == '"' || text.front() == '\'') && text.back() == text.front())
+      text = text.substr(1, text.size() - 2);
+    return std::string(text);
+  }
+  double parse(const std::string& key, const std::string& text) const {
+    double value = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(value))
+      throw refuse_value(key, text, "a number");
+    return value;
+  }
+  IoError refuse(int line, std::string_view text) const {
+    return IoError("marian", "'" + where_ + "', line " + std::to_string(line) +
+                                 ": expected 'key: value', got '" + std::string(text.substr(0, 60)) + "'");
+  }
+
+  std::string where_;
+  std::map<std::string, std::vector<std::string>> values_;
+};
+
+/// The names and options of a Marian Transformer.
+class MarianTransformer {
+ public:
+  /// Throws IoError for a file whose settings describe a model that is not supported.
+  explicit MarianTransformer(const MarianFile& file)
+      : file_(file), settings_(file.path().string() + ", special:model.yml", yaml(file)) {
+    expect_all();
+    Seq2SeqOptions& o = options_;
+    const bool all = settings_.flag("tied-embeddings-all");
+    const bool target = settings_.flag("tied-embeddings");
+    const bool one_table = all || settings_.flag("tied-embeddings-src");
+    source_embedding_ = one_table ? "Wemb" : "encoder_Wemb";
+    target_embedding_ = one_table ? "Wemb" : "decoder_Wemb";
+    const Shape source = matrix(source_embedding_), decoder = matrix(target_embedding_);
+    expect_size("dim-vocabs", source[0], settings_.whole("dim-vocabs", 0));
+    expect_size("dim-vocabs", decoder[0], settings_.whole("dim-vocabs", 1));
+    expect_size("dim-emb", source[1], settings_.whole("dim-emb"));
+    // Tying: which embeddings share their matrix with the projection.
+    if (!all && !target) {
+      throw settings_.refuse_value(
+          "tied-embeddings", "false",
+          "true, or tied-embeddings-all: models whose output has a matrix of its own "
+          "are not supported");
+    }
+    if (!all && one_table) {
+      throw settings_.refuse_value("tied-embeddings-src", "true",
+                                   "false or tied-embeddings-all, as models in use have it");
+    }
+    o.tying = all ? Tying::all : Tying::target;
+    // The last row is for the begin symbol, which Marian does not have: its embedding is zero.
+    o.source_vocab_size = source[0] + (all ? 1 : 0);
+    o.target_vocab_size = decoder[0] + 1;
+    o.padding_index = all ? source[0] : -1;
+    o.projection_bias = true;
+    o.scale_embedding = true;
+    o.positions = SinusoidalPositions{.order = SinusoidOrder::concatenated,
+                                      .exponent = SinusoidExponent::tensor2tensor,
+                                      .first_position = 0};
+    o.encoder.num_layers = layers("enc-depth");
+    o.decoder.num_layers = layers("dec-depth");
+    LayerOptions& layer = o.layer;
+    layer.d_model = source[1];
+    layer.num_heads = settings_.whole("transformer-heads");
+    layer.dim_feedforward = settings_.whole("transformer-dim-ffn");
+    layer.dropout = {0};
+    layer.activation = activation(settings_.word("transformer-ffn-activation", "swish"));
+    layer.norm.eps = 1e-6;
+    layer.norm_first = false;
+    o.final_norm = false;
+    o.decoder.layer = layer;
+    o.decoder.layer->self_mixing = SelfMixing::ssru;
+    o.embedding_dropout = 0;
+    require_valid(file, o);
+  }
+
+  const MarianFile& file() const noexcept { return file_; }
+  const Seq2SeqOptions& options() const noexcept { return options_; }
+  const std::string& source_embedding() const noexcept { return source_embedding_; }
+  const std::string& target_embedding() const noexcept { return target_embedding_; }
+  /// Size of the target vocabulary in the file; ours has one more id, the begin symbol.
+  index_t target_words() const noexcept { return options_.target_vocab_size - 1; }
+  bool joint() const noexcept { return options_.tying == Tying::all; }
+
+ private:
+  static std::string yaml(const MarianFile& file) {
+    if (!file.contains("special:model.yml"))
+      throw file.refuse("has no item 'special:model.yml', expected the settings of a Marian model");
+    return file.text("special:model.yml");
+  }
+
+  // Settings that change the model, with the values that are supported.
+  void expect_all() const {
+    for (const auto& [key, value] :
+         std::vector<std::pair<const char*, const char*>>{{"type", "transformer"},
+                                                          {"transformer-decoder-autoreg", "rnn"},
+                                                          {"dec-cell", "ssru"},
+                                                          {"transformer-preprocess", ""},
+                                                          {"transformer-postprocess", "dan"},
+                                                          {"transformer-ffn-depth", "2"}}) {
+      expect(key, value);
+    }
+    // The same for optional settings.
+    for (const auto& [key, value] :
+         std::vector<std::pair<const char*, const char*>>{{"dec-cell-base-depth", "2"},
+                                                          {"dec-cell-high-depth", "1"},
+                                                          {"transformer-postprocess-top", ""},
+                                                          {"transformer-decoder-dim-ffn", "0"},
+                                                          {"transformer-decoder-ffn-depth", "0"},
+                                                          {"transformer-no-projection", "false"},
+                                                          {"transformer-no-affine", "false"},
+                                                          {"transformer-no-bias", "false"},
+                                                          {"transformer-rnn-projection", "false"},
+                                                          {"transformer-pool", "false"},
+                                                          {"transformer-train-position-embeddings", "false"},
+                                                          {"factors-combine", "sum"},
+                                                          {"factors-dim-emb", "0"},
+                                                          {"lemma-dependency", ""},
+                                                          {"lemma-dim-emb", "0"},
+                                                          {"layer-normalization", "false"},
+                                                          {"output-omit-bias", "false"},
+                                                          {"right-left", "false"},
+                                                          {"skip", "false"},
+                                                          {"ulr", "false"}}) {
+      if (settings_.has(key)) expect(key, value);
+    }
+    for (const char* key : {"transformer-tied-layers", "input-types"}) {
+      const auto list = settings_.list(key);
+      if (!list.empty() && !(list.size() == 1 && list[0].empty()))
+        throw settings_.refuse_value(key, "'" + list[0] + "' ...", "none, as in browser models");
+    }
+  }
+  void expect(const char* key, const std::string& value) const {
+    const std::string found = settings_.word(key);
+    if (found == value) return;
+    throw settings_.refuse_value(
+        key, found,
+        (value.empty() ? "\"\"" : value) +
+            ": the import is for post-norm Transformers with an SSRU in the decoder, "
+            "as browsers have them");
+  }
+  void expect_size(const char* key, index_t found, long said) const {
+    if (found == said) return;
+    throw file_.refuse("has embeddings of " + std::to_string(found) + ", but its " + key + " says " +
+                       std::to_string(said));
+  }
+
+  Shape matrix(const std::string& name) const {
+    const Shape& shape = file_.shape(name);
+    if (shape.rank() == 2) return shape;
+    throw file_.refuse("has a '" + name + "' of shape " + shape.str() + ", expected a matrix");
+  }
+  index_t layers(const char* key) const {
+    const long n = settings_.whole(key);
+    // A layer has more than ten items.
+    if (n >= 1 && n <= static_cast<long>(file_.names().size())) return n;
+    throw settings_.refuse_value(key, std::to_string(n), "the number of layers in the file");
+  }
+  Activation activation(const std::string& word) const {
+    if (word == "relu") return Activation::relu;
+    if (word == "swish") return Activation::silu;
+    if (word == "gelu") return Activation::gelu;
+    throw settings_.refuse_value("transformer-ffn-activation", word, "relu, swish or gelu");
+  }
+
+  const MarianFile& file_;
+  MarianSettings settings_;
+  Seq2SeqOptions options_;
+  std::string source_embedding_, target_embedding_;
+};
+
+}  // namespace eigenformer::detail
 
 namespace eigenformer {
 

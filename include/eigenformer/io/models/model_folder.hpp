@@ -21,7 +21,6 @@
 #include "eigenformer/data/tokenizers/tokenizer_factory.hpp"
 #include "eigenformer/io/models/conventions_json.hpp"
 #include "eigenformer/io/models/folder_checksums.hpp"
-#include "eigenformer/io/models/folder_sizes.hpp"
 #include "eigenformer/io/models/options_json.hpp"
 #include "eigenformer/io/models/quantized_model.hpp"
 #include "eigenformer/io/safetensors/json_text.hpp"

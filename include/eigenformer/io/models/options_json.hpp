@@ -1,13 +1,213 @@
 #pragma once
 
+#include <algorithm>
 #include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 #include <string>
 #include <type_traits>
+#include <utility>
+#include <variant>
+#include <vector>
 
-#include "eigenformer/io/models/option_values_json.hpp"
+#include "eigenformer/core/base/error.hpp"
+#include "eigenformer/nn/options/field.hpp"
 #include "eigenformer/nn/options/layer.hpp"
+
+// JSON of single option values; options_json.hpp converts whole options structs.
+namespace eigenformer::detail {
+
+template <class X>
+concept OptionWord = std::is_enum_v<X>;
+
+template <class X>
+nlohmann::json option_to_json(const X& x) {
+  if constexpr (OptionWord<X>) {
+    return EnumNames<X>::names[static_cast<std::size_t>(x)];
+  } else {
+    return x;
+  }
+}
+template <class X>
+nlohmann::json option_to_json(const std::optional<X>& x) {
+  return x ? option_to_json(*x) : nlohmann::json(nullptr);
+}
+
+inline ValueError refused_option(const std::string& name, const nlohmann::json& json,
+                                 const std::string& expected) {
+  return ValueError("options", name + " is " + json.dump() + ", expected " + expected);
+}
+
+/// Whether X can hold a whole number of JSON.
+template <std::integral X>
+bool is_in_range(const nlohmann::json& number) {
+  return number.is_number_unsigned() ? std::in_range<X>(number.get<std::uint64_t>())
+                                     : std::in_range<X>(number.get<std::int64_t>());
+}
+
+/// Reads one option from JSON; `name` is for the message. Throws ValueError for a value of another type.
+template <class X>
+void option_from_json(const std::string& name, const nlohmann::json& json, X& x) {
+  if constexpr (OptionWord<X>) {
+    std::string known;
+    for (std::size_t i = 0; i < EnumNames<X>::names.size(); ++i) {
+      const char* word = EnumNames<X>::names[i];
+      if (json == word) {
+        x = static_cast<X>(i);
+        return;
+      }
+      known += (known.empty() ? "" : ", ") + std::string(word);
+    }
+    throw refused_option(name, json, "one of " + known);
+  } else if constexpr (std::same_as<X, bool>) {
+    if (!json.is_boolean()) throw refused_option(name, json, "true or false");
+    x = json.get<bool>();
+  } else if constexpr (std::integral<X>) {
+    if (!json.is_number_integer() || (std::is_unsigned_v<X> && !json.is_number_unsigned()))
+      throw refused_option(name, json, "a whole number");
+    if (!is_in_range<X>(json)) {
+      throw refused_option(name, json,
+                           "a whole number from " + std::to_string(std::numeric_limits<X>::min()) + " to " +
+                               std::to_string(std::numeric_limits<X>::max()));
+    }
+    x = json.get<X>();
+  } else if constexpr (std::floating_point<X>) {
+    if (!json.is_number()) throw refused_option(name, json, "a number");
+    x = json.get<X>();
+  } else if constexpr (std::same_as<X, std::vector<std::int32_t>>) {
+    const auto is_id = [](const nlohmann::json& id) {
+      return id.is_number_integer() && id >= std::numeric_limits<std::int32_t>::min() &&
+             id <= std::numeric_limits<std::int32_t>::max();
+    };
+    if (!json.is_array() || !std::all_of(json.begin(), json.end(), is_id))
+      throw refused_option(name, json, "a list of ids");
+    x = json.get<X>();
+  } else {
+    if (!json.is_string()) throw refused_option(name, json, "a string");
+    x = json.get<X>();
+  }
+}
+template <class X>
+void option_from_json(const std::string& name, const nlohmann::json& json, std::optional<X>& x) {
+  x.reset();
+  if (!json.is_null()) option_from_json(name, json, x.emplace());
+}
+
+inline std::string kind_name(const std::string& name) { return name + "_kind"; }
+
+/// Writes options field by field into an object.
+struct OptionsWriter {
+  nlohmann::json& json;
+
+  template <class X>
+  void operator()(const OptionField& field, const X& x) const {
+    json[field.name] = option_to_json(x);
+  }
+  template <OptionWord E>
+  void operator()(const OptionField& field, const std::optional<E>& x) const {
+    json[field.name] = x.has_value();
+    if (x) json[kind_name(field.name)] = option_to_json(*x);
+  }
+  template <class... A>
+  void operator()(const OptionField& field, const std::variant<A...>& x) const {
+    json[field.name] = chosen_word(x);
+    std::visit([this](const auto& chosen) { std::remove_cvref_t<decltype(chosen)>::fields(chosen, *this); },
+               x);
+  }
+  template <class... A>
+  void operator()(const OptionField& field, const std::optional<std::variant<A...>>& x) const {
+    json[field.name] = nullptr;
+    if (x) (*this)(field, *x);
+  }
+  template <class Group>
+  void operator()(const OptionGroup&, const Group&) const {}  // options_to_json() writes them
+};
+
+/// Reads the fields of options that a JSON object has, and collects the names of all fields in `known`.
+struct OptionsReader {
+  const nlohmann::json& json;
+  std::set<std::string>& known;
+
+  bool has(const char* name) const {
+    known.insert(name);
+    return json.contains(name);
+  }
+  /// Whether the object has any field of A.
+  template <class A>
+  bool has_field_of() const {
+    bool found = false;
+    A unused{};
+    A::fields(unused,
+              [&](const OptionField& field, const auto&) { found = found || json.contains(field.name); });
+    return found;
+  }
+
+  template <class X>
+  void operator()(const OptionField& field, X& x) const {
+    if (has(field.name)) option_from_json(field.name, json.at(field.name), x);
+  }
+  template <OptionWord E>
+  void operator()(const OptionField& field, std::optional<E>& x) const {
+    const std::string kind = kind_name(field.name);
+    known.insert(kind);
+    bool there = x.has_value();  // a stack's own options may have only the kind
+    if (has(field.name)) option_from_json(field.name, json.at(field.name), there);
+    if (!there) {
+      x.reset();
+    } else if (E e = x.value_or(E{}); true) {
+      if (json.contains(kind)) option_from_json(kind, json.at(kind), e);
+      x = e;
+    }
+  }
+  template <class... A>
+  void operator()(const OptionField& field, std::variant<A...>& x) const {
+    if (has(field.name)) {
+      std::string known_words;
+      const nlohmann::json& word = json.at(field.name);
+      if (!word.is_string() || !choose_alternative(x, word.template get<std::string>(), &known_words)) {
+        if (!word.is_string()) (void)choose_alternative(x, "", &known_words);
+        throw refused_option(field.name, word, "one of " + known_words);
+      }
+    }
+    (([&] {
+       A unused{};
+       A* chosen = std::get_if<A>(&x);
+       const nlohmann::json none = nlohmann::json::object();
+       A::fields(chosen != nullptr ? *chosen : unused, OptionsReader{chosen != nullptr ? json : none, known});
+     }()),
+     ...);
+  }
+  template <class... A>
+  void operator()(const OptionField& field, std::optional<std::variant<A...>>& x) const {
+    const bool named = has(field.name), chosen = named && !json.at(field.name).is_null();
+    if (named && !chosen) x.reset();
+    // Fields without the word belong to the current alternative, or to the first, which is the default.
+    const bool read =
+        chosen ||
+        (!named && (x.has_value() || has_field_of<std::variant_alternative_t<0, std::variant<A...>>>()));
+    std::variant<A...> value = x.value_or(std::variant<A...>{});
+    const nlohmann::json none = nlohmann::json::object();
+    OptionsReader{read ? json : none, known}(field, value);
+    if (read) x = std::move(value);
+  }
+  template <class Group>
+  void operator()(const OptionGroup& group, Group&) const {
+    known.insert(group.name);  // options_from_json() reads them
+  }
+};
+
+template <class Options>
+nlohmann::json fields_to_json(const Options& options) {
+  nlohmann::json json = nlohmann::json::object();
+  Options::fields(options, OptionsWriter{json});
+  return json;
+}
+
+}  // namespace eigenformer::detail
 
 /// @file
 /// Conversion of options structs to and from JSON by their lists of fields. The object is flat: fields of

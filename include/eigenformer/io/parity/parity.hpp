@@ -1,7 +1,13 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <filesystem>
+#include <limits>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 #include <vector>
@@ -9,9 +15,235 @@
 #include "eigenformer/autograd/ops/elementwise/arithmetic.hpp"
 #include "eigenformer/autograd/ops/shape/reduce.hpp"
 #include "eigenformer/autograd/tape/context.hpp"
-#include "eigenformer/io/parity/parity_fixture.hpp"
-#include "eigenformer/io/parity/parity_report.hpp"
+#include "eigenformer/core/tensor/tensor.hpp"
+#include "eigenformer/io/safetensors/json_text.hpp"
+#include "eigenformer/io/safetensors/safetensors.hpp"
 #include "eigenformer/nn/module/module.hpp"
+
+namespace eigenformer {
+
+/// The comparison of one tensor with its expected values.
+struct TensorParity {
+  std::string name;        ///< name in the fixture, such as "out.y"
+  Shape shape{};           ///< of the actual tensor; (0,) when there is none
+  Shape expected_shape{};  ///< of the expected tensor; (0,) when there is none
+  std::string problem{};   ///< why values cannot be compared: absent, other shape; empty otherwise
+  double error = 0;  ///< largest |actual - expected| / max(1, |expected|); infinity for NaN against a number
+  double tolerance = 0;          ///< largest error that counts as equal
+  std::vector<index_t> index{};  ///< indices of the element with the largest error
+  double actual = 0;             ///< its value
+  double expected = 0;           ///< its expected value
+  index_t differing = 0;         ///< number of elements with an error above the tolerance
+  index_t compared = 0;          ///< number of elements that were compared
+
+  /// Whether values could be compared and agree within the tolerance.
+  bool ok() const noexcept { return problem.empty() && error <= tolerance; }
+};
+
+namespace detail {
+
+// The error is 0 for equal values, equal infinities and two NaNs, and infinite for NaN on one side only.
+inline double parity_error(double actual, double expected) noexcept {
+  if (actual == expected || (std::isnan(actual) && std::isnan(expected))) return 0;
+  const double error = std::abs(actual - expected) / std::max(1.0, std::abs(expected));
+  return std::isfinite(error) ? error : std::numeric_limits<double>::infinity();
+}
+
+inline std::vector<index_t> index_of(index_t flat, const Shape& shape) {
+  std::vector<index_t> index(static_cast<std::size_t>(shape.rank()));
+  for (index_t axis = shape.rank(); axis-- > 0;) {
+    index[static_cast<std::size_t>(axis)] = flat % shape[axis];
+    flat /= shape[axis];
+  }
+  return index;
+}
+
+inline std::string format_number(const char* format, double x) {
+  char text[64];
+  std::snprintf(text, sizeof text, format, x);
+  return text;
+}
+
+}  // namespace detail
+
+/// Compares a tensor with its expected values. lengths: for tensors of shape (B, L, ...), the number of rows
+/// of each of the B sequences that are compared, so that padding is ignored; empty: all elements are
+/// compared.
+template <class T, class U>
+[[nodiscard]] TensorParity compare_tensors(const std::string& name, const Tensor<T>& actual,
+                                           const Tensor<U>& expected, double tolerance,
+                                           const std::vector<index_t>& lengths = {}) {
+  TensorParity result{
+      .name = name, .shape = actual.shape(), .expected_shape = expected.shape(), .tolerance = tolerance};
+  if (actual.shape() != expected.shape()) {
+    result.problem = "shape " + actual.shape().str() + ", expected " + expected.shape().str();
+    return result;
+  }
+  if (!lengths.empty() && (actual.rank() < 2 || actual.dim(0) != static_cast<index_t>(lengths.size()))) {
+    result.problem = "shape " + actual.shape().str() + ", expected (B, L, ...) with " +
+                     std::to_string(lengths.size()) + " sequences";
+    return result;
+  }
+  const index_t per_sequence = lengths.empty() || actual.dim(0) == 0 ? 0 : actual.numel() / actual.dim(0);
+  const index_t per_row = per_sequence == 0 ? 0 : per_sequence / actual.dim(1);
+  index_t worst = -1;
+  for (index_t i = 0; i < actual.numel(); ++i) {
+    if (per_sequence > 0 &&
+        i % per_sequence / per_row >= lengths[static_cast<std::size_t>(i / per_sequence)]) {
+      continue;
+    }
+    const double error =
+        detail::parity_error(static_cast<double>(actual.data()[i]), static_cast<double>(expected.data()[i]));
+    ++result.compared;
+    if (!(error <= tolerance)) ++result.differing;
+    if (worst < 0 || error > result.error) {
+      result.error = error;
+      worst = i;
+    }
+  }
+  if (worst >= 0) {
+    result.index = detail::index_of(worst, actual.shape());
+    result.actual = static_cast<double>(actual.data()[worst]);
+    result.expected = static_cast<double>(expected.data()[worst]);
+  }
+  return result;
+}
+
+/// The result of a comparison with another implementation.
+struct ParityReport {
+  std::vector<TensorParity> tensors;  ///< one entry per tensor
+
+  /// Whether all tensors agree; true for none.
+  bool ok() const noexcept {
+    return std::all_of(tensors.begin(), tensors.end(), [](const TensorParity& t) { return t.ok(); });
+  }
+
+  /// The largest error of all tensors; infinity when one could not be compared.
+  double worst() const noexcept {
+    double worst = 0;
+    for (const TensorParity& t : tensors) {
+      worst = std::max(worst, t.problem.empty() ? t.error : std::numeric_limits<double>::infinity());
+    }
+    return worst;
+  }
+
+  /// A readable table: name, shape, error, tolerance, and for a tensor that differs the index of the largest
+  /// error, both values there and the number of elements that differ. all: false to list only tensors that
+  /// differ.
+  std::string str(bool all = true) const {
+    std::vector<std::vector<std::string>> rows = {{"tensor", "shape", "error", "tolerance", ""}};
+    index_t agree = 0;
+    for (const TensorParity& t : tensors) {
+      agree += t.ok() ? 1 : 0;
+      if (t.ok() && !all) continue;
+      std::string verdict = "ok";
+      if (!t.problem.empty()) {
+        verdict = "DIFFERS: " + t.problem;
+      } else if (!t.ok()) {
+        std::string at;
+        for (const index_t i : t.index) at += (at.empty() ? "" : ", ") + std::to_string(i);
+        verdict = "DIFFERS at [" + at + "]: " + detail::format_number("%.9g", t.actual) + ", expected " +
+                  detail::format_number("%.9g", t.expected) + "; " + std::to_string(t.differing) + " of " +
+                  std::to_string(t.compared) + " elements differ";
+      }
+      rows.push_back({t.name, t.shape.str(), t.problem.empty() ? detail::format_number("%.1e", t.error) : "",
+                      detail::format_number("%.0e", t.tolerance), verdict});
+    }
+    std::vector<std::size_t> widths(rows[0].size());
+    for (const auto& row : rows) {
+      for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+    }
+    std::string text;
+    for (const auto& row : rows) {
+      std::string line;
+      for (std::size_t i = 0; i < row.size(); ++i) {
+        line += (i == 0 ? "" : "  ") + row[i] + std::string(widths[i] - row[i].size(), ' ');
+      }
+      text += line.substr(0, line.find_last_not_of(' ') + 1) + '\n';
+    }
+    return text + std::to_string(agree) + " of " + std::to_string(tensors.size()) + " tensors agree\n";
+  }
+};
+
+/// A safetensors file of another implementation's inputs, outputs and gradients, with these tensors:
+///
+/// | tensor | contents |
+/// |---|---|
+/// | `param.NAME` | a parameter, by the module's name for it; all or none |
+/// | `in.NAME` | an input: numbers, tokens or a mask |
+/// | `out.NAME` | an output; `out.y` for a module with a single one |
+/// | `in.cotangent`, `in.cotangent_NAME` | the gradient of the loss with respect to `out.y`, `out.NAME` |
+/// | `grad.NAME` | the gradient of a parameter |
+/// | `grad_in.NAME` | the gradient of an input |
+///
+/// Unless the module returns its own loss, the loss is the sum of outputs times cotangents.
+/// examples/parity/make_fixture.py writes such a file for a PyTorch module.
+class ParityFixture {
+ public:
+  /// Opens a file. Throws IoError when it is not a safetensors file.
+  static ParityFixture open(const std::filesystem::path& path) {
+    return ParityFixture(SafetensorsFile::open(path));
+  }
+
+  /// file: an open file with the tensors above.
+  explicit ParityFixture(SafetensorsFile file) : file_(std::move(file)) {}
+
+  /// The file that the fixture reads.
+  const SafetensorsFile& file() const noexcept { return file_; }
+
+  /// Whether there is a tensor of this full name, such as "in.x".
+  bool contains(const std::string& name) const { return file_.contains(name); }
+
+  /// A tensor by its full name, such as "in.x": T is float or double for numbers, bool for masks, int32_t for
+  /// tokens. Throws IoError as SafetensorsFile::tensor() does.
+  template <class T>
+  Tensor<T> get(const std::string& name) const {
+    return file_.tensor<T>(name);
+  }
+
+  /// A value of the JSON object in the file's metadata "options", which holds the options of the module: X is
+  /// a number, std::string or bool. Throws IoError when there is no such object, no such value, or one of
+  /// another type.
+  template <class X>
+  X option(const std::string& name) const {
+    const auto refuse = [&](const std::string& what) {
+      return IoError("parity", "'" + file_.path().string() + "' is not a parity fixture: " + what);
+    };
+    const auto text = file_.metadata().find("options");
+    if (text == file_.metadata().end()) throw refuse("it has no metadata 'options'");
+    const auto options = detail::parse_json(text->second);
+    if (!options.is_object()) throw refuse("its metadata 'options' is not a JSON object");
+    if (!options.contains(name)) throw refuse("it has no '" + name + "' in its metadata 'options'");
+    const nlohmann::json& value = options.at(name);
+    try {
+      if (X x = value.get<X>(); value == nlohmann::json(x)) return x;
+    } catch (const nlohmann::json::exception&) {  // of another kind, as below
+    }
+    throw refuse("'" + name + "' in its metadata 'options' is " + value.dump() +
+                 ", which has another type than expected");
+  }
+
+  /// A tensor of whole numbers as a vector, such as "in.src_lengths". Throws IoError as get() does.
+  std::vector<index_t> lengths(const std::string& name) const {
+    const auto t = file_.tensor<std::int64_t>(name);
+    return {t.span().begin(), t.span().end()};
+  }
+
+  /// All tensors whose names begin with `prefix`, by the rest of the name. Throws IoError as get() does.
+  template <class T>
+  std::map<std::string, Tensor<T>> all(const std::string& prefix) const {
+    std::map<std::string, Tensor<T>> found;
+    for (const std::string& name : file_.names()) {
+      if (name.starts_with(prefix)) found.emplace(name.substr(prefix.size()), file_.tensor<T>(name));
+    }
+    return found;
+  }
+
+ private:
+  SafetensorsFile file_;
+};
+
+}  // namespace eigenformer
 
 /// @file
 /// Comparison of modules with other implementations. A fixture holds the inputs, outputs and gradients of the

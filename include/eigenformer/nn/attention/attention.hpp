@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -7,16 +8,139 @@
 #include <variant>
 #include <vector>
 
+#include "eigenformer/autograd/ops/attention/attention.hpp"
+#include "eigenformer/autograd/ops/attention/linear_attention.hpp"
+#include "eigenformer/autograd/ops/attention/rotary.hpp"
 #include "eigenformer/autograd/ops/shape/reduce.hpp"
-#include "eigenformer/nn/attention/attend.hpp"
+#include "eigenformer/autograd/ops/shape/shape.hpp"
+#include "eigenformer/nn/attention/attention_options.hpp"
 #include "eigenformer/nn/attention/in_projection.hpp"
-#include "eigenformer/nn/attention/positions.hpp"
 #include "eigenformer/nn/layers/linear.hpp"
 #include "eigenformer/nn/layers/norm.hpp"
+#include "eigenformer/nn/module/init.hpp"
+#include "eigenformer/nn/module/module.hpp"
 #include "eigenformer/nn/module/optional_module.hpp"
 #include "eigenformer/nn/module/rows.hpp"
+#include "eigenformer/nn/options/positions.hpp"
 
 namespace eigenformer {
+
+/// Rotary positions: rotates the heads of queries and keys before the scores are computed (Su et al. 2021).
+/// Part of MultiHeadAttention with RotaryPositions.
+template <class T>
+struct Rotary {
+  kernels::RotaryTable<T> table;  ///< cosines and sines by position
+  RotaryPairing pairing;          ///< which features form a pair
+  index_t head_dim;               ///< features of a head, including those that do not rotate
+
+  /// features: of a head. The options must be valid: options.dim even and at most features.
+  Rotary(const RotaryPositions& options, index_t features)
+      : table(options.dim != 0 ? options.dim : features, options.base),
+        pairing(options.pairing),
+        head_dim(features) {}
+
+  /// x: (..., heads * head_dim or more). Returns x with its first `heads` heads rotated by the positions of
+  /// the layout.
+  [[nodiscard]] Var<T> operator()(const Var<T>& x, const SequenceLayout& layout, index_t heads) const {
+    return rotary(x, layout, heads, head_dim, table, pairing);
+  }
+};
+
+/// ALiBi's slopes: 2^(-8 i / n) for heads i = 1 .. n if n is a power of two; otherwise those of the next
+/// lower power of two, then every other slope of the next higher one (Press et al. 2022, and its published
+/// code).
+inline std::vector<double> alibi_slopes(index_t heads) {
+  index_t power = 1;
+  while (2 * power <= heads) power *= 2;
+  std::vector<double> slopes;
+  for (index_t i = 1; i <= power; ++i)
+    slopes.push_back(std::exp2(-8 * static_cast<double>(i) / static_cast<double>(power)));
+  for (index_t i = 1; static_cast<index_t>(slopes.size()) < heads; i += 2)
+    slopes.push_back(std::exp2(-4 * static_cast<double>(i) / static_cast<double>(power)));
+  return slopes;
+}
+
+/// Vectors by distance that an attention adds to keys and values, of its own in each layer (Shaw et al.
+/// 2018). Row c is distance c - max_distance; greater distances are clipped. Part of MultiHeadAttention with
+/// ShawPositions.
+template <class T>
+struct Shaw {
+  using value_type = T;  ///< element type, float or double
+
+  Parameter<T> keys;    ///< (2 max_distance + 1, head_dim)
+  Parameter<T> values;  ///< (2 max_distance + 1, head_dim)
+
+  /// Both start Xavier uniform. max_distance must be positive.
+  Shaw(const ShawPositions& options, index_t head_dim, RandomGenerator& rng) {
+    const Shape shape{2 * options.max_distance + 1, head_dim};
+    keys = Parameter<T>(init::xavier_uniform<T>(shape, rng));
+    values = Parameter<T>(init::xavier_uniform<T>(shape, rng));
+  }
+
+  /// Calls visit(name, member) for each parameter, buffer and sub-module (see Module).
+  static void fields(auto& self, auto&& visit) {
+    visit("relative_keys", self.keys);
+    visit("relative_values", self.values);
+  }
+};
+
+/// Projected queries, keys and values: all in one matrix, keys and values in one, or each in its own.
+template <class T>
+struct ProjectedHeads {
+  Var<T> all;        ///< (..., (H + 2 G) head_dim); unset if q is defined
+  Var<T> q;          ///< (..., H head_dim); unset if all is defined
+  Var<T> key_value;  ///< (..., 2 G head_dim); unset if all is defined, or k and v are
+  Var<T> k,          ///< keys (..., G head_dim); unset if all or key_value is defined
+      v;             ///< values, likewise
+
+  /// The same with q, k and v in matrices of their own. query_width: H head_dim; key_width: G head_dim.
+  [[nodiscard]] ProjectedHeads apart(index_t query_width, index_t key_width) const {
+    if (all.defined()) {
+      return {.all = {},
+              .q = slice(all, -1, 0, query_width),
+              .key_value = {},
+              .k = slice(all, -1, query_width, query_width + key_width),
+              .v = slice(all, -1, query_width + key_width)};
+    }
+    if (!key_value.defined()) return *this;
+    return {.all = {},
+            .q = q,
+            .key_value = {},
+            .k = slice(key_value, -1, 0, key_width),
+            .v = slice(key_value, -1, key_width)};
+  }
+};
+
+/// Softmax attention of projected heads, without storing the matrix of weights. op and relative are passed to
+/// attention(), self_attention() or cross_attention(), whichever fits the heads. Returns (..., H head_dim).
+/// Throws as these ops do.
+template <class T>
+[[nodiscard]] Var<T> softmax_attention(const Context<T>& ctx, const ProjectedHeads<T>& heads,
+                                       const SequenceLayout& queries, const SequenceLayout& keys,
+                                       const AttentionMask& mask, const AttentionOp& op,
+                                       const RelativePositions<T>& relative = {}) {
+  if (heads.all.defined()) return self_attention(ctx, heads.all, queries, mask, op, relative);
+  if (heads.key_value.defined()) {
+    return cross_attention(ctx, heads.q, heads.key_value, queries, keys, mask, op, relative);
+  }
+  return attention(ctx, heads.q, heads.k, heads.v, queries, keys, mask, op, relative);
+}
+
+/// Linear attention of projected heads, with elu(x) + 1 of queries and keys in place of the softmax
+/// (Katharopoulos et al. 2020). mask: none(), causal() or key_padding(). key_sequence: the sequence of keys
+/// of each sequence of queries; empty: the one with the same number. Returns (..., H head_dim). Throws
+/// ShapeError if the mask does not match the layouts.
+template <class T>
+[[nodiscard]] Var<T> linear_attention(const ProjectedHeads<T>& heads,
+                                      const MultiHeadAttentionOptions& options, const SequenceLayout& queries,
+                                      const SequenceLayout& keys, const AttentionMask& mask,
+                                      std::vector<std::int32_t> key_sequence = {}) {
+  mask.check(queries.batch(), options.num_heads, queries.max_length(), keys.batch(), keys.max_length());
+  const LinearAttentionOp op{options.num_heads, mask.right() == 0, std::move(key_sequence),
+                             admitted_keys(mask, keys)};
+  const ProjectedHeads<T> apart = heads.apart(options.query_width(), options.key_width());
+  return linear_attention(apart.q, apart.k, apart.v, queries, keys, op);
+}
 
 /// The output of an attention and its weights, both differentiable.
 template <class T>

@@ -2,14 +2,288 @@
 
 #include <cstdint>
 #include <functional>
+#include <numeric>
 #include <span>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
-#include "eigenformer/nn/decoding/cached_pass.hpp"
+#include "eigenformer/nn/decoding/key_value_cache.hpp"
+#include "eigenformer/nn/stacks/pass.hpp"
 
 namespace eigenformer {
+
+/// A memory during decoding: its keys and values are computed once for each attention, and each hypothesis
+/// has the number of the memory's sequence that it attends to. Used by CachedPass.
+template <class T>
+class CachedMemory {
+ public:
+  /// Throws ValueError unless memory.key_sequence, or if that is empty the memory's layout, has one sequence
+  /// for each of `sequences`.
+  CachedMemory(Memory<T> memory, index_t sequences)
+      : memory_(std::move(memory)), sequence_(memory_.key_sequence) {
+    if (sequence_.empty()) {
+      sequence_.resize(static_cast<std::size_t>(memory_.layout.batch()));
+      std::iota(sequence_.begin(), sequence_.end(), 0);
+    }
+    if (static_cast<index_t>(sequence_.size()) != sequences) {
+      throw ValueError("decoder_state", "a memory is for " + std::to_string(sequence_.size()) +
+                                            " sequences, must be for " + std::to_string(sequences));
+    }
+  }
+
+  /// For each hypothesis, the memory's sequence that it attends to.
+  std::span<const std::int32_t> sequences() const noexcept { return sequence_; }
+
+  /// See DecoderState::keep_apart().
+  void keep_apart() noexcept { apart_ = true; }
+
+  /// Begins a step of counts[i] new tokens of hypothesis i. Adjacent hypotheses that attend to the same
+  /// sequence are joined into one sequence of queries, so that its keys are prepared once; their order does
+  /// not matter there, except to a score rule, with which they stay apart. first: this is the first step, so
+  /// keys that an earlier, failed step prepared are dropped.
+  void begin(std::span<const index_t> counts, bool first) {
+    if (first) made_.clear();
+    std::vector<index_t> lengths;
+    joined_.clear();
+    for (std::size_t i = 0; i < sequence_.size(); ++i) {
+      if (apart_ || joined_.empty() || joined_.back() != sequence_[i]) {
+        joined_.push_back(sequence_[i]);
+        lengths.push_back(0);
+      }
+      lengths.back() += counts[i];
+    }
+    queries_ = SequenceLayout::packed(lengths);
+  }
+
+  /// The attention of the new rows x, (rows, D), with the layout `queries`. slot: the number of the attention
+  /// in the model. weights, if not null, receives the attention weights; linear attention has none and throws
+  /// ValueError. Returns (rows, D).
+  Var<T> attend(const Context<T>& ctx, std::size_t slot, const MultiHeadAttention<T>& attention,
+                const Var<T>& x, const SequenceLayout& queries, Var<T>* weights);
+
+  /// The value of sequences() after re-ordering by parents, which must exist.
+  std::vector<std::int32_t> reordered(std::span<const std::int32_t> parents) const {
+    std::vector<std::int32_t> sequence(parents.size());
+    for (std::size_t i = 0; i < parents.size(); ++i)
+      sequence[i] = sequence_[static_cast<std::size_t>(parents[i])];
+    return sequence;
+  }
+  /// Sets sequences(), as reordered() returned it.
+  void set_sequences(std::vector<std::int32_t> sequence) noexcept { sequence_ = std::move(sequence); }
+
+ private:
+  kernels::AttentionProblem<T> linear_problem(const MultiHeadAttention<T>& attention) const;
+  Tensor<T> linear_state(const MultiHeadAttention<T>& attention, const Tensor<T>& both) const;
+  Var<T> attend_linear(const Context<T>& ctx, const MultiHeadAttention<T>& attention, const Tensor<T>& q,
+                       const Tensor<T>& state) const;
+
+  Memory<T> memory_;
+  std::vector<std::int32_t> sequence_;  // of memory, by hypothesis
+  std::vector<std::int32_t> joined_;    // of memory, by sequence of queries_
+  SequenceLayout queries_;              // of the step under way
+  bool apart_ = false;                  // never join hypotheses
+  std::vector<Tensor<T>>
+      made_;  // by slot: (rows, 2 G head_dim) keys and values, or the state of linear attention
+};
+
+/// The pass of decoding: new tokens, whose predecessors and memories are cached. For inference contexts; used
+/// by DecoderState. A step is begin(), the layers' calls and commit(); every step must make the same calls in
+/// the same order.
+template <class T>
+class CachedPass final : public LayerPass<T> {
+ public:
+  /// `sequences` without tokens; each memory is for all of them. Throws ValueError for a memory with another
+  /// number of sequences.
+  CachedPass(index_t sequences, std::vector<Memory<T>> memories) : cache_(sequences) {
+    for (Memory<T>& memory : memories) memories_.emplace_back(std::move(memory), sequences);
+  }
+
+  /// Begins a step of counts[i] new tokens of sequence i and returns their layout. prefix as in
+  /// KeyValueCache::begin. maps, if not null, receives the weights of every attention and must outlive the
+  /// step. Throws as KeyValueCache::begin does.
+  const SequenceLayout& begin(std::span<const index_t> counts, const std::vector<index_t>& prefix,
+                              DecoderMaps<T>* maps) {
+    if (maps != nullptr) *maps = {};
+    maps_ = maps;
+    call_ = 0;
+    const SequenceLayout& queries = cache_.begin(counts, prefix);
+    layout_ = queries;
+    if (first_) calls_.clear();  // of a first step that threw
+    for (auto& memory : memories_) memory.begin(counts, first_);
+    return layout_;
+  }
+  /// Ends the step. Throws ValueError if the model made fewer calls than in the first step.
+  void commit() {
+    if (call_ != calls_.size()) refuse();
+    cache_.commit();
+    first_ = false;
+  }
+  /// Sequence i continues what was sequence parents[i]; their number may change. Throws IndexError for a
+  /// parent that does not exist.
+  void reorder(std::span<const std::int32_t> parents) {
+    cache_.check_parents(parents);
+    std::vector<std::vector<std::int32_t>> sequences;
+    for (const auto& memory : memories_) sequences.push_back(memory.reordered(parents));
+    cache_.reorder(parents);
+    for (std::size_t i = 0; i < memories_.size(); ++i) memories_[i].set_sequences(std::move(sequences[i]));
+  }
+  /// See DecoderState::keep_apart().
+  void keep_apart() noexcept {
+    for (auto& memory : memories_) memory.keep_apart();
+  }
+  /// The keys, values and states of the sequences.
+  const KeyValueCache<T>& cache() const noexcept { return cache_; }
+  /// The memories, in the constructor's order.
+  const std::vector<CachedMemory<T>>& memories() const noexcept { return memories_; }
+
+  const SequenceLayout& layout() const noexcept override { return layout_; }
+
+  Var<T> self_attention(const Context<T>& ctx, const MultiHeadAttention<T>& attention,
+                        const Var<T>& x) override {
+    const std::size_t slot = next({Call::of_self, attention.out_proj.weight.id()});
+    return cache_.attend(ctx, slot, attention, x, this->bias_for(attention, bias_),
+                         maps_ == nullptr ? nullptr : &maps_->target.emplace_back());
+  }
+  Var<T> memory_attention(const Context<T>& ctx, const MultiHeadAttention<T>& attention, const Var<T>& x,
+                          std::size_t memory = 0) override {
+    if (memory >= memories_.size()) {
+      throw ValueError("memory_attention", "memory " + std::to_string(memory) +
+                                               " does not exist: the pass has " +
+                                               std::to_string(memories_.size()));
+    }
+    const MultiHeadAttentionOptions& o = attention.options;
+    if (!std::holds_alternative<NoPositions>(o.positions) || o.attention_window != 0) {
+      throw ValueError(
+          "memory_attention",
+          "the attention has positions or a window, which decoding with a cache does not support; "
+          "expected one with neither");
+    }
+    const std::size_t slot = next({Call::of_memory, attention.out_proj.weight.id()});
+    return memories_[memory].attend(ctx, slot, attention, x, layout_,
+                                    maps_ == nullptr ? nullptr : &maps_->memory.emplace_back());
+  }
+  Var<T> window(const Context<T>&, const Var<T>& x, index_t n) override {
+    this->require_window("window", n);
+    return cache_.window(next({Call::of_window, static_cast<std::uint64_t>(n)}), x, n);
+  }
+  Var<T> recurrence(const Context<T>&, const Var<T>& forget, const Var<T>& input) override {
+    return cache_.recurrence(next({Call::of_recurrence, 0}), forget, input);
+  }
+  void use_bias(const Context<T>& ctx, const RelativeBias<T>* bias) override {
+    const std::uint64_t id = bias == nullptr ? 0 : bias->weight.id();
+    if (id == bias_id_) return;
+    bias_ = bias == nullptr ? Var<T>() : (*bias)(ctx);
+    bias_id_ = id;
+  }
+
+ private:
+  // The calls of a step, in order. Caches are found by the number of the call, so every step must make the
+  // same ones.
+  struct Call {
+    enum Kind { of_self, of_memory, of_window, of_recurrence } kind;
+    std::uint64_t id;
+    bool operator==(const Call&) const = default;
+  };
+
+  std::size_t next(const Call& call) {
+    if (first_) {
+      calls_.push_back(call);
+    } else if (call_ >= calls_.size() || calls_[call_] != call) {
+      refuse();
+    }
+    return call_++;
+  }
+  [[noreturn]] static void refuse() {
+    throw ValueError("decoder_state",
+                     "a step used other attentions, windows or recurrences than the first step; every step "
+                     "must use the same ones in the same order");
+  }
+
+  KeyValueCache<T> cache_;
+  std::vector<CachedMemory<T>> memories_;
+  SequenceLayout layout_;
+  Var<T> bias_;
+  std::uint64_t bias_id_ = 0;
+  DecoderMaps<T>* maps_ = nullptr;
+  std::vector<Call> calls_;
+  std::size_t call_ = 0;
+  bool first_ = true;
+};
+
+template <class T>
+Var<T> CachedMemory<T>::attend(const Context<T>& ctx, std::size_t slot,
+                               const MultiHeadAttention<T>& attention, const Var<T>& x,
+                               const SequenceLayout& queries, Var<T>* weights) {
+  if (slot >= made_.size()) made_.resize(slot + 1);
+  Tensor<T>& made = made_[slot];
+  if (!made.defined()) {
+    const Tensor<T> both = attention.project_key_value(ctx, memory_.rows).value();
+    made = attention.linear_kind() ? linear_state(attention, both) : both;
+  }
+  const Var<T> q = attention.project_query(ctx, x);
+  if (attention.linear_kind()) {
+    if (weights != nullptr)
+      throw ValueError("memory_attention", "linear attention has no attention weights to return");
+    return attend_linear(ctx, attention, q.value(), made);
+  }
+  const Var<T> key_value(made);
+  if (weights != nullptr) {
+    *weights = attention_weights(ctx, q, slice(key_value, -1, 0, attention.options.key_width()), queries,
+                                 memory_.layout, {}, attention.attention_op(sequence_));
+  }
+  // A score rule is given the sequence and positions of its queries, which joined sequences do not have.
+  const bool apart = static_cast<bool>(attention.score_rule);
+  return attention.out_proj(ctx,
+                            cross_attention(ctx, q, key_value, apart ? queries : queries_, memory_.layout, {},
+                                            attention.attention_op(apart ? sequence_ : joined_)));
+}
+
+// The part of the attention problem that does not depend on the step.
+template <class T>
+kernels::AttentionProblem<T> CachedMemory<T>::linear_problem(const MultiHeadAttention<T>& attention) const {
+  kernels::AttentionProblem<T> p;
+  p.heads = attention.options.num_heads;
+  p.head_dim = p.value_dim = attention.options.head_features();
+  p.q_stride = p.k_stride = attention.options.query_width();
+  p.keys = &memory_.layout;
+  return p;
+}
+
+// The state of linear attention for a memory, from its keys and values: (sequences, heads * state size).
+template <class T>
+Tensor<T> CachedMemory<T>::linear_state(const MultiHeadAttention<T>& attention, const Tensor<T>& both) const {
+  kernels::AttentionProblem<T> p = linear_problem(attention);
+  const index_t rows = memory_.layout.rows(), width = p.k_stride;
+  Tensor<T> features(Shape{rows, width});
+  const T* const none = nullptr;
+  kernels::activation_tile<T>(Activation::elu_plus_one, both.data(), 2 * width, none, nullptr,
+                              features.data(), width, rows, width);
+  p.k = features.data();
+  p.v = both.data() + width;
+  p.v_stride = 2 * width;
+  Tensor<T> state = Tensor<T>::zeros(
+      Shape{memory_.layout.batch(), p.heads * kernels::linear_attention_state_size(p.head_dim, p.value_dim)});
+  kernels::linear_attention_accumulate<T>(p, state.data());
+  return state;
+}
+
+template <class T>
+Var<T> CachedMemory<T>::attend_linear(const Context<T>& ctx, const MultiHeadAttention<T>& attention,
+                                      const Tensor<T>& q, const Tensor<T>& state) const {
+  kernels::AttentionProblem<T> p = linear_problem(attention);
+  Tensor<T> features(q.shape()), out(q.shape());
+  kernels::activation_forward<T>(Activation::elu_plus_one, q.data(), features.data(), q.numel());
+  p.q = features.data();
+  p.queries = &queries_;
+  p.key_sequence = joined_.data();
+  kernels::linear_attention_apply<T>(p, state.data(), out.data(), p.q_stride);
+  return attention.out_proj(ctx, Var<T>(std::move(out)));
+}
+
+EIGENFORMER_INSTANCES(class CachedMemory)
+EIGENFORMER_INSTANCES(class CachedPass)
 
 /// Sequences of tokens that grow step by step: the keys and values of earlier tokens are cached, those of the
 /// memories computed once. `begin` of a model returns one; any model whose decoder works on a LayerPass can

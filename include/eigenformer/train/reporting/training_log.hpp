@@ -1,25 +1,136 @@
 #pragma once
 
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cmath>
+#include <cstddef>
+#include <cstdint>
 #include <cstdio>
 #include <ctime>
 #include <filesystem>
 #include <functional>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <utility>
 #include <vector>
 
+#include "eigenformer/core/base/error.hpp"
+#include "eigenformer/data/files/atomic_file.hpp"
+#include "eigenformer/data/text/text_file.hpp"
+#include "eigenformer/io/safetensors/json_text.hpp"
 #include "eigenformer/train/loop/progress.hpp"
-#include "eigenformer/train/reporting/line_file.hpp"
-#include "eigenformer/train/reporting/training_log_file.hpp"
 #include "eigenformer/version.hpp"
 
 namespace eigenformer {
+
+/// The path of the training log in a model's folder. The file need not exist.
+inline std::filesystem::path training_log_file(const std::filesystem::path& folder) {
+  return folder / "training" / "training.jsonl";
+}
+
+/// The lines of a training log; the schema is in docs/training/log.md.
+struct TrainingLogLines {
+  std::vector<nlohmann::json> lines{};  ///< one object per line
+  std::uint64_t bytes = 0;              ///< size of these lines in the file, line ends included
+  bool damaged = false;                 ///< whether the line after them is not a line of a training log
+};
+
+/// Parses a log's text up to the first line that is damaged or belongs to an update after last_step. A last
+/// line without a line end, as a killed process may leave, is ignored. Throws nothing for damaged text.
+inline TrainingLogLines parse_training_log(std::string_view text,
+                                           index_t last_step = std::numeric_limits<index_t>::max()) {
+  TrainingLogLines log;
+  std::size_t begin = 0;
+  for (std::size_t end; (end = text.find('\n', begin)) != std::string_view::npos; begin = end + 1) {
+    nlohmann::json line = detail::parse_json(text.substr(begin, end - begin));
+    const auto has = [&](const char* name, bool (nlohmann::json::*is)() const noexcept) {
+      return line.is_object() && line.contains(name) && (line.at(name).*is)();
+    };
+    log.damaged = !has("event", &nlohmann::json::is_string) ||
+                  !has("step", &nlohmann::json::is_number_integer) ||
+                  !has("seconds", &nlohmann::json::is_number);
+    if (log.damaged || line["step"].get<index_t>() > last_step) break;
+    log.lines.push_back(std::move(line));
+    log.bytes = end + 1;
+  }
+  return log;
+}
+
+/// Reads a training log. Throws IoError for a file that cannot be read, and for a damaged line, which the
+/// message names.
+inline TrainingLogLines read_training_log(const std::filesystem::path& path) {
+  TrainingLogLines log = parse_training_log(read_text_file(path));
+  if (log.damaged) {
+    throw IoError("training_log", "'" + path.string() + "', line " + std::to_string(log.lines.size() + 1) +
+                                      " is not a line of a training log, expected a JSON object with "
+                                      "\"event\", \"step\" and \"seconds\"");
+  }
+  return log;
+}
+
+/// A text file to which whole lines are appended, each with one system call: a killed process leaves no
+/// partial line, and a line that a full disk cut short is removed. Not thread-safe.
+class LineFile {
+ public:
+  /// Opens the file for appending; creates it and its folder if they are missing. keep: bytes of an existing
+  /// file to keep; the rest is cut off. Throws IoError.
+  LineFile(const std::filesystem::path& path, std::uint64_t keep) : path_(path) {
+    std::error_code error;
+    if (!path_.parent_path().empty()) std::filesystem::create_directories(path_.parent_path(), error);
+    descriptor_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    if (descriptor_ < 0) throw detail::errno_error("training", "write", path_, errno);
+    struct stat state {};
+    if (::fstat(descriptor_, &state) != 0 ||
+        (static_cast<std::uint64_t>(state.st_size) > keep && !cut(keep))) {
+      const int reason = errno;
+      ::close(descriptor_);
+      throw detail::errno_error("training", "write", path_, reason);
+    }
+    bytes_ = std::min(keep, static_cast<std::uint64_t>(state.st_size));
+  }
+  /// Takes over the file; `other` must not be used afterwards.
+  LineFile(LineFile&& other) noexcept
+      : path_(std::move(other.path_)),
+        bytes_(other.bytes_),
+        descriptor_(std::exchange(other.descriptor_, -1)) {}
+  LineFile& operator=(LineFile&&) = delete;
+  ~LineFile() {
+    if (descriptor_ >= 0) ::close(descriptor_);
+  }
+
+  /// Appends a line, given without its line end. Returns 0, or the errno of the failure; the file then keeps
+  /// the earlier lines, and a later call may succeed.
+  int append(std::string_view line) {
+    const std::string text = std::string(line) + '\n';
+    const int error =
+        detail::write_all(descriptor_, std::as_bytes(std::span<const char>(text.data(), text.size())));
+    if (error == 0) {
+      bytes_ += text.size();
+    } else {
+      (void)cut(bytes_);
+    }
+    return error;
+  }
+
+  /// The path given to the constructor.
+  const std::filesystem::path& path() const noexcept { return path_; }
+
+ private:
+  bool cut(std::uint64_t bytes) const { return ::ftruncate(descriptor_, static_cast<off_t>(bytes)) == 0; }
+
+  std::filesystem::path path_;
+  std::uint64_t bytes_ = 0;
+  int descriptor_ = -1;
+};
 
 /// Writes the events of a training to a file, one JSON object per line, and passes them on to another sink.
 /// The schema is in docs/training/log.md.

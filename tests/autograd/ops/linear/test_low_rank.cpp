@@ -1,4 +1,4 @@
-#include "eigenformer/autograd/ops/linear/low_rank.hpp"
+#include "eigenformer/autograd/ops/linear/linear.hpp"
 
 #include <doctest/doctest.h>
 
@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "autograd/op_check.hpp"
-#include "eigenformer/autograd/ops/linear/linear.hpp"
 
 using namespace eigenformer;
 using namespace eigenformer::testing;

@@ -9,10 +9,10 @@
 
 #include "../../../../examples/translator/curves/svg_chart.hpp"
 #include "eigenformer/train/checkpoint/training_lock.hpp"
-#include "eigenformer/train/reporting/training_log_file.hpp"
-#include "translator/tool/translator_corpus.hpp"
+#include "eigenformer/train/reporting/training_log.hpp"
 #include "folders.hpp"
 #include "test_tools.hpp"
+#include "translator/tool/translator_corpus.hpp"
 
 using namespace eigenformer::testing;
 using eigenformer::index_t;

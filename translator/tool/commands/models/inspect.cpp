@@ -10,7 +10,7 @@
 
 #include "commands.hpp"
 #include "eigenformer/io/adapters/load_adapter.hpp"
-#include "eigenformer/train/reporting/training_log_file.hpp"
+#include "eigenformer/train/reporting/training_log.hpp"
 #include "model/model_folder.hpp"
 #include "terminal/status_line.hpp"
 

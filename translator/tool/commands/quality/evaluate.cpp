@@ -10,7 +10,7 @@
 #include "commands.hpp"
 #include "eigenformer/data/corpus/alignment_file.hpp"
 #include "eigenformer/data/files/atomic_file.hpp"
-#include "eigenformer/generation/alignment/word_alignment.hpp"
+#include "eigenformer/generation/alignment/aligned_corpus.hpp"
 #include "translator/text/output_format.hpp"
 #include "eigenformer/metrics/accuracy.hpp"
 #include "eigenformer/metrics/alignment_error.hpp"

@@ -10,7 +10,7 @@
 
 #include "eigenformer/data/sampling/mixture.hpp"
 #include "eigenformer/data/sampling/sampled_corpus.hpp"
-#include "eigenformer/train/validation/translation_sample.hpp"
+#include "eigenformer/train/validation/validation.hpp"
 #include "options/train_settings.hpp"
 #include "training/corpora/training_corpora.hpp"
 
