@@ -4,7 +4,7 @@
 #include <string>
 #include <utility>
 
-#include "translator/tool/training/memory_plan.hpp"
+#include "translator/preparing/memory_plan.hpp"
 #include "terminal/terminal_progress.hpp"
 #include "training/train_command.hpp"
 

@@ -60,12 +60,12 @@ std::optional<NamedCharacter> named_character(std::string_view name) {
       char32_t point = 0;
       for (const char c : all.substr(equals + 1, end - equals - 1)) {
         if (c == '+') {
-          found.character += utf8_of(std::exchange(point, 0));
+          found.character += detail::utf8_of(std::exchange(point, 0));
         } else {
           point = point * 16 + static_cast<char32_t>(is_ascii_digit(c) ? c - '0' : c - 'A' + 10);
         }
       }
-      found.character += utf8_of(point);
+      found.character += detail::utf8_of(point);
       return found;
     }
   }
@@ -82,7 +82,7 @@ std::string numbered_character(std::string_view digits) {
   char32_t value = detail::reference_number(digits).value_or(0);
   if (value >= 0x80 && value < 0xA0) value = windows[value - 0x80];
   if (!detail::is_xml_character(value) || value == 0x7F || (value & 0xFFFE) == 0xFFFE) return {};
-  return utf8_of(value);
+  return detail::utf8_of(value);
 }
 
 }  // namespace

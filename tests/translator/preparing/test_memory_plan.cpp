@@ -1,4 +1,4 @@
-#include "translator/tool/training/memory_plan.hpp"
+#include "translator/preparing/memory_plan.hpp"
 
 #include <doctest/doctest.h>
 
