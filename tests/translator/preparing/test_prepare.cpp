@@ -1,4 +1,8 @@
+#include "translator/preparing/hash_set.hpp"
+#include "translator/preparing/in_order.hpp"
+#include "translator/preparing/pair_filter.hpp"
 #include "translator/preparing/prepare.hpp"
+#include "translator/preparing/word_encoder.hpp"
 
 #include <doctest/doctest.h>
 

@@ -11,6 +11,13 @@
 #include <vector>
 
 #include "server_tools.hpp"
+#include "translator/server/api/access.hpp"
+#include "translator/server/api/jobs.hpp"
+#include "translator/server/api/languages.hpp"
+#include "translator/server/api/multipart.hpp"
+#include "translator/server/api/request.hpp"
+#include "translator/server/api/response.hpp"
+#include "translator/server/http/session.hpp"
 
 namespace ef = eigenformer;
 using namespace eigenformer::testing;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "server_tools.hpp"
+#include "translator/server/page/page.hpp"
 
 namespace ef = eigenformer;
 using namespace eigenformer::testing;

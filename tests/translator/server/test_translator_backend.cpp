@@ -11,8 +11,9 @@
 #include <thread>
 #include <vector>
 
-#include "translator/server/models/translator_backend.hpp"
+#include "eigenformer/generation/alignment/aligned_corpus.hpp"
 #include "server_tools.hpp"
+#include "translator/server/models/translator_backend.hpp"
 
 namespace ef = eigenformer;
 

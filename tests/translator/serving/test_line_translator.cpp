@@ -8,11 +8,11 @@
 #include <thread>
 #include <vector>
 
-#include "translator/serving/translator.hpp"
 #include "eigenformer/io/models/translation_model.hpp"
 #include "eigenformer/nn/adapters/lora.hpp"
 #include "eigenformer/nn/decoding/packed_model.hpp"
 #include "test_tools.hpp"
+#include "translator/serving/translator.hpp"
 
 using namespace eigenformer;
 using namespace eigenformer::testing;

@@ -4,8 +4,8 @@
 
 #include <doctest/doctest.h>
 
-#include "translator/text/output_format.hpp"
 #include "test_tools.hpp"
+#include "translator/text/output_format.hpp"
 
 using namespace eigenformer;
 using namespace eigenformer::testing;

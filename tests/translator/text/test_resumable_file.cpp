@@ -3,9 +3,9 @@
 #include <filesystem>
 #include <string>
 
-#include "translator/text/resumable_file.hpp"
 #include "temporary_folder.hpp"
 #include "test_tools.hpp"
+#include "translator/text/resumable_file.hpp"
 
 using namespace eigenformer;
 using eigenformer::testing::contains;

@@ -8,8 +8,9 @@
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
-#include "translator/documents/markup/translate_markup.hpp"
 #include "folders.hpp"
+#include "translator/documents/markup/parsing/entities.hpp"
+#include "translator/documents/markup/translate_markup.hpp"
 
 using namespace eigenformer;
 

@@ -5,6 +5,8 @@
 
 #include <doctest/doctest.h>
 
+#include "translator/documents/markup/parsing/entities.hpp"
+#include "translator/documents/markup/placeholders.hpp"
 #include "translator/documents/markup/read_markup.hpp"
 
 using namespace eigenformer;

@@ -10,8 +10,9 @@
 #include <doctest/doctest.h>
 
 #include "translator/documents/document_translator.hpp"
-#include "translator/documents/markup/translate_markup.hpp"
 #include "translator/documents/markup/markup_tools.hpp"
+#include "translator/documents/markup/placeholders.hpp"
+#include "translator/documents/markup/translate_markup.hpp"
 
 using namespace eigenformer;
 using namespace eigenformer::markup_test;
