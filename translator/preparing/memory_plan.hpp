@@ -2,21 +2,18 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "eigenformer/core/runtime/process_memory.hpp"
 #include "eigenformer/data/corpus/batching.hpp"
 #include "eigenformer/nn/adapters/lora.hpp"
-#include "eigenformer/train/distributed/communicator.hpp"
 #include "eigenformer/train/objectives/loss.hpp"
 #include "eigenformer/train/trainer.hpp"
 
@@ -24,24 +21,7 @@ namespace eigenformer {
 
 /// Parses a number of bytes such as "800M" or "2G": K, M, G and T are powers of 1024 and may be followed by B
 /// or iB. Throws ValueError for anything else, and for less than 1 byte.
-[[nodiscard]] inline std::size_t bytes_of(const std::string& text) {
-  std::size_t end = 0;
-  double value = -1;
-  try {
-    value = std::stod(text, &end);
-  } catch (const std::exception&) {
-    end = 0;
-  }
-  std::string unit = text.substr(end);
-  const std::size_t letter = unit.empty() ? std::string_view::npos : std::string_view("KMGT").find(unit[0]);
-  const bool plain = unit.empty() || unit == "B";
-  const bool scaled = letter != std::string_view::npos &&
-                      (unit.size() == 1 || unit.substr(1) == "B" || unit.substr(1) == "iB");
-  const double bytes = value * (scaled ? std::pow(1024.0, static_cast<double>(letter + 1)) : 1);
-  if (end == 0 || !(plain || scaled) || !(bytes >= 1 && bytes < 1e18))
-    throw ValueError("memory", "'" + text + "' is not an amount of memory, expected one such as 800M or 2G");
-  return static_cast<std::size_t>(bytes);
-}
+[[nodiscard]] std::size_t bytes_of(const std::string& text);
 
 /// Batch settings that keep a training within a memory limit: smaller batches, and checkpoints of activations
 /// if those do not suffice. plan_memory() returns one.
@@ -56,41 +36,17 @@ struct MemoryPlan {
   std::size_t lasting = 0;
 
   /// Sets batch_tokens, accumulate and checkpoint_activations in a training's options.
-  void apply(TrainingOptions& options) const {
-    options.batch_tokens = batch_tokens;
-    options.loop.accumulate = accumulate;
-    options.loop.checkpoint_activations = checkpoint_activations;
-  }
+  void apply(TrainingOptions& options) const;
   /// A plan that is within the limit wherever one of these is: the smallest batches, checkpoints if one of
   /// them has any. Ranks of a distributed training need one plan for all, though their processes differ in
   /// size. Throws ValueError without plans.
-  static MemoryPlan of_all(std::span<const MemoryPlan> plans) {
-    if (plans.empty()) throw ValueError("memory", "there is no plan, expected at least one");
-    MemoryPlan all = plans.front();
-    for (const MemoryPlan& plan : plans) {
-      all.batch_tokens = std::min(all.batch_tokens, plan.batch_tokens);
-      all.accumulate = std::max(all.accumulate, plan.accumulate);
-      all.checkpoint_activations = all.checkpoint_activations || plan.checkpoint_activations;
-      all.process = std::max(all.process, plan.process);
-      all.bytes = std::max(all.bytes, plan.bytes);
-      all.lasting = std::max(all.lasting, plan.lasting);
-    }
-    return all;
-  }
+  static MemoryPlan of_all(std::span<const MemoryPlan> plans);
   /// A description for people: "batches of 512 target tokens, 4 per update, ...: at most about 1.2 GiB".
   std::string str() const { return batches() + ": at most about " + text_of(bytes); }
   /// The same without the memory.
-  std::string batches() const {
-    return "batches of " + std::to_string(batch_tokens) + " target tokens, " + std::to_string(accumulate) +
-           " per update, " + (checkpoint_activations ? "with" : "without") + " activation checkpointing";
-  }
+  std::string batches() const;
   /// A number of bytes as text, rounded up: "1.2 GiB", "310 MiB".
-  static std::string text_of(std::size_t bytes) {
-    const double mib = static_cast<double>(bytes) / (1024.0 * 1024.0);
-    if (mib < 1024) return std::to_string(static_cast<long long>(std::ceil(mib))) + " MiB";
-    const auto tenths = static_cast<long long>(std::ceil(mib / 1024 * 10));
-    return std::to_string(tenths / 10) + "." + std::to_string(tenths % 10) + " GiB";
-  }
+  static std::string text_of(std::size_t bytes);
 };
 
 namespace detail {
@@ -100,36 +56,14 @@ struct BytesOfTokens {
   double rest = 0, source = 0, target = 0;
 
   // Fits it to the bytes of batches of (n, n), (n / 2, n) and (n, n / 2) tokens.
-  static BytesOfTokens of(const std::array<double, 3>& bytes, double n) {
-    BytesOfTokens b;
-    b.source = std::max(0.0, (bytes[0] - bytes[1]) / (n / 2));
-    b.target = std::max(0.0, (bytes[0] - bytes[2]) / (n / 2));
-    b.rest = std::max(0.0, bytes[0] - n * (b.source + b.target));
-    return b;
-  }
+  static BytesOfTokens of(const std::array<double, 3>& bytes, double n);
   double operator()(double source_tokens, double target_tokens) const {
     return rest + source * source_tokens + target * target_tokens;
   }
 };
 
 // A batch whose sequences have one length per side, made of another batch's tokens.
-inline Batch probe_batch(const Batch& from, index_t sequences, index_t source_length, index_t target_length) {
-  const auto repeat = [](const std::vector<std::int32_t>& ids, index_t count) {
-    std::vector<std::int32_t> result(static_cast<std::size_t>(count));
-    for (std::size_t i = 0; i < result.size(); ++i) result[i] = ids[i % ids.size()];
-    return result;
-  };
-  const auto layout = [&](index_t length) {
-    return SequenceLayout::packed(std::vector<index_t>(static_cast<std::size_t>(sequences), length));
-  };
-  Batch batch;
-  batch.source = repeat(from.source, sequences * source_length);
-  batch.target_input = repeat(from.target_input, sequences * target_length);
-  batch.target_output = repeat(from.target_output, sequences * target_length);
-  batch.source_layout = layout(source_length);
-  batch.target_layout = layout(target_length);
-  return batch;
-}
+Batch probe_batch(const Batch& from, index_t sequences, index_t source_length, index_t target_length);
 
 // The memory of an update besides weights and moments, measured by running small batches forward and
 // backward.
@@ -225,16 +159,7 @@ class UpdateMemory {
 // Bytes that a rank of a distributed training needs beside the gradients of an update: those of a batch,
 // which stay for the next one, the sums of its pieces, and three messages of a bucket's size. trained: bytes
 // of the parameters that are trained.
-inline std::size_t reduction_memory(const LoopOptions& options, std::size_t trained) {
-  if (options.communicator == nullptr) return 0;
-  const auto ranks = static_cast<std::size_t>(options.communicator->size());
-  if (ranks == 1) return 0;
-  const std::size_t bucket =
-      std::min(trained, static_cast<std::size_t>(options.distributed.bucket_kib) << 10);
-  const std::size_t sums = options.distributed.reduction == Reduction::native ? 0 : trained / ranks;
-  const std::size_t local = options.distributed.reduction == Reduction::fixed_order ? 0 : trained;
-  return trained + sums + local + 3 * bucket;
-}
+std::size_t reduction_memory(const LoopOptions& options, std::size_t trained);
 
 // Attaches the adapter that Trainer will add, until it is destroyed; then the model is as it was. Without
 // effect without options.lora, and for a model that has adapters.

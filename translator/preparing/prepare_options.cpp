@@ -6,15 +6,10 @@
 
 namespace eigenformer {
 
-namespace {
-
-// Whether a text can be a tag, a token that no text is cut into: "<...>" without a space or comma.
-bool is_tag(const std::string& text) {
+bool detail::is_tag(const std::string& text) {
   return text.size() > 2 && text.front() == '<' && text.find_first_of("<, \t\n>", 1) == text.size() - 1 &&
          text.back() == '>';
 }
-
-}  // namespace
 
 std::vector<std::string> PrepareOptions::reserved() const {
   std::vector<std::string> all;
@@ -29,7 +24,7 @@ std::vector<std::string> PrepareOptions::reserved() const {
 void PrepareOptions::validate() const {
   validate_fields("prepare", *this);
   for (const std::string& tag : reserved()) {
-    if (!is_tag(tag))
+    if (!detail::is_tag(tag))
       throw ValueError("prepare", "tags has '" + tag + "', expected tags such as <2de>, separated by commas");
   }
   if (max_ratio > 0 && max_ratio < 1) {

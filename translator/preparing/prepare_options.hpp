@@ -20,6 +20,13 @@ struct PrepareFiles {
       tsv{};                       ///< lines of source, tab, target; empty with source and target
 };
 
+namespace detail {
+
+// Whether a text can be a tag, a token that no text is cut into: "<...>" without a space or comma.
+bool is_tag(const std::string& text);
+
+}  // namespace detail
+
 /// Which pairs of a corpus are kept, and how they are tokenized.
 struct PrepareOptions {
   bool nfc = has_unicode_text();  ///< compose letters and accents (NFC), which needs ICU

@@ -6,6 +6,7 @@
 
 #include "../fuzz.hpp"
 #include "eigenformer/core/base/error.hpp"
+#include "translator/documents/markup/text_units.hpp"
 #include "translator/documents/markup/translate_markup.hpp"
 
 using namespace eigenformer;

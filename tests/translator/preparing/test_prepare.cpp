@@ -12,6 +12,8 @@
 #include <thread>
 #include <vector>
 
+#include "eigenformer/data/corpus/token_file.hpp"
+#include "eigenformer/data/files/mapped_file.hpp"
 #include "temporary_folder.hpp"
 #include "test_tools.hpp"
 

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <string>
 
+#include "eigenformer/data/files/mapped_file.hpp"
 #include "temporary_folder.hpp"
 #include "test_tools.hpp"
 #include "translator/text/resumable_file.hpp"

@@ -10,6 +10,8 @@ namespace eigenformer {
 
 namespace {
 
+using detail::decode_front;
+using detail::DecodedCodePoint;
 using detail::is_ascii_alphanumeric;
 using detail::is_ascii_digit;
 using detail::is_ascii_letter;

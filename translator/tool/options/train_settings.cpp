@@ -8,8 +8,8 @@
 #include <variant>
 
 #include "eigenformer/data/corpus/conventions.hpp"
-#include "translator/preparing/prepared_corpus.hpp"
 #include "training/corpora/corpus_list.hpp"
+#include "translator/preparing/prepared_corpus.hpp"
 
 namespace translator {
 

@@ -8,8 +8,8 @@
 
 #include "eigenformer/data/files/atomic_file.hpp"
 #include "eigenformer/io/adapters/adapter_folder.hpp"
-#include "translator/preparing/prepared_corpus.hpp"
 #include "eigenformer/train/checkpoint/training_folder.hpp"
+#include "translator/preparing/prepared_corpus.hpp"
 
 // Checks whether results can be written before hours of work are spent.
 namespace translator {

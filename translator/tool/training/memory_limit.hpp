@@ -4,9 +4,9 @@
 #include <string>
 #include <utility>
 
-#include "translator/preparing/memory_plan.hpp"
 #include "terminal/terminal_progress.hpp"
 #include "training/train_command.hpp"
+#include "translator/preparing/memory_plan.hpp"
 
 namespace translator {
 

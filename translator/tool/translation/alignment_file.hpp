@@ -10,9 +10,9 @@
 #include "../terminal/result_output.hpp"
 #include "eigenformer/core/base/error.hpp"
 #include "eigenformer/data/corpus/alignment_file.hpp"
-#include "translator/text/resumable_file.hpp"
 #include "eigenformer/generation/alignment/aligned_corpus.hpp"
 #include "eigenformer/generation/text/translation.hpp"
+#include "translator/text/resumable_file.hpp"
 
 namespace translator {
 

@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "eigenformer/data/files/atomic_file.hpp"
-#include "translator/explorer/explorer.hpp"
 #include "eigenformer/generation/text/text_translator.hpp"
 #include "model/decoding_model.hpp"
+#include "translator/explorer/explorer.hpp"
 
 namespace translator {
 

@@ -9,11 +9,12 @@
 #include <vector>
 
 #include "eigenformer/data/text/utf8.hpp"
-#include "translator/documents/markup/translate_markup.hpp"
 #include "model/sentence_translator.hpp"
 #include "terminal/line_reader.hpp"
 #include "terminal/result_output.hpp"
 #include "translate_options.hpp"
+#include "translator/documents/document_translator.hpp"
+#include "translator/documents/markup/translate_markup.hpp"
 
 namespace translator {
 

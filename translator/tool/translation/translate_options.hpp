@@ -14,8 +14,6 @@
 #include "command_line/checks.hpp"
 #include "command_line/config_file.hpp"
 #include "eigenformer/generation/constraints/glossary.hpp"
-#include "translator/documents/markup/parsing/markup_token.hpp"
-#include "translator/text/output_format.hpp"
 #include "eigenformer/metrics/pairwise.hpp"
 #include "eigenformer/version.hpp"
 #include "options/decoding_options.hpp"
@@ -23,6 +21,8 @@
 #include "shard.hpp"
 #include "terminal/output_checks.hpp"
 #include "terminal/result_output.hpp"
+#include "translator/documents/markup/parsing/markup_token.hpp"
+#include "translator/text/output_format.hpp"
 
 namespace translator {
 

@@ -9,8 +9,8 @@
 #include "../terminal/result_output.hpp"
 #include "alignment_file.hpp"
 #include "eigenformer/data/files/compressed_text.hpp"
-#include "translator/text/resumable_file.hpp"
 #include "run_identity.hpp"
+#include "translator/text/resumable_file.hpp"
 
 namespace translator {
 

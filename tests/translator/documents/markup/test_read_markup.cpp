@@ -5,6 +5,7 @@
 
 #include <doctest/doctest.h>
 
+#include "eigenformer/core/base/error.hpp"
 #include "translator/documents/markup/parsing/entities.hpp"
 #include "translator/documents/markup/placeholders.hpp"
 #include "translator/documents/markup/read_markup.hpp"

@@ -35,6 +35,7 @@ using detail::ascii_lower;
 using detail::is_ascii_alphanumeric;
 using detail::is_ascii_digit;
 using detail::is_ascii_letter;
+using detail::utf8_of;
 
 // A named character of the HTML standard.
 struct NamedCharacter {

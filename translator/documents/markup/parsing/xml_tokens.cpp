@@ -17,6 +17,7 @@ namespace eigenformer {
 namespace {
 
 using detail::ascii_lower;
+using detail::decode_front;
 using detail::is_ascii_digit;
 using detail::is_ascii_letter;
 using detail::is_markup_space;
@@ -188,7 +189,9 @@ class XmlScanner {
   std::string found_at(std::size_t at) const {
     if (at >= all_.size()) return "the end of the document";
     return "'" +
-           std::string(all_.substr(at, std::max<std::size_t>(1, detail::decode_front(all_.substr(at)).length))) + "'";
+           std::string(
+               all_.substr(at, std::max<std::size_t>(1, detail::decode_front(all_.substr(at)).length))) +
+           "'";
   }
 
   void closing() {

@@ -11,7 +11,6 @@
 #include "eigenformer/data/corpus/alignment_file.hpp"
 #include "eigenformer/data/files/atomic_file.hpp"
 #include "eigenformer/generation/alignment/aligned_corpus.hpp"
-#include "translator/text/output_format.hpp"
 #include "eigenformer/metrics/accuracy.hpp"
 #include "eigenformer/metrics/alignment_error.hpp"
 #include "eigenformer/metrics/bleu.hpp"
@@ -23,6 +22,7 @@
 #include "terminal/output_checks.hpp"
 #include "terminal/terminal_progress.hpp"
 #include "translation/whole_lines.hpp"
+#include "translator/text/output_format.hpp"
 
 namespace translator {
 

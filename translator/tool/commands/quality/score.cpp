@@ -6,13 +6,13 @@
 #include <vector>
 
 #include "commands.hpp"
-#include "translator/text/output_format.hpp"
 #include "eigenformer/metrics/perplexity.hpp"
 #include "options/decoding_options.hpp"
 #include "terminal/line_reader.hpp"
 #include "terminal/output_checks.hpp"
 #include "terminal/result_output.hpp"
 #include "translation/line_progress.hpp"
+#include "translator/text/output_format.hpp"
 
 namespace translator {
 

@@ -5,7 +5,6 @@
 #include <string>
 
 #include "commands.hpp"
-#include "translator/preparing/prepared_corpus.hpp"
 #include "eigenformer/io/models/translation_model.hpp"
 #include "model/model_folder.hpp"
 #include "options/option_flags.hpp"
@@ -13,6 +12,7 @@
 #include "terminal/status_line.hpp"
 #include "terminal/threads.hpp"
 #include "training/corpora/training_corpora.hpp"
+#include "translator/preparing/prepared_corpus.hpp"
 
 namespace translator {
 

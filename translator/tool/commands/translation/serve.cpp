@@ -19,10 +19,10 @@
 #include <vector>
 
 #include "eigenformer/data/text/text_file.hpp"
-#include "translator/server/models/translator_backend.hpp"
-#include "translator/server/translation_server.hpp"
 #include "options/adapter_places.hpp"
 #include "options/decoding_options.hpp"
+#include "translator/server/models/translator_backend.hpp"
+#include "translator/server/translation_server.hpp"
 
 namespace translator {
 

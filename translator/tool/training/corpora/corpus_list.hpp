@@ -9,10 +9,10 @@
 #include <string_view>
 #include <vector>
 
-#include "translator/preparing/prepare_options.hpp"
 #include "eigenformer/data/text/text_file.hpp"
 #include "eigenformer/io/safetensors/json_text.hpp"
 #include "options/corpus_options.hpp"
+#include "translator/preparing/prepare_options.hpp"
 
 namespace translator {
 

@@ -4,10 +4,10 @@
 #include <optional>
 #include <string>
 
-#include "translator/preparing/prepared_corpus.hpp"
 #include "eigenformer/io/models/translation_model.hpp"
 #include "terminal/output_checks.hpp"
 #include "terminal/terminal_progress.hpp"
+#include "translator/preparing/prepared_corpus.hpp"
 
 namespace translator {
 
