@@ -16,7 +16,6 @@
 #include "eigenformer/io/adapters/merged_model.hpp"
 #include "eigenformer/io/huggingface/huggingface_bert.hpp"
 #include "eigenformer/io/import_checkpoint.hpp"
-#include "translator/preparing/prepared_corpus.hpp"
 #include "eigenformer/io/models/quantized_model.hpp"
 #include "eigenformer/io/models/translation_model.hpp"
 #include "eigenformer/io/numpy/npy.hpp"

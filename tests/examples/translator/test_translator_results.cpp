@@ -16,9 +16,9 @@
 
 #include <doctest/doctest.h>
 
-#include "../../../examples/translator/translation/line_progress.hpp"
-#include "../../../examples/translator/translation/shard.hpp"
-#include "../../../examples/translator/translation/translation_output.hpp"
+#include "../../../translator/tool/translation/line_progress.hpp"
+#include "../../../translator/tool/translation/shard.hpp"
+#include "../../../translator/tool/translation/translation_output.hpp"
 #include "eigenformer/data/files/compressed_text.hpp"
 #include "translator/text/resumable_file.hpp"
 #include "eigenformer/data/text/text_file.hpp"

@@ -7,7 +7,7 @@
 #include <doctest/doctest.h>
 #include <unistd.h>
 
-#include "../../../../examples/translator/curves/svg_chart.hpp"
+#include "../../../../translator/tool/curves/svg_chart.hpp"
 #include "eigenformer/train/checkpoint/training_lock.hpp"
 #include "eigenformer/train/reporting/training_log.hpp"
 #include "folders.hpp"
