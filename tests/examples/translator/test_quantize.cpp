@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "translator/tool/translator_corpus.hpp"
+#include "examples/translator/translator_corpus.hpp"
 #include "test_tools.hpp"
 
 using namespace eigenformer::testing;

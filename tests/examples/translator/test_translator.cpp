@@ -7,7 +7,7 @@
 
 #include <doctest/doctest.h>
 
-#include "translator/tool/translator_corpus.hpp"
+#include "examples/translator/translator_corpus.hpp"
 #include "folders.hpp"
 #include "test_tools.hpp"
 

@@ -20,12 +20,12 @@
 #include "../../../translator/tool/translation/shard.hpp"
 #include "../../../translator/tool/translation/translation_output.hpp"
 #include "eigenformer/data/files/compressed_text.hpp"
-#include "translator/text/resumable_file.hpp"
 #include "eigenformer/data/text/text_file.hpp"
 #include "eigenformer/io/models/translation_model.hpp"
-#include "translator/tool/translator_corpus.hpp"
+#include "examples/translator/translator_corpus.hpp"
 #include "folders.hpp"
 #include "test_tools.hpp"
+#include "translator/text/resumable_file.hpp"
 
 using namespace eigenformer::testing;
 

@@ -8,10 +8,10 @@
 #include "eigenformer/generation/constraints/glossary.hpp"
 #include "eigenformer/generation/constraints/phrase_automaton.hpp"
 #include "eigenformer/generation/constraints/term_forms.hpp"
-#include "translator/text/output_format.hpp"
 #include "eigenformer/generation/text/text_translator.hpp"
 #include "eigenformer/io/models/translation_model.hpp"
 #include "test_tools.hpp"
+#include "translator/text/output_format.hpp"
 
 using namespace eigenformer;
 using namespace eigenformer::testing;

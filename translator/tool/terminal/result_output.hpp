@@ -8,6 +8,7 @@
 #include <system_error>
 
 #include "eigenformer/core/base/error.hpp"
+#include "eigenformer/data/files/atomic_file.hpp"
 #include "eigenformer/data/files/compressed_text.hpp"
 #include "translator/text/resumable_file.hpp"
 

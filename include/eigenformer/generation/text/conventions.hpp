@@ -13,9 +13,9 @@
 #include "eigenformer/data/text/sentences.hpp"
 #include "eigenformer/data/tokenizers/tokenizer.hpp"
 #include "eigenformer/generation/alignment/token_spans.hpp"
-#include "eigenformer/generation/text/document_parts.hpp"
 #include "eigenformer/generation/search/options.hpp"
 #include "eigenformer/generation/search/sampling_options.hpp"
+#include "eigenformer/generation/text/document_parts.hpp"
 #include "eigenformer/io/models/model_folder.hpp"
 
 namespace eigenformer {

@@ -17,13 +17,13 @@
 #include "eigenformer/generation/alignment/token_spans.hpp"
 #include "eigenformer/generation/constraints/term_forms.hpp"
 #include "eigenformer/generation/decoding/target_scores.hpp"
-#include "eigenformer/generation/text/split_lines.hpp"
 #include "eigenformer/generation/model.hpp"
 #include "eigenformer/generation/search/generate.hpp"
 #include "eigenformer/generation/search/sampling.hpp"
 #include "eigenformer/generation/text/confidence.hpp"
 #include "eigenformer/generation/text/conventions.hpp"
 #include "eigenformer/generation/text/minimum_bayes_risk.hpp"
+#include "eigenformer/generation/text/split_lines.hpp"
 #include "eigenformer/generation/text/translation.hpp"
 
 namespace eigenformer {

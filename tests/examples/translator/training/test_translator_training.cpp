@@ -12,7 +12,7 @@
 #include "eigenformer/train/reporting/training_log.hpp"
 #include "folders.hpp"
 #include "test_tools.hpp"
-#include "translator/tool/translator_corpus.hpp"
+#include "examples/translator/translator_corpus.hpp"
 
 using namespace eigenformer::testing;
 using eigenformer::index_t;
