@@ -1,6 +1,7 @@
 #include <string>
 
 #include "../fuzz.hpp"
+#include "eigenformer/io/ctranslate2/ctranslate2_tokenizers.hpp"
 #include "eigenformer/io/huggingface/huggingface_tokenizers.hpp"
 
 using namespace eigenformer;
