@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "examples/program.hpp"
+#include "examples/translator/translator_corpus.hpp"
 #include "test_tools.hpp"
 #include "traced_child.hpp"
-#include "examples/translator/translator_corpus.hpp"
 
 using namespace eigenformer::testing;
 namespace fs = std::filesystem;

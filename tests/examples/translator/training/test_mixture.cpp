@@ -7,9 +7,9 @@
 #include <doctest/doctest.h>
 
 #include "eigenformer/data/tokenizers/tokenizer_factory.hpp"
+#include "examples/translator/translator_corpus.hpp"
 #include "folders.hpp"
 #include "test_tools.hpp"
-#include "examples/translator/translator_corpus.hpp"
 
 using namespace eigenformer::testing;
 

@@ -5,9 +5,9 @@
 
 #include <doctest/doctest.h>
 
+#include "examples/translator/translator_corpus.hpp"
 #include "folders.hpp"
 #include "test_tools.hpp"
-#include "examples/translator/translator_corpus.hpp"
 
 using namespace eigenformer::testing;
 namespace fs = std::filesystem;
