@@ -8,7 +8,8 @@
 #   eigenformer::translator     what the translator is made of: documents, the service with its queue, corpora; there when nlohmann-json is.
 #                               With Boost 1.74 or newer it has the server over HTTP (EIGENFORMER_WITH_SERVER)
 # Expects EIGENFORMER_INCLUDE_DIR, the folder that holds eigenformer/eigenformer.hpp, and EIGENFORMER_TRANSLATOR_DIR, the one that holds
-# translator/server. Not named eigenformer-targets-*.cmake:
+# translator/server; a package also EIGENFORMER_LIBRARY_DIR, the one of its static libraries, and EIGENFORMER_BUILT_WITH, the optional libraries that
+# they use. Not named eigenformer-targets-*.cmake:
 # CMake includes all files of that name by itself, too early.
 include_guard(DIRECTORY)
 
@@ -104,7 +105,6 @@ if(EIGENFORMER_BOOST_INCLUDE_DIR)
        REGEX "^#define BOOST_VERSION [0-9]+")
   string(REGEX REPLACE "[^0-9]" "" eigenformer_boost_version "${eigenformer_boost_version}")
 endif()
-# Both are built only when something links them, with the flags of the project that does. One for all folders of a project.
 if(EIGENFORMER_BOOST_INCLUDE_DIR AND eigenformer_boost_version GREATER_EQUAL 107400)
   set(EIGENFORMER_SERVER_FOUND TRUE)
 else()
@@ -112,39 +112,73 @@ else()
   message(STATUS "eigenformer: Boost.Beast (Boost 1.74 or newer) not found: TranslationServer and translator serve are "
                  "not available (Debian and Ubuntu: libboost-dev)")
 endif()
-if(TARGET eigenformer_compiled)
-  return()
+
+# eigenformer::<name>, a static library. An installed package uses what was built before it was installed, if it is `usable`. Otherwise, as in a package of headers, and in this project, it is built when something links it. Sets `target`, `public` for the keyword of what
+# its users get too, and `own` where sources are to be added.
+macro(eigenformer_library name usable)
+  set(target eigenformer_${name})
+  set(file "${EIGENFORMER_LIBRARY_DIR}/${CMAKE_STATIC_LIBRARY_PREFIX}eigenformer_${name}${CMAKE_STATIC_LIBRARY_SUFFIX}")
+  set(own FALSE)
+  set(public PUBLIC)
+  if(EIGENFORMER_PACKAGE AND ${usable} AND EXISTS "${file}")
+    set(target eigenformer::${name})
+    set(public INTERFACE)
+    add_library(${target} STATIC IMPORTED)
+    set_target_properties(${target} PROPERTIES IMPORTED_LOCATION "${file}")
+  elseif(NOT TARGET ${target})  # one for all folders of a project
+    set(own TRUE)
+    add_library(${target} STATIC EXCLUDE_FROM_ALL)
+    add_library(eigenformer::${name} ALIAS ${target})
+    target_compile_options(${target} PRIVATE $<$<CONFIG:>:-O2>)  # for a project without a build type
+  endif()
+endmacro()
+
+eigenformer_library(compiled TRUE)
+target_link_libraries(${target} ${public} eigenformer::eigenformer)
+target_compile_definitions(${target} INTERFACE EIGENFORMER_COMPILED)
+if(own)
+  target_sources(${target} PRIVATE "${CMAKE_CURRENT_LIST_DIR}/kernels.cpp" "${CMAKE_CURRENT_LIST_DIR}/modules.cpp")
+  # Kernels are worth full optimisation in every build type.
+  set(EIGENFORMER_KERNEL_OPTIMIZATION -O3 CACHE STRING "Optimisation of the kernels in eigenformer::compiled")
+  mark_as_advanced(EIGENFORMER_KERNEL_OPTIMIZATION)
+  set_source_files_properties(
+    "${CMAKE_CURRENT_LIST_DIR}/kernels.cpp" PROPERTIES
+    COMPILE_OPTIONS "$<$<CXX_COMPILER_ID:GNU,Clang,AppleClang>:${EIGENFORMER_KERNEL_OPTIMIZATION}>")
 endif()
-add_library(eigenformer_compiled STATIC EXCLUDE_FROM_ALL "${CMAKE_CURRENT_LIST_DIR}/kernels.cpp"
-                                                         "${CMAKE_CURRENT_LIST_DIR}/modules.cpp")
-add_library(eigenformer::compiled ALIAS eigenformer_compiled)
-target_link_libraries(eigenformer_compiled PUBLIC eigenformer::eigenformer)
-target_compile_definitions(eigenformer_compiled INTERFACE EIGENFORMER_COMPILED)
-# Kernels are worth full optimisation in every build type.
-set(EIGENFORMER_KERNEL_OPTIMIZATION -O3 CACHE STRING "Optimisation of the kernels in eigenformer::compiled")
-mark_as_advanced(EIGENFORMER_KERNEL_OPTIMIZATION)
-set_source_files_properties(
-  "${CMAKE_CURRENT_LIST_DIR}/kernels.cpp" PROPERTIES
-  COMPILE_OPTIONS "$<$<CXX_COMPILER_ID:GNU,Clang,AppleClang>:${EIGENFORMER_KERNEL_OPTIMIZATION}>")
 
 if(NOT TARGET eigenformer::io)
   return()
 endif()
-file(GLOB_RECURSE eigenformer_sources CONFIGURE_DEPENDS "${EIGENFORMER_TRANSLATOR_DIR}/translator/*.cpp")
-list(FILTER eigenformer_sources EXCLUDE REGEX "/translator/(main\\.cpp|tool/)")
-if(NOT EIGENFORMER_SERVER_FOUND)
-  list(FILTER eigenformer_sources EXCLUDE REGEX "/translator/server/")
-endif()
-add_library(eigenformer_translator STATIC EXCLUDE_FROM_ALL ${eigenformer_sources})
-add_library(eigenformer::translator ALIAS eigenformer_translator)
-target_include_directories(eigenformer_translator PUBLIC "${EIGENFORMER_TRANSLATOR_DIR}")
-target_link_libraries(eigenformer_translator PUBLIC eigenformer::compiled eigenformer::io)
-foreach(component sentencepiece icu zstd)
-  if(TARGET eigenformer::${component})
-    target_link_libraries(eigenformer_translator PUBLIC eigenformer::${component})
+set(EIGENFORMER_OPTIONAL_LIBRARIES "")
+foreach(component eigenformer::sentencepiece eigenformer::icu eigenformer::zstd ZLIB::ZLIB)
+  if(TARGET ${component})
+    string(APPEND EIGENFORMER_OPTIONAL_LIBRARIES "${component} ")
   endif()
 endforeach()
 if(EIGENFORMER_SERVER_FOUND)
-  target_include_directories(eigenformer_translator SYSTEM PUBLIC "${EIGENFORMER_BOOST_INCLUDE_DIR}")
-  target_compile_definitions(eigenformer_translator PUBLIC EIGENFORMER_WITH_SERVER=1)
+  string(APPEND EIGENFORMER_OPTIONAL_LIBRARIES "Boost")
+endif()
+set(usable FALSE)
+if(EIGENFORMER_OPTIONAL_LIBRARIES STREQUAL "${EIGENFORMER_BUILT_WITH}")
+  set(usable TRUE)
+endif()
+eigenformer_library(translator ${usable})
+target_include_directories(${target} ${public} "${EIGENFORMER_TRANSLATOR_DIR}")
+target_link_libraries(${target} ${public} eigenformer::compiled eigenformer::io)
+foreach(component sentencepiece icu zstd)
+  if(TARGET eigenformer::${component})
+    target_link_libraries(${target} ${public} eigenformer::${component})
+  endif()
+endforeach()
+if(EIGENFORMER_SERVER_FOUND)
+  target_include_directories(${target} SYSTEM ${public} "${EIGENFORMER_BOOST_INCLUDE_DIR}")
+  target_compile_definitions(${target} ${public} EIGENFORMER_WITH_SERVER=1)
+endif()
+if(own)
+  file(GLOB_RECURSE eigenformer_sources CONFIGURE_DEPENDS "${EIGENFORMER_TRANSLATOR_DIR}/translator/*.cpp")
+  list(FILTER eigenformer_sources EXCLUDE REGEX "/translator/(main\\.cpp|tool/)")
+  if(NOT EIGENFORMER_SERVER_FOUND)
+    list(FILTER eigenformer_sources EXCLUDE REGEX "/translator/server/")
+  endif()
+  target_sources(${target} PRIVATE ${eigenformer_sources})
 endif()

@@ -1,16 +1,22 @@
 # Installs the headers and what find_package(eigenformer) and pkg-config read, the translator where it is built, and makes packages:
-# `cpack` in the build folder writes eigenformer-dev (headers) and eigenformer-translator (the tool) as .deb files.
+# `cpack` in the build folder writes eigenformer-dev (headers and static libraries) and eigenformer-translator (the tool) as .deb files.
 include(CMakePackageConfigHelpers)
 set(package "${CMAKE_INSTALL_DATADIR}/cmake/eigenformer")
 
 install(DIRECTORY include/eigenformer DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}" COMPONENT dev FILES_MATCHING PATTERN "*.hpp")
 install(DIRECTORY translator DESTINATION "${CMAKE_INSTALL_DATADIR}/eigenformer" COMPONENT dev FILES_MATCHING PATTERN "*.hpp" PATTERN "*.cpp" PATTERN main.cpp EXCLUDE PATTERN tool EXCLUDE)
+# Those that were built; components.cmake says what happens without them.
+foreach(library compiled translator)
+  if(TARGET eigenformer_${library})
+    install(FILES "$<TARGET_FILE:eigenformer_${library}>" DESTINATION "${CMAKE_INSTALL_LIBDIR}" COMPONENT dev OPTIONAL)
+  endif()
+endforeach()
 install(TARGETS eigenformer EXPORT eigenformer)
 install(EXPORT eigenformer FILE eigenformer-targets.cmake NAMESPACE eigenformer:: DESTINATION "${package}" COMPONENT dev)
 configure_package_config_file(cmake/package/eigenformer-config.cmake.in "${PROJECT_BINARY_DIR}/eigenformer-config.cmake"
                               INSTALL_DESTINATION "${package}" PATH_VARS CMAKE_INSTALL_INCLUDEDIR CMAKE_INSTALL_DATADIR)
 write_basic_package_version_file("${PROJECT_BINARY_DIR}/eigenformer-config-version.cmake"
-                                 COMPATIBILITY SameMinorVersion ARCH_INDEPENDENT)
+                                 COMPATIBILITY SameMinorVersion)
 install(FILES "${PROJECT_BINARY_DIR}/eigenformer-config.cmake"
               "${PROJECT_BINARY_DIR}/eigenformer-config-version.cmake"
               cmake/eigen.cmake cmake/components.cmake cmake/kernels.cpp cmake/modules.cpp
@@ -33,7 +39,6 @@ if(PROJECT_IS_TOP_LEVEL)
   set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
   set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
   set(CPACK_DEBIAN_DEV_PACKAGE_NAME eigenformer-dev)
-  set(CPACK_DEBIAN_DEV_PACKAGE_ARCHITECTURE all)
   set(CPACK_DEBIAN_DEV_PACKAGE_SECTION libdevel)
   set(CPACK_DEBIAN_DEV_PACKAGE_DEPENDS "libeigen3-dev (>= 3.4)")
   set(CPACK_DEBIAN_DEV_PACKAGE_SUGGESTS "nlohmann-json3-dev, zlib1g-dev, libsentencepiece-dev, libicu-dev, libzstd-dev, libboost-dev, libopenmpi-dev")
