@@ -22,14 +22,14 @@ case $preset in
   clang)
     options+=(-DCMAKE_CXX_FLAGS_RELEASE="-O0 -DNDEBUG" -DEIGENFORMER_BUILD_EXAMPLES=ON -DEIGENFORMER_BUILD_BENCH=ON
       -DEIGENFORMER_EXAMPLES_OPTIMIZATION=-O0 -DEIGENFORMER_BENCH_OPTIMIZATION=-O0 -DEIGENFORMER_KERNEL_OPTIMIZATION=-O1
-      -DEIGENFORMER_TEST_FOLDERS="core;kernels;autograd;nn;optim;data;io;generation;metrics;train;translator;fixtures;examples;bench;readme")
+      -DEIGENFORMER_TEST_FOLDERS="core;kernels;autograd;nn;optim;data;io;search;metrics;train;translator;fixtures;examples;bench;readme")
     ;;
   asan)
     options+=(-DCMAKE_CXX_COMPILER="$(sanitizing_compiler address)" -DEIGENFORMER_BUILD_EXAMPLES=OFF
       -DEIGENFORMER_BUILD_BENCH=OFF
       # Checks of every pointer double the time that the kernels take to compile.
       "-DEIGENFORMER_KERNEL_OPTIMIZATION=-O1;-fno-sanitize=null,alignment,object-size,pointer-overflow"
-      -DEIGENFORMER_TEST_FOLDERS="core;kernels;autograd;data;io;generation;translator;fuzz")
+      -DEIGENFORMER_TEST_FOLDERS="core;kernels;autograd;data;io;search;translator;fuzz")
     ;;
   fuzz)
     if ! echo 'extern "C" int LLVMFuzzerTestOneInput(const unsigned char*, unsigned long) { return 0; }' |
@@ -58,12 +58,12 @@ EOF
     options+=(-DCMAKE_TOOLCHAIN_FILE="$PWD/cmake/aarch64.cmake" -DEIGENFORMER_LIBRARY_COMPILER=aarch64-linux-gnu-g++
       -DEIGENFORMER_KERNEL_OPTIMIZATION=-O2 -DEIGENFORMER_DOCTEST_INCLUDE_DIR="$headers" -Dnlohmann_json_DIR="$headers"
       -DCMAKE_DISABLE_FIND_PACKAGE_MPI=ON -DEIGENFORMER_BOOST_INCLUDE_DIR= -DEIGENFORMER_BUILD_EXAMPLES=OFF -DEIGENFORMER_BUILD_BENCH=OFF
-      -DEIGENFORMER_TEST_FOLDERS="core;kernels;autograd;nn;optim;generation;fixtures")
+      -DEIGENFORMER_TEST_FOLDERS="core;kernels;autograd;nn;optim;search;fixtures")
     cmake_preset=release
     ;;
   tsan)
     options+=(-DCMAKE_CXX_COMPILER="$(sanitizing_compiler thread)" -DEIGENFORMER_BUILD_EXAMPLES=OFF
-      -DEIGENFORMER_BUILD_BENCH=OFF -DEIGENFORMER_TEST_FOLDERS="core;kernels;data;generation;train;translator")
+      -DEIGENFORMER_BUILD_BENCH=OFF -DEIGENFORMER_TEST_FOLDERS="core;kernels;data;search;train;translator")
     ;;
   *)
     echo "configuration.sh: no preset $preset; there are clang, asan, fuzz, tsan and aarch64" >&2

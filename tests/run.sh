@@ -34,7 +34,7 @@ fi
 # Seeds of fuzzing are worth their time with sanitizers alone.
 cmake --preset release -B build/tests -DEIGENFORMER_BUILD_TESTS=ON -DEIGENFORMER_BUILD_EXAMPLES=ON -DEIGENFORMER_BUILD_BENCH=ON \
   -DEIGENFORMER_WARNINGS_AS_ERRORS=ON -DEIGENFORMER_LIBRARY_COMPILER=g++ -DEIGENFORMER_EXAMPLES_OPTIMIZATION=-O0 -DEIGENFORMER_BENCH_OPTIMIZATION=-O0 -DEIGENFORMER_TEST_BATCHES=ON \
-  -DEIGENFORMER_TEST_FOLDERS="core;kernels;autograd;nn;optim;data;io;generation;metrics;train;translator;allocations;fixtures;mpi;examples;bench;headers;readme;consumer" \
+  -DEIGENFORMER_TEST_FOLDERS="core;kernels;autograd;nn;optim;data;io;search;metrics;train;translator;allocations;fixtures;mpi;examples;bench;headers;readme;consumer" \
   -DEIGENFORMER_TEST_CONFIGURATIONS="$configurations" -DEIGENFORMER_TEST_TIDY=$full -DEIGENFORMER_TEST_ALL_CONSUMERS=$full
 cmake --build build/tests --parallel "$jobs"
 ctest --test-dir build/tests --output-on-failure --parallel "$jobs" "${exclude[@]}"

@@ -32,7 +32,7 @@ void decode(benchmark::State& state, const Flags& f) {
   std::vector<std::vector<std::int32_t>> sources;
   for (index_t i = 0; i < f.sentences; ++i)
     sources.push_back(ef::bench::random_tokens(rng, f.source, f.model.vocab));
-  ef::GenerationOptions options{
+  ef::SearchOptions options{
       .beam_size = f.beam, .max_length = f.target, .min_length = f.target, .length_penalty = 0};
   const auto packed = ef::pack_weights_in_place(model, f.format);
   const auto ctx = ef::Context<float>::inference().with_packed_weights(packed);

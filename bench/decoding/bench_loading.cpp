@@ -13,9 +13,9 @@
 
 #include "../../tests/support/temporary_folder.hpp"
 #include "../shared/bench_options.hpp"
-#include "eigenformer/generation/search/generate.hpp"
 #include "eigenformer/io/models/translation_model.hpp"
 #include "eigenformer/nn/models/seq2seq.hpp"
+#include "eigenformer/search/beams/generate.hpp"
 
 namespace ef = eigenformer;
 

@@ -5,8 +5,8 @@
 #include <exception>
 #include <string>
 
-#include "eigenformer/generation/text/text_translator.hpp"
 #include "eigenformer/io/models/translation_model.hpp"
+#include "eigenformer/search/text/text_translator.hpp"
 namespace ef = eigenformer;
 
 namespace {

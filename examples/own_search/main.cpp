@@ -31,7 +31,7 @@ int run(const example::Arguments&) {
       {.source_vocab_size = 20, .layer = {.d_model = 32, .num_heads = 4, .dim_feedforward = 64}}, rng);
   const std::vector<std::vector<std::int32_t>> sentences = {{7, 8, 9, 3}};
   const auto ctx = ef::Context<float>::inference();
-  ef::GenerationOptions options{.max_length = 8};
+  ef::SearchOptions options{.max_length = 8};
   print("without processors", ef::generate(model, ctx, sentences, options));
   options.processors.push_back(std::make_shared<NoStutter>());
   options.processors.push_back(ef::logits_processor([](const ef::LogitsStep& step, auto scores) {

@@ -17,8 +17,8 @@
 
 #include "../arguments.hpp"
 #include "eigenformer/eigenformer.hpp"
-#include "eigenformer/generation/text/translate.hpp"
 #include "eigenformer/io.hpp"
+#include "eigenformer/search/text/translate.hpp"
 #include "eigenformer/train/reporting/console_sink.hpp"
 #include "eigenformer/train/trainer.hpp"
 #include "grammar/grammar.hpp"

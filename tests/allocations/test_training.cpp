@@ -4,11 +4,11 @@
 
 #include <doctest/doctest.h>
 
-#include "eigenformer/generation/search/generate.hpp"
 #include "eigenformer/nn/models/seq2seq.hpp"
 #include "eigenformer/optim/adafactor.hpp"
 #include "eigenformer/optim/adam.hpp"
 #include "eigenformer/optim/sgd.hpp"
+#include "eigenformer/search/beams/generate.hpp"
 #include "failing_allocations.hpp"
 
 using namespace eigenformer;

@@ -9,7 +9,7 @@ set -euo pipefail
 self=$(readlink -f "${BASH_SOURCE[0]}")
 cd "$(dirname "$self")/../.."
 build=build/coverage
-folders="core;kernels;autograd;nn;optim;data;io;generation;metrics;train;translator;fixtures;examples"
+folders="core;kernels;autograd;nn;optim;data;io;search;metrics;train;translator;fixtures;examples"
 exclude=(--label-exclude long)
 badge=
 while (($#)); do

@@ -17,7 +17,7 @@ import subprocess
 import sys
 import time
 
-FOLDERS = ["core", "kernels", "autograd", "nn", "optim", "data", "io", "generation", "metrics", "train", "translator"]
+FOLDERS = ["core", "kernels", "autograd", "nn", "optim", "data", "io", "search", "metrics", "train", "translator"]
 MEMCHECK = ["valgrind", "--quiet", "--leak-check=full", "--errors-for-leak-kinds=definite", "--show-leak-kinds=definite",
             "--error-exitcode=99", "--num-callers=30", "--child-silent-after-fork=yes"]
 # These limit the memory of a child process to less than valgrind itself needs in it.

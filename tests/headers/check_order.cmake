@@ -46,7 +46,7 @@ function(check_folders root name)
   set(count "${count}" PARENT_SCOPE)
 endfunction()
 
-check_folders("${ROOT}/include/eigenformer" eigenformer core kernels autograd nn optim data io generation metrics train)
+check_folders("${ROOT}/include/eigenformer" eigenformer core kernels autograd nn optim data io search metrics train)
 check_folders("${ROOT}/translator" translator text documents explorer serving preparing server tool)
 if(failures)
   list(JOIN failures "\n  " failures)

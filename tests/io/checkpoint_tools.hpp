@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "eigenformer/generation/text/translate.hpp"
 #include "eigenformer/io/models/translation_model.hpp"
+#include "eigenformer/search/text/translate.hpp"
 #include "fixtures.hpp"
 #include "folders.hpp"
 
@@ -80,7 +80,7 @@ template <class T>
 void check_beams(const TranslationModel<T>& model, const CheckpointReference& reference,
                  const std::vector<Ids>& sources) {
   for (const nlohmann::json& beam : reference.json.at("beams")) {
-    GenerationOptions options = generation_options(model.description);
+    SearchOptions options = search_options(model.description);
     options.beam_size = beam.at("beam_size");
     options.num_hypotheses = options.beam_size;
     options.length_penalty = beam.at("length_penalty");
@@ -113,7 +113,7 @@ void check_beams(const TranslationModel<T>& model, const CheckpointReference& re
 template <class T>
 std::vector<Ids> greedy(const TranslationModel<T>& model, const std::vector<Ids>& sources,
                         index_t max_length) {
-  GenerationOptions options = generation_options(model.description);
+  SearchOptions options = search_options(model.description);
   options.beam_size = 1;
   options.max_length = max_length;
   std::vector<Ids> ids;

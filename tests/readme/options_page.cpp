@@ -12,13 +12,13 @@
 #include <vector>
 
 #include "eigenformer/data/corpus/batching.hpp"
-#include "eigenformer/generation/alignment/attention_alignment.hpp"
-#include "eigenformer/generation/search/generate.hpp"
-#include "eigenformer/generation/search/sampling_options.hpp"
 #include "eigenformer/nn/attention/attention_options.hpp"
 #include "eigenformer/nn/models/language_model.hpp"
 #include "eigenformer/nn/models/sequence_regressor.hpp"
 #include "eigenformer/nn/models/text_encoder.hpp"
+#include "eigenformer/search/alignment/attention_alignment.hpp"
+#include "eigenformer/search/beams/generate.hpp"
+#include "eigenformer/search/beams/sampling_options.hpp"
 #include "eigenformer/train/options.hpp"
 #include "translator/preparing/prepare_options.hpp"
 #include "translator/serving/options.hpp"
@@ -150,10 +150,10 @@ of that struct: `rotary_base` is `RotaryPositions::base`. An empty default means
               option_rows(ef::LoopOptions{}), every, option_rows(training));
   write_table(page, "TrainingOptions", "Also has the fields of LoopOptions.",
               without(option_rows(training), training.loop), every);
-  write_table(page, "GenerationOptions",
+  write_table(page, "SearchOptions",
               "Flags of `translator translate`, `evaluate`, `compare` and `calibrate`; `--n-best` works with "
               "`translate` only. Options that are not given have the values in the model folder.",
-              option_rows(ef::GenerationOptions{}), decodes);
+              option_rows(ef::SearchOptions{}), decodes);
   write_table(page, "SamplingOptions", "Flags of `translator translate --sample`.",
               option_rows(ef::SamplingOptions{}), decodes);
   write_table(page, "OutputOptions", "Flags of `translator translate` and `score`.",
@@ -162,9 +162,9 @@ of that struct: `rotary_base` is `RotaryPositions::base`. An empty default means
               "Flags of `translator translate` and `evaluate`, beside `--alignment`. A model that was "
               "trained with guided alignment has the trained layer and head as defaults.",
               option_rows(ef::AlignmentOptions{}), every);
-  write_table(page, "BatchGenerationOptions",
+  write_table(page, "BatchSearchOptions",
               "Flags of `translator translate`, `score`, `evaluate`, `compare` and `calibrate`.",
-              option_rows(ef::BatchGenerationOptions{}), every);
+              option_rows(ef::BatchSearchOptions{}), every);
   write_table(page, "TranslatorOptions", "How a `Translator` shares a model between requests.",
               option_rows(ef::TranslatorOptions{}));
   write_table(page, "BatchingOptions",

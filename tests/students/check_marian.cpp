@@ -17,8 +17,8 @@
 #include "eigenformer/data/corpus/alignment_file.hpp"
 #include "eigenformer/data/corpus/shortlist.hpp"
 #include "eigenformer/eigenformer.hpp"
-#include "eigenformer/generation/text/text_translator.hpp"
 #include "eigenformer/io.hpp"
+#include "eigenformer/search/text/text_translator.hpp"
 
 namespace {
 
@@ -114,7 +114,7 @@ bool check(const fs::path& folder, const Student& student, const std::string& pr
     for (std::int32_t id = 0; in >> id;) given.push_back(id);
     given.push_back(0);
     cut_ids += given == source ? 0 : 1;
-    ef::GenerationOptions options = ef::generation_options(loaded.description);
+    ef::SearchOptions options = ef::search_options(loaded.description);
     options.beam_size = search.beam;
     options.length_penalty = search.normalize;
     options.num_hypotheses = static_cast<ef::index_t>(list.size());

@@ -4,8 +4,8 @@
 
 #include <doctest/doctest.h>
 
-#include "eigenformer/generation/search/generate.hpp"
 #include "eigenformer/metrics/bleu.hpp"
+#include "eigenformer/search/beams/generate.hpp"
 #include "test_tools.hpp"
 #include "train_test_tools.hpp"
 

@@ -1,7 +1,7 @@
 #include "translator/documents/document_translator.hpp"
 
 #include "eigenformer/core/base/error.hpp"
-#include "eigenformer/generation/text/split_lines.hpp"
+#include "eigenformer/search/text/split_lines.hpp"
 
 namespace eigenformer {
 

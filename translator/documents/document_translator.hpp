@@ -8,10 +8,10 @@
 #include <utility>
 #include <vector>
 
-#include "eigenformer/generation/text/document_parts.hpp"
-#include "eigenformer/generation/text/split_lines.hpp"
-#include "eigenformer/generation/text/text_translator.hpp"
-#include "eigenformer/generation/text/translation.hpp"
+#include "eigenformer/search/text/document_parts.hpp"
+#include "eigenformer/search/text/split_lines.hpp"
+#include "eigenformer/search/text/text_translator.hpp"
+#include "eigenformer/search/text/translation.hpp"
 
 namespace eigenformer {
 

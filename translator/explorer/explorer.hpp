@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "eigenformer/generation/search/hypothesis.hpp"
+#include "eigenformer/search/beams/hypothesis.hpp"
 
 namespace eigenformer {
 

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "eigenformer/generation/text/text_translator.hpp"
+#include "eigenformer/search/text/text_translator.hpp"
 
 namespace eigenformer {
 

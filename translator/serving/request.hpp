@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "eigenformer/core/base/error.hpp"
-#include "eigenformer/generation/text/text_translator.hpp"
+#include "eigenformer/search/text/text_translator.hpp"
 
 namespace eigenformer {
 

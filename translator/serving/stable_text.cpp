@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 
-#include "eigenformer/generation/search/observer.hpp"
+#include "eigenformer/search/beams/observer.hpp"
 
 namespace eigenformer {
 

@@ -12,7 +12,7 @@
 #include <stop_token>
 #include <vector>
 
-#include "eigenformer/generation/text/split_lines.hpp"
+#include "eigenformer/search/text/split_lines.hpp"
 #include "translator/serving/request.hpp"
 #include "translator/serving/stable_text.hpp"
 

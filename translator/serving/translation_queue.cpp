@@ -21,7 +21,7 @@ void TranslationQueue::remove(const TranslationJob& job) {
   jobs_.erase(at);
 }
 
-std::vector<BatchLine> TranslationQueue::take(const BatchGenerationOptions& batching, index_t most_lines,
+std::vector<BatchLine> TranslationQueue::take(const BatchSearchOptions& batching, index_t most_lines,
                                               Clock::time_point now) {
   std::vector<BatchLine> batch;
   if (jobs_.empty()) return batch;

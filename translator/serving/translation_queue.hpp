@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "eigenformer/generation/search/generate.hpp"
+#include "eigenformer/search/beams/generate.hpp"
 #include "translator/serving/translation_job.hpp"
 
 namespace eigenformer::detail {
@@ -36,8 +36,7 @@ class TranslationQueue {
   /// Takes a batch: one line in turn from the first job and from all jobs with the same options and adapter,
   /// so that a long request does not delay short ones. At least one line, at most batching.batch_tokens
   /// source tokens and most_lines lines. Jobs with lines left move to the end of the queue.
-  std::vector<BatchLine> take(const BatchGenerationOptions& batching, index_t most_lines,
-                              Clock::time_point now);
+  std::vector<BatchLine> take(const BatchSearchOptions& batching, index_t most_lines, Clock::time_point now);
 
  private:
   void leave(index_t tokens) noexcept {

@@ -5,8 +5,8 @@
 #include <new>
 
 #include "eigenformer/core/runtime/runtime.hpp"
-#include "eigenformer/generation/decoding/next_tokens.hpp"
-#include "eigenformer/generation/search/observer.hpp"
+#include "eigenformer/search/beams/observer.hpp"
+#include "eigenformer/search/decoding/next_tokens.hpp"
 
 namespace eigenformer {
 
@@ -244,7 +244,7 @@ bool Translator::wait_for_batch(Batch& batch) {
 
 void Translator::wait_for_others(std::unique_lock<std::mutex>& lock) {
   if (options_.window == 0) return;
-  const BatchGenerationOptions& batching = lines_->options().batching;
+  const BatchSearchOptions& batching = lines_->options().batching;
   const auto until = queue_.jobs().front()->submitted + std::chrono::duration_cast<Clock::duration>(
                                                             std::chrono::duration<double>(options_.window));
   const auto enough = [&] {

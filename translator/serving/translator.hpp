@@ -59,7 +59,7 @@ enum class ShutdownMode {
 /// Translates requests of many threads with one model. Requests wait in a bounded queue; worker threads,
 /// started by the constructor, translate lines of different requests in shared batches. A line gets the same
 /// translation, bit for bit, as from a TextTranslator alone, unless a shortlist
-/// (GenerationOptions::shortlist) restricts the batch. All functions are thread-safe.
+/// (SearchOptions::shortlist) restricts the batch. All functions are thread-safe.
 ///
 ///     auto loaded = ef::load_model_folder("en-de");
 ///     ef::Translator translator{ef::TextTranslator(loaded)};

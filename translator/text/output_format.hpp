@@ -6,8 +6,8 @@
 #include <string>
 #include <string_view>
 
-#include "eigenformer/generation/text/translation.hpp"
 #include "eigenformer/nn/options/field.hpp"
+#include "eigenformer/search/text/translation.hpp"
 
 namespace eigenformer {
 

@@ -13,8 +13,8 @@
 
 #include "eigenformer/core/base/config.hpp"
 #include "eigenformer/core/base/error.hpp"
-#include "eigenformer/generation/text/confidence.hpp"
 #include "eigenformer/metrics/bleu.hpp"
+#include "eigenformer/search/text/confidence.hpp"
 
 namespace eigenformer {
 

@@ -1,5 +1,5 @@
 #include "../fuzz.hpp"
-#include "eigenformer/generation/constraints/glossary.hpp"
+#include "eigenformer/search/constraints/glossary.hpp"
 
 using namespace eigenformer;
 

@@ -4,8 +4,8 @@
 #include <span>
 #include <vector>
 
-#include "eigenformer/generation/search/generate.hpp"
-#include "eigenformer/generation/search/sampling.hpp"
+#include "eigenformer/search/beams/generate.hpp"
+#include "eigenformer/search/beams/sampling.hpp"
 
 namespace ef = eigenformer;
 

@@ -246,7 +246,7 @@ TEST_CASE("an imported CTranslate2 model is saved as a model folder and translat
     const auto loaded = load_model_folder<float>(folder.path());
     CHECK(loaded.description.text == model.description.text);
     const auto lines = reference.json.at("lines").get<std::vector<std::string>>();
-    GenerationOptions options = generation_options(model.description);
+    SearchOptions options = search_options(model.description);
     options.max_length = 14;
     CHECK(translate(loaded, lines, options) == translate(model, lines, options));
     options.beam_size = 1;

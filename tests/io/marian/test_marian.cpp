@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "eigenformer/data/tokenizers/sentencepiece/sentencepiece_tokenizer.hpp"
-#include "eigenformer/generation/text/text_translator.hpp"
 #include "eigenformer/io/import_checkpoint.hpp"
+#include "eigenformer/search/text/text_translator.hpp"
 #include "io/checkpoint_tools.hpp"
 #include "test_tools.hpp"
 

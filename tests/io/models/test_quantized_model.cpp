@@ -10,11 +10,11 @@
 #include <string>
 #include <vector>
 
-#include "eigenformer/generation/search/generate.hpp"
 #include "eigenformer/io/models/quantized_model.hpp"
 #include "eigenformer/io/models/translation_model.hpp"
+#include "eigenformer/search/beams/generate.hpp"
 #include "fixtures.hpp"
-#include "generation/packed_test_tools.hpp"
+#include "search/packed_test_tools.hpp"
 #include "test_tools.hpp"
 
 using namespace eigenformer;

@@ -7,9 +7,9 @@
 
 #include <doctest/doctest.h>
 
-#include "eigenformer/generation/search/generate.hpp"
 #include "eigenformer/io/models/translation_model.hpp"
 #include "eigenformer/nn/decoding/packed_model.hpp"
+#include "eigenformer/search/beams/generate.hpp"
 #include "folders.hpp"
 #include "nn/attention_variants.hpp"
 #include "temporary_folder.hpp"

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "generation/generation_tools.hpp"
 #include "nn/attention_variants.hpp"
+#include "search/search_tools.hpp"
 
 using namespace eigenformer;
 using namespace eigenformer::testing;

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "generation/generation_tools.hpp"
+#include "search/search_tools.hpp"
 
 using namespace eigenformer;
 using namespace eigenformer::testing;

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "fixtures.hpp"
-#include "generation/generation_tools.hpp"
+#include "search/search_tools.hpp"
 #include "test_tools.hpp"
 
 using namespace eigenformer;

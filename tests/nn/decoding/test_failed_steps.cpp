@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "eigenformer/nn/decoding/decoder_state.hpp"
-#include "generation/generation_tools.hpp"
 #include "nn/attention_variants.hpp"
+#include "search/search_tools.hpp"
 #include "test_tools.hpp"
 
 using namespace eigenformer;

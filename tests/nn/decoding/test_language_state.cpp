@@ -4,8 +4,8 @@
 
 #include "eigenformer/nn/decoding/decoder_state.hpp"
 #include "fixtures.hpp"
-#include "generation/generation_tools.hpp"
-#include "generation/language_tools.hpp"
+#include "search/language_tools.hpp"
+#include "search/search_tools.hpp"
 #include "test_tools.hpp"
 
 using namespace eigenformer;

@@ -1,12 +1,12 @@
 #include <doctest/doctest.h>
 
-#include "eigenformer/generation/decoding/ensemble.hpp"
-#include "eigenformer/generation/search/generate.hpp"
-#include "eigenformer/generation/search/sampling.hpp"
 #include "eigenformer/nn/layers/layer_norm.hpp"
 #include "eigenformer/nn/layers/rms_norm.hpp"
 #include "eigenformer/nn/models/language_model.hpp"
 #include "eigenformer/nn/models/text_encoder.hpp"
+#include "eigenformer/search/beams/generate.hpp"
+#include "eigenformer/search/beams/sampling.hpp"
+#include "eigenformer/search/decoding/ensemble.hpp"
 #include "nn/seq2seq_test_tools.hpp"
 #include "test_tools.hpp"
 

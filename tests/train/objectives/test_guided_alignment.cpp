@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "autograd/op_check.hpp"
-#include "eigenformer/generation/alignment/aligned_corpus.hpp"
 #include "eigenformer/metrics/alignment_error.hpp"
+#include "eigenformer/search/alignment/aligned_corpus.hpp"
 #include "test_tools.hpp"
 #include "train/train_test_tools.hpp"
 

@@ -6,7 +6,7 @@
 #include <doctest/doctest.h>
 
 #include "eigenformer/data/tokenizers/tokenizer_factory.hpp"
-#include "eigenformer/generation/text/translate.hpp"
+#include "eigenformer/search/text/translate.hpp"
 #include "eigenformer/train/validation/validation.hpp"
 #include "test_tools.hpp"
 #include "train/train_test_tools.hpp"

@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "eigenformer/generation/alignment/aligned_corpus.hpp"
-#include "eigenformer/generation/text/split_lines.hpp"
 #include "eigenformer/nn/models/seq2seq.hpp"
+#include "eigenformer/search/alignment/aligned_corpus.hpp"
+#include "eigenformer/search/text/split_lines.hpp"
 #include "test_tools.hpp"
 #include "translator/documents/document_translator.hpp"
 

@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include "eigenformer/generation/alignment/aligned_corpus.hpp"
+#include "eigenformer/search/alignment/aligned_corpus.hpp"
 #include "server_tools.hpp"
 #include "translator/server/models/translator_backend.hpp"
 

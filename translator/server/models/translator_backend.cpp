@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
-#include "eigenformer/generation/alignment/aligned_corpus.hpp"
-#include "eigenformer/generation/text/split_lines.hpp"
+#include "eigenformer/search/alignment/aligned_corpus.hpp"
+#include "eigenformer/search/text/split_lines.hpp"
 #include "translator/documents/markup/translate_markup.hpp"
 #include "translator/server/http/message.hpp"
 

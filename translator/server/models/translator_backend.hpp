@@ -6,7 +6,7 @@
 #include <string>
 #include <utility>
 
-#include "eigenformer/generation/text/document_parts.hpp"
+#include "eigenformer/search/text/document_parts.hpp"
 #include "translator/server/models/backend.hpp"
 #include "translator/serving/translator.hpp"
 

@@ -7,8 +7,8 @@
 
 #include "eigenformer/data/files/atomic_file.hpp"
 #include "eigenformer/data/files/mapped_file.hpp"
-#include "eigenformer/generation/text/confidence.hpp"
 #include "eigenformer/io/models/options_json.hpp"
+#include "eigenformer/search/text/confidence.hpp"
 
 // The fit that turns a model's probabilities into confidences, saved by `translator calibrate --save`.
 namespace translator {

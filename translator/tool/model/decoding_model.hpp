@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "confidence_file.hpp"
-#include "eigenformer/generation/decoding/ensemble.hpp"
-#include "eigenformer/generation/text/conventions.hpp"
 #include "eigenformer/io/adapters/adapted_folder.hpp"
+#include "eigenformer/search/decoding/ensemble.hpp"
+#include "eigenformer/search/text/conventions.hpp"
 #include "model_folder.hpp"
 
 namespace translator {

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "decoding_model.hpp"
-#include "eigenformer/generation/text/text_translator.hpp"
+#include "eigenformer/search/text/text_translator.hpp"
 
 // Search and sampling are compiled once, in sentence_translator.cpp, instead of in every command.
 namespace eigenformer {

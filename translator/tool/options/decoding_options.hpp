@@ -119,7 +119,7 @@ class DecodingCommand {
     add_models(app, folders, adapter, more_models);
     add_target_language(app, target_language);
     search_.emplace(
-        app, ef::GenerationOptions{}, "Search; imported models bring their own defaults",
+        app, ef::SearchOptions{}, "Search; imported models bring their own defaults",
         [n_best](const OptionRow& row) { return has_flag(row) && (n_best || row.name != "num_hypotheses"); });
     app.add_option(
            "--shortlist", shortlist_,
@@ -131,7 +131,7 @@ class DecodingCommand {
            "for a model of transformers, as it does")
         ->check(one_of({"keep", "drop"}))
         ->group("Search; imported models bring their own defaults");
-    batching_.emplace(app, ef::BatchGenerationOptions{}, "Batches");
+    batching_.emplace(app, ef::BatchSearchOptions{}, "Batches");
     splitting_.add_to(app);
     add_threads(app, threads_);
   }
@@ -145,7 +145,7 @@ class DecodingCommand {
                              "--word-penalty", "--patience", "--shortlist"})
       sample_->excludes(app.get_option(name));
     sample_->excludes(attention);
-    const std::vector<OptionRow> searching = option_rows(ef::GenerationOptions{});
+    const std::vector<OptionRow> searching = option_rows(ef::SearchOptions{});
     const auto own = [&](const OptionRow& row) {
       return has_flag(row) && std::none_of(searching.begin(), searching.end(),
                                            [&](const OptionRow& other) { return other.name == row.name; });
@@ -160,17 +160,17 @@ class DecodingCommand {
   ef::TextTranslatorOptions for_models(const DecodingModels& models) const {
     ef::TextTranslatorOptions options = ef::text_translator_options(models.description());
     options.confidence = models.confidence();
-    options.search = search_->applied("generation", options.search);
-    options.batching = batching_->applied("generation");
+    options.search = search_->applied("search", options.search);
+    options.batching = batching_->applied("search");
     options.splitting = splitting_.splitting(models.description().text, *models.tokenizers().source);
     if (!unknown_.empty()) ef::detail::option_from_json("unknown", unknown_, options.unknown.emplace());
     // Each hypothesis takes memory, and the first step has at most one per vocabulary entry.
     const ef::index_t most = std::min<ef::index_t>(4096, models.tokenizers().target->vocabulary_size());
     const ef::index_t beam = options.search.beam_size;
     if (search_->given().contains("beam_size") && beam > most) {
-      throw ef::ValueError("generation", "beam_size is " + std::to_string(beam) + ", must be at most " +
-                                             std::to_string(most) +
-                                             (most < 4096 ? ", the size of the vocabulary" : ""));
+      throw ef::ValueError("search", "beam_size is " + std::to_string(beam) + ", must be at most " +
+                                         std::to_string(most) +
+                                         (most < 4096 ? ", the size of the vocabulary" : ""));
     }
     if (!shortlist_.empty()) options.search.shortlist = load_shortlist(models.tokenizers());
     if (samples_) {
@@ -204,8 +204,8 @@ class DecodingCommand {
 
   static bool has_flag(const OptionRow& row) { return !is_among(row.name, decoding_fields_without_flag); }
 
-  std::optional<OptionFlags<ef::GenerationOptions>> search_;
-  std::optional<OptionFlags<ef::BatchGenerationOptions>> batching_;
+  std::optional<OptionFlags<ef::SearchOptions>> search_;
+  std::optional<OptionFlags<ef::BatchSearchOptions>> batching_;
   std::optional<OptionFlags<ef::SamplingOptions>> sampling_;
   SplittingFlags splitting_;
   std::string shortlist_, unknown_;

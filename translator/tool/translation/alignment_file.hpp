@@ -10,8 +10,8 @@
 #include "../terminal/result_output.hpp"
 #include "eigenformer/core/base/error.hpp"
 #include "eigenformer/data/corpus/alignment_file.hpp"
-#include "eigenformer/generation/alignment/aligned_corpus.hpp"
-#include "eigenformer/generation/text/translation.hpp"
+#include "eigenformer/search/alignment/aligned_corpus.hpp"
+#include "eigenformer/search/text/translation.hpp"
 #include "translator/text/resumable_file.hpp"
 
 namespace translator {

@@ -5,8 +5,8 @@
 #include <utility>
 #include <vector>
 
-#include "eigenformer/generation/decoding/attention_maps.hpp"
 #include "eigenformer/io/safetensors/safetensors.hpp"
+#include "eigenformer/search/decoding/attention_maps.hpp"
 #include "terminal/output_checks.hpp"
 
 namespace translator {

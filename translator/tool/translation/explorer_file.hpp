@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "eigenformer/data/files/atomic_file.hpp"
-#include "eigenformer/generation/text/text_translator.hpp"
+#include "eigenformer/search/text/text_translator.hpp"
 #include "model/decoding_model.hpp"
 #include "translator/explorer/explorer.hpp"
 

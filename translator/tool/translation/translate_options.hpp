@@ -13,8 +13,8 @@
 
 #include "command_line/checks.hpp"
 #include "command_line/config_file.hpp"
-#include "eigenformer/generation/constraints/glossary.hpp"
 #include "eigenformer/metrics/pairwise.hpp"
+#include "eigenformer/search/constraints/glossary.hpp"
 #include "eigenformer/version.hpp"
 #include "options/decoding_options.hpp"
 #include "run_identity.hpp"

@@ -204,7 +204,7 @@ inline TokenizerPair huggingface_tokenizers(const std::filesystem::path& folder,
 /// (TextConventions) except for BART, and for T5 without a source_text "translate ...".
 ///
 ///     auto model = ef::import_huggingface("opus-mt-en-de");
-///     auto lines = ef::translate(model, {"I am reading a book."});     // generation/text/translate.hpp
+///     auto lines = ef::translate(model, {"I am reading a book."});     // search/text/translate.hpp
 ///
 /// Throws IoError that names the file and what is wrong: missing, truncated, another architecture, a
 /// tokenizer that does not match the weights; ValueError for a missing, unknown or superfluous language, and

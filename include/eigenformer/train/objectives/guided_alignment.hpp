@@ -9,8 +9,8 @@
 #include "eigenformer/autograd/ops/attention/alignment_loss.hpp"
 #include "eigenformer/autograd/ops/normalization/loss.hpp"
 #include "eigenformer/data/corpus/batching.hpp"
-#include "eigenformer/generation/alignment/attention_alignment.hpp"
 #include "eigenformer/nn/stacks/cross_attention_pass.hpp"
+#include "eigenformer/search/alignment/attention_alignment.hpp"
 #include "eigenformer/train/objectives/guided_alignment_options.hpp"
 
 namespace eigenformer {

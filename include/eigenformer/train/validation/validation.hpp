@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "eigenformer/data/corpus/corpus.hpp"
-#include "eigenformer/generation/text/text_translator.hpp"
 #include "eigenformer/metrics/bleu.hpp"
 #include "eigenformer/metrics/chrf.hpp"
 #include "eigenformer/nn/decoding/packed_model.hpp"
+#include "eigenformer/search/text/text_translator.hpp"
 #include "eigenformer/train/loop/progress.hpp"
 #include "eigenformer/train/objectives/loss.hpp"
 #include "eigenformer/train/options.hpp"

@@ -7,9 +7,9 @@
 
 #include "commands.hpp"
 #include "eigenformer/data/corpus/corpus.hpp"
-#include "eigenformer/generation/decoding/forced_decoding.hpp"
 #include "eigenformer/metrics/accuracy.hpp"
 #include "eigenformer/metrics/bleu.hpp"
+#include "eigenformer/search/decoding/forced_decoding.hpp"
 #include "model/decoding_model.hpp"
 #include "options/decoding_options.hpp"
 #include "options/sentence_pairs.hpp"

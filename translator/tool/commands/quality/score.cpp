@@ -22,7 +22,7 @@ struct ScoreCommand {
   std::vector<std::string> folders;
   std::string source, target, output, adapter, target_language;
   ef::index_t threads = 0;
-  std::optional<OptionFlags<ef::BatchGenerationOptions>> batching;
+  std::optional<OptionFlags<ef::BatchSearchOptions>> batching;
   std::optional<OptionFlags<ef::OutputOptions>> format;
 };
 
@@ -45,7 +45,7 @@ int score(const ScoreCommand& command) {
   const DecodingModels models(command.folders, command.adapter, command.target_language);
   ef::TextTranslatorOptions options = ef::text_translator_options(models.description());
   options.confidence = models.confidence();
-  options.batching = command.batching->applied("generation");
+  options.batching = command.batching->applied("search");
   const SentenceTranslator translator = sentence_translator(models, options);
   LineReader sources(command.source), targets(command.target);
   ResultOutput output(command.output);
@@ -115,7 +115,7 @@ void add_score(CLI::App& app, Run& run) {
       "--output", command->output,
       "file to write the results to, compressed if its name ends in .gz or .zst; not given: standard output");
   command->format.emplace(*sub, ef::OutputOptions{}, "Results");
-  command->batching.emplace(*sub, ef::BatchGenerationOptions{}, "Batches");
+  command->batching.emplace(*sub, ef::BatchSearchOptions{}, "Batches");
   add_threads(*sub, command->threads);
   sub->footer(
       "Text output has one number per pair: log p(target | source) in nats, including the end of the "

@@ -35,8 +35,8 @@ struct ServeCommand {
   ef::index_t threads = 0;
   std::optional<OptionFlags<ef::ServerOptions>> server;
   std::optional<OptionFlags<ef::TranslatorOptions>> sharing;
-  std::optional<OptionFlags<ef::GenerationOptions>> search;
-  std::optional<OptionFlags<ef::BatchGenerationOptions>> batching;
+  std::optional<OptionFlags<ef::SearchOptions>> search;
+  std::optional<OptionFlags<ef::BatchSearchOptions>> batching;
   SplittingFlags splitting;
 };
 
@@ -67,9 +67,9 @@ ef::ServerOptions server_options(const ServeCommand& command) {
 /// The default options of a model's translations.
 ef::TextTranslatorOptions text_options(const ServeCommand& command, const ef::ModelDescription& description) {
   ef::TextTranslatorOptions options = ef::text_translator_options(description);
-  options.search = command.search->applied("generation", options.search);
+  options.search = command.search->applied("search", options.search);
   options.search.validate();
-  options.batching = command.batching->applied("generation");
+  options.batching = command.batching->applied("search");
   options.batching.validate();
   return options;
 }
@@ -236,9 +236,9 @@ void add_serve(CLI::App& app, Run& run) {
   const auto searched = [](const OptionRow& row) {
     return row.name != "num_hypotheses" && !is_among(row.name, decoding_fields_without_flag);
   };
-  command->search.emplace(*sub, ef::GenerationOptions{}, "Search; imported models bring their own defaults",
+  command->search.emplace(*sub, ef::SearchOptions{}, "Search; imported models bring their own defaults",
                           searched);
-  command->batching.emplace(*sub, ef::BatchGenerationOptions{}, "Batches");
+  command->batching.emplace(*sub, ef::BatchSearchOptions{}, "Batches");
   command->sharing.emplace(*sub, ef::TranslatorOptions{}, "Batches");
   command->splitting.add_to(*sub, false);
   add_threads(*sub, command->threads);

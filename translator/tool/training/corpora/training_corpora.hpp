@@ -11,8 +11,8 @@
 
 #include "eigenformer/data/corpus/alignment_file.hpp"
 #include "eigenformer/data/text/sentences.hpp"
-#include "eigenformer/generation/alignment/aligned_corpus.hpp"
-#include "eigenformer/generation/text/conventions.hpp"
+#include "eigenformer/search/alignment/aligned_corpus.hpp"
+#include "eigenformer/search/text/conventions.hpp"
 #include "model/model_folder.hpp"
 #include "options/corpus_options.hpp"
 #include "terminal/terminal_progress.hpp"

@@ -1,0 +1,162 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "eigenformer/core/base/config.hpp"
+#include "eigenformer/core/base/special_ids.hpp"
+#include "eigenformer/data/corpus/conventions.hpp"
+#include "eigenformer/nn/options/field.hpp"
+#include "eigenformer/search/beams/hypothesis.hpp"
+#include "eigenformer/search/beams/observer.hpp"
+#include "eigenformer/search/constraints/phrase_constraint.hpp"
+#include "eigenformer/search/processors/logits_processor.hpp"
+
+namespace eigenformer {
+
+class BeamRule;
+class Shortlist;
+
+/// Options of beam search and greedy search.
+struct SearchOptions {
+  index_t beam_size = 4;  ///< hypotheses kept for each input; 1: greedy search
+  index_t max_length =
+      256;  ///< maximum target tokens, forced first ones (prefix_ids) and the end symbol included
+  index_t min_length = 0;  ///< minimum target tokens after prefix_ids and before the end symbol
+  /// Maximum target tokens per token of the input, its end symbol included, in addition to max_length; 0:
+  /// only max_length applies (Marian's max-length-factor, but applied to each sentence by itself).
+  double max_length_factor = 0;
+  double length_penalty = 1.0;  ///< alpha; its meaning depends on the rule, see SearchRule
+  /// Nats subtracted from a text's log-probability for each token, the end symbol included, before division
+  /// by the length (Marian's word-penalty); negative values reward longer texts.
+  double word_penalty = 0;
+  /// A search ends when patience * beam_size hypotheses have ended instead of beam_size (Kasai et al. 2022);
+  /// for the rules gnmt and ctranslate2 only.
+  double patience = 1;
+  SearchRule rule = SearchRule::gnmt;  ///< how hypotheses compare and when a search ends
+  bool early_stopping = false;         ///< end a search as soon as beam_size hypotheses have ended
+  bool force_end = false;              ///< at max_length, append the end symbol at no cost
+  /// Forbids repeated n-grams of this size, including those of begin_id and prefix_ids or the prompt; 0: off
+  /// (Paulus et al. 2018, section 2.5).
+  index_t no_repeat_ngram_size = 0;
+  /// Divides positive and multiplies negative scores of tokens that the text or the prompt contains; 1: off
+  /// (Keskar et al. 2019).
+  double repetition_penalty = 1;
+  /// beta: adds beta times coverage_log() to the score of a text that has ended or was cut off, which
+  /// penalises texts that leave out a part of the source (Wu et al. 2016, section 7); 0: off. Uses the mean
+  /// attention over the heads of the decoder's last layer; each such text takes another pass of the model.
+  double coverage_penalty = 0;
+  /// Groups of diverse beam search (Vijayakumar et al. 2018): each group pays a penalty for tokens that
+  /// earlier groups chose in the same step. Must divide beam_size; 1: ordinary beam search.
+  index_t num_beam_groups = 1;
+  /// Nats that a token costs a group for each time an earlier group chose it in the same step (Hamming
+  /// diversity). The penalty accumulates over steps and affects which hypotheses a group keeps, not the
+  /// scores of the results.
+  double diversity_penalty = 0;
+  index_t num_hypotheses = 1;  ///< texts returned for each input, the best first; at most beam_size
+  std::int32_t begin_id = SpecialIds::begin;  ///< the first token, for models without a prompt
+  std::int32_t end_id = SpecialIds::end;      ///< ends a text
+  /// Ids forced after begin_id or the prompt; they cost nothing and are not in the results.
+  std::vector<std::int32_t> prefix_ids{};
+  /// Ids forced after prefix_ids, one list per input, which max_length does not count; empty: none.
+  std::vector<std::vector<std::int32_t>> prefixes{};
+  /// Phrases that each text must contain, one list per input; empty: none. An input's own prefix counts as
+  /// part of its text. No text ends before its constraints are met, and all are met if max_length has room
+  /// for all phrases one after another; else Hypothesis::unmet names those that are not. Constraints take
+  /// precedence over no_repeat_ngram_size; forbidden_ids and processors take precedence over constraints.
+  std::vector<PhraseConstraints> constraints{};
+  /// The number of first tokens (begin_id and prefix_ids, or the prompt) with bidirectional attention, for a
+  /// decoder trained as a prefix language model.
+  index_t prefix_length = 0;
+  /// Ids that are never produced.
+  std::vector<std::int32_t> forbidden_ids = {SpecialIds::pad, SpecialIds::unknown, SpecialIds::begin};
+  /// Return attention weights with hypotheses; takes another pass of the model per returned text.
+  bool attention = false;
+  bool token_scores = false;      ///< return the log-probabilities of tokens with hypotheses
+  LogitsProcessors processors{};  ///< custom processors, called in this order before those of other fields
+  std::shared_ptr<const BeamRule> own_rule{};  ///< a custom rule that replaces `rule`; null: none
+  /// Restricts each batch to the ids it chooses for the batch's sources, and normalises probabilities over
+  /// these: a result then depends on its batch. Null: none.
+  std::shared_ptr<const Shortlist> shortlist{};
+  std::shared_ptr<const SearchObserver> observer{};  ///< observes each step and may end a search; null: none
+
+  /// Compares all fields, pointers by address.
+  friend bool operator==(const SearchOptions&, const SearchOptions&) = default;
+
+  /// Visits all fields but prefixes, constraints, processors, own_rule, shortlist and observer with their
+  /// names and descriptions, for files and command lines.
+  static void fields(auto& self, auto&& visit) {
+    visit(OptionField{"beam_size", "hypotheses kept per sentence; 1: greedy search", Allowed::positive},
+          self.beam_size);
+    visit(OptionField{"max_length",
+                      "maximum target tokens, forced first ones (prefix_ids) and the end symbol included",
+                      Allowed::positive},
+          self.max_length);
+    visit(OptionField{"min_length", "minimum target tokens before the end symbol", Allowed::not_negative},
+          self.min_length);
+    visit(OptionField{"max_length_factor", "maximum target tokens per source token; 0: no such limit",
+                      Allowed::not_negative},
+          self.max_length_factor);
+    visit(
+        OptionField{
+            "length_penalty",
+            "exponent of the length that scores are divided by; higher values favour longer sentences",
+            Allowed::finite},
+        self.length_penalty);
+    visit(
+        OptionField{"word_penalty", "subtracted from scores for each target token, in nats", Allowed::finite},
+        self.word_penalty);
+    visit(OptionField{"patience", "end the search when patience * beam_size hypotheses have ended",
+                      Allowed::positive},
+          self.patience);
+    visit(OptionField{"rule", "how hypotheses of different lengths are compared, and when the search ends"},
+          self.rule);
+    visit(OptionField{"early_stopping", "end the search as soon as beam_size hypotheses have ended"},
+          self.early_stopping);
+    visit(OptionField{"force_end", "at max_length, append the end symbol at no cost"}, self.force_end);
+    visit(OptionField{"no_repeat_ngram_size", "forbid repeated n-grams of this size; 0: off",
+                      Allowed::not_negative},
+          self.no_repeat_ngram_size);
+    visit(OptionField{"repetition_penalty",
+                      "lower the scores of tokens already in the text by this factor; 1: off",
+                      Allowed::positive},
+          self.repetition_penalty);
+    visit(OptionField{"coverage_penalty",
+                      "lower the scores of texts that leave parts of the source without attention; 0: off",
+                      Allowed::not_negative},
+          self.coverage_penalty);
+    visit(OptionField{"num_beam_groups", "groups of diverse beam search; 1: ordinary beam search",
+                      Allowed::positive},
+          self.num_beam_groups);
+    visit(
+        OptionField{
+            "diversity_penalty",
+            "diverse beam search: penalty for each earlier group that chose the same token in the same step",
+            Allowed::not_negative},
+        self.diversity_penalty);
+    visit(OptionField{"num_hypotheses", "translations returned per input, the best first", Allowed::positive},
+          self.num_hypotheses);
+    visit(OptionField{"begin_id", "id that the output begins with, in models without a prompt"},
+          self.begin_id);
+    visit(OptionField{"end_id", "id of the end symbol"}, self.end_id);
+    visit(OptionField{"prefix_ids", "ids forced after begin_id or the prompt"}, self.prefix_ids);
+    visit(OptionField{"prefix_length",
+                      "how many of begin_id and prefix_ids, from the first on, attend to one another in both "
+                      "directions",
+                      Allowed::not_negative},
+          self.prefix_length);
+    visit(OptionField{"forbidden_ids", "ids that are never produced"}, self.forbidden_ids);
+    visit(OptionField{"attention", "return attention weights with the hypotheses"}, self.attention);
+    visit(OptionField{"token_scores", "return the log-probabilities of tokens with the hypotheses"},
+          self.token_scores);
+  }
+
+  /// Throws ValueError for an invalid field or combination, and names it.
+  void validate() const;
+};
+
+}  // namespace eigenformer
+
+#include "eigenformer/search/beams/rules.hpp"  // validate()

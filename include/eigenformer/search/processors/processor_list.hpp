@@ -1,0 +1,121 @@
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "eigenformer/core/base/error.hpp"
+#include "eigenformer/core/tensor/tensor.hpp"
+#include "eigenformer/search/processors/forbidding.hpp"
+#include "eigenformer/search/processors/logits_processor.hpp"
+
+namespace eigenformer {
+
+/// Lowers the scores of tokens that occur in the prompt or the text: a positive score is divided by the
+/// penalty, a negative one multiplied, once per token however often it occurs (Keskar et al. 2019,
+/// section 4.1).
+class RepetitionPenalty final : public BasicProcessor<RepetitionPenalty> {
+ public:
+  /// penalty: 1 has no effect. Throws ValueError unless it is positive and finite.
+  explicit RepetitionPenalty(double penalty) : penalty_(penalty) {
+    if (!(penalty > 0) || !std::isfinite(penalty)) {
+      throw ValueError("repetition_penalty",
+                       "penalty is " + std::to_string(penalty) + ", must be positive and finite");
+    }
+  }
+  /// Changes one row of scores; called by the base class.
+  template <class T>
+  void process(const LogitsStep& step, std::span<T> scores) const {
+    std::vector<std::int32_t> seen(step.prompt.begin(), step.prompt.end());
+    seen.insert(seen.end(), step.generated.begin(), step.generated.end());
+    std::sort(seen.begin(), seen.end());
+    seen.erase(std::unique(seen.begin(), seen.end()), seen.end());
+    const T penalty = static_cast<T>(penalty_);
+    for (const std::int32_t id : seen) {
+      if (id < 0 || static_cast<std::size_t>(id) >= scores.size()) continue;
+      T& score = scores[static_cast<std::size_t>(id)];
+      score = score < 0 ? score * penalty : score / penalty;
+    }
+  }
+
+ private:
+  double penalty_;
+};
+
+/// Creates a RepetitionPenalty for a list of processors. Throws as its constructor.
+inline std::shared_ptr<const LogitsProcessor> repetition_penalty(double penalty) {
+  return std::make_shared<RepetitionPenalty>(penalty);
+}
+
+/// The processors of some options, in the order that LogitsProcessor describes.
+class ProcessorList {
+ public:
+  /// options: SearchOptions or SamplingOptions. op: the name in messages. Throws ValueError for a null
+  /// processor.
+  template <class Options>
+  ProcessorList(const char* op, const Options& options) : processors_(options.processors) {
+    for (std::size_t i = 0; i < processors_.size(); ++i) {
+      if (processors_[i] == nullptr)
+        throw ValueError(op, "processors[" + std::to_string(i) + "] is null, must be a LogitsProcessor");
+    }
+    if (options.repetition_penalty != 1)
+      processors_.push_back(std::make_shared<RepetitionPenalty>(options.repetition_penalty));
+    changes_values_ = !processors_.empty();
+    if (options.no_repeat_ngram_size > 0)
+      processors_.push_back(std::make_shared<NoRepeatNgrams>(options.no_repeat_ngram_size));
+    if (options.min_length > 0)
+      processors_.push_back(std::make_shared<MinimumLength>(options.min_length, options.end_id));
+    if (!options.forbidden_ids.empty())
+      processors_.push_back(std::make_shared<SuppressedTokens>(options.forbidden_ids));
+  }
+
+  /// Whether processors may do more than forbid tokens, so that scores must be checked.
+  bool changes_values() const noexcept { return changes_values_; }
+
+  /// Calls all processors in order.
+  template <class T>
+  void operator()(const LogitsStep& step, std::span<T> scores) const {
+    for (const auto& processor : processors_) (*processor)(step, scores);
+  }
+
+ private:
+  LogitsProcessors processors_;
+  bool changes_values_ = false;
+};
+
+namespace detail {
+
+/// Throws ValueError if a row of logits or of processed scores contains NaN or +infinity.
+template <class T>
+void require_numbers(const char* op, std::span<const T> row, std::size_t input, index_t step,
+                     bool processed) {
+  for (std::size_t id = 0; id < row.size(); ++id) {
+    if (row[id] < std::numeric_limits<T>::infinity()) continue;
+    const std::string place = "for input " + std::to_string(input) + " at step " + std::to_string(step) +
+                              ", " + (std::isnan(row[id]) ? "NaN" : "+infinity") + " for id " +
+                              std::to_string(id);
+    if (processed)
+      throw ValueError(op, "scores are not numbers after a logits processor, " + place +
+                               "; a processor may use -infinity, which forbids a token");
+    throw ValueError(op,
+                     "the model's logits are not numbers, " + place +
+                         "; check that its weights are finite (training with too large a learning rate makes "
+                         "NaN) and that values do not overflow");
+  }
+}
+
+/// A tensor that may be written: x itself if nobody else has its storage, else a copy.
+template <class T>
+Tensor<T> owned(Tensor<T>&& x) {
+  return x.unique() ? std::move(x) : x.clone();
+}
+
+}  // namespace detail
+
+}  // namespace eigenformer
