@@ -10,6 +10,7 @@
 #include "eigenformer/autograd/ops.hpp"
 #include "eigenformer/autograd/tape/grad_check.hpp"
 #include "eigenformer/core/base/random.hpp"
+#include "eigenformer/core/tensor/creation.hpp"
 #include "eigenformer/core/tensor/eigen_interop.hpp"
 #include "eigenformer/core/tensor/print.hpp"
 #include "eigenformer/data/corpus/batching.hpp"

@@ -27,6 +27,10 @@ template <class T>
 const Tensor<T>& tensor_of(const Var<T>& x) {
   return x.value();
 }
+template <class T>
+Tensor<T> tensor_of(const TensorPart<T>& x) {
+  return x.clone();
+}
 template <class Derived>
 Tensor<typename Derived::Scalar> tensor_of(const Eigen::DenseBase<Derived>& x) {
   return x;
@@ -111,7 +115,7 @@ decltype(auto) operand(const X& x) {
   } else if constexpr (Number<X>) {
     return Var<T>(Tensor<T>::scalar(static_cast<T>(x)));
   } else {
-    return Var<T>(x);
+    return Var<T>(Tensor<T>(x));
   }
 }
 

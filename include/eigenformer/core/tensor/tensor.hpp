@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <concepts>
 #include <cstring>
 #include <initializer_list>
@@ -12,6 +13,7 @@
 
 #include "eigenformer/core/runtime/runtime.hpp"
 #include "eigenformer/core/tensor/shape.hpp"
+#include "eigenformer/core/tensor/view.hpp"
 
 // Only declared: code that has an Eigen expression has included Eigen, and other code need not compile it.
 namespace Eigen {
@@ -40,6 +42,9 @@ Shape eigen_shape(const Eigen::DenseBase<Derived>& x) {
 }
 
 }  // namespace detail
+
+template <class T>
+class TensorPart;
 
 /// A contiguous, row-major array of rank 0 to 6. Copies, reshape() and rows() share the storage; clone()
 /// copies it.
@@ -253,6 +258,34 @@ class Tensor {
   /// The same, for reading.
   const T& at(std::initializer_list<index_t> index) const { return data()[offset(index)]; }
 
+  /// The element at one index for each dimension: t(i, j). Errors as for at().
+  template <std::integral... I>
+  T& operator()(I... index) {
+    return at({static_cast<index_t>(index)...});
+  }
+  /// The same, for reading.
+  template <std::integral... I>
+  const T& operator()(I... index) const {
+    return at({static_cast<index_t>(index)...});
+  }
+
+  /// A part, indexed as in NumPy by numbers, all, range(), newaxis and ellipsis: t(ef::all, ef::range(1, 3),
+  /// -1, ef::newaxis). It shares the storage: assignments to it change this tensor. Numbers alone are an
+  /// element. Throws IndexError for indices that do not exist, ValueError for a step of zero and when there
+  /// is no memory, ShapeError for more than 6 dimensions.
+  TensorPart<T> operator()(const Index& a, const Index& b = {}, const Index& c = {}, const Index& d = {},
+                           const Index& e = {}, const Index& f = {}, const Index& g = {},
+                           const Index& h = {}) {
+    require_memory("index");
+    return TensorPart<T>(*this, detail::indexed_view(shape_, std::array<Index, 8>{a, b, c, d, e, f, g, h}));
+  }
+  /// A copy of a part.
+  Tensor operator()(const Index& a, const Index& b = {}, const Index& c = {}, const Index& d = {},
+                    const Index& e = {}, const Index& f = {}, const Index& g = {},
+                    const Index& h = {}) const {
+    return Tensor(*this)(a, b, c, d, e, f, g, h);
+  }
+
   /// A new tensor with each element converted by `static_cast<U>`. Throws ValueError when this one has a
   /// shape but no memory.
   template <class U>
@@ -311,6 +344,75 @@ class Tensor {
   Shape shape_;
   std::shared_ptr<T> storage_;
   StorageState* state_ = nullptr;  // beside the memory; valid while that is defined
+};
+
+/// A part of a tensor: the result of indexing one. It converts to a Tensor, a copy of its values; an op takes
+/// it as an operand; assignments write to the tensor, whose storage it shares, and count as a change
+/// (Tensor::mark_changed()).
+template <class T>
+class TensorPart {
+ public:
+  using value_type = T;  ///< the element type
+
+  /// For Tensor's operator().
+  TensorPart(Tensor<T> whole, detail::StridedView view) : whole_(std::move(whole)), view_(std::move(view)) {}
+  /// A part of the same memory.
+  TensorPart(const TensorPart&) = default;
+
+  /// The sizes of its dimensions.
+  const Shape& shape() const noexcept { return view_.shape; }
+  /// A copy of the values.
+  Tensor<T> clone() const {
+    Tensor<T> values(view_.shape);
+    detail::for_each_pair(values.data(), detail::whole_view(view_.shape), whole_.data(), view_,
+                          [](T& to, const T& from) { to = from; });
+    return values;
+  }
+  /// A copy of the values.
+  operator Tensor<T>() const { return clone(); }  // NOLINT(google-explicit-constructor)
+
+  /// Writes a tensor, broadcast to this shape. Throws ShapeError when it does not fit.
+  TensorPart& operator=(const Tensor<T>& values) {
+    return change(values, [](T& to, const T& from) { to = from; });
+  }
+  /// Writes the values of another part, which may overlap this one.
+  TensorPart& operator=(const TensorPart& values) { return *this = values.clone(); }
+  /// Writes a number to every element.
+  TensorPart& operator=(T value) { return *this = Tensor<T>::scalar(value); }
+  /// Adds a tensor or number, broadcast to this shape.
+  TensorPart& operator+=(const Tensor<T>& values) {
+    return change(values, [](T& to, const T& from) { to = static_cast<T>(to + from); });
+  }
+  TensorPart& operator+=(T value) { return *this += Tensor<T>::scalar(value); }  ///< the same
+  /// Subtracts a tensor or number, broadcast to this shape.
+  TensorPart& operator-=(const Tensor<T>& values) {
+    return change(values, [](T& to, const T& from) { to = static_cast<T>(to - from); });
+  }
+  TensorPart& operator-=(T value) { return *this -= Tensor<T>::scalar(value); }  ///< the same
+  /// Multiplies by a tensor or number, broadcast to this shape.
+  TensorPart& operator*=(const Tensor<T>& values) {
+    return change(values, [](T& to, const T& from) { to = static_cast<T>(to * from); });
+  }
+  TensorPart& operator*=(T value) { return *this *= Tensor<T>::scalar(value); }  ///< the same
+  /// Divides by a tensor or number, broadcast to this shape.
+  TensorPart& operator/=(const Tensor<T>& values) {
+    return change(values, [](T& to, const T& from) { to = static_cast<T>(to / from); });
+  }
+  TensorPart& operator/=(T value) { return *this /= Tensor<T>::scalar(value); }  ///< the same
+
+ private:
+  template <class F>
+  TensorPart& change(const Tensor<T>& given, const F& f) {
+    const detail::StridedView from = detail::broadcast_view("assign", given.shape(), view_.shape);
+    // Values of the same storage are read before they are written.
+    const Tensor<T> values = given.use_count() == 1 ? given : given.clone();
+    detail::for_each_pair(whole_.data(), view_, values.data(), from, f);
+    whole_.mark_changed();
+    return *this;
+  }
+
+  Tensor<T> whole_;
+  detail::StridedView view_;
 };
 
 }  // namespace eigenformer

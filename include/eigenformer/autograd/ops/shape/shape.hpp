@@ -148,9 +148,6 @@ template <detail::Converted X>
   return transpose(detail::operand<element_t<X>>(x), a, b);
 }
 
-/// The end of a dimension, for slice().
-inline constexpr index_t slice_end = std::numeric_limits<index_t>::max();
-
 /// Entries begin .. end - 1 along an axis (negative counts from the end); for the first axis without a copy.
 /// Throws IndexError when the axis or one of the bounds is outside, or end is before begin.
 template <class T>

@@ -1,0 +1,221 @@
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <concepts>
+#include <limits>
+#include <span>
+#include <string>
+#include <type_traits>
+
+#include "eigenformer/core/runtime/runtime.hpp"
+#include "eigenformer/core/tensor/shape.hpp"
+
+namespace eigenformer {
+
+/// The end of a dimension, for slice() and range().
+inline constexpr index_t slice_end = std::numeric_limits<index_t>::max();
+
+/// The entries begin, begin + step, ... before end: NumPy's begin:end:step. range() makes it.
+struct Range {
+  index_t begin = 0;        ///< the first entry; negative counts from the end
+  index_t end = slice_end;  ///< one past the last one; negative counts from the end
+  index_t step = 1;         ///< not zero; negative walks towards the front
+};
+
+/// The entries begin .. end - 1 of a dimension in steps, as an index. As in NumPy, bounds outside the
+/// dimension are moved to its ends, and slice_end leaves one out: range(slice_end, slice_end, -1) is ::-1.
+constexpr Range range(index_t begin, index_t end = slice_end, index_t step = 1) noexcept {
+  return {begin, end, step};
+}
+
+/// What the index `all` is.
+struct EveryEntry {};
+/// Every entry of a dimension, as an index: x(ef::all, 0) is NumPy's x[:, 0]. The function itself is the
+/// index, so that `all` can be the name of a reduction, too.
+constexpr EveryEntry all() noexcept { return {}; }
+
+/// The type of newaxis.
+struct NewAxis {};
+/// A new dimension of size 1, as an index.
+inline constexpr NewAxis newaxis;
+
+/// The type of ellipsis.
+struct Ellipsis {};
+/// Every entry of all dimensions that the other indices do not name: NumPy's "...".
+inline constexpr Ellipsis ellipsis;
+
+/// One index of x(...): a number, which removes the dimension; all; range(); newaxis; ellipsis.
+class Index {
+ public:
+  /// The kinds of an index.
+  enum class Kind {
+    absent,    ///< none: the place of an index that was not given
+    number,    ///< one entry
+    range,     ///< some entries
+    new_axis,  ///< a new dimension
+    ellipsis   ///< the dimensions that no other index names
+  };
+
+  /// No index.
+  constexpr Index() = default;
+  /// One entry; negative counts from the end.
+  template <std::integral I>
+  requires(!std::same_as<I, bool>) constexpr Index(I i)  // NOLINT(google-explicit-constructor)
+      : range{static_cast<index_t>(i), 0, 1}, kind(Kind::number) {}
+  /// Some entries.
+  constexpr Index(Range r) : range(r), kind(Kind::range) {}  // NOLINT(google-explicit-constructor)
+  /// Every entry.
+  constexpr Index(EveryEntry (*)() noexcept) : kind(Kind::range) {}  // NOLINT(google-explicit-constructor)
+  /// A new dimension.
+  constexpr Index(NewAxis) : kind(Kind::new_axis) {}  // NOLINT(google-explicit-constructor)
+  /// The remaining dimensions.
+  constexpr Index(Ellipsis) : kind(Kind::ellipsis) {}  // NOLINT(google-explicit-constructor)
+
+  Range range;               ///< of a range; a number is in `begin`
+  Kind kind = Kind::absent;  ///< what it is
+};
+
+namespace detail {
+
+using Strides = std::array<index_t, static_cast<std::size_t>(Shape::max_rank)>;
+
+// Elements of a tensor: the one at (i, j, ...) is at offset + i * strides[0] + j * strides[1] + ...
+struct StridedView {
+  Shape shape;
+  Strides strides{};
+  index_t offset = 0;
+};
+
+// All elements of a tensor.
+EIGENFORMER_NOINLINE inline StridedView whole_view(const Shape& shape) {
+  StridedView view{shape, {}, 0};
+  index_t step = 1;
+  for (index_t i = shape.rank(); i-- > 0;) {
+    view.strides[static_cast<std::size_t>(i)] = step;
+    step *= shape[i];
+  }
+  return view;
+}
+
+// A tensor of shape `from`, repeated to shape `to`. Throws ShapeError, naming op, where it does not fit.
+EIGENFORMER_NOINLINE inline StridedView broadcast_view(const char* op, const Shape& from, const Shape& to) {
+  const StridedView whole = whole_view(from);
+  StridedView view{to, {}, 0};
+  const index_t more = to.rank() - from.rank();
+  bool fits = more >= 0;
+  for (index_t i = 0; fits && i < from.rank(); ++i) {
+    fits = from[i] == to[more + i] || from[i] == 1;
+    view.strides[static_cast<std::size_t>(more + i)] =
+        from[i] == 1 ? 0 : whole.strides[static_cast<std::size_t>(i)];
+  }
+  if (!fits) {
+    throw ShapeError(op, "shape " + from.str() + " does not broadcast to shape " + to.str(), {from, to});
+  }
+  return view;
+}
+
+// The number of entries of a range in a dimension of n, and its first entry.
+inline std::array<index_t, 2> entries_of(const Range& r, index_t n) {
+  const bool forward = r.step > 0;
+  // Positions are moved to 0 .. n, walking backwards to -1 .. n - 1.
+  const index_t least = forward ? 0 : -1, most = forward ? n : n - 1;
+  const auto clipped = [&](index_t i) { return std::clamp(i < 0 ? i + n : i, least, most); };
+  const index_t first = clipped(r.begin);
+  const index_t last = r.end != slice_end ? clipped(r.end) : forward ? n : -1;
+  const index_t distance = forward ? last - first : first - last;
+  // Not of the step itself, which may be the smallest number.
+  const auto step = forward ? static_cast<std::uint64_t>(r.step) : 0 - static_cast<std::uint64_t>(r.step);
+  const index_t count =
+      distance <= 0 ? 0 : static_cast<index_t>((static_cast<std::uint64_t>(distance) - 1) / step) + 1;
+  return {count, first};
+}
+
+// The elements that indices choose. Throws IndexError for too many indices, a number outside its dimension
+// and a second ellipsis, ValueError for a step of zero, ShapeError for too many dimensions.
+EIGENFORMER_NOINLINE inline StridedView indexed_view(const Shape& shape, std::span<const Index> indices) {
+  const StridedView whole = whole_view(shape);
+  index_t named = 0, ellipses = 0;
+  for (const Index& i : indices) {
+    named += i.kind == Index::Kind::number || i.kind == Index::Kind::range;
+    ellipses += i.kind == Index::Kind::ellipsis;
+  }
+  if (named > shape.rank() || ellipses > 1) {
+    throw IndexError("index", std::to_string(named) + " indices and " + std::to_string(ellipses) +
+                                  " ellipses for a tensor of shape " + shape.str() + ", expected at most " +
+                                  std::to_string(shape.rank()) + " and 1");
+  }
+  StridedView view;
+  std::array<index_t, static_cast<std::size_t>(Shape::max_rank)> sizes{};
+  index_t rank = 0, axis = 0;
+  const auto append = [&](index_t n, index_t stride) {
+    if (rank == Shape::max_rank) throw ShapeError("index", "the result has more than 6 dimensions", {shape});
+    sizes[static_cast<std::size_t>(rank)] = n;
+    view.strides[static_cast<std::size_t>(rank++)] = stride;
+  };
+  const auto keep = [&](index_t count) {
+    for (; count > 0; --count, ++axis) append(shape[axis], whole.strides[static_cast<std::size_t>(axis)]);
+  };
+  for (const Index& i : indices) {
+    if (i.kind == Index::Kind::new_axis) {
+      append(1, 0);
+    } else if (i.kind == Index::Kind::ellipsis) {
+      keep(shape.rank() - named);
+    } else if (i.kind != Index::Kind::absent) {
+      const index_t n = shape[axis], stride = whole.strides[static_cast<std::size_t>(axis)];
+      if (i.kind == Index::Kind::number) {
+        const index_t j = i.range.begin < 0 ? i.range.begin + n : i.range.begin;
+        if (j < 0 || j >= n) {
+          throw IndexError("index", "index " + std::to_string(i.range.begin) + " is outside dimension " +
+                                        std::to_string(axis) + " of shape " + shape.str());
+        }
+        view.offset += j * stride;
+      } else {
+        if (i.range.step == 0) throw ValueError("index", "the step of a range is 0, must not be");
+        const auto [count, first] = entries_of(i.range, n);
+        append(count, count > 1 ? stride * i.range.step : 0);
+        view.offset += count == 0 ? 0 : first * stride;
+      }
+      ++axis;
+    }
+  }
+  keep(shape.rank() - axis);
+  view.shape = Shape(std::span<const index_t>(sizes.data(), static_cast<std::size_t>(rank)));
+  return view;
+}
+
+// The position of the first element of row r (all dimensions but the last).
+inline index_t row_offset(const StridedView& view, index_t r) {
+  index_t at = view.offset;
+  for (index_t d = view.shape.rank() - 1; d-- > 0;) {
+    const index_t n = view.shape.dims()[static_cast<std::size_t>(d)];
+    at += r % n * view.strides[static_cast<std::size_t>(d)];
+    r /= n;
+  }
+  return at;
+}
+
+// f(a[i], b[i]) for all elements of two views of one shape, rows in parallel: no two elements of `a` may be
+// one.
+template <class A, class B, class F>
+void for_each_pair(A* a, const StridedView& to, B* b, const StridedView& from, const F& f) {
+  if (to.shape.numel() == 0) return;
+  const index_t n = to.shape.cols();
+  const auto last = static_cast<std::size_t>(std::max<index_t>(1, to.shape.rank()) - 1);
+  const index_t sa = to.strides[last], sb = from.strides[last];
+  parallel_for(to.shape.rows(), std::max<index_t>(1, (1 << 15) / n), [&](index_t begin, index_t end) {
+    for (index_t r = begin; r < end; ++r) {
+      A* x = a + row_offset(to, r);
+      B* y = b + row_offset(from, r);
+      if (sa == 1 && sb == 1) {
+        for (index_t i = 0; i < n; ++i) f(x[i], y[i]);
+      } else {
+        for (index_t i = 0; i < n; ++i) f(x[i * sa], y[i * sb]);
+      }
+    }
+  });
+}
+
+}  // namespace detail
+
+}  // namespace eigenformer
