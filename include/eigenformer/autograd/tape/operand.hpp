@@ -74,9 +74,9 @@ inline constexpr bool are_Vars_Tensors_Eigen_objects_or_one_number_all_of_float_
 
 }  // namespace detail
 
-/// What differentiable ops take as an operand: a Var, a Tensor, or an Eigen matrix, array, map or expression,
-/// of float or double. What is not a Var becomes a constant: a tensor without a copy, an Eigen object with
-/// one, of rank 1 for a vector type, else (rows, cols).
+/// What differentiable ops take as an operand: a Var, a Tensor, a part of one, or an Eigen matrix, array, map
+/// or expression, of float or double. What is not a Var becomes a constant: a tensor without a copy, an Eigen
+/// object with one, of rank 1 for a vector type, else (rows, cols).
 template <class X>
 concept Operand = detail::is_a_Var_a_Tensor_or_an_Eigen_object_of_float_or_double<X>;
 
@@ -115,7 +115,7 @@ decltype(auto) operand(const X& x) {
   } else if constexpr (Number<X>) {
     return Var<T>(Tensor<T>::scalar(static_cast<T>(x)));
   } else {
-    return Var<T>(Tensor<T>(x));
+    return Var<T>(x);
   }
 }
 

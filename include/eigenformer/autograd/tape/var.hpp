@@ -44,6 +44,9 @@ class Var {
   requires std::same_as<typename Derived::Scalar, T> Var(
       const Eigen::DenseBase<Derived>& value)  // NOLINT(google-explicit-constructor): as a tensor is
       : value_(value) {}
+  /// A constant with a copy of a part of a tensor.
+  Var(const TensorPart<T>& value)  // NOLINT(google-explicit-constructor): as a tensor is
+      : value_(value.clone()) {}
   /// For record() and Tape: the result of a node of a tape.
   Var(Tensor<T> value, std::shared_ptr<detail::TapeState<T>> tape, std::uint64_t generation,
       std::int32_t node)
@@ -63,6 +66,12 @@ class Var {
   bool defined() const noexcept { return value_.defined(); }
   /// The value of a Var with one element. Throws ShapeError for any other number.
   T item() const { return value_.item(); }
+
+  /// A part, indexed as in NumPy by numbers, all, range(), newaxis and ellipsis: x(ef::all, ef::range(1, 3),
+  /// -1). Defined in autograd/ops/indexing/index.hpp. Errors as for Tensor's operator().
+  [[nodiscard]] Var operator()(const Index& a, const Index& b = {}, const Index& c = {}, const Index& d = {},
+                               const Index& e = {}, const Index& f = {}, const Index& g = {},
+                               const Index& h = {}) const;
 
   /// Whether it is the result of a recorded op, a variable or a parameter on a tape; false for constants.
   bool recorded() const noexcept { return node_ >= 0; }

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <concepts>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -14,10 +13,6 @@
 #include "eigenformer/core/tensor/tensor.hpp"
 
 namespace eigenformer {
-
-/// What indices are: int32_t or int64_t.
-template <class I>
-concept IndexNumber = std::same_as<I, std::int32_t> || std::same_as<I, std::int64_t>;
 
 /// The matrix (rows, cols), square without cols, with ones on diagonal k (above the main one if positive) and
 /// zeros elsewhere. Throws ShapeError for a negative size.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <concepts>
+#include <cstdint>
 #include <limits>
 #include <span>
 #include <string>
@@ -12,6 +13,10 @@
 #include "eigenformer/core/tensor/shape.hpp"
 
 namespace eigenformer {
+
+/// What indices are: int32_t or int64_t.
+template <class I>
+concept IndexNumber = std::same_as<I, std::int32_t> || std::same_as<I, std::int64_t>;
 
 /// The end of a dimension, for slice() and range().
 inline constexpr index_t slice_end = std::numeric_limits<index_t>::max();

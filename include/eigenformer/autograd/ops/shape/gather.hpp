@@ -16,8 +16,8 @@ namespace eigenformer {
 namespace detail {
 
 // Throws IndexError unless every index is in 0 .. n-1.
-inline void check_indices(const char* op, const Tensor<std::int32_t>& index, index_t axis,
-                          const Shape& shape) {
+template <IndexNumber I>
+void check_indices(const char* op, const Tensor<I>& index, index_t axis, const Shape& shape) {
   const index_t n = shape[axis];
   for (index_t i = 0; i < index.numel(); ++i) {
     if (index.data()[i] < 0 || index.data()[i] >= n) {
@@ -43,8 +43,8 @@ inline std::vector<index_t> block_offsets(const Shape& part, const Shape& whole,
 }
 
 // Calls visit(position in x, position in index) for every element of the index, outer blocks in parallel.
-template <class Visit>
-void visit_gathered(const Shape& shape, const Tensor<std::int32_t>& index, index_t axis, const Visit& visit) {
+template <IndexNumber I, class Visit>
+void visit_gathered(const Shape& shape, const Tensor<I>& index, index_t axis, const Visit& visit) {
   const std::vector<index_t> outer = block_offsets(index.shape(), shape, 0, axis);
   const std::vector<index_t> inner = block_offsets(index.shape(), shape, axis + 1, shape.rank());
   const index_t n = shape[axis], taken = index.dim(axis), width = static_cast<index_t>(inner.size());
@@ -62,28 +62,34 @@ void visit_gathered(const Shape& shape, const Tensor<std::int32_t>& index, index
                });
 }
 
+// Throws ShapeError unless the index fits a tensor of this shape, IndexError for an entry outside the axis.
+template <IndexNumber I>
+void check_gathered(const char* op, const Tensor<I>& index, index_t axis, const Shape& shape) {
+  bool fits = index.rank() == shape.rank();
+  for (index_t d = 0; fits && d < shape.rank(); ++d) fits = d == axis || index.dim(d) <= shape[d];
+  if (!fits) {
+    throw ShapeError(op,
+                     "index of shape " + index.shape().str() + " must have the rank of " + shape.str() +
+                         " and be no larger outside axis " + std::to_string(axis),
+                     {shape, index.shape()});
+  }
+  check_indices(op, index, axis, shape);
+}
+
 }  // namespace detail
 
 /// Elements taken along an axis, PyTorch's gather: for axis 1 of rank 3, y[i][j][k] =
 /// x[i][index[i][j][k]][k].
 ///
-/// index: x's rank, and in no other dimension larger than x. Returns index's shape. An element may be taken
-/// several times: its gradients are summed. Throws ShapeError when the index does not fit and IndexError for
-/// an entry outside the axis.
-template <class T>
-[[nodiscard]] Var<T> gather(const Var<T>& x, index_t axis, const Tensor<std::int32_t>& index) {
+/// index: int32 or int64, x's rank, and in no other dimension larger than x. Returns index's shape. An
+/// element may be taken several times: its gradients are summed. Throws ShapeError when the index does not
+/// fit and IndexError for an entry outside the axis.
+template <class T, IndexNumber I>
+[[nodiscard]] Var<T> gather(const Var<T>& x, index_t axis, const Tensor<I>& index) {
   const OpScope scope(Runtime::instance().profiler(), "gather");
   detail::require_defined("gather", x, index);
   const index_t a = detail::axis_of("gather", axis, x.shape());
-  bool fits = index.rank() == x.rank();
-  for (index_t d = 0; fits && d < x.rank(); ++d) fits = d == a || index.dim(d) <= x.dim(d);
-  if (!fits) {
-    throw ShapeError("gather",
-                     "index of shape " + index.shape().str() + " must have the rank of " + x.shape().str() +
-                         " and be no larger outside axis " + std::to_string(a),
-                     {x.shape(), index.shape()});
-  }
-  detail::check_indices("gather", index, a, x.shape());
+  detail::check_gathered("gather", index, a, x.shape());
   Tensor<T> y(index.shape());
   const T* from = x.value().data();
   T* to = y.data();
@@ -101,8 +107,8 @@ template <class T>
 }
 
 /// The same for other operands.
-template <detail::Converted X>
-[[nodiscard]] Var<element_t<X>> gather(const X& x, index_t axis, const Tensor<std::int32_t>& index) {
+template <detail::Converted X, IndexNumber I>
+[[nodiscard]] Var<element_t<X>> gather(const X& x, index_t axis, const Tensor<I>& index) {
   return gather(detail::operand<element_t<X>>(x), axis, index);
 }
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <concepts>
 #include <initializer_list>
-#include <limits>
 #include <numeric>
 #include <string>
 #include <type_traits>
@@ -55,17 +54,48 @@ void copy_rows(const T* x, index_t x_stride, T* y, index_t y_stride, index_t row
   });
 }
 
+// The same elements in another shape.
+template <class T>
+Var<T> reshaped(const char* op, const Var<T>& x, const Shape& shape) {
+  const OpScope scope(Runtime::instance().profiler(), op);
+  require_defined(op, x);
+  Tensor<T> y = x.value().reshape(shape);
+  if (not_recorded<T>(y, x)) return Var<T>(std::move(y));
+  // dx = dy in x's shape.
+  return record(op, std::move(y), {x}, [](Backward<T>& back) { back.pass(0, back.dy()); });
+}
+
+// Entries first .. first + count - 1 of an axis, for the first axis without a copy.
+template <class T>
+Var<T> sliced(const char* op, const Var<T>& x, index_t axis, index_t first, index_t count) {
+  const OpScope scope(Runtime::instance().profiler(), op);
+  require_defined(op, x);
+  const AxisView view(x.shape(), axis);
+  Tensor<T> y;
+  if (axis == 0) {
+    y = x.value().rows(first, count);
+  } else {
+    y = Tensor<T>(x.shape().with(axis, count));
+    copy_rows<T>(x.value().data() + first * view.inner, view.n * view.inner, y.data(), count * view.inner,
+                 view.outer, count * view.inner, T(0));
+  }
+  if (not_recorded<T>(y, x)) return Var<T>(std::move(y));
+  // dx = dy inside the range, 0 outside.
+  return record(op, std::move(y), {x}, SavedTensors(), [view, first, count](Backward<T>& back) {
+    if (const auto dx = back.grad(0)) {
+      if (dx.beta == T(0)) std::fill_n(dx.data, dx.shape.numel(), T(0));
+      copy_rows<T>(back.dy().data(), count * view.inner, dx.data + first * view.inner, view.n * view.inner,
+                   view.outer, count * view.inner, dx.beta);
+    }
+  });
+}
+
 }  // namespace detail
 
 /// The same elements in another shape, sharing the storage. Throws ShapeError when their number differs.
 template <class T>
 [[nodiscard]] Var<T> reshape(const Var<T>& x, const Shape& shape) {
-  const OpScope scope(Runtime::instance().profiler(), "reshape");
-  detail::require_defined("reshape", x);
-  Tensor<T> y = x.value().reshape(shape);
-  if (detail::not_recorded<T>(y, x)) return Var<T>(std::move(y));
-  // dx = dy in x's shape.
-  return record("reshape", std::move(y), {x}, [](Backward<T>& back) { back.pass(0, back.dy()); });
+  return detail::reshaped("reshape", x, shape);
 }
 
 /// The same for other operands.
@@ -152,36 +182,18 @@ template <detail::Converted X>
 /// Throws IndexError when the axis or one of the bounds is outside, or end is before begin.
 template <class T>
 [[nodiscard]] Var<T> slice(const Var<T>& x, index_t axis, index_t begin, index_t end = slice_end) {
-  const OpScope scope(Runtime::instance().profiler(), "slice");
   detail::require_defined("slice", x);
   const index_t a = detail::axis_of("slice", axis, x.shape());
-  const detail::AxisView view(x.shape(), a);
-  const index_t first = begin < 0 ? begin + view.n : begin;
-  const index_t last = end == slice_end ? view.n : end < 0 ? end + view.n : end;
-  if (first < 0 || last > view.n || first > last) {
+  const index_t n = x.dim(a);
+  const index_t first = begin < 0 ? begin + n : begin;
+  const index_t last = end == slice_end ? n : end < 0 ? end + n : end;
+  if (first < 0 || last > n || first > last) {
     throw IndexError("slice", "range " + std::to_string(begin) + " to " +
                                   (end == slice_end ? "the end" : std::to_string(end)) +
                                   " does not exist in axis " + std::to_string(axis) + " of shape " +
                                   x.shape().str());
   }
-  const index_t count = last - first;
-  Tensor<T> y;
-  if (a == 0) {
-    y = x.value().rows(first, count);
-  } else {
-    y = Tensor<T>(x.shape().with(a, count));
-    detail::copy_rows<T>(x.value().data() + first * view.inner, view.n * view.inner, y.data(),
-                         count * view.inner, view.outer, count * view.inner, T(0));
-  }
-  if (detail::not_recorded<T>(y, x)) return Var<T>(std::move(y));
-  // dx = dy inside the range, 0 outside.
-  return record("slice", std::move(y), {x}, SavedTensors(), [view, first, count](Backward<T>& back) {
-    if (const auto dx = back.grad(0)) {
-      if (dx.beta == T(0)) std::fill_n(dx.data, dx.shape.numel(), T(0));
-      detail::copy_rows<T>(back.dy().data(), count * view.inner, dx.data + first * view.inner,
-                           view.n * view.inner, view.outer, count * view.inner, dx.beta);
-    }
-  });
+  return detail::sliced("slice", x, a, first, last - first);
 }
 
 /// The same for other operands.

@@ -1,0 +1,110 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "eigenformer/autograd/ops/elementwise/compare.hpp"
+#include "eigenformer/autograd/ops/shape/axes.hpp"
+#include "eigenformer/autograd/ops/shape/rearrange.hpp"
+#include "eigenformer/autograd/tape/operand.hpp"
+#include "eigenformer/autograd/tape/tape.hpp"
+#include "eigenformer/kernels/elementwise/elementwise.hpp"
+
+namespace eigenformer {
+
+/// x where the mask is false, `value` (a number, or an operand of one element) where it is true. Throws
+/// ShapeError unless the mask broadcasts to x and the value has one element.
+template <class X, class V>
+requires(Operand<X>&& detail::OperandPair<X, V>)
+    [[nodiscard]] Var<element_t<X>> masked_fill(const X& x, const Tensor<bool>& mask, const V& value) {
+  using T = element_t<X>;
+  const Var<T>& v = detail::operand<T>(x);
+  const Var<T>& fill = detail::operand<T>(value);
+  detail::require_defined("masked_fill", v, mask, fill);
+  (void)detail::broadcast_view("masked_fill", mask.shape(), v.shape());
+  return where(mask, detail::reshaped("masked_fill", fill, Shape{}), v);
+}
+
+/// The elements where the mask is true, in row-major order, as a vector; x and mask broadcast together.
+/// NumPy's x[mask]. Throws ShapeError when the shapes do not broadcast.
+template <Operand X>
+[[nodiscard]] Var<element_t<X>> masked_select(const X& x, const Tensor<bool>& mask) {
+  const Var<element_t<X>>& v = detail::operand<element_t<X>>(x);
+  detail::require_defined("masked_select", v, mask);
+  const Shape shape = kernels::broadcast_shape("masked_select", v.shape(), mask.shape());
+  const detail::StridedView view = detail::broadcast_view("masked_select", mask.shape(), shape);
+  Tensor<bool> flags(shape);
+  detail::for_each_pair(flags.data(), detail::whole_view(shape), mask.data(), view,
+                        [](bool& to, const bool& from) { to = from; });
+  std::vector<index_t> entries;
+  for (index_t i = 0; i < flags.numel(); ++i) {
+    if (flags.data()[i]) entries.push_back(i);
+  }
+  const auto all = shape == v.shape() ? v : broadcast_to(v, shape);
+  return detail::selected("masked_select", detail::reshaped("masked_select", all, Shape{shape.numel()}), 0,
+                          entries);
+}
+
+/// The indices of the elements that are not zero, in row-major order, as PyTorch's nonzero and NumPy's
+/// argwhere: (count, rank of x). x: a Tensor or Var of any type, or an Eigen object. NaN is not zero.
+template <class X>
+requires detail::has_elements<X>
+[[nodiscard]] Tensor<std::int64_t> nonzero(const X& x) {
+  const auto& t = detail::tensor_of(x);
+  using T = typename detail::ElementOf<X>::type;
+  detail::require_defined("nonzero", t);
+  std::vector<std::int64_t> found;
+  index_t count = 0;
+  for (index_t i = 0; i < t.numel(); ++i) {
+    if (t.data()[i] == T(0)) continue;
+    ++count;
+    index_t rest = i;
+    found.resize(found.size() + static_cast<std::size_t>(t.rank()));
+    for (index_t axis = t.rank(), k = 0; axis-- > 0; ++k) {
+      found[found.size() - 1 - static_cast<std::size_t>(k)] = rest % t.dim(axis);
+      rest /= t.dim(axis);
+    }
+  }
+  return Tensor<std::int64_t>(Shape{count, t.rank()}, found);
+}
+
+/// Where each value belongs in a sorted row: the number of its entries below the value, with `right` at most
+/// the value; NaN belongs at the end. sorted: (n), or (..., n) for values (..., m) of the same sizes before
+/// the last. Returns the shape of the values. Operands of one type. Throws ShapeError when the shapes do not
+/// fit.
+template <class S, class V>
+requires(detail::has_elements<S>&& detail::has_elements<V>&& detail::are_all_of_one_type<S, V>)
+    [[nodiscard]] Tensor<std::int64_t> searchsorted(const S& sorted, const V& values, bool right = false) {
+  const auto& s = detail::tensor_of(sorted);
+  const auto& v = detail::tensor_of(values);
+  detail::require_defined("searchsorted", s, v);
+  const bool one = s.rank() == 1;
+  if (s.rank() < 1 || (!one && (s.rank() != v.rank() || s.shape().with(-1, 1) != v.shape().with(-1, 1)))) {
+    throw ShapeError("searchsorted",
+                     "a sorted tensor of shape " + s.shape().str() + " for values of shape " +
+                         v.shape().str() + " must have rank 1 or their sizes but for the last",
+                     {s.shape(), v.shape()});
+  }
+  Tensor<std::int64_t> found(v.shape());
+  const index_t n = s.dim(-1), m = one ? v.numel() : v.dim(-1);
+  parallel_for(v.numel(), 1 << 12, [&](index_t begin, index_t end) {
+    for (index_t i = begin; i < end; ++i) {
+      const auto* row = s.data() + (one ? 0 : i / m * n);
+      const auto value = v.data()[i];
+      index_t low = 0, high = n;
+      while (low < high) {
+        const index_t middle = low + (high - low) / 2;
+        // Of NaN both are true.
+        const bool above = right ? !(row[middle] > value) : !(row[middle] >= value);
+        (above ? low : high) = above ? middle + 1 : middle;
+      }
+      found.data()[i] = low;
+    }
+  });
+  return found;
+}
+
+}  // namespace eigenformer
