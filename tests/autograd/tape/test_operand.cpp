@@ -163,7 +163,41 @@ TEST_CASE_TEMPLATE("every op of one operand takes each kind, and refuses what ha
   CHECK_OP(log_softmax);
   CHECK_OP(glu);
   CHECK_OP(transpose);
+  CHECK_OP(squeeze);
+  CHECK_OP(flatten);
+  CHECK_OP(atleast_1d);
+  CHECK_OP(atleast_2d);
+  CHECK_OP(atleast_3d);
+  CHECK_OP(flip);
+  CHECK_OP(diag);
+  CHECK_OP(diagonal);
+  CHECK_OP(tril);
+  CHECK_OP(triu);
 #undef CHECK_OP
+#define CHECK_CALL(OP, ...) \
+  check<1, T>(              \
+      #OP, [](const auto& v) { return ef::OP(__VA_ARGS__); }, x)
+  CHECK_CALL(broadcast_to, v, Shape{2, 4, 6});
+  CHECK_CALL(unsqueeze, v, 1);
+  CHECK_CALL(moveaxis, v, 0, 1);
+  CHECK_CALL(swapaxes, v, 0, 1);
+  CHECK_CALL(repeat, v, 2, 0);
+  CHECK_CALL(tile, v, {2, 2});
+  CHECK_CALL(roll, v, 1, 0);
+  CHECK_CALL(pad, v, {{1, 2}});
+  CHECK_CALL(take, v, Tensor<std::int64_t>::arange(2), 1);
+  CHECK_CALL(take, v, Tensor<std::int64_t>::arange(2));
+  CHECK_CALL(take_along_axis, v, Tensor<std::int64_t>::zeros({4, 1}), 1);
+  CHECK_CALL(masked_fill, v, Tensor<bool>::full({6}, true), 1);
+  CHECK_CALL(masked_select, v, Tensor<bool>::full({6}, true));
+  CHECK_CALL(nonzero, v);
+#undef CHECK_CALL
+  check<1, T>(
+      "split", [](const auto& v) { return ef::split(v, 4)[0]; }, x);
+  check<1, T>(
+      "chunk", [](const auto& v) { return ef::chunk(v, 2)[0]; }, x);
+  check<1, T>(
+      "unstack", [](const auto& v) { return ef::unstack(v)[0]; }, x);
   check<1, T>(
       "activate", [](const auto& v) { return ef::activate(v, ef::Activation::none); }, x);
   check<1, T>(
@@ -215,6 +249,25 @@ TEST_CASE_TEMPLATE("every op of one operand takes each kind, and refuses what ha
 
 TEST_CASE_TEMPLATE("every op of several operands takes each kind in each position", T, float, double) {
   const std::vector<Tensor<T>> pair = {random<T>({4, 6}), random<T>({4, 6}, 2)};
+  check<2, T>(
+      "assign", [](const auto& a, const auto& b) { return ef::assign(a, {ef::all}, b); }, pair);
+  check<2, T>(
+      "put_along_axis",
+      [](const auto& a, const auto& b) {
+        return ef::put_along_axis(a, Ids::zeros({4, 6}), b, 1);
+      },
+      pair);
+  check<2, T>(
+      "scatter_add",
+      [](const auto& a, const auto& b) {
+        return ef::scatter_add(a, 1, Ids::zeros({4, 6}), b);
+      },
+      pair);
+  check<2, T>(
+      "index_add", [](const auto& a, const auto& b) { return ef::index_add(a, 0, Ids::zeros({4}), b); },
+      pair);
+  check<2, T>(
+      "searchsorted", [](const auto& a, const auto& b) { return ef::searchsorted(a, b); }, pair);
 #define CHECK_PAIR(OP)                                                       \
   check<2, T>(                                                               \
       #OP, [](const auto& a, const auto& b) { return ef::OP(a, b); }, pair); \

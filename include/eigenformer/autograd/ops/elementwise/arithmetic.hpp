@@ -15,7 +15,8 @@ namespace detail {
 
 // Operands of the operators.
 template <class X>
-concept Own = Operand<X> &&(is_var<X> || std::is_same_v<X, Tensor<element_t<X>>>);
+concept Own = Operand<X> &&
+    (is_var<X> || std::is_same_v<X, Tensor<element_t<X>>> || std::is_same_v<X, TensorPart<element_t<X>>>);
 template <class A, class B>
 concept OwnPair = OperandPair<A, B> &&(Own<A> || Own<B>);
 
