@@ -178,7 +178,7 @@ EIGENFORMER_MODULE_INSTANCES(LearnedPositionalEmbedding)
 /// layers' attention has positions of its own.
 inline InputPositions input_positions(const std::optional<InputPositions>& given, const LayerOptions& layer) {
   if (given) return *given;
-  if (std::holds_alternative<NoPositions>(layer.positions)) return SinusoidalPositions{};
+  if (std::holds_alternative<NoPositions>(layer.attention.positions)) return SinusoidalPositions{};
   return NoPositions{};
 }
 

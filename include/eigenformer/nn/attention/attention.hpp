@@ -189,15 +189,20 @@ struct MultiHeadAttention {
     if (options.kdim == 0) options.kdim = options.d_model;
     if (options.vdim == 0) options.vdim = options.d_model;
     const index_t head_dim = options.head_features();
-    if (options.query_key_norm) {
-      const NormOptions of_head{
-          .kind = *options.query_key_norm, .size = head_dim, .eps = options.norm_eps, .bias = false};
+    if (options.attention.query_key_norm) {
+      const NormOptions of_head{.kind = *options.attention.query_key_norm,
+                                .size = head_dim,
+                                .eps = options.norm_eps,
+                                .bias = false};
       query_norm.emplace(of_head);
       key_norm.emplace(of_head);
     }
-    if (const auto* o = std::get_if<RotaryPositions>(&options.positions)) rotary_.emplace(*o, head_dim);
-    if (std::holds_alternative<AlibiPositions>(options.positions)) slopes_ = alibi_slopes(options.num_heads);
-    if (const auto* o = std::get_if<ShawPositions>(&options.positions)) shaw.emplace(*o, head_dim, rng);
+    if (const auto* o = std::get_if<RotaryPositions>(&options.attention.positions))
+      rotary_.emplace(*o, head_dim);
+    if (std::holds_alternative<AlibiPositions>(options.attention.positions))
+      slopes_ = alibi_slopes(options.num_heads);
+    if (const auto* o = std::get_if<ShawPositions>(&options.attention.positions))
+      shaw.emplace(*o, head_dim, rng);
     name_parameters(*this);
   }
 
@@ -282,7 +287,7 @@ struct MultiHeadAttention {
   }
 
   /// Whether this is linear attention.
-  bool linear_kind() const noexcept { return options.attention == AttentionKind::linear; }
+  bool linear_kind() const noexcept { return options.attention.kind == AttentionKind::linear; }
 
   /// The inputs of the attention op in self-attention: x (..., D) projected, normalised if the options say
   /// so, and rotated by the layout's positions if these are rotary. Throws ValueError if kdim or vdim is not
@@ -325,10 +330,10 @@ struct MultiHeadAttention {
   /// cross().
   AttentionOp attention_op(std::vector<std::int32_t> key_sequence = {}) const {
     return {.heads = options.num_heads,
-            .scale = options.attention_scale,
+            .scale = options.attention.scale,
             .dropout = options.dropout,
             .key_sequence = std::move(key_sequence),
-            .key_value_heads = options.num_key_value_heads,
+            .key_value_heads = options.attention.num_key_value_heads,
             .slopes = slopes_,
             .rule = score_rule};
   }
@@ -338,10 +343,10 @@ struct MultiHeadAttention {
     if (!shaw) return {.bias = bias};
     return {.bias = bias, .keys = ctx.use(shaw->keys), .values = ctx.use(shaw->values)};
   }
-  /// The mask, limited to attention_window.
+  /// The mask, limited to attention.window.
   AttentionMask windowed(const AttentionMask& mask) const {
-    if (options.attention_window == 0) return mask;
-    return mask & AttentionMask::window(options.attention_window - 1, options.attention_window - 1);
+    if (options.attention.window == 0) return mask;
+    return mask & AttentionMask::window(options.attention.window - 1, options.attention.window - 1);
   }
 
   /// Calls visit(name, member) for each parameter, buffer and sub-module (see Module).

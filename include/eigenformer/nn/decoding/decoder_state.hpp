@@ -153,8 +153,8 @@ class CachedPass final : public LayerPass<T> {
                                                " does not exist: the pass has " +
                                                std::to_string(memories_.size()));
     }
-    const MultiHeadAttentionOptions& o = attention.options;
-    if (!std::holds_alternative<NoPositions>(o.positions) || o.attention_window != 0) {
+    const AttentionOptions& o = attention.options.attention;
+    if (!std::holds_alternative<NoPositions>(o.positions) || o.window != 0) {
       throw ValueError(
           "memory_attention",
           "the attention has positions or a window, which decoding with a cache does not support; "

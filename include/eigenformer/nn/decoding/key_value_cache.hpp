@@ -99,7 +99,7 @@ class KeyValueCache {
     }
     const index_t rows = x.shape().rows(), wide = attention.options.query_width(),
                   side = attention.options.key_width();
-    note_reach(attention.options.attention_window);
+    note_reach(attention.options.attention.window);
     Tensor<T>& cache = at(cache_, slot);
     if (!cache.defined()) cache = Tensor<T>(Shape{block_, 2 * side});
     for (index_t r = 0; r < rows; ++r) {

@@ -86,7 +86,8 @@ struct Seq2SeqOptions {
   bool final_norm = true;         ///< a norm after each stack, even with post-norm layers, as in PyTorch
   ModelStack encoder{};           ///< num_layers of the encoder, and what overrides the two above
   ModelStack decoder{};           ///< num_layers of the decoder, and what overrides the two above
-  std::optional<InputPositions> positions{};  ///< unset: sinusoidal, or none if layer.positions has some
+  std::optional<InputPositions>
+      positions{};  ///< unset: sinusoidal, or none if layer.attention.positions has some
   /// Most tokens of a sequence; enforced only for learned positions, as their tables' size.
   index_t max_length = 1024;
   std::optional<double> embedding_dropout{};  ///< on embedding + position; unset: layer.dropout.rate

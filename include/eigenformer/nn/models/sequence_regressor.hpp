@@ -20,7 +20,8 @@ struct SequenceRegressorOptions {
   bool final_norm = true;       ///< a norm after each stack, even with post-norm layers, as in PyTorch
   ModelStack encoder{};         ///< num_layers of the encoder, and what overrides the two above
   ModelStack decoder{};         ///< num_layers of the decoder, and what overrides the two above
-  std::optional<InputPositions> positions{};  ///< unset: sinusoidal, or none if layer.positions has some
+  std::optional<InputPositions>
+      positions{};            ///< unset: sinusoidal, or none if layer.attention.positions has some
   index_t max_length = 1024;  ///< rows of a sequence, if positions are learned: the size of their tables
   std::optional<double> embedding_dropout{};        ///< on input + position; unset: layer.dropout.rate
   bool causal = true;                               ///< a target row sees only itself and those before it
