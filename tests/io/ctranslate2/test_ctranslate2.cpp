@@ -210,9 +210,9 @@ TEST_CASE("a CTranslate2 model's options say what its folder says") {
   CHECK_FALSE(o.scale_embedding);
   CHECK(o.layer.activation == Activation::silu);
   CHECK(o.tying == Tying::target);
-  CHECK(std::get<SinusoidalPositions>(o.added_positions()).first_position == 1);
+  CHECK(std::get<SinusoidalPositions>(o.input_positions()).first_position == 1);
   const auto learned = import_ctranslate2<float>(CheckpointReference("ct2_learned").folder).description.model;
-  CHECK(std::holds_alternative<LearnedPositions>(learned.added_positions()));
+  CHECK(std::holds_alternative<LearnedPositions>(learned.input_positions()));
   CHECK(learned.max_length == 21);
   CHECK(learned.layer.norm.eps == doctest::Approx(1e-3));
   CHECK_FALSE(learned.projection_bias);

@@ -174,7 +174,7 @@ TEST_CASE("a folder of version 0.1.0 says what it did") {
   CHECK(o.layer.attention.query_key_norm == NormKind::rms_norm);
   CHECK(o.layer.norm.kind == NormKind::rms_norm);
   CHECK(std::holds_alternative<RotaryPositions>(o.layer.attention.positions));
-  CHECK(std::holds_alternative<NoPositions>(o.added_positions()));
+  CHECK(std::holds_alternative<NoPositions>(o.input_positions()));
   CHECK(o.padding_index == -1);
   CHECK(o.tying == Tying::all);
   const auto loaded = load_model_folder(testing::fixtures_folder() / "model_0_1_0");

@@ -197,7 +197,7 @@ TEST_CASE("positions and an optional norm are written as version 0.1.0 reads the
     o.layer.attention.positions = std::move(attention);
     const nlohmann::json json = options_to_json(o);
     const auto back = options_from_json<Seq2SeqOptions>(json);
-    CHECK(back.added_positions() == o.added_positions());
+    CHECK(back.input_positions() == o.input_positions());
     CHECK(back.layer.attention.positions == o.layer.attention.positions);
     CHECK(detail::is_readable_by_0_1_0(json) == !json.contains("attention_positions"));
     return json;
@@ -226,7 +226,7 @@ TEST_CASE("positions and an optional norm are written as version 0.1.0 reads the
                                                       {"query_key_norm", true},
                                                       {"query_key_norm_kind", "rms_norm"}});
   CHECK(std::get<RotaryPositions>(old.layer.attention.positions).base == 500);
-  CHECK(std::holds_alternative<NoPositions>(old.added_positions()));
+  CHECK(std::holds_alternative<NoPositions>(old.input_positions()));
   CHECK(old.layer.attention.query_key_norm == NormKind::rms_norm);
   CHECK(options_to_json(old).at("query_key_norm") == true);
   const auto without = options_from_json<LanguageModelOptions>(

@@ -126,7 +126,7 @@ TEST_CASE("the regressor has every option of the layers: gradients, causality, p
            options.layer.attention.positions.index()));
     CHECK(model.transformer.encoder.layers[0].options.attention.window == options.layer.attention.window);
     CHECK(model.source_positions.learned.has_value() ==
-          std::holds_alternative<LearnedPositions>(options.added_positions()));
+          std::holds_alternative<LearnedPositions>(options.input_positions()));
     auto later = target.clone();
     later.at({1, 4, 2}) += 1;
     const auto changed = model(ctx, source, sources, later, targets).value();

@@ -360,7 +360,7 @@ Seq2SeqTransformer<T> ct2_model(const Ct2Transformer& described) {
       for (index_t i = 1; i < sizes.num_layers; ++i)
         import.used(stack + "/layer_" + std::to_string(i) + "/self_attention/relative_attention_bias");
     }
-    if (std::holds_alternative<LearnedPositions>(options.added_positions())) {
+    if (std::holds_alternative<LearnedPositions>(options.input_positions())) {
       const Tensor<T> table = file.tensor<T>(Ct2Transformer::encodings(stack));
       import.used(Ct2Transformer::encodings(stack));
       import.add(decoder ? "target_positions.weight" : "source_positions.weight",

@@ -20,7 +20,7 @@
 #include "eigenformer/io/safetensors/json_text.hpp"
 #include "eigenformer/io/safetensors/safetensors.hpp"
 #include "eigenformer/kernels/packed/gemm_packed.hpp"
-#include "eigenformer/nn/attention/added_positions.hpp"
+#include "eigenformer/nn/attention/positional_encoding.hpp"
 #include "eigenformer/nn/options/layer.hpp"
 
 namespace eigenformer::detail {

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "eigenformer/core/base/special_ids.hpp"
-#include "eigenformer/nn/attention/added_positions.hpp"
+#include "eigenformer/nn/attention/positional_encoding.hpp"
 #include "eigenformer/nn/options/layer.hpp"
 
 namespace eigenformer {
@@ -138,7 +138,7 @@ struct Seq2SeqOptions {
   /// Dropout rate of embedding + position.
   double embedding_rate() const noexcept { return embedding_dropout.value_or(layer.dropout.rate); }
   /// The positions that are added to the embeddings.
-  InputPositions added_positions() const { return input_positions(positions, layer); }
+  InputPositions input_positions() const { return eigenformer::input_positions(positions, layer); }
   /// Options of the model's Transformer.
   TransformerOptions transformer() const { return {layer, final_norm, encoder, decoder}; }
 
@@ -156,7 +156,7 @@ EIGENFORMER_FUNCTION void Seq2SeqOptions::validate(const char* op) const {
                              ", must be source_vocab_size, which is " + std::to_string(source_vocab_size) +
                              ", to tie all embeddings");
   }
-  detail::require_input_positions(op, added_positions(), layer.d_model);
+  detail::require_input_positions(op, input_positions(), layer.d_model);
   const index_t ids = std::min(source_vocab_size, target_size());
   detail::require_padding(op, "padding_index", padding_index, ids);
   detail::require_padding(op, "constant_id", constant_id, ids);
