@@ -330,6 +330,12 @@ struct AttentionSaved {
                            std::to_string(layout.rows()) + " rows of its layout",
                        {in.value.shape()});
     }
+    if (in.column < 0 || in.column + in.width > in.stride()) {
+      throw ShapeError(name,
+                       std::string(what) + " in columns " + std::to_string(in.column) + " to " +
+                           std::to_string(in.column + in.width) + " must be inside " + in.value.shape().str(),
+                       {in.value.shape()});
+    }
     if (in.width < 1 || in.width % heads != 0) {
       throw ShapeError(name,
                        std::string(what) + " of width " + std::to_string(in.width) + " must divide into " +
