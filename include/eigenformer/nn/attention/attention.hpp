@@ -220,7 +220,8 @@ struct AttentionCall {
   /// linear_attention().
   [[nodiscard]] Var<T> run(const Context<T>& ctx) const {
     if (kind == AttentionKind::softmax) return attention(ctx, heads, queries, keys, mask, op, relative);
-    if (state != nullptr) return linear_attention_step(heads, queries, op.heads, op.key_sequence, *state);
+    if (state != nullptr)
+      return detail::linear_attention_step(heads, queries, op.heads, op.key_sequence, *state);
     mask.check(queries.batch(), op.heads, queries.max_length(), keys.batch(), keys.max_length());
     return linear_attention(heads.q.alone(), heads.k.alone(), heads.v.alone(), queries, keys,
                             {op.heads, mask.right() == 0, op.key_sequence, admitted_keys(mask, keys)});

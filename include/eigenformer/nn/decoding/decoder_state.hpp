@@ -217,7 +217,7 @@ Var<T> CachedMemory<T>::attend(const Context<T>& ctx, std::size_t slot,
     made = attention.project_key_value(ctx, memory_.rows).value();
     if (attention.linear_kind()) {
       const auto keys = AttentionHeads<T>::side_by_side(Var<T>(), Var<T>(made));
-      made = linear_attention_state(keys.k, keys.v, memory_.layout, attention.options.num_heads);
+      made = detail::linear_attention_state(keys.k, keys.v, memory_.layout, attention.options.num_heads);
     }
   }
   AttentionHeads<T> heads{attention.project_query(ctx, x), {}, {}};

@@ -66,9 +66,7 @@ struct AttentionInput {
   AttentionInput(const Var<T>& x, index_t first, index_t count) : of(x), column(first), width(count) {}
 
   /// The columns in a matrix of their own: (..., width).
-  [[nodiscard]] Var<T> alone() const {
-    return width == of.shape().cols() ? of : slice(of, -1, column, column + width);
-  }
+  Var<T> alone() const { return width == of.shape().cols() ? of : slice(of, -1, column, column + width); }
 };
 
 /// The inputs of an attention.

@@ -275,20 +275,18 @@ Tensor<T> linear_state(index_t sequences, const kernels::AttentionProblem<T>& p)
       Shape{sequences, p.heads * kernels::linear_attention_state_size(p.head_dim, p.value_dim)});
 }
 
-}  // namespace detail
-
 /// The sums of linear attention over the keys of each sequence, (sequences, H * numbers), for
 /// linear_attention_step(). k, v: columns with rows as in `keys`, equally wide. Nothing is recorded.
 template <class T>
-[[nodiscard]] Tensor<T> linear_attention_state(const AttentionInput<T>& k, const AttentionInput<T>& v,
-                                               const SequenceLayout& keys, index_t heads) {
-  kernels::AttentionProblem<T> p = detail::linear_problem<T>(k.width, heads);
-  const Tensor<T> features = detail::linear_features(k);
+Tensor<T> linear_attention_state(const AttentionInput<T>& k, const AttentionInput<T>& v,
+                                 const SequenceLayout& keys, index_t heads) {
+  kernels::AttentionProblem<T> p = linear_problem<T>(k.width, heads);
+  const Tensor<T> features = linear_features(k);
   p.k = features.data();
   p.v = v.of.value().data() + v.column;
   p.v_stride = v.of.dim(-1);
   p.keys = &keys;
-  Tensor<T> state = detail::linear_state(keys.batch(), p);
+  Tensor<T> state = linear_state(keys.batch(), p);
   kernels::linear_attention_accumulate<T>(p, state.data());
   return state;
 }
@@ -298,11 +296,10 @@ template <class T>
 /// zeros. Otherwise the queries of sequence b read the sums of sequence key_sequence[b]. Queries, keys and
 /// values have rows as in the layout and are equally wide. Returns (rows, width). Nothing is recorded.
 template <class T>
-[[nodiscard]] Var<T> linear_attention_step(const AttentionHeads<T>& x, const SequenceLayout& layout,
-                                           index_t heads, const std::vector<std::int32_t>& key_sequence,
-                                           Tensor<T>& state) {
-  kernels::AttentionProblem<T> p = detail::linear_problem<T>(x.q.width, heads);
-  const Tensor<T> queries = detail::linear_features(x.q);
+Var<T> linear_attention_step(const AttentionHeads<T>& x, const SequenceLayout& layout, index_t heads,
+                             const std::vector<std::int32_t>& key_sequence, Tensor<T>& state) {
+  kernels::AttentionProblem<T> p = linear_problem<T>(x.q.width, heads);
+  const Tensor<T> queries = linear_features(x.q);
   p.q = queries.data();
   p.queries = p.keys = &layout;
   Tensor<T> out(queries.shape());
@@ -311,13 +308,15 @@ template <class T>
     kernels::linear_attention_apply<T>(p, state.data(), out.data(), x.q.width);
     return Var<T>(std::move(out));
   }
-  const Tensor<T> keys = detail::linear_features(x.k);
+  const Tensor<T> keys = linear_features(x.k);
   p.k = keys.data();
   p.v = x.v.of.value().data() + x.v.column;
   p.v_stride = x.v.of.dim(-1);
-  if (!state.defined()) state = detail::linear_state(layout.batch(), p);
+  if (!state.defined()) state = linear_state(layout.batch(), p);
   kernels::linear_attention_causal<T>(p, state.data(), out.data(), x.q.width);
   return Var<T>(std::move(out));
 }
+
+}  // namespace detail
 
 }  // namespace eigenformer
