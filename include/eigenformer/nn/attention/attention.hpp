@@ -332,8 +332,8 @@ struct MultiHeadAttention {
     check_sequences(queries, keys, key_sequence);
     check_input("query", x, queries, options.d_model);
     check_input("memory", memory, keys, options.kdim);
-    const AttentionHeads<T> heads = project_cross(ctx, x, queries, memory, keys);
-    return finish(ctx, call(ctx, heads, queries, keys, mask, std::move(key_sequence)), weights);
+    AttentionHeads<T> heads = project_cross(ctx, x, queries, memory, keys);
+    return finish(ctx, call(ctx, std::move(heads), queries, keys, mask, std::move(key_sequence)), weights);
   }
 
   /// PyTorch's call, with separate inputs. query: (B, Lq, D), key: (B, Lk, kdim), value: (B, Lk, vdim), or
@@ -350,8 +350,9 @@ struct MultiHeadAttention {
                                   const Var<T>& key, const Var<T>& value, const SequenceLayout& keys,
                                   const AttentionMask& mask, std::vector<std::int32_t> key_sequence = {},
                                   const Var<T>& bias = {}) const {
-    const AttentionHeads<T> heads = project_three(ctx, query, queries, key, value, keys, key_sequence);
-    return finish(ctx, call(ctx, heads, queries, keys, mask, std::move(key_sequence), bias), nullptr);
+    AttentionHeads<T> heads = project_three(ctx, query, queries, key, value, keys, key_sequence);
+    return finish(ctx, call(ctx, std::move(heads), queries, keys, mask, std::move(key_sequence), bias),
+                  nullptr);
   }
 
   /// PyTorch's call that also returns the weights; output and weights are differentiable. Only this call, and
@@ -416,7 +417,7 @@ struct MultiHeadAttention {
 
   /// The call of this attention for projected heads, whose run() is the input of out_proj. key_sequence as in
   /// cross(), bias as in self(). Throws ValueError for a score_rule with linear attention.
-  [[nodiscard]] AttentionCall<T> call(const Context<T>& ctx, const AttentionHeads<T>& heads,
+  [[nodiscard]] AttentionCall<T> call(const Context<T>& ctx, AttentionHeads<T> heads,
                                       const SequenceLayout& queries, const SequenceLayout& keys,
                                       const AttentionMask& mask = {},
                                       std::vector<std::int32_t> key_sequence = {},
@@ -425,7 +426,7 @@ struct MultiHeadAttention {
       throw ValueError(name, "linear attention has no scores for a score_rule");
     const index_t window = options.attention.window;
     AttentionCall<T> c{.kind = options.attention.kind,
-                       .heads = heads,
+                       .heads = std::move(heads),
                        .queries = queries,
                        .keys = keys,
                        .mask = window == 0 ? mask : mask & AttentionMask::window(window - 1, window - 1),

@@ -222,7 +222,7 @@ Var<T> CachedMemory<T>::attend(const Context<T>& ctx, std::size_t slot,
   }
   AttentionHeads<T> heads{attention.project_query(ctx, x), {}, {}};
   if (!attention.linear_kind()) heads = AttentionHeads<T>::side_by_side(heads.q, Var<T>(made));
-  AttentionCall<T> call = attention.call(ctx, heads, queries, memory_.layout, {}, sequence_);
+  AttentionCall<T> call = attention.call(ctx, std::move(heads), queries, memory_.layout, {}, sequence_);
   if (attention.linear_kind()) call.state = &made;
   if (weights != nullptr) *weights = call.weights(ctx);
   // A score rule is given the sequence and positions of its queries, which joined sequences do not have.

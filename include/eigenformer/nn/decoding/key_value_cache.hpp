@@ -354,7 +354,8 @@ class KeyValueCache {
         to = std::copy_n(x->of.value().data() + r * x->of.dim(-1) + x->column, side, to);
       }
     }
-    heads = AttentionHeads<T>::side_by_side(heads.q, Var<T>(cache));
+    heads.k = {Var<T>(cache), 0, side};
+    heads.v = {Var<T>(cache), side, side};
   }
 
   void widen(index_t length) {

@@ -123,7 +123,7 @@ template <class T>
   const OpScope scope(Runtime::instance().profiler(), name);
   detail::AttentionSaved<T> saved(name, ctx, heads.q, heads.k, heads.v, queries, keys, mask, op, relative);
   saved.forward();
-  if (!sources.recorded()) return record(name, saved.out, sources.all(), {}, [](Backward<T>&) {});
+  if (!sources.recorded()) return record(name, std::move(saved.out), sources.all(), {}, [](Backward<T>&) {});
   const bool of_q = heads.q.of.recorded(), of_k = heads.k.of.recorded();
   // With P the weights: dV = P^T dO, dS = P * (dO V^T - rowsum(dO * O)), dQ = scale dS K, dK = scale dS^T Q.
   return record(name, saved.out, sources.all(),
