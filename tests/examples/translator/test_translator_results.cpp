@@ -127,14 +127,14 @@ TEST_CASE("prefixes, several samples, min-p, minimum Bayes risk, diverse beams, 
   CHECK(prefixed[1] == lines_of(translate({}).out)[0]);
   CHECK(prefixed[2] == prefixed[1]);
 
-  const auto drawn = lines_of(translate({"--sample", "--num-samples", "4", "--seed", "5"}).out);
+  const auto drawn = lines_of(translate({"--sample", "--n-best", "4", "--seed", "5"}).out);
   REQUIRE(drawn.size() == 12);
   const auto one = lines_of(translate({"--sample", "--seed", "5"}).out);
   CHECK(drawn[0] == one[0]);
   CHECK(drawn[8] == one[2]);
   CHECK(translate({"--sample", "--min-p", "0.999999"}).out == translate({"--beam", "1"}).out);
 
-  const Ended mbr = translate({"--sample", "--num-samples", "8", "--mbr", "chrf"});
+  const Ended mbr = translate({"--sample", "--n-best", "8", "--mbr", "chrf"});
   CAPTURE(mbr.err);
   CHECK(mbr.code == 0);
   CHECK(lines_of(mbr.out).size() == 3);
