@@ -285,6 +285,28 @@ TEST_CASE(
   CHECK(different.size() > 2);
 }
 
+TEST_CASE("what is drawn does not depend on the batches, and has attention weights if they are asked for") {
+  const auto model = small_model(19);
+  const auto ctx = Context<double>::inference();
+  const std::vector<Ids> sources = {{8, 3}, {5, 6, 7, 3}, {9, 3}, {9, 10, 11, 12, 3}};
+  SearchOptions o{.sampling = Sampling{.seed = 4}, .max_length = 10, .num_hypotheses = 2, .attention = true};
+  const auto together = generate(model, ctx, std::span<const Ids>(sources), o);
+  for (const index_t size : {1, 2, 5}) {
+    const auto found = generate(model, ctx, std::span<const Ids>(sources), o, {.batch_size = size});
+    for (std::size_t i = 0; i < sources.size(); ++i) {
+      REQUIRE(found[i].size() == 2);
+      for (std::size_t k = 0; k < 2; ++k) {
+        CHECK(found[i][k].ids == together[i][k].ids);
+        CHECK(found[i][k].log_probability == together[i][k].log_probability);
+        const auto rows = static_cast<index_t>(found[i][k].ids.size()) + 1;
+        REQUIRE(found[i][k].attention != nullptr);
+        CHECK(found[i][k].attention->memory[1].shape() ==
+              Shape{3, rows, static_cast<index_t>(sources[i].size())});
+      }
+    }
+  }
+}
+
 TEST_CASE("parts of a list are drawn as the whole list is, with the numbers of their texts") {
   const auto model = small_model(19);
   const auto ctx = Context<double>::inference();

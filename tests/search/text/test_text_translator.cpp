@@ -347,6 +347,24 @@ TEST_CASE("impossible options and missing tokenizers are refused by name") {
   CHECK(contains(refusal([](auto&) {}), "[text_translator] the model has no tokenizers"));
 }
 
+TEST_CASE("the search of a model's conventions is that of its translator, with the conventions' ids") {
+  auto loaded = small_translator();
+  loaded.description.text.search = {{"rule", "marian"}, {"beam_size", 3}, {"word_penalty", 0.5}};
+  loaded.description.text.target_prefix = {5};
+  const SearchOptions options = TextTranslator(loaded).options().search;
+  CHECK(options.rule == SearchRule::marian);
+  CHECK(options.beam_size == 3);
+  CHECK(options.word_penalty == 0.5);
+  CHECK(options.max_length == SearchOptions{}.max_length);
+  CHECK(options.prefix_ids == std::vector<std::int32_t>{5});
+  loaded.description.text.search = {{"beams", 3}};
+  CHECK(contains(message_of<ValueError>([&] { (void)search_options(loaded.description); }),
+                 "'beams' is not an option"));
+  loaded.description.text.search = {{"min_length", -3}};
+  CHECK(contains(message_of<ValueError>([&] { const TextTranslator translator(loaded); }),
+                 "min_length is -3, must not be negative"));
+}
+
 TEST_CASE("a model and tokenizers translate lines without a folder") {
   const auto loaded = small_translator();
   CHECK(translate(loaded.model, loaded.tokenizers, lines) == translate(loaded, lines));
