@@ -155,7 +155,7 @@ TEST_CASE("prefixes, several samples, min-p, minimum Bayes risk, diverse beams, 
   CHECK(contains(refusal({"--n-best", "8"}), "num_hypotheses is 8, must be at most beam_size, which is 4"));
   CHECK(contains(refusal({"--scores"}), "output_format is text, which cannot hold scores"));
   CHECK(contains(refusal({"--min-p", "0.1"}), "--min-p requires --sample"));
-  for (const char* flag : {"--n-best", "--coverage-penalty", "--diversity-penalty"})
+  for (const char* flag : {"--word-penalty", "--coverage-penalty", "--diversity-penalty"})
     CHECK(contains(refusal({"--sample", flag, "1"}), "excludes"));
   CHECK(run("translator", {"evaluate", "--model", known, "--n-best", "2"}).code == 1);
 }
