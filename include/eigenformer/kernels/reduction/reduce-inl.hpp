@@ -127,7 +127,10 @@ struct ReduceRows {
             V chain[chains];
             for (index_t c = 0; c < chains; ++c) chain[c] = lanes;
             for (; i + chains * W::lanes <= last; i += chains * W::lanes) {
-              for (index_t c = 0; c < chains; ++c) Op::combine(chain[c], W::at(row + i + c * W::lanes).v);
+              for (index_t c = 0; c < chains; ++c) {
+                v = W::at(row + i + c * W::lanes).v;
+                Op::combine(chain[c], v);
+              }
             }
             for (index_t half = chains / 2; half > 0; half /= 2) {
               for (index_t c = 0; c < half; ++c) Op::combine(chain[c], chain[c + half]);
@@ -176,7 +179,8 @@ struct ReduceColumns {
               const T* row = from + r * step;
               for (index_t c = 0; c < 4; ++c) {
                 __builtin_prefetch(row + reduce_rows_ahead * step + c * W::lanes);
-                Op::combine(sums[c], W::at(row + c * W::lanes).v);
+                const V v = W::at(row + c * W::lanes).v;
+                Op::combine(sums[c], v);
               }
             }
           } else {
