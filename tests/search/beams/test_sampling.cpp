@@ -65,7 +65,7 @@ template <class T>
 void check_attention_shape(index_t d_model, index_t heads, index_t key_heads) {
   RandomGenerator rng(5);
   LayerOptions layer{.d_model = d_model, .num_heads = heads, .dim_feedforward = 20};
-  layer.num_key_value_heads = key_heads;
+  layer.attention.num_key_value_heads = key_heads;
   const auto make = [&] {
     return Seq2SeqTransformer<T>(
         {.source_vocab_size = 23, .layer = layer, .encoder = {.num_layers = 1}, .decoder = {.num_layers = 2}},

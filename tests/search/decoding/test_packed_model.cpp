@@ -243,7 +243,7 @@ LanguageModel<float> float_language_model(bool tied, AttentionKind kind = Attent
                                          .dim_feedforward = 44,
                                          .activation = Activation::silu,
                                          .gated = true,
-                                         .attention = kind},
+                                         .attention = {.kind = kind}},
                                .tied = tied},
                               rng);
 }

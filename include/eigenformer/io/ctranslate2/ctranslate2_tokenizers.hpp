@@ -103,7 +103,7 @@ inline TokenizerPair ctranslate2_tokenizers(const std::filesystem::path& folder,
     text.source_prefix.push_back(find_spelled_language(source_path, source, options.source_language));
   // Models converted from transformers need the end symbol, but expect it from the caller's tokenizer; they
   // do not start with the begin symbol, which of T5's is the padding.
-  const bool t5 = std::holds_alternative<RelativeBiasPositions>(description.model.layer.positions);
+  const bool t5 = std::holds_alternative<RelativeBiasPositions>(description.model.layer.attention.positions);
   // As in huggingface_tokenizers().
   if (t5) text.lines_are_sentences = text.source_text.starts_with("translate ");
   if (config.get("add_source_eos", false) || start != begin || !start_is_named || t5 ||
