@@ -90,7 +90,7 @@ inline TokenizerPair ctranslate2_tokenizers(const std::filesystem::path& folder,
     throw IoError("import", "'" + path.string() + "' has no token '" + token + "', which is config.json's " +
                                 key + " or, if it names none, the default");
   };
-  TextConventions& text = description.text;
+  ModelConventions& text = description.text;
   // Older folders have no config.json, and start with the begin symbol.
   const bool start_is_named =
       !config.json().contains("decoder_start_token") || config.has("decoder_start_token");
@@ -126,8 +126,8 @@ inline TokenizerPair ctranslate2_tokenizers(const std::filesystem::path& folder,
                                    "token: give target_language");
   }
   text.forbidden_ids.clear();
-  text.search_rule = SearchRule::ctranslate2;
-  text.min_length = text.target_prefix.empty() ? 1 : 0;  // a forced prefix counts
+  text.search["rule"] = "ctranslate2";
+  if (text.target_prefix.empty()) text.search["min_length"] = 1;  // a forced prefix counts
 
   const auto vocabulary = [&](std::vector<std::string>& tokens, const std::vector<std::int32_t>& added) {
     ForeignVocabulary v{std::move(tokens), -1, added};
