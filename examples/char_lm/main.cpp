@@ -83,14 +83,12 @@ int train_and_sample(const example::Arguments& arguments) {
   }
 
   const std::vector<std::vector<std::int32_t>> prompts(8, {ef::Vocabulary::begin_id});
-  const auto texts = ef::sample(
+  const auto texts = ef::generate(
       model, ef::Context<float>::inference(), prompts,
-      {.temperature = temperature,
-       .top_p = 0.95,
-       .seed = seed,
+      {.sampling = ef::Sampling{.temperature = temperature, .top_p = 0.95, .seed = seed},
        .max_length = 120,
        .forbidden_ids = {ef::Vocabulary::pad_id, ef::Vocabulary::unknown_id, ef::Vocabulary::begin_id}});
-  for (const ef::Hypothesis& text : texts) std::printf("| %s\n", tokenizer.decode(text.ids).c_str());
+  for (const auto& drawn : texts) std::printf("| %s\n", tokenizer.decode(drawn[0].ids).c_str());
   std::printf("final loss: %.3f nats per character\n", loss);
   return steps < 300 || loss < 0.5 ? 0 : 1;
 }

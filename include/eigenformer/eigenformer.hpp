@@ -34,5 +34,4 @@
 #include "eigenformer/optim/schedule.hpp"
 #include "eigenformer/optim/sgd.hpp"
 #include "eigenformer/search/beams/generate.hpp"
-#include "eigenformer/search/beams/sampling.hpp"
 #include "eigenformer/version.hpp"

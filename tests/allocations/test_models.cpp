@@ -16,7 +16,7 @@ namespace {
 Seq2SeqTransformer<float> tiny_model(std::uint64_t seed = 1, AttentionKind kind = AttentionKind::softmax) {
   RandomGenerator rng(seed);
   return {{.source_vocab_size = 12,
-           .layer = {.d_model = 8, .num_heads = 2, .dim_feedforward = 16, .attention = kind},
+           .layer = {.d_model = 8, .num_heads = 2, .dim_feedforward = 16, .attention = {.kind = kind}},
            .encoder = {.num_layers = 1},
            .decoder = {.num_layers = 1}},
           rng};

@@ -43,7 +43,7 @@ AREAS = {
                 "kernels/normalization/*-inl.hpp", "kernels/reduction/*-inl.hpp", "kernels/sequence/*.hpp",
                 "kernels/gemm/gemm_driver.hpp", "kernels/gemm/gemm_in_place.hpp", "kernels/packed/gemm_packed-inl.hpp",
                 "kernels/packed/packed_weights.hpp", "kernels/simd/strided.hpp"],
-    "backward": ["autograd/ops/*/*.hpp", "autograd/tape/backward.hpp", "autograd/tape/gradients.hpp",
+    "backward": ["autograd/ops/*/*.hpp", "autograd/tape/gradients.hpp",
                  "autograd/tape/tape.hpp", "autograd/tape/checkpoint.hpp"],
     "masks": ["core/tensor/mask.hpp", "core/tensor/layout.hpp", "core/tensor/shape.hpp", "nn/attention/attend.hpp",
               "nn/stacks/pass.hpp", "nn/decoding/cached_pass.hpp", "nn/decoding/key_value_cache.hpp"],

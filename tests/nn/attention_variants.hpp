@@ -28,43 +28,44 @@ inline std::vector<std::pair<std::string, Seq2SeqOptions>> attention_variants() 
          o.max_length = 160;
        })},
       {"no positions", with([](O& o) { o.positions = NoPositions{}; })},
-      {"rotary", with([](O& o) { o.layer.positions = RotaryPositions{}; })},
+      {"rotary", with([](O& o) { o.layer.attention.positions = RotaryPositions{}; })},
       {"rotary, halves of a part, another base", with([](O& o) {
-         o.layer.positions = RotaryPositions{.base = 50, .dim = 2, .pairing = RotaryPairing::halves};
+         o.layer.attention.positions =
+             RotaryPositions{.base = 50, .dim = 2, .pairing = RotaryPairing::halves};
        })},
-      {"alibi", with([](O& o) { o.layer.positions = AlibiPositions{}; })},
+      {"alibi", with([](O& o) { o.layer.attention.positions = AlibiPositions{}; })},
       {"relative bias", with([](O& o) {
-         o.layer.positions = RelativeBiasPositions{.buckets = 8, .max_distance = 6};
-         o.layer.attention_scale = 1;
+         o.layer.attention.positions = RelativeBiasPositions{.buckets = 8, .max_distance = 6};
+         o.layer.attention.scale = 1;
        })},
-      {"shaw", with([](O& o) { o.layer.positions = ShawPositions{.max_distance = 3}; })},
-      {"one head of keys", with([](O& o) { o.layer.num_key_value_heads = 1; })},
+      {"shaw", with([](O& o) { o.layer.attention.positions = ShawPositions{.max_distance = 3}; })},
+      {"one head of keys", with([](O& o) { o.layer.attention.num_key_value_heads = 1; })},
       {"groups of wide heads, normalised, rotary", with([](O& o) {
          o.layer.num_heads = 4;
-         o.layer.num_key_value_heads = 2;
-         o.layer.head_dim = 6;
-         o.layer.query_key_norm = NormKind::layer_norm;
-         o.layer.positions = RotaryPositions{};
+         o.layer.attention.num_key_value_heads = 2;
+         o.layer.attention.head_dim = 6;
+         o.layer.attention.query_key_norm = NormKind::layer_norm;
+         o.layer.attention.positions = RotaryPositions{};
        })},
       {"queries and keys with RMSNorm, rotary", with([](O& o) {
-         o.layer.query_key_norm = NormKind::rms_norm;
-         o.layer.positions = RotaryPositions{};
+         o.layer.attention.query_key_norm = NormKind::rms_norm;
+         o.layer.attention.positions = RotaryPositions{};
        })},
       {"groups with shaw", with([](O& o) {
          o.layer.num_heads = 4;
-         o.layer.num_key_value_heads = 2;
-         o.layer.head_dim = 5;
-         o.layer.positions = ShawPositions{.max_distance = 2};
+         o.layer.attention.num_key_value_heads = 2;
+         o.layer.attention.head_dim = 5;
+         o.layer.attention.positions = ShawPositions{.max_distance = 2};
        })},
       {"window with alibi", with([](O& o) {
-         o.layer.attention_window = 3;
-         o.layer.positions = AlibiPositions{};
+         o.layer.attention.window = 3;
+         o.layer.attention.positions = AlibiPositions{};
          o.layer.norm_first = true;
        })},
       {"window with relative bias and one head of keys", with([](O& o) {
-         o.layer.attention_window = 4;
-         o.layer.num_key_value_heads = 1;
-         o.layer.positions = RelativeBiasPositions{.buckets = 8, .max_distance = 20};
+         o.layer.attention.window = 4;
+         o.layer.attention.num_key_value_heads = 1;
+         o.layer.attention.positions = RelativeBiasPositions{.buckets = 8, .max_distance = 20};
        })},
   };
 }

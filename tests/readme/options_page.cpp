@@ -18,7 +18,6 @@
 #include "eigenformer/nn/models/text_encoder.hpp"
 #include "eigenformer/search/alignment/attention_alignment.hpp"
 #include "eigenformer/search/beams/generate.hpp"
-#include "eigenformer/search/beams/sampling_options.hpp"
 #include "eigenformer/train/options.hpp"
 #include "translator/preparing/prepare_options.hpp"
 #include "translator/serving/options.hpp"
@@ -154,8 +153,8 @@ of that struct: `rotary_base` is `RotaryPositions::base`. An empty default means
               "Flags of `translator translate`, `evaluate`, `compare` and `calibrate`; `--n-best` works with "
               "`translate` only. Options that are not given have the values in the model folder.",
               option_rows(ef::SearchOptions{}), decodes);
-  write_table(page, "SamplingOptions", "Flags of `translator translate --sample`.",
-              option_rows(ef::SamplingOptions{}), decodes);
+  write_table(page, "Sampling", "Flags of `translator translate --sample`.", option_rows(ef::Sampling{}),
+              decodes);
   write_table(page, "OutputOptions", "Flags of `translator translate` and `score`.",
               option_rows(ef::OutputOptions{}), every);
   write_table(page, "AlignmentOptions",

@@ -23,13 +23,13 @@ inline std::vector<LanguageModelOptions> language_models() {
   learned.logit_scale = 0.5;
   learned.layer.sandwich_norm = true;
   LanguageModelOptions linear = modern;
-  linear.layer.attention = AttentionKind::linear;
+  linear.layer.attention.kind = AttentionKind::linear;
   LanguageModelOptions relative = plain;
-  relative.layer.positions = RelativeBiasPositions{.buckets = 8, .max_distance = 9};
-  relative.layer.num_key_value_heads = 1;
+  relative.layer.attention.positions = RelativeBiasPositions{.buckets = 8, .max_distance = 9};
+  relative.layer.attention.num_key_value_heads = 1;
   LanguageModelOptions rotary = modern;
-  rotary.layer.positions = RotaryPositions{};
-  rotary.layer.query_key_norm = NormKind::layer_norm;
+  rotary.layer.attention.positions = RotaryPositions{};
+  rotary.layer.attention.query_key_norm = NormKind::layer_norm;
   return {plain, modern, learned, linear, relative, rotary};
 }
 

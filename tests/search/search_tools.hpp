@@ -1,6 +1,10 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <limits>
+#include <memory>
+#include <span>
 #include <vector>
 
 #include "eigenformer/nn/models/seq2seq.hpp"
@@ -25,6 +29,29 @@ inline Seq2SeqTransformer<double> small_model(index_t vocabulary, bool norm_firs
   for (double& w : model.own_projection.value().span()) w *= 3;
   rng.fill_normal(model.projection_bias.value().data(), vocabulary, 0, 0.5);
   return model;
+}
+
+/// A processor that allows only the ids that a function of the text so far returns.
+template <class F>
+std::shared_ptr<const LogitsProcessor> allow_only(F allowed) {
+  return logits_processor([allowed](const LogitsStep& step, auto scores) {
+    const Ids ids = allowed(Ids(step.generated.begin(), step.generated.end()));
+    for (std::size_t id = 0; id < scores.size(); ++id) {
+      if (std::find(ids.begin(), ids.end(), static_cast<std::int32_t>(id)) == ids.end())
+        scores[id] = -std::numeric_limits<typename decltype(scores)::value_type>::infinity();
+    }
+  });
+}
+
+/// The texts of generate() for all inputs in one list.
+template <class M>
+std::vector<Hypothesis> draw(const M& model, const Context<typename M::value_type>& ctx,
+                             std::span<const typename M::Input> inputs,
+                             const SearchOptions& options = {.sampling = Sampling{}}) {
+  std::vector<Hypothesis> texts;
+  for (const auto& of_input : generate(model, ctx, inputs, options))
+    texts.insert(texts.end(), of_input.begin(), of_input.end());
+  return texts;
 }
 
 inline Tensor<std::int32_t> id_tensor(const Ids& ids) {

@@ -122,7 +122,7 @@ bool check(const fs::path& folder, const Student& student, const std::string& pr
     options.word_penalty = search.word_penalty;
     options.shortlist = shortlist;
     const std::vector<Ids> inputs = {given};
-    const auto found = ef::beam_search(loaded.model, student.context(), inputs, options).front();
+    const auto found = ef::generate(loaded.model, student.context(), inputs, options).front();
     bool words = found.size() == list.size(), scores = true;
     for (std::size_t i = 0; words && i < list.size(); ++i) {
       words = stripped(list[i].pieces) == pieces_of(*loaded.tokenizers.target, found[i]);

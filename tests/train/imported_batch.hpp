@@ -30,7 +30,7 @@ inline ImportedBatch imported_batch(const std::string& name, const nlohmann::jso
   if (name == "hf_nllb") options = {.source_language = "eng_Latn", .target_language = "deu_Latn"};
   if (name == "hf_t5") options.source_text = "translate to German: ";
   ImportedBatch made{import_checkpoint<double>(folder, options), {}, {}};
-  const TextConventions& text = made.loaded.description.text;
+  const ModelConventions& text = made.loaded.description.text;
   for (std::size_t i = 0; i < lines.size(); ++i) {
     made.corpus.source.push_back(
         made.loaded.tokenizers.source->encode(text.source_text + lines[i].get<std::string>()));

@@ -43,7 +43,7 @@ TEST_CASE(
     const auto facts = nlohmann::json::parse(read_text_file(folder / "lora.json"));
     auto [loaded, corpus, batch] = imported_batch("hf_" + name, facts);
     load_adapter(folder, loaded.model);
-    const TextConventions& text = loaded.description.text;
+    const ModelConventions& text = loaded.description.text;
     const auto packed = [](const Ids& ids) {
       return Tensor<std::int32_t>::from(Shape{static_cast<index_t>(ids.size())}, ids);
     };

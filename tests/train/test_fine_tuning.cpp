@@ -22,7 +22,7 @@ namespace {
 
 using Ids = std::vector<std::int32_t>;
 
-TrainingOptions ten_updates(const nlohmann::json& facts, const TextConventions& text) {
+TrainingOptions ten_updates(const nlohmann::json& facts, const ModelConventions& text) {
   return {.loop = {.max_steps = 10, .clip_norm = 0, .validate_every = 100, .report_every = 1},
           .batch_tokens = 1000,
           .learning_rate = facts.at("learning_rate"),
@@ -40,7 +40,7 @@ TEST_CASE("ten updates of an imported model are those of transformers: Marian, N
     const auto folder = fixtures_folder() / "checkpoints" / name;
     const auto facts = nlohmann::json::parse(read_text_file(folder / "fine_tuning.json"));
     auto [loaded, corpus, batch] = imported_batch(name, facts);
-    const TextConventions& text = loaded.description.text;
+    const ModelConventions& text = loaded.description.text;
     // What the decoder reads and is to say has the model's begin and end symbols and language codes.
     Ids inputs, labels;
     for (const auto& ids : facts.at("inputs")) {

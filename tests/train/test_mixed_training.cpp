@@ -27,7 +27,8 @@ TEST_CASE("training on a mixture with BPE-dropout goes on in the middle of an ep
     }
   }
   const TokenizerPair tokenizers = train_tokenizers({.vocabulary_size = 60, .reserved = {"<bt>"}}, real);
-  TextConventions text, tagged;
+  ModelConventions text;
+  TextConventions tagged;
   tagged.source_prefix = {*find_token(*tokenizers.source, "<bt>")};
   const SubwordSampling sampling{.bpe_dropout = 0.2};
   const auto train = [&](std::uint64_t sampling_seed, index_t stop_at, const std::filesystem::path& file,

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "eigenformer/search/beams/hypothesis.hpp"
+#include "eigenformer/search/decoding/attention_maps.hpp"
 
 namespace eigenformer {
 

@@ -11,11 +11,11 @@
 #include <utility>
 #include <vector>
 
-#include "eigenformer/core/runtime/process_memory.hpp"
 #include "eigenformer/data/corpus/batching.hpp"
 #include "eigenformer/nn/adapters/lora.hpp"
 #include "eigenformer/train/objectives/loss.hpp"
 #include "eigenformer/train/trainer.hpp"
+#include "translator/preparing/process_memory.hpp"
 
 namespace eigenformer {
 

@@ -14,9 +14,9 @@
 #include "translator/server/api/files.hpp"
 #include "translator/server/api/jobs.hpp"
 #include "translator/server/http/message.hpp"
-#include "translator/server/metrics.hpp"
+#include "translator/server/http/metrics.hpp"
+#include "translator/server/http/options.hpp"
 #include "translator/server/models/registry.hpp"
-#include "translator/server/options.hpp"
 
 namespace eigenformer {
 

@@ -19,8 +19,8 @@ TranslationJob::TranslationJob(TranslationRequest request, OutcomeHandler handle
       on_progress_(std::move(request.on_progress)),
       handler_(std::move(handler)) {
   const TextTranslatorOptions& options = translator_->options();
-  sampling_ = options.sampling.has_value();
-  if (options.utility || (!sampling_ && options.search.num_beam_groups > 1)) on_progress_ = nullptr;
+  sampling_ = options.search.sampling.has_value();
+  if (options.utility || options.search.num_beam_groups > 1) on_progress_ = nullptr;
   std::vector<PreparedLine> lines = std::move(request.prepared);
   for (std::size_t i = 0; i < lines.size(); ++i) lines[i].number = request.first + i;
   if (lines.empty()) {

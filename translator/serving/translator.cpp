@@ -5,8 +5,8 @@
 #include <new>
 
 #include "eigenformer/core/runtime/runtime.hpp"
-#include "eigenformer/search/beams/observer.hpp"
-#include "eigenformer/search/decoding/next_tokens.hpp"
+#include "eigenformer/search/beams/batches.hpp"
+#include "eigenformer/search/beams/hypothesis.hpp"
 
 namespace eigenformer {
 
@@ -164,13 +164,14 @@ std::shared_ptr<const LineTranslator> Translator::translator_for(
     const std::string& adapter, std::optional<TextTranslatorOptions>& options) const {
   const auto& lines = lines_of(adapter);
   if (!options) return lines;
-  if (!options->search.prefixes.empty() || (options->sampling && !options->sampling->prefixes.empty()))
+  const SearchOptions& search = options->search;
+  if (!search.prefixes.empty())
     throw ValueError("translator", "a request's options have prefixes, expected them in the request");
-  if (!options->search.constraints.empty())
+  if (!search.constraints.empty())
     throw ValueError("translator", "a request's options have constraints, expected a glossary");
-  if (options->sampling && !options->sampling->numbers.empty())
+  if (search.sampling && !search.sampling->numbers.empty())
     throw ValueError("translator", "a request's options have numbers, expected the request's `first`");
-  if (options->search.observer != nullptr || (options->sampling && options->sampling->observer != nullptr))
+  if (search.observer != nullptr)
     throw ValueError("translator", "a request's options have an observer, expected on_progress");
   options->batching = lines_->options().batching;
   return lines->with_options(std::move(*options));

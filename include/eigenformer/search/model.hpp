@@ -9,7 +9,7 @@
 #include "eigenformer/autograd/tape/context.hpp"
 #include "eigenformer/core/base/config.hpp"
 
-/// What generate(), beam_search(), sample() and score_targets() need of a model.
+/// What generate() and score_targets() need of a model.
 ///
 ///     struct MyModel {
 ///       using value_type = float;
@@ -37,7 +37,7 @@
 /// inputs, targets, begin_id, prefix, layer).
 namespace eigenformer {
 
-namespace models {
+namespace detail {
 
 /// M::value_type is float or double.
 template <class M>
@@ -109,17 +109,17 @@ concept HasInputLength = HasInput<M> && requires(const M& model, const typename 
   { model.input_length(input) } -> std::convertible_to<index_t>;
 };
 
-}  // namespace models
+}  // namespace detail
 
 /// A model that can generate texts; the head of search/model.hpp describes its members.
 template <class M>
 // Version 14 of clang-format takes the < for an operator.
 // clang-format off
-concept GenerativeModel = models::HasValueType<M> && models::HasInput<M> && models::HasVocabularySize<M> &&
-                          models::HasBegin<M> && models::HasLogits<M> &&
-                          models::StepsByOne<models::StateOf<M>, typename M::value_type> &&
-                          models::StepsByMany<models::StateOf<M>, typename M::value_type> &&
-                          models::Reorders<models::StateOf<M>>;
+concept GenerativeModel = detail::HasValueType<M> && detail::HasInput<M> && detail::HasVocabularySize<M> &&
+                          detail::HasBegin<M> && detail::HasLogits<M> &&
+                          detail::StepsByOne<detail::StateOf<M>, typename M::value_type> &&
+                          detail::StepsByMany<detail::StateOf<M>, typename M::value_type> &&
+                          detail::Reorders<detail::StateOf<M>>;
 // clang-format on
 
 namespace detail {
@@ -127,42 +127,42 @@ namespace detail {
 // Explains what a model lacks by static assertions.
 template <class M>
 struct Generative {
-  static_assert(models::HasValueType<M>, "the model needs `using value_type = float;` (or double)");
+  static_assert(detail::HasValueType<M>, "the model needs `using value_type = float;` (or double)");
   static_assert(
-      models::HasInput<M>,
+      detail::HasInput<M>,
       "the model needs `using Input = ...;`, the type of what one text is generated from, for instance "
       "std::vector<std::int32_t>");
-  static_assert(models::HasVocabularySize<M>, "the model needs `index_t vocabulary_size() const`");
+  static_assert(detail::HasVocabularySize<M>, "the model needs `index_t vocabulary_size() const`");
   static_assert(
-      !models::HasValueType<M> || !models::HasInput<M> || models::HasBegin<M>,
+      !detail::HasValueType<M> || !detail::HasInput<M> || detail::HasBegin<M>,
       "the model needs `begin(const Context<T>& ctx, std::span<const Input> inputs) const`, which returns a "
       "state with one sequence for each input (see DecoderState)");
   static_assert(
-      !models::HasValueType<M> || models::HasLogits<M>,
+      !detail::HasValueType<M> || detail::HasLogits<M>,
       "the model needs `Var<T> logits(const Context<T>& ctx, const Var<T>& rows) const`, which makes logits "
       "(rows, vocabulary) of what the state's step returns");
 
   static auto value_type() {
-    if constexpr (models::HasValueType<M>)
+    if constexpr (detail::HasValueType<M>)
       return typename M::value_type{};
     else
       return float{};
   }
   static constexpr bool check_state() {
-    if constexpr (models::HasBegin<M>) {
-      using S = models::StateOf<M>;
+    if constexpr (detail::HasBegin<M>) {
+      using S = detail::StateOf<M>;
       using T = typename M::value_type;
       static_assert(
-          models::StepsByOne<S, T>,
+          detail::StepsByOne<S, T>,
           "the state that begin() returns needs `Var<T> step(const Tensor<std::int32_t>& ids)`: one more "
           "token for each sequence");
       static_assert(
-          models::StepsByMany<S, T>,
+          detail::StepsByMany<S, T>,
           "the state that begin() returns needs `Var<T> step(const Tensor<std::int32_t>& ids, "
           "std::span<const index_t> counts, const std::vector<index_t>& prefix)`: counts[i] tokens for "
           "sequence i");
       static_assert(
-          models::Reorders<S>,
+          detail::Reorders<S>,
           "the state that begin() returns needs `reorder(std::span<const std::int32_t> parents)` and "
           "`index_t sequences() const`");
     }
@@ -175,7 +175,7 @@ template <class M>
 struct InputOf {
   using type = int;
 };
-template <models::HasInput M>
+template <detail::HasInput M>
 struct InputOf<M> {
   using type = typename M::Input;
 };

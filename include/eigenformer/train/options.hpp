@@ -10,7 +10,7 @@
 
 #include "eigenformer/core/base/config.hpp"
 #include "eigenformer/core/base/error.hpp"
-#include "eigenformer/data/corpus/conventions.hpp"
+#include "eigenformer/io/models/conventions_json.hpp"
 #include "eigenformer/kernels/gemm/gemm.hpp"
 #include "eigenformer/nn/adapters/lora_options.hpp"
 #include "eigenformer/nn/options/field.hpp"
@@ -187,7 +187,7 @@ struct TrainingOptions {
   /// Parameters that are not trained: name patterns as in ParameterGroup, separated by commas. Trainer
   /// freezes them in the model (see freeze()).
   std::string frozen{};
-  TextConventions text{};  ///< special tokens around sentences, of a model folder or an import
+  ModelConventions text{};  ///< special tokens around sentences, of a model folder or an import
   GuidedAlignmentOptions guided_alignment{};  ///< for a corpus with word alignments
   ValidationOptions validation{};             ///< what validations measure; see validation_of()
   OptimizerOptions optimizer{};               ///< which optimizer

@@ -11,7 +11,7 @@
 #if defined(CLIENT_WITH_TRANSLATOR)
 #include "translator/preparing/prepare_options.hpp"
 #if defined(EIGENFORMER_WITH_SERVER)
-#include "translator/server/options.hpp"
+#include "translator/server/http/options.hpp"
 #endif
 #endif
 

@@ -150,14 +150,14 @@ TEST_CASE("batches of a mixture have each corpus's tag before its sources, and t
 }
 
 TEST_CASE("a target language is chosen among those of the model") {
-  TextConventions text;
+  ModelConventions text;
   CHECK(with_target_language(text, "") == text);
   CHECK(contains(message_of<ValueError>([&] { with_target_language(text, "de"); }), "no target languages"));
   text.target_languages = {{"de", 11}};
   CHECK(with_target_language(text, "").source_prefix == Ids{11});
   text.target_languages.push_back({"fr", 12});
   CHECK(with_target_language(text, "fr").source_prefix == Ids{12});
-  const TextConventions french = with_target_language(text, "fr");
+  const ModelConventions french = with_target_language(text, "fr");
   CHECK(with_target_language(french, "") == french);
   CHECK(with_target_language(french, "fr") == french);
   CHECK(with_target_language(french, "de").source_prefix == Ids{11});
@@ -168,14 +168,20 @@ TEST_CASE("a target language is chosen among those of the model") {
   const nlohmann::json json = conventions_to_json(text);
   CHECK(conventions_from_json(json, 20, 20) == text);
   CHECK_THROWS_AS((void)conventions_from_json(json, 12, 20), ValueError);
-  CHECK_FALSE(conventions_to_json(TextConventions{}).contains("target_languages"));
+  CHECK_FALSE(conventions_to_json(ModelConventions{}).contains("target_languages"));
   // So that older versions read it.
-  CHECK_FALSE(conventions_to_json(TextConventions{}).contains("lines_are_sentences"));
-  CHECK_FALSE(conventions_to_json(TextConventions{}).contains("unknown"));
-  TextConventions paragraphs;
+  CHECK_FALSE(conventions_to_json(ModelConventions{}).contains("lines_are_sentences"));
+  CHECK_FALSE(conventions_to_json(ModelConventions{}).contains("unknown"));
+  ModelConventions paragraphs;
   paragraphs.lines_are_sentences = false;
+  paragraphs.search = {{"rule", "marian"}, {"beam_size", 3}};
   CHECK(conventions_to_json(paragraphs).at("lines_are_sentences") == false);
   CHECK(conventions_from_json(conventions_to_json(paragraphs), 9, 9) == paragraphs);
+  CHECK_FALSE(conventions_to_json(ModelConventions{}).contains("search"));
+  CHECK(contains(message_of<ValueError>([&] {
+                   (void)conventions_from_json({{"search", 3}}, 9, 9);
+                 }),
+                 "search is 3, expected an object"));
 }
 
 TEST_CASE("reserved entries are no text's") {
@@ -269,9 +275,9 @@ TEST_CASE("a mixture's fingerprint covers what changes its batches, and older st
   for (const TextConventions& other : others) all.insert(mixture(other).fingerprint());
   CHECK(all.size() == 11);
   CHECK(mixture(text).fingerprint() == mixture(text).fingerprint());
-  TextConventions search;
-  search.length_penalty = 0.3;  // of no use in training
-  CHECK(mixture(search).fingerprint() == mixture(text).fingerprint());
+  TextConventions decoding;
+  decoding.forbidden_ids = {5};  // of no use in training
+  CHECK(mixture(decoding).fingerprint() == mixture(text).fingerprint());
 
   const std::string older =
       "mixture with seed 1; 10 of " + a.fingerprint() + " after,,; 20 of " + b.fingerprint();

@@ -127,14 +127,14 @@ TEST_CASE("prefixes, several samples, min-p, minimum Bayes risk, diverse beams, 
   CHECK(prefixed[1] == lines_of(translate({}).out)[0]);
   CHECK(prefixed[2] == prefixed[1]);
 
-  const auto drawn = lines_of(translate({"--sample", "--num-samples", "4", "--seed", "5"}).out);
+  const auto drawn = lines_of(translate({"--sample", "--n-best", "4", "--seed", "5"}).out);
   REQUIRE(drawn.size() == 12);
   const auto one = lines_of(translate({"--sample", "--seed", "5"}).out);
   CHECK(drawn[0] == one[0]);
   CHECK(drawn[8] == one[2]);
   CHECK(translate({"--sample", "--min-p", "0.999999"}).out == translate({"--beam", "1"}).out);
 
-  const Ended mbr = translate({"--sample", "--num-samples", "8", "--mbr", "chrf"});
+  const Ended mbr = translate({"--sample", "--n-best", "8", "--mbr", "chrf"});
   CAPTURE(mbr.err);
   CHECK(mbr.code == 0);
   CHECK(lines_of(mbr.out).size() == 3);
@@ -155,7 +155,7 @@ TEST_CASE("prefixes, several samples, min-p, minimum Bayes risk, diverse beams, 
   CHECK(contains(refusal({"--n-best", "8"}), "num_hypotheses is 8, must be at most beam_size, which is 4"));
   CHECK(contains(refusal({"--scores"}), "output_format is text, which cannot hold scores"));
   CHECK(contains(refusal({"--min-p", "0.1"}), "--min-p requires --sample"));
-  for (const char* flag : {"--n-best", "--coverage-penalty", "--diversity-penalty"})
+  for (const char* flag : {"--word-penalty", "--coverage-penalty", "--diversity-penalty"})
     CHECK(contains(refusal({"--sample", flag, "1"}), "excludes"));
   CHECK(run("translator", {"evaluate", "--model", known, "--n-best", "2"}).code == 1);
 }

@@ -19,7 +19,7 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const auto read = [&](auto&& f) { folder.read_as<IoError>(data, size, f); };
   read([](const std::filesystem::path& path) {
     const detail::HuggingFaceConfig config(path);
-    TextConventions text;
+    ModelConventions text;
     text.target_prefix = {3};
     text.end_id = config.require_id("eos_token_id", 50);
     ImportOptions options;

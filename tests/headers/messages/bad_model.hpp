@@ -27,5 +27,4 @@ struct Model {
 
 void use(const Model& model, const std::vector<Model::Input>& inputs) {
   (void)ef::generate(model, ef::Context<float>::inference(), inputs);
-  (void)ef::sample(model, ef::Context<float>::inference(), inputs);
 }

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "eigenformer/search/beams/generate.hpp"
-#include "eigenformer/search/beams/sampling.hpp"
 
 namespace ef = eigenformer;
 

@@ -139,9 +139,9 @@ TEST_CASE("a T5 that CTranslate2 converted is the model that transformers has") 
   const auto model = import_ctranslate2<float>(CheckpointReference("ct2_t5").folder, options);
   const auto original = import_huggingface<float>(CheckpointReference("hf_t5_buckets").folder, options);
   const Seq2SeqOptions& o = model.description.model;
-  CHECK(std::get<RelativeBiasPositions>(o.layer.positions) ==
+  CHECK(std::get<RelativeBiasPositions>(o.layer.attention.positions) ==
         RelativeBiasPositions{.buckets = 7, .max_distance = 5});
-  CHECK(o.layer.head_dim == 6);
+  CHECK(o.layer.attention.head_dim == 6);
   CHECK_FALSE(o.layer.bias);
   CHECK(o.layer == original.description.model.layer);
   CHECK(o.tying == Tying::none);
@@ -210,16 +210,16 @@ TEST_CASE("a CTranslate2 model's options say what its folder says") {
   CHECK_FALSE(o.scale_embedding);
   CHECK(o.layer.activation == Activation::silu);
   CHECK(o.tying == Tying::target);
-  CHECK(std::get<SinusoidalPositions>(o.added_positions()).first_position == 1);
+  CHECK(std::get<SinusoidalPositions>(o.input_positions()).first_position == 1);
   const auto learned = import_ctranslate2<float>(CheckpointReference("ct2_learned").folder).description.model;
-  CHECK(std::holds_alternative<LearnedPositions>(learned.added_positions()));
+  CHECK(std::holds_alternative<LearnedPositions>(learned.input_positions()));
   CHECK(learned.max_length == 21);
   CHECK(learned.layer.norm.eps == doctest::Approx(1e-3));
   CHECK_FALSE(learned.projection_bias);
   CHECK(import_ctranslate2<float>(CheckpointReference("ct2_int8").folder).description.model.tying ==
         Tying::all);
   const auto scales = import_ctranslate2<float>(CheckpointReference("ct2_scales").folder).description.model;
-  CHECK(scales.layer.attention_scale == doctest::Approx(0.8));
+  CHECK(scales.layer.attention.scale == doctest::Approx(0.8));
   CHECK(scales.logit_scale == doctest::Approx(0.6));
   CHECK(scales.projection_bias);
   CHECK_FALSE(scales.decoder.layer.has_value());

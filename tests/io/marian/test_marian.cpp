@@ -152,10 +152,11 @@ TEST_CASE("settings beside a model of Marian are read") {
   std::vector<std::string> warnings;
   const auto loaded =
       import_marian(copy.path(), {.warn = [&](const auto& text) { warnings.push_back(text); }});
-  CHECK(loaded.description.text.beam_size == 6);
-  CHECK(loaded.description.text.length_penalty == 0.6);
-  CHECK(loaded.description.text.word_penalty == 0.5);
-  CHECK(loaded.description.text.max_length_factor == 3);
+  const nlohmann::json& search = loaded.description.text.search;
+  CHECK(search.at("beam_size") == 6);
+  CHECK(search.at("length_penalty") == 0.6);
+  CHECK(search.at("word_penalty") == 0.5);
+  CHECK(search.at("max_length_factor") == 3);
   CHECK(warnings.empty());
   copy.write("decoder.yml", "max-length-factor: 0\n");
   check_refused([&] { (void)import_marian(copy.path()); },

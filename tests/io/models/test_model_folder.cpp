@@ -161,7 +161,7 @@ TEST_CASE("a model whose stacks differ has a folder of version 4, others the old
   options.positions = LearnedPositions{};
   options.max_length = 7;
   CHECK(version("learned", Seq2SeqTransformer<float>(options, rng)) == 1);
-  options.layer.positions = RotaryPositions{};
+  options.layer.attention.positions = RotaryPositions{};
   CHECK(version("both", Seq2SeqTransformer<float>(options, rng)) == 4);
 }
 
@@ -170,11 +170,11 @@ TEST_CASE("a folder of version 0.1.0 says what it did") {
   const Seq2SeqOptions& o = description.model;
   CHECK(description.format_version == 1);
   CHECK(o.layer.d_model == 12);
-  CHECK(o.layer.num_key_value_heads == 1);
-  CHECK(o.layer.query_key_norm == NormKind::rms_norm);
+  CHECK(o.layer.attention.num_key_value_heads == 1);
+  CHECK(o.layer.attention.query_key_norm == NormKind::rms_norm);
   CHECK(o.layer.norm.kind == NormKind::rms_norm);
-  CHECK(std::holds_alternative<RotaryPositions>(o.layer.positions));
-  CHECK(std::holds_alternative<NoPositions>(o.added_positions()));
+  CHECK(std::holds_alternative<RotaryPositions>(o.layer.attention.positions));
+  CHECK(std::holds_alternative<NoPositions>(o.input_positions()));
   CHECK(o.padding_index == -1);
   CHECK(o.tying == Tying::all);
   const auto loaded = load_model_folder(testing::fixtures_folder() / "model_0_1_0");

@@ -30,12 +30,12 @@ TEST_CASE("options come back from JSON as they were, every field") {
                                           .norm_first = true,
                                           .sandwich_norm = true,
                                           .bias = false,
-                                          .attention = AttentionKind::linear,
-                                          .num_key_value_heads = 1,
-                                          .head_dim = 6,
-                                          .attention_scale = 0.5,
-                                          .attention_window = 7,
-                                          .query_key_norm = NormKind::rms_norm},
+                                          .attention = {.kind = AttentionKind::linear,
+                                                        .num_key_value_heads = 1,
+                                                        .head_dim = 6,
+                                                        .scale = 0.5,
+                                                        .window = 7,
+                                                        .query_key_norm = NormKind::rms_norm}},
                                 .final_norm = false,
                                 .encoder = {.num_layers = 2},
                                 .decoder = {.num_layers = 4},
@@ -100,8 +100,8 @@ TEST_CASE("options of language models and text encoders come back from JSON, tho
   model.layer.gated = true;
   model.layer.activation = Activation::relu_squared;
   model.tied = true;
-  model.layer.positions = RotaryPositions{};
-  model.layer.attention = AttentionKind::linear;
+  model.layer.attention.positions = RotaryPositions{};
+  model.layer.attention.kind = AttentionKind::linear;
   const nlohmann::json json = options_to_json(model);
   CHECK(json.at("norm") == "rms_norm");
   CHECK(json.at("activation") == "relu_squared");
@@ -110,8 +110,8 @@ TEST_CASE("options of language models and text encoders come back from JSON, tho
   CHECK(back.layer.d_model == 12);
   CHECK(back.layer.gated);
   CHECK(back.tied);
-  CHECK(std::holds_alternative<RotaryPositions>(back.layer.positions));
-  CHECK(back.layer.attention == AttentionKind::linear);
+  CHECK(std::holds_alternative<RotaryPositions>(back.layer.attention.positions));
+  CHECK(back.layer.attention.kind == AttentionKind::linear);
 
   TextEncoderOptions encoder;
   encoder.vocab_size = 29;
@@ -129,9 +129,9 @@ TEST_CASE("options of language models and text encoders come back from JSON, tho
   regressor.source_features = 3;
   regressor.decoder.num_layers = 2;
   regressor.output_activation = Activation::tanh;
-  regressor.layer.positions = AlibiPositions{};
+  regressor.layer.attention.positions = AlibiPositions{};
   regressor.embedding_dropout = 0.25;
-  regressor.layer.query_key_norm = NormKind::rms_norm;
+  regressor.layer.attention.query_key_norm = NormKind::rms_norm;
   const nlohmann::json third = options_to_json(regressor);
   const auto regressor_back = options_from_json<SequenceRegressorOptions>(third);
   CHECK(options_to_json(regressor_back) == third);
@@ -148,13 +148,13 @@ TEST_CASE("options of language models and text encoders come back from JSON, tho
 TEST_CASE("what differs in a stack stands in an object of its own, and only that") {
   Seq2SeqOptions given = {.source_vocab_size = 23, .layer = {.d_model = 12, .num_heads = 3}};
   given.layer.dropout.attention = 0.25;
-  given.layer.query_key_norm = NormKind::rms_norm;
+  given.layer.attention.query_key_norm = NormKind::rms_norm;
   given.decoder.layer = given.layer;
   given.decoder.layer->num_heads = 4;
   given.decoder.layer->dim_feedforward = 20;
   given.decoder.layer->dropout.attention.reset();
-  given.decoder.layer->query_key_norm.reset();
-  given.decoder.layer->positions = RotaryPositions{.base = 500};
+  given.decoder.layer->attention.query_key_norm.reset();
+  given.decoder.layer->attention.positions = RotaryPositions{.base = 500};
   given.encoder.final_norm = false;
   const nlohmann::json json = nlohmann::json::parse(options_to_json(given).dump());
   CHECK(json.at("encoder") == nlohmann::json{{"final_norm", false}});
@@ -173,9 +173,9 @@ TEST_CASE("what differs in a stack stands in an object of its own, and only that
   CHECK(back.encoder.final_norm == false);
   CHECK_FALSE(detail::is_readable_by_0_1_0(json));
 
-  given.layer.positions = RotaryPositions{.base = 300};
+  given.layer.attention.positions = RotaryPositions{.base = 300};
   given.decoder.layer = given.layer;
-  std::get<RotaryPositions>(given.decoder.layer->positions).base = 700;
+  std::get<RotaryPositions>(given.decoder.layer->attention.positions).base = 700;
   given.encoder.final_norm.reset();
   const nlohmann::json near = options_to_json(given);
   CHECK(near.at("decoder") == nlohmann::json{{"rotary_base", 700.0}});
@@ -194,11 +194,11 @@ TEST_CASE("positions and an optional norm are written as version 0.1.0 reads the
   const auto positions = [](std::optional<InputPositions> added, AttentionPositions attention) {
     Seq2SeqOptions o;
     o.positions = std::move(added);
-    o.layer.positions = std::move(attention);
+    o.layer.attention.positions = std::move(attention);
     const nlohmann::json json = options_to_json(o);
     const auto back = options_from_json<Seq2SeqOptions>(json);
-    CHECK(back.added_positions() == o.added_positions());
-    CHECK(back.layer.positions == o.layer.positions);
+    CHECK(back.input_positions() == o.input_positions());
+    CHECK(back.layer.attention.positions == o.layer.attention.positions);
     CHECK(detail::is_readable_by_0_1_0(json) == !json.contains("attention_positions"));
     return json;
   };
@@ -225,13 +225,13 @@ TEST_CASE("positions and an optional norm are written as version 0.1.0 reads the
                                                       {"learned_position_offset", 0},
                                                       {"query_key_norm", true},
                                                       {"query_key_norm_kind", "rms_norm"}});
-  CHECK(std::get<RotaryPositions>(old.layer.positions).base == 500);
-  CHECK(std::holds_alternative<NoPositions>(old.added_positions()));
-  CHECK(old.layer.query_key_norm == NormKind::rms_norm);
+  CHECK(std::get<RotaryPositions>(old.layer.attention.positions).base == 500);
+  CHECK(std::holds_alternative<NoPositions>(old.input_positions()));
+  CHECK(old.layer.attention.query_key_norm == NormKind::rms_norm);
   CHECK(options_to_json(old).at("query_key_norm") == true);
   const auto without = options_from_json<LanguageModelOptions>(
       {{"query_key_norm", false}, {"query_key_norm_kind", "rms_norm"}});
-  CHECK_FALSE(without.layer.query_key_norm.has_value());
+  CHECK_FALSE(without.layer.attention.query_key_norm.has_value());
 
   const auto refusal = [](const nlohmann::json& wrong) {
     return message_of<ValueError>([&] { (void)options_from_json<Seq2SeqOptions>(wrong); });
@@ -263,7 +263,7 @@ struct OwnOptions {
 TEST_CASE("any struct that lists its fields has options in JSON") {
   OwnOptions own;
   own.filters = 5;
-  own.layer.positions = AlibiPositions{};
+  own.layer.attention.positions = AlibiPositions{};
   const nlohmann::json json = options_to_json(own);
   CHECK(json.at("filters") == 5);
   CHECK(json.at("rate").is_null());
@@ -282,16 +282,16 @@ TEST_CASE("any struct that lists its fields has options in JSON") {
 
 TEST_CASE("a stack's own kind of query and key norm is written and read where the model has another") {
   Seq2SeqOptions options;
-  options.layer.query_key_norm = NormKind::rms_norm;
+  options.layer.attention.query_key_norm = NormKind::rms_norm;
   options.encoder.layer = options.layer;
-  options.encoder.layer->query_key_norm = NormKind::layer_norm;
+  options.encoder.layer->attention.query_key_norm = NormKind::layer_norm;
   const auto back = options_from_json<Seq2SeqOptions>(options_to_json(options));
   REQUIRE(back.encoder.layer.has_value());
-  CHECK(back.encoder.layer->query_key_norm == NormKind::layer_norm);
-  CHECK(back.layer.query_key_norm == NormKind::rms_norm);
+  CHECK(back.encoder.layer->attention.query_key_norm == NormKind::layer_norm);
+  CHECK(back.layer.attention.query_key_norm == NormKind::rms_norm);
   // Without a norm of its own or the model's, a kind means nothing.
   const auto without = options_from_json<Seq2SeqOptions>({{"query_key_norm_kind", "rms_norm"}});
-  CHECK_FALSE(without.layer.query_key_norm.has_value());
+  CHECK_FALSE(without.layer.attention.query_key_norm.has_value());
 }
 
 TEST_CASE("JSON changes what it names in given options, stacks of their own included") {
@@ -328,7 +328,7 @@ TEST_CASE(
         InputPositions{LearnedPositions{}});
   CHECK_FALSE(options_from_json<Seq2SeqOptions>(offset).positions.has_value());
   Seq2SeqOptions rotary;
-  rotary.layer.positions = RotaryPositions{};
+  rotary.layer.attention.positions = RotaryPositions{};
   CHECK_FALSE(options_from_json<Seq2SeqOptions>(base, rotary).positions.has_value());
   CHECK_FALSE(options_from_json<Seq2SeqOptions>({{"positions", nullptr}}, {.positions = LearnedPositions{}})
                   .positions.has_value());

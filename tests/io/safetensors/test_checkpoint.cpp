@@ -337,7 +337,8 @@ TEST_CASE("separate queries, keys and values load into the rows of the fused pro
   for (const index_t key_heads : {3, 1}) {
     CAPTURE(key_heads);
     const index_t queries = 12, keys = 4 * key_heads;
-    const MultiHeadAttentionOptions options{.d_model = 12, .num_heads = 3, .num_key_value_heads = key_heads};
+    const MultiHeadAttentionOptions options{
+        .d_model = 12, .num_heads = 3, .attention = {.num_key_value_heads = key_heads}};
     RandomGenerator rng(1);
     MultiHeadAttention<float> from(options, rng);
     for (auto& entry : state_dict(from)) rng.fill_normal(entry.value.data(), entry.value.numel(), 0, 1);

@@ -285,8 +285,16 @@ TEST_CASE_TEMPLATE("gemm_batched multiplies each pair and shares an operand with
       for (const index_t stride_a : {index_t{0}, m * k}) {
         for (const index_t stride_b : {index_t{0}, k * n}) {
           std::vector<T> c = old, want = old;
-          gemm_batched<T>(false, false, count, m, n, k, T(1), a.data(), k, stride_a, b.data(), n, stride_b,
-                          T(1), c.data(), n, m * n);
+          gemm_batched<T>({.count = count,
+                           .m = m,
+                           .n = n,
+                           .k = k,
+                           .a = {a.data(), k, stride_a},
+                           .b = {b.data(), n, stride_b},
+                           .c = c.data(),
+                           .ldc = n,
+                           .stride_c = m * n,
+                           .beta = T(1)});
           for (index_t i = 0; i < count; ++i) {
             gemm<T>(false, false, m, n, k, T(1), a.data() + i * stride_a, k, b.data() + i * stride_b, n, T(1),
                     want.data() + i * m * n, n);

@@ -1,4 +1,4 @@
-#include "eigenformer/kernels/packed/gemm_int8_amx.hpp"
+#include "eigenformer/kernels/packed/gemm_int8_driver.hpp"
 
 #include <doctest/doctest.h>
 

@@ -74,7 +74,7 @@ void turn(Row& x, index_t position, const RotaryPositions& o) {
 Rows reference(const MultiHeadAttention<double>& m, const Rows& queries, const Rows& keys, bool self,
                bool causal, const Tensor<double>& bias = {}) {
   const auto& o = m.options;
-  const auto* const shaw = std::get_if<ShawPositions>(&o.positions);
+  const auto* const shaw = std::get_if<ShawPositions>(&o.attention.positions);
   const index_t heads = o.num_heads, groups = o.key_value_heads(), hd = o.head_features();
   const auto& w = m.in_proj.weight.value();
   const auto& b = m.in_proj.bias.value();
@@ -83,7 +83,7 @@ Rows reference(const MultiHeadAttention<double>& m, const Rows& queries, const R
     q.push_back(heads_of(product(w, b, 0, heads * hd, queries[i]), heads));
     for (Row& head : q.back()) {
       if (m.query_norm) normalise(head, *m.query_norm);
-      if (const auto* r = std::get_if<RotaryPositions>(&o.positions); self && r != nullptr) {
+      if (const auto* r = std::get_if<RotaryPositions>(&o.attention.positions); self && r != nullptr) {
         turn(head, static_cast<index_t>(i), *r);
       }
     }
@@ -93,12 +93,12 @@ Rows reference(const MultiHeadAttention<double>& m, const Rows& queries, const R
     v.push_back(heads_of(product(w, b, (heads + groups) * hd, groups * hd, keys[j]), groups));
     for (Row& head : k.back()) {
       if (m.key_norm) normalise(head, *m.key_norm);
-      if (const auto* r = std::get_if<RotaryPositions>(&o.positions); self && r != nullptr) {
+      if (const auto* r = std::get_if<RotaryPositions>(&o.attention.positions); self && r != nullptr) {
         turn(head, static_cast<index_t>(j), *r);
       }
     }
   }
-  const double scale = o.attention_scale != 0 ? o.attention_scale : 1 / std::sqrt(static_cast<double>(hd));
+  const double scale = o.attention.scale != 0 ? o.attention.scale : 1 / std::sqrt(static_cast<double>(hd));
   Rows out;
   for (std::size_t i = 0; i < queries.size(); ++i) {
     Row joined;
@@ -111,14 +111,14 @@ Rows reference(const MultiHeadAttention<double>& m, const Rows& queries, const R
         const index_t distance = static_cast<index_t>(j) - static_cast<index_t>(i);
         const index_t entry = std::clamp(distance, -reach, reach) + reach;
         if (causal && distance > 0) continue;
-        if (o.attention_window > 0 && std::abs(distance) >= o.attention_window) continue;
+        if (o.attention.window > 0 && std::abs(distance) >= o.attention.window) continue;
         double score = 0;
         for (std::size_t c = 0; c < static_cast<std::size_t>(hd); ++c) {
           double key = k[j][g][c];
           if (shaw != nullptr) key += m.shaw->keys.value().at({entry, static_cast<index_t>(c)});
           score += scale * q[i][hs][c] * key;
         }
-        if (std::holds_alternative<AlibiPositions>(o.positions))
+        if (std::holds_alternative<AlibiPositions>(o.attention.positions))
           score -= alibi_slopes(heads)[hs] * static_cast<double>(std::abs(distance));
         if (bias.defined()) score += bias.at({h, entry});
         p[j] = std::exp(score);
@@ -191,7 +191,7 @@ TEST_CASE(
     DecoderLayer<double> layer(o.layer, rng);
     randomise(layer, 4);
     Var<double> bias;
-    if (const auto* positions = std::get_if<RelativeBiasPositions>(&o.layer.positions)) {
+    if (const auto* positions = std::get_if<RelativeBiasPositions>(&o.layer.attention.positions)) {
       RelativeBias<double> table(*positions, o.layer.num_heads, false, rng);
       randomise(table, 5);
       bias = table(ctx);
@@ -379,10 +379,10 @@ TEST_CASE("names and shapes of parameters of variants; defaults have none of the
   };
   MultiHeadAttention<float> grouped({.d_model = D,
                                      .num_heads = 4,
-                                     .positions = ShawPositions{.max_distance = 5},
-                                     .num_key_value_heads = 2,
-                                     .head_dim = 7,
-                                     .query_key_norm = NormKind::layer_norm},
+                                     .attention = {.positions = ShawPositions{.max_distance = 5},
+                                                   .num_key_value_heads = 2,
+                                                   .head_dim = 7,
+                                                   .query_key_norm = NormKind::layer_norm}},
                                     rng);
   list(grouped);
   CHECK(shapes.at("in_proj_weight") == Shape{56, D});
@@ -393,10 +393,12 @@ TEST_CASE("names and shapes of parameters of variants; defaults have none of the
   CHECK(shapes.at("relative_keys") == Shape{11, 7});
   CHECK(shapes.at("relative_values") == Shape{11, 7});
   CHECK(shapes.size() == 8);
-  Encoder<float> encoder(
-      {.num_layers = 1,
-       .layer = {.d_model = D, .num_heads = H, .dim_feedforward = F, .positions = RelativeBiasPositions{}}},
-      rng);
+  Encoder<float> encoder({.num_layers = 1,
+                          .layer = {.d_model = D,
+                                    .num_heads = H,
+                                    .dim_feedforward = F,
+                                    .attention = {.positions = RelativeBiasPositions{}}}},
+                         rng);
   list(encoder);
   CHECK(shapes.at("relative_bias.weight") == Shape{32, H});
   MultiHeadAttention<float> plain({.d_model = D, .num_heads = H}, rng);
@@ -414,10 +416,10 @@ TEST_CASE("separate weights of queries, keys and values take every variant too")
                                           .num_heads = 4,
                                           .kdim = 9,
                                           .vdim = 8,
-                                          .positions = positions,
-                                          .num_key_value_heads = 2,
-                                          .head_dim = 4,
-                                          .query_key_norm = NormKind::layer_norm},
+                                          .attention = {.positions = positions,
+                                                        .num_key_value_heads = 2,
+                                                        .head_dim = 4,
+                                                        .query_key_norm = NormKind::layer_norm}},
                                          rng);
     randomise(attention, 5);
     check_backward(attention, {x, key, value}, [&](const Context<double>& ctx, const auto& in) {
@@ -434,24 +436,25 @@ TEST_CASE("impossible options of attention are named") {
     return message_of<ValueError>([&] { MultiHeadAttention<float>(o, rng); });
   };
   using O = MultiHeadAttentionOptions;
-  CHECK(message([](O& o) { o.num_key_value_heads = 3; }) ==
+  CHECK(message([](O& o) { o.attention.num_key_value_heads = 3; }) ==
         "[multi_head_attention] num_heads is 4, must be divisible by num_key_value_heads, which is 3");
-  CHECK(message([](O& o) { o.positions = RotaryPositions{}; }) ==
+  CHECK(message([](O& o) { o.attention.positions = RotaryPositions{}; }) ==
         "[multi_head_attention] rotary_dim is 3, must be even, at least 2 and at most 3, the features of a "
         "head");
-  CHECK(contains(message([](O& o) { o.attention_window = -1; }), "attention_window is -1"));
-  CHECK(contains(message([](O& o) { o.head_dim = -2; }), "head_dim is -2"));
-  CHECK(contains(message([](O& o) { o.attention_scale = -1; }), "attention_scale"));
-  CHECK(contains(message([](O& o) { o.positions = ShawPositions{.max_distance = 0}; }),
+  CHECK(contains(message([](O& o) { o.attention.window = -1; }), "attention_window is -1"));
+  CHECK(contains(message([](O& o) { o.attention.head_dim = -2; }), "head_dim is -2"));
+  CHECK(contains(message([](O& o) { o.attention.scale = -1; }), "attention_scale"));
+  CHECK(contains(message([](O& o) { o.attention.positions = ShawPositions{.max_distance = 0}; }),
                  "shaw_max_distance is 0"));
-  Seq2SeqOptions o{.source_vocab_size = V,
-                   .layer = {.d_model = D, .num_heads = H, .positions = RelativeBiasPositions{}}};
-  o.layer.positions = RelativeBiasPositions{.buckets = 3};
+  Seq2SeqOptions o{
+      .source_vocab_size = V,
+      .layer = {.d_model = D, .num_heads = H, .attention = {.positions = RelativeBiasPositions{}}}};
+  o.layer.attention.positions = RelativeBiasPositions{.buckets = 3};
   CHECK(contains(message_of<ValueError>([&] { o.validate("seq2seq_transformer"); }),
                  "relative_bias_buckets is 3, must be from 4 to 2147483647 (from 2 if "));
-  o.layer.positions = RelativeBiasPositions{.buckets = 1, .bidirectional = false};
+  o.layer.attention.positions = RelativeBiasPositions{.buckets = 1, .bidirectional = false};
   CHECK(contains(message_of<ValueError>([&] { o.validate("seq2seq_transformer"); }),
                  "relative_bias_buckets is 1, must be from 2 to"));
-  o.layer.positions = RelativeBiasPositions{.buckets = 8, .max_distance = 0};
+  o.layer.attention.positions = RelativeBiasPositions{.buckets = 8, .max_distance = 0};
   CHECK(contains(message_of<ValueError>([&] { o.validate("seq2seq_transformer"); }), "max_distance is 0"));
 }

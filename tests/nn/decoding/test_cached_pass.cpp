@@ -128,12 +128,14 @@ TEST_CASE("every variant decodes with a cache what it decodes without, with the 
 TEST_CASE("shared heads make the cache smaller") {
   const auto bytes = [](index_t heads) {
     RandomGenerator rng(1);
-    const Seq2SeqTransformer<double> model(
-        {.source_vocab_size = 23,
-         .layer = {.d_model = 24, .num_heads = 6, .dim_feedforward = 20, .num_key_value_heads = heads},
-         .encoder = {.num_layers = 1},
-         .decoder = {.num_layers = 2}},
-        rng);
+    const Seq2SeqTransformer<double> model({.source_vocab_size = 23,
+                                            .layer = {.d_model = 24,
+                                                      .num_heads = 6,
+                                                      .dim_feedforward = 20,
+                                                      .attention = {.num_key_value_heads = heads}},
+                                            .encoder = {.num_layers = 1},
+                                            .decoder = {.num_layers = 2}},
+                                           rng);
     const auto held = [&](index_t tokens) {
       DecoderState<double> state = model.begin(Context<double>::inference(), encode(model, {{5, 3}}));
       (void)state.step(Tensor<std::int32_t>::full({1, tokens}, 5));

@@ -37,7 +37,7 @@ std::vector<std::pair<std::string, Seq2SeqOptions>> variants() {
     o.decoder.layer = o.layer;
     o.decoder.layer->self_mixing = SelfMixing::ssru;
   });
-  add("linear attention", [](auto& o) { o.layer.attention = AttentionKind::linear; });
+  add("linear attention", [](auto& o) { o.layer.attention.kind = AttentionKind::linear; });
   add("embedding norm, scaled logits, glu", [](auto& o) {
     o.embedding_norm = true, o.logit_scale = 0.5, o.layer.gated = true,
     o.layer.activation = Activation::sigmoid;

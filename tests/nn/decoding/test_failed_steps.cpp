@@ -42,7 +42,10 @@ Seq2SeqTransformer<double> model_of(const Seq2SeqOptions& options) {
 Seq2SeqOptions linear_options() {
   return {.source_vocab_size = 23,
           .target_vocab_size = 19,
-          .layer = {.d_model = 12, .num_heads = 3, .dim_feedforward = 20, .attention = AttentionKind::linear},
+          .layer = {.d_model = 12,
+                    .num_heads = 3,
+                    .dim_feedforward = 20,
+                    .attention = {.kind = AttentionKind::linear}},
           .encoder = {.num_layers = 1},
           .decoder = {.num_layers = 2}};
 }

@@ -26,7 +26,7 @@ std::vector<std::pair<std::string, LanguageModelOptions>> variants(index_t windo
     LanguageModelOptions options{.vocab_size = 19, .num_layers = 2, .layer = o.layer};
     options.positions = o.positions;
     options.max_length = o.max_length;
-    if (window != 0) options.layer.attention_window = window;
+    if (window != 0) options.layer.attention.window = window;
     all.emplace_back(variant.first, options);
   }
   return all;
@@ -94,7 +94,7 @@ TEST_CASE(
 TEST_CASE("the cache of a windowed decoder is bounded by the window, and not by the length") {
   auto options = variants(0).front().second;
   const auto bytes_after = [&](index_t window, index_t prompt, index_t tokens, index_t sequences) {
-    options.layer.attention_window = window;
+    options.layer.attention.window = window;
     const auto model = small_language_model(options);
     DecoderState<double> decoder = model.begin(Context<double>::inference(), sequences);
     const auto all = [&](index_t x) { return std::vector<index_t>(static_cast<std::size_t>(sequences), x); };

@@ -5,7 +5,6 @@
 #include "eigenformer/nn/models/language_model.hpp"
 #include "eigenformer/nn/models/text_encoder.hpp"
 #include "eigenformer/search/beams/generate.hpp"
-#include "eigenformer/search/beams/sampling.hpp"
 #include "eigenformer/search/decoding/ensemble.hpp"
 #include "nn/seq2seq_test_tools.hpp"
 #include "test_tools.hpp"
@@ -40,7 +39,7 @@ TEST_CASE("models and layers that were moved from throw, and do not compute with
   const std::vector<std::vector<std::int32_t>> inputs = {{4, 5, 3}};
   const LayerOptions layer{.d_model = 12, .num_heads = 3, .dim_feedforward = 20};
   const auto generates = [&](const auto& m) { (void)generate(m, ctx, inputs); };
-  const auto samples = [&](const auto& m) { (void)sample(m, ctx, inputs); };
+  const auto samples = [&](const auto& m) { (void)generate(m, ctx, inputs, {.sampling = Sampling{}}); };
   const std::string
       absent = "[parameter] this parameter does not exist: it is optional and absent, or was moved from",
       no_layers = "there are no layers, expected at least one; the stack may have been moved from";

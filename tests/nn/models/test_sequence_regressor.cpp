@@ -71,34 +71,34 @@ TEST_CASE("the regressor has every option of the layers: gradients, causality, p
                                      o.layer.norm_first = true;
                                    }),
                                    with([](O& o) {
-                                     o.layer.positions = RotaryPositions{};
+                                     o.layer.attention.positions = RotaryPositions{};
                                      o.layer.norm.kind = NormKind::rms_norm;
-                                     o.layer.query_key_norm = NormKind::rms_norm;
+                                     o.layer.attention.query_key_norm = NormKind::rms_norm;
                                      o.layer.gated = true;
                                      o.layer.activation = Activation::silu;
                                      o.layer.bias = false;
                                    }),
                                    with([](O& o) {
-                                     o.layer.positions =
+                                     o.layer.attention.positions =
                                          RelativeBiasPositions{.buckets = 8, .max_distance = 9};
-                                     o.layer.num_key_value_heads = 1;
-                                     o.layer.head_dim = 6;
-                                     o.layer.attention_scale = 0.3;
+                                     o.layer.attention.num_key_value_heads = 1;
+                                     o.layer.attention.head_dim = 6;
+                                     o.layer.attention.scale = 0.3;
                                    }),
                                    with([](O& o) {
-                                     o.layer.positions = ShawPositions{.max_distance = 2};
-                                     o.layer.attention_window = 3;
+                                     o.layer.attention.positions = ShawPositions{.max_distance = 2};
+                                     o.layer.attention.window = 3;
                                      o.layer.sandwich_norm = true;
                                    }),
                                    with([](O& o) {
-                                     o.layer.positions = AlibiPositions{};
+                                     o.layer.attention.positions = AlibiPositions{};
                                      o.final_norm = false;
                                      o.layer.norm.formula = LayerNormFormula::teaching;
                                      o.layer.norm.scalar_gain = true;
                                    }),
                                    with([](O& o) {
                                      o.positions = NoPositions{};
-                                     o.layer.attention = AttentionKind::linear;
+                                     o.layer.attention.kind = AttentionKind::linear;
                                    })};
   const auto source = random_tensor<double>({B, S, 3}, 1), target = random_tensor<double>({B, L, 4}, 2);
   const auto sources = SequenceLayout::padded({7, 4}, S), targets = SequenceLayout::padded({3, 5}, L);
@@ -112,7 +112,7 @@ TEST_CASE("the regressor has every option of the layers: gradients, causality, p
   };
   std::vector<std::vector<double>> outputs;
   for (const O& options : variants) {
-    CAPTURE(chosen_word(options.layer.positions));
+    CAPTURE(chosen_word(options.layer.attention.positions));
     RandomGenerator rng(1);
     SequenceRegressor<double> model(options, rng);
     randomise(model, 4);
@@ -122,10 +122,11 @@ TEST_CASE("the regressor has every option of the layers: gradients, causality, p
                             .value();
     check_close(packed, rows_of(y, targets), 1e-12);
     // The layers are those of a Transformer with these options.
-    CHECK((model.transformer.decoder.layers[0].options.positions.index() == options.layer.positions.index()));
-    CHECK(model.transformer.encoder.layers[0].options.attention_window == options.layer.attention_window);
+    CHECK((model.transformer.decoder.layers[0].options.attention.positions.index() ==
+           options.layer.attention.positions.index()));
+    CHECK(model.transformer.encoder.layers[0].options.attention.window == options.layer.attention.window);
     CHECK(model.source_positions.learned.has_value() ==
-          std::holds_alternative<LearnedPositions>(options.added_positions()));
+          std::holds_alternative<LearnedPositions>(options.input_positions()));
     auto later = target.clone();
     later.at({1, 4, 2}) += 1;
     const auto changed = model(ctx, source, sources, later, targets).value();

@@ -31,15 +31,16 @@ std::vector<std::pair<std::string, LanguageModelOptions>> language_models() {
   using O = LayerOptions;
   return {{"sinusoidal", with([](O&) {})},
           {"rotary, one head of keys", with([](O& o) {
-             o.positions = RotaryPositions{};
-             o.num_key_value_heads = 1;
+             o.attention.positions = RotaryPositions{};
+             o.attention.num_key_value_heads = 1;
            })},
-          {"alibi", with([](O& o) { o.positions = AlibiPositions{}; })},
+          {"alibi", with([](O& o) { o.attention.positions = AlibiPositions{}; })},
           {"relative bias", with([](O& o) {
-             o.positions = RelativeBiasPositions{.buckets = 8, .max_distance = 9, .bidirectional = true};
+             o.attention.positions =
+                 RelativeBiasPositions{.buckets = 8, .max_distance = 9, .bidirectional = true};
            })},
-          {"shaw", with([](O& o) { o.positions = ShawPositions{.max_distance = 2}; })},
-          {"window", with([](O& o) { o.attention_window = 3; })}};
+          {"shaw", with([](O& o) { o.attention.positions = ShawPositions{.max_distance = 2}; })},
+          {"window", with([](O& o) { o.attention.window = 3; })}};
 }
 
 LanguageModel<double> make(const LanguageModelOptions& options) {
@@ -167,7 +168,7 @@ TEST_CASE("a prefix in the decoder of an encoder-decoder") {
   const Lengths two = {2, 4};
   for (const bool relative : {false, true}) {
     auto options = small_seq2seq();
-    if (relative) options.layer.positions = RelativeBiasPositions{};
+    if (relative) options.layer.attention.positions = RelativeBiasPositions{};
     auto model = make_seq2seq<double>(options);
     const Memory<double> memory(model.encode(ctx, batch.source, batch.source_layout), batch.source_layout);
     const auto decoded = model.decode(ctx, batch.target_in, batch.target_layout, memory,
@@ -210,7 +211,7 @@ TEST_CASE("prefixes that do not fit are refused") {
                  }),
                  "prefix of sequence 1 is -2 long, must not be negative"));
   auto options = language_models().front().second;
-  options.layer.attention = AttentionKind::linear;
+  options.layer.attention.kind = AttentionKind::linear;
   CHECK(contains(
       message_of<ValueError>([&] { (void)make(options).loss(ctx, input, layout, output, {}, prefix); }),
       "linear attention supports only the masks causal()"));

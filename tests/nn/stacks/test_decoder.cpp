@@ -72,14 +72,14 @@ class OwnPass final : public LayerPass<float> {
   const SequenceLayout& layout() const noexcept override { return queries_; }
   Var<float> self_attention(const Context<float>& c, const MultiHeadAttention<float>& attention,
                             const Var<float>& x) override {
-    return attention.out_proj(
-        c, eigenformer::self_attention(c, attention.in_proj.all(c, x), queries_, AttentionMask::causal(),
-                                       attention.attention_op()));
+    const auto heads = attention.project_self(c, x, queries_);
+    return attention.out_proj(c,
+                              attention.call(c, heads, queries_, queries_, AttentionMask::causal()).run(c));
   }
   Var<float> memory_attention(const Context<float>& c, const MultiHeadAttention<float>& attention,
                               const Var<float>& x, std::size_t) override {
-    return attention.out_proj(c, cross_attention(c, attention.project_query(c, x), key_value_, queries_,
-                                                 keys_, {}, attention.attention_op()));
+    const auto heads = AttentionHeads<float>::side_by_side(attention.project_query(c, x), key_value_);
+    return attention.out_proj(c, attention.call(c, heads, queries_, keys_).run(c));
   }
   Var<float> window(const Context<float>&, const Var<float>& x, index_t) override { return x; }
   Var<float> recurrence(const Context<float>&, const Var<float>& forget, const Var<float>& input) override {

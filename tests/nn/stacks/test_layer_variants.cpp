@@ -34,7 +34,7 @@ std::vector<std::pair<std::string, Seq2SeqOptions>> variants() {
   });
   add("glu", [](auto& o) { o.layer.gated = true, o.layer.activation = Activation::sigmoid; });
   add("linear attention, silu",
-      [](auto& o) { o.layer.attention = AttentionKind::linear, o.layer.activation = Activation::silu; });
+      [](auto& o) { o.layer.attention.kind = AttentionKind::linear, o.layer.activation = Activation::silu; });
   add("geglu, embedding norm, scaled logits, tied", [](auto& o) {
     o.layer.gated = true, o.layer.activation = Activation::gelu_tanh, o.embedding_norm = true,
     o.logit_scale = 0.25;
@@ -137,8 +137,8 @@ TEST_CASE("embedding_norm normalises embedding + position, and logit_scale the d
 TEST_CASE(
     "linear attention is linear_attention between the projections, and refuses what it has no form of") {
   RandomGenerator rng(1);
-  MultiHeadAttention<double> attention({.d_model = D, .num_heads = H, .attention = AttentionKind::linear},
-                                       rng);
+  MultiHeadAttention<double> attention(
+      {.d_model = D, .num_heads = H, .attention = {.kind = AttentionKind::linear}}, rng);
   randomise(attention, 2);
   const auto ctx = Context<double>::inference();
   const Var<double> x = random_tensor<double>({B, L, D}, 3), memory = random_tensor<double>({B, S, D}, 4);
@@ -169,21 +169,22 @@ TEST_CASE(
   CHECK(contains(refusal([&] { (void)attention(ctx, x, memory, memory, AttentionMask::causal()); }),
                  "one layout"));
   const auto layer = [&](auto&& change) {
-    LayerOptions o{.d_model = D, .num_heads = 4, .attention = AttentionKind::linear};
+    LayerOptions o{.d_model = D, .num_heads = 4, .attention = {.kind = AttentionKind::linear}};
     change(o);
     return refusal([&] { EncoderLayer<double>(o, rng); });
   };
-  CHECK(layer([](auto& o) { o.attention_window = 3; }) ==
+  CHECK(layer([](auto& o) { o.attention.window = 3; }) ==
         "[encoder_layer] linear attention does not support attention_window");
-  CHECK(contains(layer([](auto& o) { o.positions = AlibiPositions{}; }), "attention_positions alibi"));
-  CHECK(contains(layer([](auto& o) { o.num_key_value_heads = 2; }),
+  CHECK(contains(layer([](auto& o) { o.attention.positions = AlibiPositions{}; }),
+                 "attention_positions alibi"));
+  CHECK(contains(layer([](auto& o) { o.attention.num_key_value_heads = 2; }),
                  "num_key_value_heads other than num_heads"));
 }
 
 TEST_CASE("linear attention with key padding attends to what is left, causal or not, in either layout") {
   RandomGenerator rng(1);
-  MultiHeadAttention<double> attention({.d_model = D, .num_heads = H, .attention = AttentionKind::linear},
-                                       rng);
+  MultiHeadAttention<double> attention(
+      {.d_model = D, .num_heads = H, .attention = {.kind = AttentionKind::linear}}, rng);
   randomise(attention, 2);
   const auto ctx = Context<double>::inference();
   const Var<double> x = random_tensor<double>({B, L, D}, 3), memory = random_tensor<double>({B, S, D}, 4);

@@ -159,8 +159,9 @@ TEST_CASE("attention to a memory with positions or a window is refused where a c
   const Var<double> x = random_tensor<double>({2, 12}, 3);
   const Memory<double> memory{random_tensor<double>({5, 12}, 4), SequenceLayout::packed({2, 3})};
   for (const MultiHeadAttentionOptions& options :
-       {MultiHeadAttentionOptions{.d_model = 12, .num_heads = 3, .positions = RotaryPositions{}},
-        MultiHeadAttentionOptions{.d_model = 12, .num_heads = 3, .attention_window = 2}}) {
+       {MultiHeadAttentionOptions{
+            .d_model = 12, .num_heads = 3, .attention = {.positions = RotaryPositions{}}},
+        MultiHeadAttentionOptions{.d_model = 12, .num_heads = 3, .attention = {.window = 2}}}) {
     const MultiHeadAttention<double> attention(options, rng);
     DecoderState<double> state(ctx, 2, {memory},
                                [&](const Context<double>& c, const Tokens&, LayerPass<double>& pass) {
@@ -180,8 +181,8 @@ TEST_CASE("attention to a memory of another width decodes with a cache; self-att
   const Memory<double> memory{random_tensor<double>({5, 8}, 4), SequenceLayout::packed({2, 3})};
   const MultiHeadAttentionOptions plain{.d_model = 12, .num_heads = 3, .kdim = 8, .vdim = 8, .cross = true};
   MultiHeadAttentionOptions normed = plain, linear = plain;
-  normed.query_key_norm = NormKind::rms_norm;
-  linear.attention = AttentionKind::linear;
+  normed.attention.query_key_norm = NormKind::rms_norm;
+  linear.attention.kind = AttentionKind::linear;
   for (const MultiHeadAttentionOptions& options : {plain, normed, linear}) {
     const MultiHeadAttention<double> attention(options, rng);
     DecoderState<double> state(ctx, 2, {memory},

@@ -95,9 +95,9 @@ TEST_CASE("a layer with an SSRU has no self-attention, and is refused what belon
     change(options);
     CHECK_THROWS_AS(DecoderLayer<float>(options, rng), ValueError);
   };
-  refused([](LayerOptions& o) { o.positions = RotaryPositions{}; });
-  refused([](LayerOptions& o) { o.positions = RelativeBiasPositions{}; });
-  refused([](LayerOptions& o) { o.attention_window = 3; });
+  refused([](LayerOptions& o) { o.attention.positions = RotaryPositions{}; });
+  refused([](LayerOptions& o) { o.attention.positions = RelativeBiasPositions{}; });
+  refused([](LayerOptions& o) { o.attention.window = 3; });
   CHECK_THROWS_AS(EncoderLayer<float>(ssru_layer(), rng), ValueError);
   CHECK_THROWS_AS(Seq2SeqTransformer<float>({.source_vocab_size = V, .layer = ssru_layer()}, rng),
                   ValueError);

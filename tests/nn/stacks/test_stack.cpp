@@ -141,7 +141,7 @@ TEST_CASE("layers that are run again in backward have the same bits") {
   kinds[1].second.norm_first = true;
   kinds[2].first = "ssru";
   kinds[3].first = "relative bias";
-  kinds[3].second.positions = RelativeBiasPositions{};
+  kinds[3].second.attention.positions = RelativeBiasPositions{};
   kinds[4].first = "gated";
   kinds[4].second.gated = true;
   kinds[4].second.activation = Activation::gelu;
@@ -239,7 +239,7 @@ struct ConvertibleOptions {
             .num_heads = 3,
             .layer_drop = 0.4,
             .norm = {.kind = NormKind::rms_norm},
-            .positions = RelativeBiasPositions{}};
+            .attention = {.positions = RelativeBiasPositions{}}};
   }
 };
 struct DerivedOptions : LayerOptions {};

@@ -10,7 +10,6 @@
 #include "eigenformer/nn/stacks/decoder.hpp"
 #include "eigenformer/nn/stacks/encoder.hpp"
 #include "eigenformer/search/beams/generate.hpp"
-#include "eigenformer/search/beams/sampling.hpp"
 #include "fixtures.hpp"
 #include "search/language_tools.hpp"
 #include "search/table_model.hpp"
@@ -138,10 +137,11 @@ TEST_CASE("logits that a model borrows are not written") {
   const auto ctx = Context<double>::inference();
   const std::vector<Ids> inputs = {{2, 3}};
   const SearchOptions options{.beam_size = 1, .max_length = 8, .min_length = 4, .repetition_penalty = 1.5};
-  const SamplingOptions sampling{.max_length = 8, .min_length = 4, .repetition_penalty = 1.5};
+  const SearchOptions sampling{
+      .sampling = Sampling{}, .max_length = 8, .min_length = 4, .repetition_penalty = 1.5};
   CHECK(generate(borrows, ctx, inputs, options)[0][0].ids ==
         generate(copies, ctx, inputs, options)[0][0].ids);
-  CHECK(sample(borrows, ctx, inputs, sampling)[0].ids == sample(copies, ctx, inputs, sampling)[0].ids);
+  CHECK(draw(borrows, ctx, inputs, sampling)[0].ids == draw(copies, ctx, inputs, sampling)[0].ids);
   CHECK(borrows.table == copies.table);
 }
 
@@ -151,9 +151,9 @@ TEST_CASE("a model that is a table is searched and sampled: greedy as the table 
   std::vector<Ids> inputs;
   for (std::int32_t i = 0; i < 30; ++i) inputs.push_back(Ids(static_cast<std::size_t>(1 + i % 4), i));
   const auto beam = generate(model, ctx, inputs, {.beam_size = 1, .max_length = 12}, {.batch_size = 4});
-  const auto together = beam_search(model, ctx, inputs, {.beam_size = 3, .max_length = 12});
+  const auto together = generate(model, ctx, inputs, {.beam_size = 3, .max_length = 12});
   const auto apart = generate(model, ctx, inputs, {.beam_size = 3, .max_length = 12}, {.batch_size = 2});
-  const auto drawn = sample(model, ctx, inputs, {.temperature = 0, .max_length = 12});
+  const auto drawn = draw(model, ctx, inputs, {.sampling = Sampling{.temperature = 0}, .max_length = 12});
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const Ids expected = greedy(
         [&](Ids ids) {
@@ -234,7 +234,7 @@ TEST_CASE(
   }
   CHECK(found[0][0].log_probability != found[1][0].log_probability);
   CHECK(found[0][0].log_probability != found[2][0].log_probability);
-  const auto drawn = sample(model, ctx, inputs, {.temperature = 0, .max_length = 8});
+  const auto drawn = draw(model, ctx, inputs, {.sampling = Sampling{.temperature = 0}, .max_length = 8});
   const auto greedy_beam = generate(model, ctx, inputs, {.beam_size = 1, .max_length = 8});
   for (std::size_t i = 0; i < inputs.size(); ++i) CHECK(drawn[i].ids == greedy_beam[i][0].ids);
   CHECK(contains(
@@ -261,8 +261,8 @@ TEST_CASE("a derived model's own encode and readout are what search and sampling
   const auto a = generate(louder, ctx, sources, {.max_length = 6}),
              b = generate(plain, ctx, sources, {.max_length = 6});
   CHECK(a[0][0].log_probability != b[0][0].log_probability);
-  CHECK(sample(louder, ctx, sources, {.temperature = 0, .max_length = 6})[0].ids !=
-        sample(plain, ctx, sources, {.temperature = 0, .max_length = 6})[0].ids);
+  CHECK(draw(louder, ctx, sources, {.sampling = Sampling{.temperature = 0}, .max_length = 6})[0].ids !=
+        draw(plain, ctx, sources, {.sampling = Sampling{.temperature = 0}, .max_length = 6})[0].ids);
 }
 
 namespace {
@@ -287,8 +287,8 @@ TEST_CASE("a model that returns wrong shapes or sizes is refused") {
   const std::vector<Ids> inputs = {{4}, {5}};
   CHECK(contains(message_of<ShapeError>([&] { (void)generate(WrongShape(7, 1), ctx, inputs); }),
                  "[search] the model's logits have shape (2, 7), must be (2, 8)"));
-  CHECK(contains(message_of<ValueError>([&] { (void)sample(WrongState(7, 1), ctx, inputs); }),
-                 "[sampling] the model's begin() returned a state of 0 sequences, must be 2"));
+  CHECK(contains(message_of<ValueError>([&] { (void)draw(WrongState(7, 1), ctx, inputs); }),
+                 "[search] the model's begin() returned a state of 0 sequences, must be 2"));
 }
 
 TEST_CASE("logits that are not numbers are an error that says where; -infinity forbids a token") {
@@ -314,9 +314,10 @@ TEST_CASE("logits that are not numbers are an error that says where; -infinity f
     }
     for (const double temperature : {0.0, 1.0}) {
       CHECK(contains(message_of<ValueError>([&] {
-                       (void)sample(model, ctx, inputs, {.temperature = temperature, .max_length = 4});
+                       (void)draw(model, ctx, inputs,
+                                  {.sampling = Sampling{.temperature = temperature}, .max_length = 4});
                      }),
-                     "[sampling] " + expected));
+                     "[search] " + expected));
     }
   }
   model = TableModel<float>(7, 1);
@@ -328,10 +329,10 @@ TEST_CASE("logits that are not numbers are an error that says where; -infinity f
   // Nothing is left: texts end where they are.
   std::fill(model.table.begin(), model.table.end(), -inf);
   CHECK(generate(model, ctx, inputs)[0][0].ids.empty());
-  CHECK(sample(model, ctx, inputs)[0].ids.empty());
+  CHECK(draw(model, ctx, inputs)[0].ids.empty());
 }
 
-TEST_CASE("a weight that is NaN is an error of generate and sample, whichever it is") {
+TEST_CASE("a weight that is NaN is an error of searching and sampling, whichever it is") {
   const auto ctx = Context<double>::inference();
   const std::vector<Ids> sources = {{5, 6, 3}, {7, 8, 9, 3}};
   RandomGenerator rng(1);
@@ -346,8 +347,9 @@ TEST_CASE("a weight that is NaN is an error of generate and sample, whichever it
     CAPTURE(name);
     CHECK(contains(message_of<ValueError>([&] { (void)generate(model, ctx, sources, {.max_length = 4}); }),
                    "the model's logits are not numbers, for input "));
-    CHECK(contains(message_of<ValueError>([&] { (void)sample(model, ctx, sources, {.max_length = 4}); }),
-                   "the model's logits are not numbers, for input 0 at step 0, NaN for id 0"));
+    CHECK(contains(message_of<ValueError>(
+                       [&] { (void)draw(model, ctx, sources, {.sampling = Sampling{}, .max_length = 4}); }),
+                   "the model's logits are not numbers, for input "));
     parameter.value().copy_from(saved);
   });
   CHECK_NOTHROW((void)generate(model, ctx, sources, {.max_length = 4}));

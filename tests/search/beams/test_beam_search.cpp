@@ -48,7 +48,7 @@ TEST_CASE("a beam as wide as the tree finds what exhaustive search finds") {
       const SearchOptions options{.beam_size = 64, .max_length = 4, .length_penalty = alpha};
       Scored best;
       exhaust(model, memory, options, {2}, 0, best);
-      const auto found = beam_search(model, Context<double>::inference(), sources, options);
+      const auto found = generate(model, Context<double>::inference(), sources, options);
       REQUIRE(found.size() == 1);
       CHECK(found[0][0].ids == best.ids);
       CHECK(found[0][0].finished);
@@ -69,7 +69,7 @@ TEST_CASE("with no_repeat_ngram_size no n tokens in a row come twice, begin and 
         options.prefix_ids = {5, 5};
         options.forbidden_ids = {0, 2};
         const auto longest_repeat = [&](index_t size) {
-          for (const auto& found : beam_search(model, Context<double>::inference(), sources, options)) {
+          for (const auto& found : generate(model, Context<double>::inference(), sources, options)) {
             Ids all = {2, 5, 5};
             all.insert(all.end(), found[0].ids.begin(), found[0].ids.end());
             std::set<Ids> seen;
@@ -98,12 +98,12 @@ TEST_CASE("a search that forbids everything ends with what it has") {
   SearchOptions options{.beam_size = 2, .max_length = 12};
   options.min_length = 12;  // no end before
   options.no_repeat_ngram_size = 1;
-  const auto found = beam_search(model, Context<double>::inference(), sources, options);
+  const auto found = generate(model, Context<double>::inference(), sources, options);
   REQUIRE(found[0].size() == 1);
   CHECK(found[0][0].ids.size() < 7);
   CHECK_FALSE(found[0][0].finished);
   options.no_repeat_ngram_size = -1;
-  CHECK_THROWS_AS((void)beam_search(model, Context<double>::inference(), sources, options), ValueError);
+  CHECK_THROWS_AS((void)generate(model, Context<double>::inference(), sources, options), ValueError);
 }
 
 TEST_CASE("beam size 1 takes the best token each time") {
@@ -111,7 +111,7 @@ TEST_CASE("beam size 1 takes the best token each time") {
   const std::vector<Ids> sources = {{5, 6, 7, 3}};
   const auto memory = encode(model, sources);
   const auto found =
-      beam_search(model, Context<double>::inference(), sources, {.beam_size = 1, .max_length = 30});
+      generate(model, Context<double>::inference(), sources, {.beam_size = 1, .max_length = 30});
   Ids prefix = {2};
   double total = 0;
   for (int t = 0; t < 30; ++t) {
@@ -132,8 +132,8 @@ TEST_CASE("a hypothesis's log-probability is that of a forced decoding") {
   const auto model = small_model(19);
   const std::vector<Ids> sources = {{5, 6, 7, 3}};
   const auto memory = encode(model, sources);
-  const auto found = beam_search(model, Context<double>::inference(), sources,
-                                 {.beam_size = 5, .max_length = 9, .num_hypotheses = 5});
+  const auto found = generate(model, Context<double>::inference(), sources,
+                              {.beam_size = 5, .max_length = 9, .num_hypotheses = 5});
   REQUIRE(found[0].size() == 5);
   for (std::size_t i = 0; i < found[0].size(); ++i) {
     const Hypothesis& h = found[0][i];
@@ -183,15 +183,15 @@ TEST_CASE("length limits hold") {
   const auto ctx = Context<double>::inference();
   for (const index_t beam : {1, 3}) {
     for (const auto& h :
-         beam_search(model, ctx, sources, {.beam_size = beam, .max_length = 8, .min_length = 8})) {
+         generate(model, ctx, sources, {.beam_size = beam, .max_length = 8, .min_length = 8})) {
       CHECK(h[0].ids.size() == 8);
       CHECK_FALSE(h[0].finished);
     }
     for (const auto& h :
-         beam_search(model, ctx, sources, {.beam_size = beam, .max_length = 12, .min_length = 5})) {
+         generate(model, ctx, sources, {.beam_size = beam, .max_length = 12, .min_length = 5})) {
       CHECK(h[0].ids.size() >= 5);
     }
-    for (const auto& h : beam_search(model, ctx, sources, {.beam_size = beam, .max_length = 1})) {
+    for (const auto& h : generate(model, ctx, sources, {.beam_size = beam, .max_length = 1})) {
       CHECK(h[0].ids.size() <= 1);
     }
   }
@@ -203,13 +203,13 @@ TEST_CASE("forbidden ids never come, a beam may exceed the vocabulary, and no in
   const auto memory = encode(model, sources);
   const auto ctx = Context<double>::inference();
   const auto found =
-      beam_search(model, ctx, sources,
-                  {.beam_size = 9, .max_length = 6, .num_hypotheses = 9, .forbidden_ids = {0, 1, 2}});
+      generate(model, ctx, sources,
+               {.beam_size = 9, .max_length = 6, .num_hypotheses = 9, .forbidden_ids = {0, 1, 2}});
   REQUIRE(!found[0].empty());
   for (const auto& h : found[0]) {
     for (const auto id : h.ids) CHECK(id == 4);
   }
-  CHECK(beam_search(model, ctx, std::span<const Ids>(), {}).empty());
+  CHECK(generate(model, ctx, std::span<const Ids>(), {}).empty());
 }
 
 TEST_CASE("a larger length penalty favours longer sentences") {
@@ -218,10 +218,9 @@ TEST_CASE("a larger length penalty favours longer sentences") {
     const auto model = small_model(7, false, seed);
     const std::vector<Ids> sources = {{5, 6, 7, 3}};
     const auto length = [&](double alpha) {
-      return static_cast<double>(
-          beam_search(model, Context<double>::inference(), sources,
-                      {.beam_size = 64, .max_length = 4, .length_penalty = alpha})[0][0]
-              .ids.size());
+      return static_cast<double>(generate(model, Context<double>::inference(), sources,
+                                          {.beam_size = 64, .max_length = 4, .length_penalty = alpha})[0][0]
+                                     .ids.size());
     };
     shorter += length(0);
     longer += length(3);
@@ -233,7 +232,7 @@ TEST_CASE("impossible options are refused by name") {
   const auto model = small_model(19);
   const std::vector<Ids> sources = {{5, 3}};
   const auto refuse = [&](const SearchOptions& options, const char* message) {
-    CHECK_THROWS_WITH_AS((void)beam_search(model, Context<double>::inference(), sources, options), message,
+    CHECK_THROWS_WITH_AS((void)generate(model, Context<double>::inference(), sources, options), message,
                          ValueError);
   };
   refuse({.beam_size = 0}, "[search] beam_size is 0, must be positive");

@@ -1,4 +1,4 @@
-#include "eigenformer/search/beams/observer.hpp"
+#include "eigenformer/search/beams/hypothesis.hpp"
 
 #include <doctest/doctest.h>
 
@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "eigenformer/search/beams/generate.hpp"
-#include "eigenformer/search/beams/sampling.hpp"
 #include "search/table_model.hpp"
 
 using namespace eigenformer;
@@ -103,8 +102,9 @@ TEST_CASE("an observer sees each token that is drawn, and what it ends leaves th
   for (const index_t samples : {1, 3}) {
     CAPTURE(samples);
     const auto n = static_cast<std::size_t>(samples);
-    SamplingOptions options{.num_samples = samples, .seed = 3, .max_length = 12, .min_length = 3};
-    const auto alone = sample(model, ctx, std::span<const Ids>(inputs), options);
+    SearchOptions options{
+        .sampling = Sampling{.seed = 3}, .max_length = 12, .min_length = 3, .num_hypotheses = samples};
+    const auto alone = draw(model, ctx, std::span<const Ids>(inputs), options);
     std::vector<Hypothesis> last(alone.size());
     std::vector<index_t> steps(inputs.size());
     options.observer = search_observer([&](const SearchProgress& progress) {
@@ -115,7 +115,7 @@ TEST_CASE("an observer sees each token that is drawn, and what it ends leaves th
                 last.begin() + static_cast<std::ptrdiff_t>(progress.input * n));
       return true;
     });
-    const auto watched = sample(model, ctx, std::span<const Ids>(inputs), options);
+    const auto watched = draw(model, ctx, std::span<const Ids>(inputs), options);
     check_same(watched, alone);
     for (std::size_t i = 0; i < alone.size(); ++i) {
       CHECK(last[i].ids == alone[i].ids);
@@ -123,7 +123,7 @@ TEST_CASE("an observer sees each token that is drawn, and what it ends leaves th
     }
     options.observer = search_observer(
         [](const SearchProgress& progress) { return progress.input != 1 || progress.step < 2; });
-    const auto ended = sample(model, ctx, std::span<const Ids>(inputs), options);
+    const auto ended = draw(model, ctx, std::span<const Ids>(inputs), options);
     for (std::size_t i = 0; i < alone.size(); ++i) {
       if (i / n == 1) {
         CHECK(ended[i].ids == Ids(alone[i].ids.begin(), alone[i].ids.begin() + 2));

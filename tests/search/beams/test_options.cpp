@@ -5,7 +5,6 @@
 
 #include "eigenformer/io/models/options_json.hpp"
 #include "eigenformer/search/beams/generate.hpp"
-#include "eigenformer/search/beams/sampling_options.hpp"
 #include "test_tools.hpp"
 
 using namespace eigenformer;
@@ -24,7 +23,7 @@ TEST_CASE("search options are written and read, ids included") {
   CHECK(back.prefix_ids == search.prefix_ids);
   CHECK(back.forbidden_ids.empty());
   const auto refusal = [](const nlohmann::json& wrong) {
-    return message_of<ValueError>([&] { (void)options_from_json<SamplingOptions>({{"prefix_ids", wrong}}); });
+    return message_of<ValueError>([&] { (void)options_from_json<SearchOptions>({{"prefix_ids", wrong}}); });
   };
   CHECK(contains(refusal({1.5}), "prefix_ids is [1.5], expected a list of ids"));
   CHECK(contains(refusal(3), "prefix_ids is 3, expected a list of ids"));
@@ -36,15 +35,15 @@ TEST_CASE("impossible fields are refused by name and value") {
     return message_of<ValueError>([&] { options.validate(); });
   };
   CHECK_NOTHROW(SearchOptions{}.validate());
-  CHECK_NOTHROW(SamplingOptions{}.validate());
+  CHECK_NOTHROW(Sampling{}.validate());
   CHECK_NOTHROW(BatchSearchOptions{}.validate());
   CHECK(refusal(SearchOptions{.beam_size = 0}) == "[search] beam_size is 0, must be positive");
   CHECK(refusal(SearchOptions{.no_repeat_ngram_size = -1}) ==
         "[search] no_repeat_ngram_size is -1, must not be negative");
   CHECK(refusal(SearchOptions{.repetition_penalty = 0}) ==
         "[search] repetition_penalty is 0, must be positive");
-  CHECK(refusal(SamplingOptions{.top_p = 1.5}) == "[sampling] top_p is 1.5, must be in (0, 1]");
-  CHECK(refusal(SamplingOptions{.max_length = 4, .min_length = 5}) ==
-        "[sampling] min_length is 5, must be at most max_length, which is 4");
+  CHECK(refusal(Sampling{.top_p = 1.5}) == "[sampling] top_p is 1.5, must be in (0, 1]");
+  CHECK(refusal(SearchOptions{.sampling = Sampling{}, .max_length = 4, .min_length = 5}) ==
+        "[search] min_length is 5, must be at most max_length, which is 4");
   CHECK(refusal(BatchSearchOptions{.batch_tokens = 0}) == "[search] batch_tokens is 0, must be positive");
 }

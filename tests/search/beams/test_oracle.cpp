@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "eigenformer/search/beams/generate.hpp"
-#include "eigenformer/search/beams/sampling.hpp"
 #include "eigenformer/search/decoding/ensemble.hpp"
 #include "search/every_text.hpp"
 #include "search/search_tools.hpp"
@@ -119,7 +118,7 @@ TEST_CASE("the n best of a beam that holds every text are the n best of all text
         CAPTURE(static_cast<int>(rule));
         CAPTURE(alpha);
         CAPTURE(seed);
-        check_same(beam_search(model, Context<double>::inference(), std::vector<Ids>{input}, options)[0], all,
+        check_same(generate(model, Context<double>::inference(), std::vector<Ids>{input}, options)[0], all,
                    6);
       }
     }
@@ -163,7 +162,7 @@ TEST_CASE("with a coverage penalty a wide beam finds the best of all texts, each
       reordered += all.front().ids != without ? 1 : 0;
       CAPTURE(seed);
       CAPTURE(alpha);
-      check_same(beam_search(model, Context<double>::inference(), sources, options)[0], all, 4);
+      check_same(generate(model, Context<double>::inference(), sources, options)[0], all, 4);
     }
   }
   CHECK(reordered > 0);  // else the penalty shows nothing
@@ -187,8 +186,8 @@ TEST_CASE(
 TEST_CASE("a coverage penalty needs attention weights") {
   const TableModel<double> model(9, 1);
   CHECK(contains(message_of<ValueError>([&] {
-                   (void)beam_search(model, Context<double>::inference(), std::vector<Ids>{{1}},
-                                     {.coverage_penalty = 0.2});
+                   (void)generate(model, Context<double>::inference(), std::vector<Ids>{{1}},
+                                  {.coverage_penalty = 0.2});
                  }),
                  "a coverage penalty is set, but there is no function attention_maps"));
 }
@@ -209,8 +208,8 @@ TEST_CASE("diverse beams are those of plain loops over all continuations") {
         CAPTURE(beam);
         CAPTURE(groups);
         CAPTURE(penalty);
-        const auto found = beam_search(model, Context<double>::inference(),
-                                       std::vector<Ids>{{3, 3}, input, {1}}, options)[1];
+        const auto found =
+            generate(model, Context<double>::inference(), std::vector<Ids>{{3, 3}, input, {1}}, options)[1];
         const auto expected = plain_diverse(model, input, options);
         check_same(found, expected, std::min(expected.size(), static_cast<std::size_t>(beam)));
       }
@@ -231,7 +230,7 @@ TEST_CASE("diverse beams that hold every text find the n best of all texts, what
                 false, all);
       sort_by_score(all);
       CAPTURE(seed);
-      check_same(beam_search(model, Context<double>::inference(), std::vector<Ids>{{4}}, options)[0], all, 6);
+      check_same(generate(model, Context<double>::inference(), std::vector<Ids>{{4}}, options)[0], all, 6);
     }
   }
 }
@@ -243,13 +242,13 @@ TEST_CASE("groups that pay dearly begin with different tokens, and group 0 is a 
     options.num_beam_groups = 4;
     options.diversity_penalty = 1000;
     options.num_hypotheses = 4;
-    const auto found = beam_search(model, Context<double>::inference(), std::vector<Ids>{{1}}, options)[0];
+    const auto found = generate(model, Context<double>::inference(), std::vector<Ids>{{1}}, options)[0];
     REQUIRE(found.size() == 4);
     std::set<std::int32_t> firsts;
     for (const Hypothesis& h : found) firsts.insert(h.ids.empty() ? 3 : h.ids[0]);
     CHECK(firsts.size() == 4);
-    const auto greedy = beam_search(model, Context<double>::inference(), std::vector<Ids>{{1}},
-                                    {.beam_size = 1, .max_length = 9})[0][0];
+    const auto greedy = generate(model, Context<double>::inference(), std::vector<Ids>{{1}},
+                                 {.beam_size = 1, .max_length = 9})[0][0];
     CHECK(std::any_of(found.begin(), found.end(), [&](const Hypothesis& h) { return h.ids == greedy.ids; }));
   }
 }
@@ -289,8 +288,8 @@ TEST_CASE("an ensemble's search finds the best of all texts by the mean of its m
       sort_by_score(all);
       CAPTURE(static_cast<int>(rule));
       CAPTURE(seed);
-      check_same(beam_search(ensemble, Context<double>::inference(), std::vector<Ids>{input}, options)[0],
-                 all, 4);
+      check_same(generate(ensemble, Context<double>::inference(), std::vector<Ids>{input}, options)[0], all,
+                 4);
     }
   }
 }
@@ -320,7 +319,7 @@ TEST_CASE("a word penalty counts for each token before the length divides, by ev
         CAPTURE(static_cast<int>(rule));
         CAPTURE(penalty);
         CAPTURE(seed);
-        check_same(beam_search(model, Context<double>::inference(), std::vector<Ids>{input}, options)[0], all,
+        check_same(generate(model, Context<double>::inference(), std::vector<Ids>{input}, options)[0], all,
                    6);
       }
     }
@@ -336,14 +335,14 @@ TEST_CASE("max_length_factor limits each text by the length of its own input") {
         SearchOptions options{.beam_size = 3, .max_length = 6, .rule = rule, .force_end = force_end};
         options.num_hypotheses = 3;
         options.max_length_factor = factor;
-        const auto found = beam_search(model, Context<double>::inference(), inputs, options);
+        const auto found = generate(model, Context<double>::inference(), inputs, options);
         for (std::size_t i = 0; i < inputs.size(); ++i) {
           SearchOptions alone = options;
           alone.max_length_factor = 0;
           const double tokens = std::ceil(factor * static_cast<double>(inputs[i].size()));
           alone.max_length = static_cast<index_t>(std::clamp(tokens, 1.0, 6.0));
           const auto expected =
-              beam_search(model, Context<double>::inference(), std::vector<Ids>{inputs[i]}, alone)[0];
+              generate(model, Context<double>::inference(), std::vector<Ids>{inputs[i]}, alone)[0];
           REQUIRE(found[i].size() == expected.size());
           for (std::size_t h = 0; h < expected.size(); ++h) {
             CHECK(found[i][h].ids == expected[h].ids);
@@ -354,8 +353,9 @@ TEST_CASE("max_length_factor limits each text by the length of its own input") {
       }
     }
   }
-  SamplingOptions drawn{.max_length = 6, .max_length_factor = 0.5, .forbidden_ids = {0, 1, 2, 3}};
-  const auto texts = sample(model, Context<double>::inference(), inputs, drawn);
+  SearchOptions drawn{
+      .sampling = Sampling{}, .max_length = 6, .max_length_factor = 0.5, .forbidden_ids = {0, 1, 2, 3}};
+  const auto texts = draw(model, Context<double>::inference(), inputs, drawn);
   CHECK(texts[0].ids.size() == 4);
   CHECK(texts[1].ids.size() == 1);
   CHECK(texts[2].ids.size() == 2);
@@ -369,7 +369,7 @@ TEST_CASE("patience searches on after a beam's worth has ended, and finds no wor
       const TableModel<double> model(8, seed, 1.5);
       SearchOptions options{.beam_size = 2, .max_length = 9, .length_penalty = 1.5, .rule = rule};
       const auto best = [&] {
-        return beam_search(model, Context<double>::inference(), std::vector<Ids>{{2}}, options)[0][0].score;
+        return generate(model, Context<double>::inference(), std::vector<Ids>{{2}}, options)[0][0].score;
       };
       const double usual = best();
       options.patience = 6;

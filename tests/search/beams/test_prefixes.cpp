@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "eigenformer/search/beams/generate.hpp"
-#include "eigenformer/search/beams/sampling.hpp"
 #include "search/language_tools.hpp"
 #include "search/search_tools.hpp"
 #include "test_tools.hpp"
@@ -31,8 +30,9 @@ TEST_CASE("sampling after prompts that see themselves follows the model that was
   const std::vector<Ids> prompts = {{2, 7, 8, 9}, {2, 12}};
   bool differs = false;
   for (const index_t prefix : {0, 3, 100}) {
-    const SamplingOptions options{.temperature = 0, .max_length = 5, .end_id = -1, .prefix_length = prefix};
-    const auto found = sample(model, ctx, std::span<const Ids>(prompts), options);
+    const SearchOptions options{
+        .sampling = Sampling{.temperature = 0}, .max_length = 5, .end_id = -1, .prefix_length = prefix};
+    const auto found = draw(model, ctx, std::span<const Ids>(prompts), options);
     for (std::size_t i = 0; i < 2; ++i) {
       Ids text = prompts[i];
       double log_probability = 0;
@@ -47,13 +47,13 @@ TEST_CASE("sampling after prompts that see themselves follows the model that was
       CHECK(found[i].ids.size() == 5);
       CHECK(found[i].log_probability == doctest::Approx(log_probability).epsilon(1e-10));
     }
-    const auto causal = sample(model, ctx, std::span<const Ids>(prompts),
-                               SamplingOptions{.temperature = 0, .max_length = 5, .end_id = -1});
+    const auto causal = draw(model, ctx, std::span<const Ids>(prompts),
+                             {.sampling = Sampling{.temperature = 0}, .max_length = 5, .end_id = -1});
     differs = differs || causal[0].log_probability != found[0].log_probability;
   }
   CHECK(differs);
   CHECK(contains(message_of<ValueError>(
-                     [&] { (void)sample(model, ctx, std::span<const Ids>(prompts), {.prefix_length = -1}); }),
+                     [&] { (void)draw(model, ctx, prompts, {.sampling = Sampling{}, .prefix_length = -1}); }),
                  "prefix_length is -1, must not be negative"));
 }
 
@@ -63,9 +63,9 @@ TEST_CASE("beam search after forced tokens that see one another") {
   const std::vector<Ids> sources = {{5, 6, 7, 3}, {8, 3}};
   const auto memory = encode(model, sources);
   SearchOptions options{.beam_size = 2, .max_length = 6, .prefix_ids = {9, 10}, .prefix_length = 3};
-  const auto found = beam_search(model, ctx, sources, options);
+  const auto found = generate(model, ctx, sources, options);
   options.prefix_length = 0;
-  CHECK(beam_search(model, ctx, sources, options)[0][0].log_probability != found[0][0].log_probability);
+  CHECK(generate(model, ctx, sources, options)[0][0].log_probability != found[0][0].log_probability);
   for (std::size_t s = 0; s < 2; ++s) {
     const Hypothesis& h = found[s][0];
     Ids target = {2, 9, 10};
@@ -80,7 +80,7 @@ TEST_CASE("beam search after forced tokens that see one another") {
     CHECK(h.log_probability == doctest::Approx(sum).epsilon(1e-10));
   }
   options.prefix_length = 4;
-  CHECK(contains(message_of<ValueError>([&] { (void)beam_search(model, ctx, sources, options); }),
+  CHECK(contains(message_of<ValueError>([&] { (void)generate(model, ctx, sources, options); }),
                  "prefix_length is 4, must be at most 3, the begin_id and the prefix_ids"));
 }
 
@@ -96,7 +96,7 @@ TEST_CASE("max_length counts prefix_ids, which may leave no room for a text") {
       options.num_hypotheses = 2;
       options.forbidden_ids = {options.end_id};  // every text is cut
       const auto room = static_cast<std::size_t>(std::max<index_t>(0, most - 2));
-      for (const auto& texts : beam_search(model, ctx, sources, options)) {
+      for (const auto& texts : generate(model, ctx, sources, options)) {
         REQUIRE(!texts.empty());
         for (const Hypothesis& h : texts) CHECK(h.ids.size() == room);
         CHECK(std::isfinite(texts[0].score));
@@ -104,19 +104,19 @@ TEST_CASE("max_length counts prefix_ids, which may leave no room for a text") {
       options.num_beam_groups = 2;
       options.diversity_penalty = 0.5;
       options.max_length_factor = 9;
-      for (const auto& texts : beam_search(model, ctx, sources, options))
+      for (const auto& texts : generate(model, ctx, sources, options))
         for (const Hypothesis& h : texts) CHECK(h.ids.size() == room);
-      SamplingOptions sampling{.num_samples = 2, .max_length = most, .end_id = -1};
+      SearchOptions sampling{.sampling = Sampling{}, .max_length = most, .num_hypotheses = 2, .end_id = -1};
       sampling.prefix_ids = {9, 10};
       for (const double factor : {0.0, 9.0}) {
         sampling.max_length_factor = factor;
-        const auto texts = sample(model, ctx, std::span<const Ids>(sources), sampling);
+        const auto texts = draw(model, ctx, std::span<const Ids>(sources), sampling);
         REQUIRE(texts.size() == 4);
         for (const Hypothesis& h : texts) CHECK(h.ids.size() == room);
       }
       // An input's own prefix is not counted.
       sampling.prefixes = {{7}, {8, 8}};
-      for (const Hypothesis& h : sample(model, ctx, std::span<const Ids>(sources), sampling))
+      for (const Hypothesis& h : draw(model, ctx, std::span<const Ids>(sources), sampling))
         CHECK(h.ids.size() == room);
     }
   }
@@ -133,38 +133,38 @@ TEST_CASE("inputs with prefixes of their own are searched and sampled as alone w
     options.prefixes = prefixes;
     options.num_hypotheses = 2;
     const auto found = generate(model, ctx, std::span<const Ids>(sources), options, {.batch_size = 3});
-    SamplingOptions sampling{.max_length = 7};
+    SearchOptions sampling{.sampling = Sampling{}, .max_length = 7};
     sampling.prefix_ids = {6};
     sampling.prefixes = prefixes;
-    sampling.num_samples = 2;
-    const auto drawn = sample(model, ctx, std::span<const Ids>(sources), sampling);
+    sampling.num_hypotheses = 2;
+    const auto drawn = draw(model, ctx, std::span<const Ids>(sources), sampling);
     for (std::size_t i = 0; i < sources.size(); ++i) {
       const std::vector<Ids> one{sources[i]};
       SearchOptions alone = options;
       alone.prefixes = {};
       alone.prefix_ids.insert(alone.prefix_ids.end(), prefixes[i].begin(), prefixes[i].end());
       alone.max_length += static_cast<index_t>(prefixes[i].size());  // which counts prefix_ids only
-      const auto expected = beam_search(model, ctx, one, alone)[0];
+      const auto expected = generate(model, ctx, one, alone)[0];
       REQUIRE(found[i].size() == expected.size());
       for (std::size_t h = 0; h < expected.size(); ++h) {
         CHECK(found[i][h].ids == expected[h].ids);
         CHECK(found[i][h].score == doctest::Approx(expected[h].score).epsilon(1e-12));
       }
-      SamplingOptions sampled = sampling;
+      SearchOptions sampled = sampling;
       sampled.prefixes = {};
       sampled.prefix_ids = alone.prefix_ids;
       sampled.max_length = alone.max_length;
-      sampled.numbers = {i};
-      const auto texts = sample(model, ctx, std::span<const Ids>(one), sampled);
+      sampled.sampling->numbers = {i};
+      const auto texts = draw(model, ctx, std::span<const Ids>(one), sampled);
       REQUIRE(texts.size() == 2);
       for (std::size_t k = 0; k < 2; ++k) CHECK(drawn[2 * i + k].ids == texts[k].ids);
     }
   }
   SearchOptions wrong;
   wrong.prefixes = {{7}};
-  CHECK(contains(message_of<ValueError>([&] { (void)beam_search(model, ctx, sources, wrong); }),
+  CHECK(contains(message_of<ValueError>([&] { (void)generate(model, ctx, sources, wrong); }),
                  "1 prefixes, must be 4, one for each input, or none"));
   wrong.prefixes = {{7}, {19}, {}, {}};
-  CHECK(contains(message_of<ValueError>([&] { (void)beam_search(model, ctx, sources, wrong); }),
+  CHECK(contains(message_of<ValueError>([&] { (void)generate(model, ctx, sources, wrong); }),
                  "one of a text's prefix is 19, must be below the vocabulary's size 19"));
 }

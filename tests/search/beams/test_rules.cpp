@@ -73,8 +73,8 @@ TEST_CASE("beam size 1 is greedy, by every rule and length penalty: 200 models")
     for (const SearchRule rule : rules) {
       for (const double alpha : {0.0, 1.0, 3.0}) {
         const auto found =
-            beam_search(model, Context<float>::inference(), std::vector<Ids>{input},
-                        {.beam_size = 1, .max_length = 20, .length_penalty = alpha, .rule = rule});
+            generate(model, Context<float>::inference(), std::vector<Ids>{input},
+                     {.beam_size = 1, .max_length = 20, .length_penalty = alpha, .rule = rule});
         CAPTURE(seed);
         CAPTURE(static_cast<int>(rule));
         CHECK(found[0][0].ids == expected);
@@ -94,7 +94,7 @@ TEST_CASE("a beam that holds every text finds the best by every rule, and does n
         SearchOptions options{.beam_size = 40, .max_length = 5, .length_penalty = alpha, .rule = rule};
         Best best;
         exhaust(model, input, options, {}, 0, rule != SearchRule::gnmt, best);
-        const auto found = beam_search(model, Context<double>::inference(), std::vector<Ids>{input}, options);
+        const auto found = generate(model, Context<double>::inference(), std::vector<Ids>{input}, options);
         CAPTURE(static_cast<int>(rule));
         CAPTURE(alpha);
         CAPTURE(seed);
@@ -124,9 +124,9 @@ TEST_CASE(
     const std::vector<Ids> inputs = {{1}, {2, 3}};
     for (const index_t wanted : {1, 3}) {
       SearchOptions options{.beam_size = 3, .max_length = 12, .length_penalty = 0, .num_hypotheses = wanted};
-      const auto found = beam_search(model, Context<double>::inference(), inputs, options);
+      const auto found = generate(model, Context<double>::inference(), inputs, options);
       options.own_rule = std::make_shared<Patient>();
-      const auto patient = beam_search(model, Context<double>::inference(), inputs, options);
+      const auto patient = generate(model, Context<double>::inference(), inputs, options);
       for (std::size_t i = 0; i < inputs.size(); ++i) {
         REQUIRE(found[i].size() == patient[i].size());
         for (std::size_t h = 0; h < found[i].size(); ++h) CHECK(found[i][h].ids == patient[i][h].ids);
@@ -145,8 +145,7 @@ TEST_CASE("a rule of one's own scores and ends the search") {
   const TableModel<double> model(9, 5, 1);
   SearchOptions options{.beam_size = 4, .max_length = 20};
   options.own_rule = std::make_shared<Shortest>();
-  const auto found =
-      beam_search(model, Context<double>::inference(), std::vector<Ids>{{1}, {2}, {3}}, options);
+  const auto found = generate(model, Context<double>::inference(), std::vector<Ids>{{1}, {2}, {3}}, options);
   for (const auto& hypotheses : found) {
     CHECK(hypotheses[0].score == -static_cast<double>(hypotheses[0].ids.size()) - 1);
   }

@@ -9,7 +9,6 @@
 #include "eigenformer/data/corpus/shortlist.hpp"
 #include "eigenformer/search/beams/generate.hpp"
 #include "eigenformer/search/decoding/ensemble.hpp"
-#include "eigenformer/search/processors/prefixes.hpp"
 #include "search/every_text.hpp"
 #include "search/search_tools.hpp"
 #include "search/table_model.hpp"
@@ -119,7 +118,7 @@ TEST_CASE(
           CAPTURE(seed);
           CAPTURE(c);
           options.constraints = {constraints};
-          const auto found = beam_search(model, inference, std::vector<Ids>{input}, options)[0];
+          const auto found = generate(model, inference, std::vector<Ids>{input}, options)[0];
           REQUIRE(found.size() == 5);
           const std::size_t most = std::min<std::size_t>(allowed.size(), 5);
           check_same({found.begin(), found.begin() + static_cast<std::ptrdiff_t>(most)}, allowed, most);
@@ -171,7 +170,7 @@ TEST_CASE("every constraint is met where the length has room for it, whatever th
     }
     options.length_penalty = draw(0, 1);
     CAPTURE(trial);
-    const auto found = beam_search(model, inference, inputs, options);
+    const auto found = generate(model, inference, inputs, options);
     for (std::size_t i = 0; i < inputs.size(); ++i) {
       CAPTURE(i);
       const Hypothesis& h = found[i].front();
@@ -179,10 +178,10 @@ TEST_CASE("every constraint is met where the length has room for it, whatever th
       CHECK(unmet(h.ids, options.constraints[i]).empty());
       SearchOptions alone = options;
       alone.constraints = {options.constraints[i]};
-      CHECK(beam_search(model, inference, std::vector<Ids>{inputs[i]}, alone)[0].front().ids == h.ids);
+      CHECK(generate(model, inference, std::vector<Ids>{inputs[i]}, alone)[0].front().ids == h.ids);
       if (!options.constraints[i].empty()) continue;
       alone.constraints.clear();
-      const auto without = beam_search(model, inference, std::vector<Ids>{inputs[i]}, alone)[0];
+      const auto without = generate(model, inference, std::vector<Ids>{inputs[i]}, alone)[0];
       REQUIRE(without.size() == found[i].size());
       for (std::size_t k = 0; k < without.size(); ++k) {
         CHECK(without[k].ids == found[i][k].ids);
@@ -199,7 +198,7 @@ TEST_CASE("what has no room is named, and the texts that meet the most come firs
       SearchOptions options{.beam_size = 4, .max_length = 4, .rule = rule, .force_end = force_end};
       options.num_hypotheses = 3;
       options.constraints = {phrases({{4, 5}, {6, 7}, {8, 4}})};
-      const auto found = beam_search(model, inference, std::vector<Ids>{{2}}, options)[0];
+      const auto found = generate(model, inference, std::vector<Ids>{{2}}, options)[0];
       CAPTURE(static_cast<int>(rule));
       REQUIRE_FALSE(found.empty());
       std::size_t before = 0;
@@ -218,14 +217,14 @@ TEST_CASE("constraints go before repeated n-grams, and what is forbidden goes be
   SearchOptions options{.beam_size = 3, .max_length = 12};
   options.no_repeat_ngram_size = 1;
   options.constraints = {phrases({{4, 4, 5}})};
-  const auto repeated = beam_search(model, inference, std::vector<Ids>{{2}}, options)[0][0];
+  const auto repeated = generate(model, inference, std::vector<Ids>{{2}}, options)[0][0];
   CHECK(unmet(repeated.ids, options.constraints[0]).empty());
   CHECK(std::count(repeated.ids.begin(), repeated.ids.end(), 5) == 1);  // others are not repeated
   options.no_repeat_ngram_size = 0;
 
   // One of two forms is forbidden: the other one comes. Both: the text does not wait for them.
   options.constraints = {{{.forms = {{1, 4}, {8, 8, 7}}}, {.forms = {{5, 1}}}}};
-  const auto found = beam_search(model, inference, std::vector<Ids>{{2}}, options)[0][0];
+  const auto found = generate(model, inference, std::vector<Ids>{{2}}, options)[0][0];
   CHECK(found.finished);
   CHECK(found.unmet == std::vector<std::size_t>{1});
   CHECK(std::search(found.ids.begin(), found.ids.end(), options.constraints[0][0].forms[1].begin(),
@@ -233,8 +232,8 @@ TEST_CASE("constraints go before repeated n-grams, and what is forbidden goes be
 
   options.constraints = {phrases({{4}})};
   options.forbidden_ids = {0, 1, 2, 5, 6, 7, 8};
-  options.processors = {prefix_allowed([](std::span<const std::int32_t>) { return Ids{3}; })};
-  const auto ended = beam_search(model, inference, std::vector<Ids>{{2}}, options)[0][0];
+  options.processors = {allow_only([](const Ids&) { return Ids{3}; })};
+  const auto ended = generate(model, inference, std::vector<Ids>{{2}}, options)[0][0];
   CHECK(ended.ids.empty());
   CHECK(ended.unmet == std::vector<std::size_t>{0});
 }
@@ -246,7 +245,7 @@ TEST_CASE("an input's prefix is part of its text, and the minimum length holds")
       phrases({{4, 5}}), {{.forms = {{6, 6, 6}}, .initial_forms = {{5, 6}}}}, phrases({{4}})};
   options.prefixes = {{6, 4}, {5}, {5, 4, 6}};
   const std::vector<Ids> inputs = {{1}, {1}, {1}};
-  const auto found = beam_search(model, inference, inputs, options);
+  const auto found = generate(model, inference, inputs, options);
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     std::vector<Text> all, allowed;
     enumerate(
@@ -267,7 +266,7 @@ TEST_CASE("an input's prefix is part of its text, and the minimum length holds")
   }
   SearchOptions longer{.beam_size = 2, .max_length = 9, .min_length = 7};
   longer.constraints = {phrases({{4, 4}, {6, 5}})};
-  const auto h = beam_search(model, inference, std::vector<Ids>{{2}}, longer)[0][0];
+  const auto h = generate(model, inference, std::vector<Ids>{{2}}, longer)[0][0];
   CHECK(h.ids.size() >= 7);
   CHECK(unmet(h.ids, longer.constraints[0]).empty());
 }
@@ -277,7 +276,7 @@ TEST_CASE("constraints with ensembles, shortlists and a model's batches") {
   SearchOptions options{.beam_size = 3, .max_length = 8};
   options.constraints = {phrases({{4, 6}, {5}})};
   const Ensemble<TableModel<double>> both({{a}, {b}});
-  CHECK(beam_search(both, inference, std::vector<Ids>{{2}}, options)[0][0].unmet.empty());
+  CHECK(generate(both, inference, std::vector<Ids>{{2}}, options)[0][0].unmet.empty());
 
   const auto model = small_model(19);
   const std::vector<Ids> sources = {{5, 6, 7, 3}, {4, 3}, {9, 9, 8, 7, 3}};

@@ -185,7 +185,7 @@ TEST_CASE("translations have the terms of the glossary, and say which ones they 
     CHECK_FALSE((cut.terms[0].honoured && cut.terms[1].honoured));
   }
   TextTranslatorOptions drawn = text_translator_options(loaded.description);
-  drawn.sampling = SamplingOptions{};
+  drawn.search.sampling = Sampling{};
   drawn.glossary = glossary;
   CHECK(contains(message_of<ValueError>([&] { TextTranslator(loaded, drawn); }),
                  "a glossary is given together with sampling, which does not support constraints"));

@@ -5,9 +5,8 @@
 #include <memory>
 #include <vector>
 
-#include "eigenformer/search/beams/sampling.hpp"
+#include "eigenformer/search/beams/target_scores.hpp"
 #include "eigenformer/search/decoding/ensemble.hpp"
-#include "eigenformer/search/decoding/target_scores.hpp"
 #include "search/packed_test_tools.hpp"
 #include "search/search_tools.hpp"
 #include "search/table_model.hpp"
@@ -56,7 +55,7 @@ TEST_CASE("models of different widths and depths give the mean of their probabil
     }
   }
   // A search's numbers are those of its texts, across reordered beams.
-  const auto found = beam_search(both, ctx, sources, {.beam_size = 3, .max_length = 8});
+  const auto found = generate(both, ctx, sources, {.beam_size = 3, .max_length = 8});
   for (std::size_t i = 0; i < 2; ++i) {
     const std::vector<Ids> source{sources[i]}, target{found[i][0].ids};
     const auto score =
@@ -64,7 +63,7 @@ TEST_CASE("models of different widths and depths give the mean of their probabil
     const double end = found[i][0].finished ? 0 : score.token_log_probabilities.back();
     CHECK(found[i][0].log_probability == doctest::Approx(score.log_probability - end).epsilon(1e-9));
   }
-  CHECK(sample(both, ctx, std::span<const Ids>(sources)).size() == 2);
+  CHECK(draw(both, ctx, std::span<const Ids>(sources)).size() == 2);
 }
 
 TEST_CASE("members whose rows or logits do not match are refused") {
@@ -96,7 +95,7 @@ TEST_CASE("members whose rows or logits do not match are refused") {
     odd.more = more;
     odd.narrow = narrow;
     const Ensemble<Odd> both({{good}, {odd}});
-    return message_of<ShapeError>([&] { (void)beam_search(both, ctx, sources, {.max_length = 3}); });
+    return message_of<ShapeError>([&] { (void)generate(both, ctx, sources, {.max_length = 3}); });
   };
   CHECK(contains(refused(true, false), "model 1 returned rows of shape (4, 1), must be (2, d_model)"));
   CHECK(contains(refused(false, true), "the model's logits have shape (2, 5), must be (2, 9)"));
@@ -153,7 +152,7 @@ TEST_CASE("models that do not go together are refused, and logits that are not n
                  "model 1 has a vocabulary of 8 ids, must have 9"));
   for (double& x : c.table) x = std::nan("");
   CHECK(contains(message_of<ValueError>([&] {
-                   (void)beam_search(Tables({{a}, {c}}), Context<double>::inference(), std::vector<Ids>{{1}});
+                   (void)generate(Tables({{a}, {c}}), Context<double>::inference(), std::vector<Ids>{{1}});
                  }),
                  "logits are not numbers"));
 }
@@ -166,9 +165,9 @@ TEST_CASE("a shortlist holds for each member of an ensemble") {
     lists[i] = {static_cast<std::int32_t>(4 + i % 5), static_cast<std::int32_t>(9 + i % 7)};
   SearchOptions options{.beam_size = 3, .max_length = 8};
   options.shortlist = std::make_shared<const Shortlist>(0, lists);
-  const auto alone = beam_search(a, ctx, sources, options);
-  const auto one = beam_search(Ensemble<Seq2SeqTransformer<double>>({{a}}), ctx, sources, options);
-  const auto twice = beam_search(Ensemble<Seq2SeqTransformer<double>>({{a}, {a}}), ctx, sources, options);
+  const auto alone = generate(a, ctx, sources, options);
+  const auto one = generate(Ensemble<Seq2SeqTransformer<double>>({{a}}), ctx, sources, options);
+  const auto twice = generate(Ensemble<Seq2SeqTransformer<double>>({{a}, {a}}), ctx, sources, options);
   for (std::size_t i = 0; i < sources.size(); ++i) {
     CHECK(one[i][0].ids == alone[i][0].ids);
     CHECK(one[i][0].log_probability == alone[i][0].log_probability);
@@ -179,7 +178,7 @@ TEST_CASE("a shortlist holds for each member of an ensemble") {
   const std::vector<Ids> source{sources[0]};
   SearchOptions first{.beam_size = 1, .max_length = 1};
   first.shortlist = options.shortlist;
-  const auto found = beam_search(Ensemble<Seq2SeqTransformer<double>>({{a}, {b}}), ctx, source, first);
+  const auto found = generate(Ensemble<Seq2SeqTransformer<double>>({{a}, {b}}), ctx, source, first);
   auto ids = options.shortlist->choose(sources[0], 19);
   if (std::find(ids.begin(), ids.end(), 3) == ids.end()) ids.push_back(3);
   const auto p = uncached_log_probabilities(a, encode(a, source), {2}),

@@ -67,8 +67,8 @@ TEST_CASE("a search with a shortlist is one in which all other ids are forbidden
       some.shortlist = shortlist;
       all.processors = {std::make_shared<Only>(shortlist->choose(source, vocabulary))};
       const auto ctx = Context<double>::inference();
-      check_same(beam_search(model, ctx, std::vector<Ids>{source}, some)[0],
-                 beam_search(model, ctx, std::vector<Ids>{source}, all)[0], 1e-10);
+      check_same(generate(model, ctx, std::vector<Ids>{source}, some)[0],
+                 generate(model, ctx, std::vector<Ids>{source}, all)[0], 1e-10);
       all.processors.clear();
     }
   }
@@ -85,14 +85,14 @@ TEST_CASE("sentences of a batch share the union of their lists, and the end symb
   SearchOptions options{
       .beam_size = 2, .max_length = 10, .rule = SearchRule::ctranslate2, .shortlist = shortlist};
   const auto ctx = Context<double>::inference();
-  const auto found = beam_search(model, ctx, sources, options);
+  const auto found = generate(model, ctx, sources, options);
   options.shortlist = nullptr;
   Ids both = shortlist->choose(Ids{5, 6, 7, 3, 8, 3}, vocabulary);
   CHECK(std::find(both.begin(), both.end(), 25) != both.end());
   if (!std::binary_search(both.begin(), both.end(), 3))
     both.insert(std::upper_bound(both.begin(), both.end(), 3), 3);
   options.processors = {std::make_shared<Only>(both)};
-  const auto expected = beam_search(model, ctx, sources, options);
+  const auto expected = generate(model, ctx, sources, options);
   for (std::size_t i = 0; i < 2; ++i) check_same(found[i], expected[i], 1e-10);
 }
 
@@ -107,10 +107,10 @@ TEST_CASE("a shortlist takes the columns of packed weights, of tied embeddings, 
         SearchOptions options{
             .beam_size = 3, .max_length = 12, .rule = SearchRule::ctranslate2, .num_hypotheses = 3};
         options.processors = {std::make_shared<Only>(shortlist->choose(source, 53))};
-        const auto expected = beam_search(model, ctx, std::vector<Ids>{source}, options);
+        const auto expected = generate(model, ctx, std::vector<Ids>{source}, options);
         options.processors.clear();
         options.shortlist = shortlist;
-        check_same(beam_search(model, ctx, std::vector<Ids>{source}, options)[0], expected[0], 1e-6);
+        check_same(generate(model, ctx, std::vector<Ids>{source}, options)[0], expected[0], 1e-6);
       }
     }
   }
@@ -120,6 +120,6 @@ TEST_CASE("a shortlist is refused by a model whose output layer is not known") {
   const TableModel<float> model(9, 1, 1.5);
   SearchOptions options{.beam_size = 1};
   options.shortlist = random_shortlist(9, 9, 1);
-  CHECK_THROWS_AS(beam_search(model, Context<float>::inference(), std::vector<Ids>{{1, 2}}, options),
+  CHECK_THROWS_AS(generate(model, Context<float>::inference(), std::vector<Ids>{{1, 2}}, options),
                   ValueError);
 }

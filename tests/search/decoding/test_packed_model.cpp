@@ -10,7 +10,6 @@
 #include "eigenformer/nn/decoding/packed_model.hpp"
 #include "eigenformer/nn/models/language_model.hpp"
 #include "eigenformer/nn/models/text_encoder.hpp"
-#include "eigenformer/search/beams/sampling.hpp"
 #include "isa.hpp"
 #include "search/packed_test_tools.hpp"
 #include "test_tools.hpp"
@@ -244,7 +243,7 @@ LanguageModel<float> float_language_model(bool tied, AttentionKind kind = Attent
                                          .dim_feedforward = 44,
                                          .activation = Activation::silu,
                                          .gated = true,
-                                         .attention = kind},
+                                         .attention = {.kind = kind}},
                                .tied = tied},
                               rng);
 }
@@ -316,11 +315,11 @@ TEST_CASE("texts are sampled with packed weights: in float32 the same, with othe
   const std::vector<std::vector<std::int32_t>> prompts = {{2, 9, 41}, {2, 17, 5, 30, 8}};
   for (const WeightFormat format : formats) {
     const auto ctx = packed_context(pack_weights(model, format));
-    const SamplingOptions options{.temperature = 0, .max_length = 9, .end_id = -1};
-    const auto texts = sample(model, ctx, std::span<const std::vector<std::int32_t>>(prompts), options);
+    const SearchOptions options{.sampling = Sampling{.temperature = 0}, .max_length = 9, .end_id = -1};
+    const auto texts = draw(model, ctx, std::span<const std::vector<std::int32_t>>(prompts), options);
     if (format == WeightFormat::float32) {
-      const auto plain = sample(model, Context<float>::inference(),
-                                std::span<const std::vector<std::int32_t>>(prompts), options);
+      const auto plain = draw(model, Context<float>::inference(),
+                              std::span<const std::vector<std::int32_t>>(prompts), options);
       for (std::size_t i = 0; i < 2; ++i) CHECK(texts[i].ids == plain[i].ids);
     }
     for (std::size_t i = 0; i < 2; ++i) {

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "eigenformer/search/text/minimum_bayes_risk.hpp"
+#include "eigenformer/search/text/text_translator.hpp"
 #include "test_tools.hpp"
 
 using namespace eigenformer;

@@ -133,9 +133,9 @@ TEST_CASE("a translation begins with its line's prefix, alone and among others")
     CHECK(
         translator.translate(std::span(lines).subspan(i, 1), 0, std::span(prefixes).subspan(i, 1))[0].text ==
         found[i].text);
-  options.sampling = sampling_options(loaded.description);
-  options.sampling->max_length = 7;
-  options.sampling->num_samples = 3;
+  options.search.sampling = Sampling{};
+  options.search.max_length = 7;
+  options.search.num_hypotheses = 3;
   const auto drawn = TextTranslator(loaded, options).alternatives(lines, 0, prefixes);
   REQUIRE(drawn[3].size() == 3);
   for (const Translation& t : drawn[3]) CHECK(t.text.starts_with("mit"));
@@ -187,9 +187,9 @@ TEST_CASE("with a utility translations are ordered by what is expected of them")
     CHECK(ordered[i].expected_utility == doctest::Approx(expected).epsilon(1e-9));
     if (i > 0) CHECK(ordered[i].expected_utility <= ordered[i - 1].expected_utility);
   }
-  options.sampling = sampling_options(loaded.description);
-  options.sampling->max_length = 7;
-  options.sampling->num_samples = 6;
+  options.search.sampling = Sampling{};
+  options.search.max_length = 7;
+  options.search.num_hypotheses = 6;
   const auto drawn = TextTranslator(loaded, options).alternatives(lines)[2];
   REQUIRE(drawn.size() == 6);
   for (const Translation& t : drawn) {
@@ -203,9 +203,9 @@ TEST_CASE("with a utility translations are ordered by what is expected of them")
 TEST_CASE("what is drawn for a line depends on its number and the seed, and not on the lines beside it") {
   const auto loaded = small_translator();
   TextTranslatorOptions options = text_translator_options(loaded.description);
-  options.sampling = sampling_options(loaded.description);
-  options.sampling->temperature = 2;
-  options.sampling->max_length = 8;
+  options.search.sampling = Sampling{};
+  options.search.sampling->temperature = 2;
+  options.search.max_length = 8;
   options.batching.batch_size = 2;
   const TextTranslator translator(loaded, options);
   const auto all = translator.translate(lines);
@@ -342,9 +342,27 @@ TEST_CASE("impossible options and missing tokenizers are refused by name") {
   CHECK(contains(refusal([](auto& o) { o.search.beam_size = 0; }), "beam_size is 0, must be positive"));
   CHECK(contains(refusal([](auto& o) { o.search.length_penalty = -1; }), "length_penalty is -1"));
   CHECK(contains(refusal([](auto& o) { o.batching.batch_size = 0; }), "batch_size is 0, must be positive"));
-  CHECK(contains(refusal([](auto& o) { o.sampling = SamplingOptions{.top_p = 2}; }), "top_p is 2"));
+  CHECK(contains(refusal([](auto& o) { o.search.sampling = Sampling{.top_p = 2}; }), "top_p is 2"));
   loaded.tokenizers = {};
   CHECK(contains(refusal([](auto&) {}), "[text_translator] the model has no tokenizers"));
+}
+
+TEST_CASE("the search of a model's conventions is that of its translator, with the conventions' ids") {
+  auto loaded = small_translator();
+  loaded.description.text.search = {{"rule", "marian"}, {"beam_size", 3}, {"word_penalty", 0.5}};
+  loaded.description.text.target_prefix = {5};
+  const SearchOptions options = TextTranslator(loaded).options().search;
+  CHECK(options.rule == SearchRule::marian);
+  CHECK(options.beam_size == 3);
+  CHECK(options.word_penalty == 0.5);
+  CHECK(options.max_length == SearchOptions{}.max_length);
+  CHECK(options.prefix_ids == std::vector<std::int32_t>{5});
+  loaded.description.text.search = {{"beams", 3}};
+  CHECK(contains(message_of<ValueError>([&] { (void)search_options(loaded.description); }),
+                 "'beams' is not an option"));
+  loaded.description.text.search = {{"min_length", -3}};
+  CHECK(contains(message_of<ValueError>([&] { const TextTranslator translator(loaded); }),
+                 "min_length is -3, must not be negative"));
 }
 
 TEST_CASE("a model and tokenizers translate lines without a folder") {

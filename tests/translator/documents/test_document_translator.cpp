@@ -417,9 +417,8 @@ TEST_CASE("by a model: long lines come whole, sentence by sentence as the model 
 
   // Each sentence has its number, with which it is sampled.
   options.alignment.reset();
-  options.sampling = SamplingOptions{};
-  options.sampling->max_length = 6;
-  options.sampling->seed = 5;
+  options.search.sampling = Sampling{.seed = 5};
+  options.search.max_length = 6;
   const TextTranslator sampler(loaded, options);
   const Texts same(4, "a dog");
   const DocumentTranslation sampled = DocumentTranslator(sampler).translate("a dog\na dog\na dog\na dog");

@@ -13,9 +13,9 @@
 #include <thread>
 #include <vector>
 
-#include "eigenformer/core/runtime/process_memory.hpp"
 #include "eigenformer/core/runtime/segments.hpp"
 #include "server_tools.hpp"
+#include "translator/preparing/process_memory.hpp"
 
 namespace ef = eigenformer;
 using namespace eigenformer::testing;

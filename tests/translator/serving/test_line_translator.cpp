@@ -51,10 +51,12 @@ std::vector<TextTranslatorOptions> ways(const TextTranslatorOptions& base) {
   all[1].search.num_hypotheses = 3;
   all[1].search.token_scores = true;
   all[1].alignment.emplace();
-  all[2].sampling = SamplingOptions{.num_samples = 2, .seed = 5, .max_length = 9};
+  all[2].search.sampling = Sampling{.seed = 5};
+  all[2].search.num_hypotheses = 2;
   all[3].search.num_beam_groups = 2;
   all[3].search.diversity_penalty = 0.5;
-  all[4].sampling = SamplingOptions{.num_samples = 3, .max_length = 9};
+  all[4].search.sampling = Sampling{};
+  all[4].search.num_hypotheses = 3;
   all[4].utility = [](std::span<const std::string> texts) {
     std::vector<double> equal;
     for (const std::string& a : texts) {

@@ -431,7 +431,7 @@ TEST_CASE("impossible requests and options are refused with a reason") {
   CHECK_THROWS_WITH_AS(refuse({.lines = {"1"}, .options = options}),
                        "[translator] a request's options have an observer, expected on_progress", ValueError);
   options.search = {};
-  options.sampling = SamplingOptions{.numbers = {1}};
+  options.search.sampling = Sampling{.numbers = {1}};
   CHECK_THROWS_WITH_AS(refuse({.lines = {"1"}, .options = options}),
                        "[translator] a request's options have numbers, expected the request's `first`",
                        ValueError);

@@ -16,7 +16,7 @@
 #include "eigenformer/data/text/utf8.hpp"
 #include "translator/server/api/response.hpp"
 #include "translator/server/http/message.hpp"
-#include "translator/server/metrics.hpp"
+#include "translator/server/http/metrics.hpp"
 
 namespace eigenformer {
 

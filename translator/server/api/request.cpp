@@ -19,7 +19,7 @@
 #include "translator/documents/markup/parsing/entities.hpp"
 #include "translator/server/api/files.hpp"
 #include "translator/server/http/message.hpp"
-#include "translator/server/options.hpp"
+#include "translator/server/http/options.hpp"
 
 namespace eigenformer {
 

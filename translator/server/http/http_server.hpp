@@ -10,8 +10,8 @@
 #include <thread>
 #include <vector>
 
+#include "translator/server/http/options.hpp"
 #include "translator/server/http/reply.hpp"
-#include "translator/server/options.hpp"
 
 namespace eigenformer {
 

@@ -22,8 +22,8 @@
 #include <utility>
 
 #include "translator/server/http/message.hpp"
+#include "translator/server/http/options.hpp"
 #include "translator/server/http/reply.hpp"
-#include "translator/server/options.hpp"
 
 namespace eigenformer {
 

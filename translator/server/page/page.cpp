@@ -311,8 +311,14 @@ async function start() {
     changed();
   });
   $('copy').addEventListener('click', async () => {
-    await navigator.clipboard.writeText($('output').textContent);
-    $('word').textContent = 'Copied';
+    // Browsers offer the clipboard to https and to this machine alone; elsewhere the text is marked, to be copied by hand.
+    try {
+      await navigator.clipboard.writeText($('output').textContent);
+      $('word').textContent = 'Copied';
+    } catch {
+      getSelection().selectAllChildren($('output'));
+      $('word').textContent = document.execCommand('copy') ? 'Copied' : 'Marked: press Ctrl+C to copy';
+    }
   });
   changed();
   if (asked.has('q')) {

@@ -7,5 +7,5 @@ namespace eigenformer {
 extern template TranslationModel<float> load_model_folder(const std::filesystem::path&);
 extern template void save_model_folder(const std::filesystem::path&, const Seq2SeqTransformer<float>&,
                                        const TokenizerPair&, const nlohmann::json&, WeightFormat,
-                                       const TextConventions&);
+                                       const ModelConventions&);
 }  // namespace eigenformer

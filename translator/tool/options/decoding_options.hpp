@@ -136,21 +136,16 @@ class DecodingCommand {
     add_threads(app, threads_);
   }
 
-  /// Adds --sample and the fields of sampling that search does not have.
+  /// Adds --sample and the fields of sampling.
   void add_sampling_to(CLI::App& app, CLI::Option* attention) {
     constexpr const char* group = "Sampling";
     sample_ = app.add_flag("--sample", samples_, "sample translations instead of beam search")->group(group);
-    for (const char* name : {"--beam", "--length-penalty", "--rule", "--early-stopping", "--force-end",
-                             "--n-best", "--coverage-penalty", "--beam-groups", "--diversity-penalty",
-                             "--word-penalty", "--patience", "--shortlist"})
+    for (const char* name :
+         {"--beam", "--length-penalty", "--rule", "--early-stopping", "--force-end", "--coverage-penalty",
+          "--beam-groups", "--diversity-penalty", "--word-penalty", "--patience", "--shortlist"})
       sample_->excludes(app.get_option(name));
     sample_->excludes(attention);
-    const std::vector<OptionRow> searching = option_rows(ef::SearchOptions{});
-    const auto own = [&](const OptionRow& row) {
-      return has_flag(row) && std::none_of(searching.begin(), searching.end(),
-                                           [&](const OptionRow& other) { return other.name == row.name; });
-    };
-    sampling_.emplace(app, ef::SamplingOptions{}, group, own);
+    sampling_.emplace(app, ef::Sampling{}, group);
     for (CLI::Option* option : app.get_options()) {
       if (option->get_group() == group && option != sample_) option->needs(sample_);
     }
@@ -173,16 +168,7 @@ class DecodingCommand {
                                          (most < 4096 ? ", the size of the vocabulary" : ""));
     }
     if (!shortlist_.empty()) options.search.shortlist = load_shortlist(models.tokenizers());
-    if (samples_) {
-      ef::SamplingOptions sampling =
-          sampling_->applied("sampling", ef::sampling_options(models.description()));
-      sampling.max_length = options.search.max_length;
-      sampling.min_length = options.search.min_length;
-      sampling.max_length_factor = options.search.max_length_factor;
-      sampling.no_repeat_ngram_size = options.search.no_repeat_ngram_size;
-      sampling.repetition_penalty = options.search.repetition_penalty;
-      options.sampling = sampling;
-    }
+    if (samples_) options.search.sampling = sampling_->applied("sampling");
     return options;
   }
 
@@ -206,7 +192,7 @@ class DecodingCommand {
 
   std::optional<OptionFlags<ef::SearchOptions>> search_;
   std::optional<OptionFlags<ef::BatchSearchOptions>> batching_;
-  std::optional<OptionFlags<ef::SamplingOptions>> sampling_;
+  std::optional<OptionFlags<ef::Sampling>> sampling_;
   SplittingFlags splitting_;
   std::string shortlist_, unknown_;
   CLI::Option* sample_ = nullptr;

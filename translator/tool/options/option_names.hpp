@@ -62,7 +62,7 @@ inline std::string flag_of_field(std::string_view field, std::string_view group 
 /// flags.
 inline constexpr std::array<std::string_view, 6> model_fields_without_flag = {
     "source_vocab_size", "target_vocab_size", "max_length", "padding_index", "causal", "constant_id"};
-/// Fields of search and sampling without a flag: they follow from the model's folder or the command.
+/// Fields of SearchOptions without a flag: they follow from the model's folder or the command.
 inline constexpr std::array<std::string_view, 7> decoding_fields_without_flag = {
     "begin_id", "end_id", "prefix_ids", "prefix_length", "forbidden_ids", "attention", "token_scores"};
 

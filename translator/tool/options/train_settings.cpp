@@ -184,7 +184,7 @@ TrainSettings TrainFlags::settings() const {
     throw ef::ValueError("train", "tokenizer is '" + s.corpus.tokenizer + "', must be char, word or subword");
   }
   s.model.source_vocab_size = s.model.target_vocab_size = s.corpus.vocab_size;
-  s.model.max_length = std::holds_alternative<ef::LearnedPositions>(s.model.added_positions())
+  s.model.max_length = std::holds_alternative<ef::LearnedPositions>(s.model.input_positions())
                            ? ef::num_positions(s.corpus.max_length)
                            : s.corpus.max_length;
   require_what_options_need(s);
@@ -200,7 +200,7 @@ TrainSettings TrainFlags::taught_by(const ef::ModelDescription& teacher) const {
   s.model.target_vocab_size = of.target_size();
   s.model.padding_index = of.padding_index;
   s.model.constant_id = of.constant_id;
-  if (std::holds_alternative<ef::LearnedPositions>(s.model.added_positions()))
+  if (std::holds_alternative<ef::LearnedPositions>(s.model.input_positions()))
     s.model.max_length = ef::num_positions(s.corpus.max_length, teacher.text);
   return s;
 }
@@ -220,7 +220,7 @@ TrainSettings TrainFlags::started_from(const ef::ModelDescription& start) const 
   }
   require_same_model(others, start.model, "", in_another_model);
   s.model = model_.applied("train", start.model, given);
-  if (!std::holds_alternative<ef::LearnedPositions>(s.model.added_positions()))
+  if (!std::holds_alternative<ef::LearnedPositions>(s.model.input_positions()))
     s.model.max_length = std::max(s.model.max_length, s.corpus.max_length);
   require_what_options_need(s);
   return s;

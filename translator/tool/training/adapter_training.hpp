@@ -83,7 +83,7 @@ inline void require_base(const TrainCommand& command, const TrainSettings& setti
 class TrainedModel {
  public:
   TrainedModel(fs::path folder, const ef::Seq2SeqTransformer<float>& model,
-               const ef::TokenizerPair& tokenizers, const ef::TextConventions& text, nlohmann::json settings,
+               const ef::TokenizerPair& tokenizers, const ef::ModelConventions& text, nlohmann::json settings,
                std::optional<ef::AdapterDescription> adapter)
       : folder_(std::move(folder)),
         model_(model),
@@ -129,7 +129,7 @@ class TrainedModel {
   fs::path folder_;
   const ef::Seq2SeqTransformer<float>& model_;
   const ef::TokenizerPair& tokenizers_;
-  const ef::TextConventions& text_;
+  const ef::ModelConventions& text_;
   nlohmann::json settings_;
   std::optional<ef::AdapterDescription> adapter_;
 };

@@ -41,9 +41,7 @@ class LineTranslation {
         translator_(sentence_translator(models, options.for_results(models, format_))) {
     const ef::TextTranslatorOptions& used = translator_.options();
     with_attention_ = used.search.attention;
-    shown_ = used.utility    ? 1
-             : used.sampling ? static_cast<std::size_t>(used.sampling->num_samples)
-                             : static_cast<std::size_t>(used.search.num_hypotheses);
+    shown_ = used.utility ? 1 : static_cast<std::size_t>(used.search.num_hypotheses);
   }
 
   /// The alignments, which are written and resumed with the results.

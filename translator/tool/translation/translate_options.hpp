@@ -112,12 +112,12 @@ struct TranslateOptions : DecodingCommand {
   /// Throws ValueError for options of line input if the input is a document.
   void check_markup() const {
     if (markup() == ef::MarkupFormat::text) return;
-    static constexpr std::array<std::string_view, 12> of_lines = {
-        "explore",       "alignment", "attention", "continue",       "n-best",      "num-samples",
-        "output-format", "scores",    "shard",     "soft-alignment", "with-prefix", "protect"};
+    static constexpr std::array<std::string_view, 11> of_lines = {
+        "explore", "alignment", "attention",      "continue",    "n-best", "output-format",
+        "scores",  "shard",     "soft-alignment", "with-prefix", "protect"};
     for (const auto& [name, value] : given_options(*command_)) {
       if (std::find(of_lines.begin(), of_lines.end(), name) == of_lines.end()) continue;
-      if ((name == "n-best" || name == "num-samples") && !utility.empty()) continue;
+      if (name == "n-best" && !utility.empty()) continue;
       throw ef::ValueError("translate", "--" + name + " is for lines, but with --input-format " +
                                             input_format + " the input is one document");
     }
@@ -220,18 +220,15 @@ struct TranslateOptions : DecodingCommand {
     ef::TextTranslatorOptions options = for_models(models);
     options.search.attention = !attention.empty() || !explore.empty();
     options.search.token_scores = results.scores || !explore.empty();
-    if (options.sampling) options.sampling->token_scores = results.scores;
     if (options.search.attention && options.search.num_hypotheses > 1)
       throw ef::ValueError("translate",
                            "attention weights are written for one translation per line; --n-best must be 1");
     const bool written = !alignment.empty() || !soft_alignment.empty();
     if (written || protect || markup() != ef::MarkupFormat::text) {
       options.alignment = alignment_fields->applied("alignment", guided_alignment_options(models));
-      if (written && utility.empty() &&
-          (options.sampling ? options.sampling->num_samples : options.search.num_hypotheses) > 1) {
-        throw ef::ValueError(
-            "translate",
-            "alignments are written for one translation per line; --n-best and --num-samples must be 1");
+      if (written && utility.empty() && options.search.num_hypotheses > 1) {
+        throw ef::ValueError("translate",
+                             "alignments are written for one translation per line; --n-best must be 1");
       }
     } else if (const auto given = alignment_fields->given(); !given.empty()) {
       throw ef::ValueError("translate",
@@ -244,9 +241,9 @@ struct TranslateOptions : DecodingCommand {
           std::make_shared<const ef::Glossary>(ef::Glossary::load(glossary, glossary_ignores_case));
     }
     if (utility.empty()) return options;
-    if ((options.sampling ? options.sampling->num_samples : options.search.num_hypotheses) == 1) {
+    if (options.search.num_hypotheses == 1) {
       throw ef::ValueError("translate",
-                           "--mbr needs several candidates; give --sample with --num-samples, or --n-best");
+                           "--mbr needs several candidates; give --n-best, alone or with --sample");
     }
     if (utility == "chrf") {
       options.utility = ef::pairwise_chrf;

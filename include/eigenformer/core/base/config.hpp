@@ -88,6 +88,8 @@ in memory"
 
 /// For bodies of loops that are compiled once for each instruction set inside a function of that set.
 #define EIGENFORMER_ALWAYS_INLINE inline __attribute__((always_inline))
+/// The same for a lambda, between its parameters and its body.
+#define EIGENFORMER_INLINE_LAMBDA __attribute__((always_inline))
 
 /// For functions that an op calls a few times, never for each element: inlining them takes time to compile
 /// and makes nothing faster.

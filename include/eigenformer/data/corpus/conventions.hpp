@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -13,29 +14,6 @@
 #include "eigenformer/nn/options/field.hpp"
 
 namespace eigenformer {
-
-/// How a beam search scores hypotheses of different lengths, and when it stops. alpha is the length penalty,
-/// |y| the number of target tokens.
-enum class SearchRule {
-  gnmt,  ///< score = log p / ((5 + |y|) / 6)^alpha, |y| with the end symbol (Wu et al. 2016, section 7)
-  huggingface,  ///< score = log p / |y|^alpha, |y| with the end symbol and a forced prefix; stops when
-                ///< beam_size hypotheses are finished and no unfinished one, scored at its current length, is
-                ///< better than the worst of these. Hypotheses cut off by max_length compete with finished
-                ///< ones. As transformers' `early_stopping=False`
-  ctranslate2,  ///< score = log p / |y|^alpha, |y| with the end symbol and a forced prefix; stops when
-                ///< beam_size hypotheses are finished, with alpha 0 as soon as the best of the beam is.
-                ///< Hypotheses cut off by max_length compete with finished ones. Forbidden ids are removed
-                ///< before probabilities are normalised. As CTranslate2
-  marian,  ///< score = log p / |y|^alpha, |y| with the end symbol and a forced prefix; a finished hypothesis
-           ///< keeps its place in the beam, which shrinks, and the search stops when no unfinished one is
-           ///< left. Hypotheses cut off by max_length compete with finished ones. As Marian
-};
-/// The names of the search rules in options and files.
-template <>
-struct EnumNames<SearchRule> {
-  /// One name per value, in the order of the enumeration.
-  static constexpr std::array names = {"gnmt", "huggingface", "ctranslate2", "marian"};
-};
 
 /// What becomes of unknown tokens in an output's text.
 enum class UnknownTokens {
@@ -59,8 +37,8 @@ struct TargetLanguage {
   friend bool operator==(const TargetLanguage&, const TargetLanguage&) = default;
 };
 
-/// The tokens that a trained model expects around a sentence, its special ids, and its search options. The
-/// defaults are those of models that this library trains.
+/// The tokens that a trained model expects around a sentence, and its special ids. The defaults are those of
+/// models that this library trains.
 struct TextConventions {
   std::string source_text{};                  ///< UTF-8 put before each source text, such as a task's name
   std::vector<std::int32_t> source_prefix{};  ///< ids before those of a source sentence, such as its language
@@ -70,16 +48,6 @@ struct TextConventions {
   std::int32_t end_id = SpecialIds::end;      ///< id that ends an output
   /// Ids that are never generated; those outside the vocabulary are ignored.
   std::vector<std::int32_t> forbidden_ids = {SpecialIds::pad, SpecialIds::unknown, SpecialIds::begin};
-  SearchRule search_rule = SearchRule::gnmt;  ///< how hypotheses are scored and when the search stops
-  double length_penalty = 1.0;                ///< alpha of the search rule; 0: scores are not normalised
-  double word_penalty = 0;                    ///< subtracted from a score for each target token
-  double max_length_factor = 0;               ///< most target tokens per source token; 0: no such limit
-  index_t min_length = 0;                     ///< number of target tokens before the end symbol is allowed
-  index_t beam_size = 0;                      ///< 0: the caller's
-  index_t max_length = 0;  ///< most target tokens, target_prefix and end symbol included; 0: the caller's
-  index_t no_repeat_ngram_size = 0;  ///< forbids repeated n-grams of this size; 0: off
-  bool early_stopping = false;       ///< stop as soon as beam_size hypotheses are finished
-  bool force_end = false;  ///< hypotheses of max_length tokens are given the end symbol, without its cost
   UnknownTokens unknown = UnknownTokens::keep;  ///< what becomes of unknown tokens in an output's text
   /// Languages of a multilingual model, of which with_target_language() selects one; empty for other models.
   std::vector<TargetLanguage> target_languages{};
@@ -96,7 +64,8 @@ struct TextConventions {
 /// only language of a model that has one, and changes nothing for a model without languages. Throws
 /// ValueError that lists the languages for a name that is not among them, and for an empty name when there
 /// are several.
-inline TextConventions with_target_language(TextConventions text, const std::string& language) {
+template <std::derived_from<TextConventions> Text>
+Text with_target_language(Text text, const std::string& language) {
   const std::vector<TargetLanguage>& known = text.target_languages;
   if (known.empty() && language.empty()) return text;
   for (const TargetLanguage& k : known) {

@@ -58,8 +58,8 @@ class Ct2Transformer {
     set_scales();
     set_positions();
     LayerOptions decoder = layer("decoder", source[1], layer_norm_epsilon);
-    decoder.positions = o.layer.positions;
-    decoder.attention_scale = o.layer.attention_scale;
+    decoder.attention.positions = o.layer.attention.positions;
+    decoder.attention.scale = o.layer.attention.scale;
     if (!(decoder == o.layer)) o.decoder.layer = decoder;
     require_valid(file, o);
   }
@@ -84,7 +84,8 @@ class Ct2Transformer {
     o.num_heads = whole(stack + "/num_heads",
                         file_.scalar(stack + "/num_heads", file_.spec() == "TransformerBig" ? 16 : 8));
     const index_t inner = matrix(first_layer + "self_attention/linear_0/weight")[0] / 3;
-    if (inner != d_model && o.num_heads > 0 && inner % o.num_heads == 0) o.head_dim = inner / o.num_heads;
+    if (inner != d_model && o.num_heads > 0 && inner % o.num_heads == 0)
+      o.attention.head_dim = inner / o.num_heads;
     o.dim_feedforward = matrix(first_layer + "ffn/linear_0/weight")[0];
     o.dropout = {0};
     o.activation = activation(whole(stack + "/activation", file_.scalar(stack + "/activation", 0)));
@@ -122,7 +123,7 @@ class Ct2Transformer {
   void set_scales() {
     Seq2SeqOptions& o = options_;
     const std::string given = first("encoder") + "queries_scale";
-    if (file_.contains(given)) o.layer.attention_scale = file_.scalar(given, 0);
+    if (file_.contains(given)) o.layer.attention.scale = file_.scalar(given, 0);
     for_each_attention([&](const std::string& attention) {
       const std::string name = attention + "queries_scale";
       if (file_.contains(name) != file_.contains(given) || file_.scalar(name, 0) != file_.scalar(given, 0)) {
@@ -148,11 +149,11 @@ class Ct2Transformer {
         throw file_.refuse("has 'relative_position_keys' of " + std::to_string(distances) +
                            " rows, expected an odd number");
       }
-      o.layer.positions = ShawPositions{distances / 2};
+      o.layer.attention.positions = ShawPositions{distances / 2};
     } else if (file_.contains(encoder + "relative_attention_bias")) {
-      o.layer.positions = relative_bias();
+      o.layer.attention.positions = relative_bias();
     } else if (file_.contains(encoder + "rotary_dim")) {
-      o.layer.positions = RotaryPositions{
+      o.layer.attention.positions = RotaryPositions{
           .base = rotary("rotary_base", 10000),
           .dim = whole("rotary_dim", rotary("rotary_dim", 0)),
           .pairing = rotary("rotary_interleave", 1) != 0 ? RotaryPairing::adjacent : RotaryPairing::halves};
@@ -348,16 +349,18 @@ Seq2SeqTransformer<T> ct2_model(const Ct2Transformer& described) {
     const StackOptions<LayerOptions> sizes =
         decoder ? options.transformer().decoder_options() : options.transformer().encoder_options();
     const index_t ff = sizes.layer.dim_feedforward;
-    const index_t inner = sizes.layer.head_dim != 0 ? sizes.layer.num_heads * sizes.layer.head_dim : d;
+    const index_t inner =
+        sizes.layer.attention.head_dim != 0 ? sizes.layer.num_heads * sizes.layer.attention.head_dim : d;
     const bool bias = sizes.layer.bias;
-    if (std::holds_alternative<RelativeBiasPositions>(sizes.layer.positions)) {
+    if (std::holds_alternative<RelativeBiasPositions>(sizes.layer.attention.positions)) {
       const std::string table = "/layer_0/self_attention/relative_attention_bias";
-      import.take(stack + ".relative_bias.weight", {stack + table},
-                  {std::get<RelativeBiasPositions>(sizes.layer.positions).buckets, sizes.layer.num_heads});
+      import.take(
+          stack + ".relative_bias.weight", {stack + table},
+          {std::get<RelativeBiasPositions>(sizes.layer.attention.positions).buckets, sizes.layer.num_heads});
       for (index_t i = 1; i < sizes.num_layers; ++i)
         import.used(stack + "/layer_" + std::to_string(i) + "/self_attention/relative_attention_bias");
     }
-    if (std::holds_alternative<LearnedPositions>(options.added_positions())) {
+    if (std::holds_alternative<LearnedPositions>(options.input_positions())) {
       const Tensor<T> table = file.tensor<T>(Ct2Transformer::encodings(stack));
       import.used(Ct2Transformer::encodings(stack));
       import.add(decoder ? "target_positions.weight" : "source_positions.weight",
@@ -376,7 +379,7 @@ Seq2SeqTransformer<T> ct2_model(const Ct2Transformer& described) {
       ct2_linear(import, ours + "self_attn.out_proj.", {{theirs + "self_attention/linear_1", d}}, inner,
                  bias);
       ct2_norm(import, ours + "norm1", theirs + "self_attention/layer_norm");
-      if (const auto* shaw = std::get_if<ShawPositions>(&sizes.layer.positions)) {
+      if (const auto* shaw = std::get_if<ShawPositions>(&sizes.layer.attention.positions)) {
         const Shape shape{2 * shaw->max_distance + 1, inner / sizes.layer.num_heads};
         import.take(ours + "self_attn.relative_keys", {theirs + "self_attention/relative_position_keys"},
                     shape);

@@ -90,7 +90,7 @@ inline TokenizerPair ctranslate2_tokenizers(const std::filesystem::path& folder,
     throw IoError("import", "'" + path.string() + "' has no token '" + token + "', which is config.json's " +
                                 key + " or, if it names none, the default");
   };
-  TextConventions& text = description.text;
+  ModelConventions& text = description.text;
   // Older folders have no config.json, and start with the begin symbol.
   const bool start_is_named =
       !config.json().contains("decoder_start_token") || config.has("decoder_start_token");
@@ -103,7 +103,7 @@ inline TokenizerPair ctranslate2_tokenizers(const std::filesystem::path& folder,
     text.source_prefix.push_back(find_spelled_language(source_path, source, options.source_language));
   // Models converted from transformers need the end symbol, but expect it from the caller's tokenizer; they
   // do not start with the begin symbol, which of T5's is the padding.
-  const bool t5 = std::holds_alternative<RelativeBiasPositions>(description.model.layer.positions);
+  const bool t5 = std::holds_alternative<RelativeBiasPositions>(description.model.layer.attention.positions);
   // As in huggingface_tokenizers().
   if (t5) text.lines_are_sentences = text.source_text.starts_with("translate ");
   if (config.get("add_source_eos", false) || start != begin || !start_is_named || t5 ||
@@ -126,8 +126,8 @@ inline TokenizerPair ctranslate2_tokenizers(const std::filesystem::path& folder,
                                    "token: give target_language");
   }
   text.forbidden_ids.clear();
-  text.search_rule = SearchRule::ctranslate2;
-  text.min_length = text.target_prefix.empty() ? 1 : 0;  // a forced prefix counts
+  text.search["rule"] = "ctranslate2";
+  if (text.target_prefix.empty()) text.search["min_length"] = 1;  // a forced prefix counts
 
   const auto vocabulary = [&](std::vector<std::string>& tokens, const std::vector<std::int32_t>& added) {
     ForeignVocabulary v{std::move(tokens), -1, added};

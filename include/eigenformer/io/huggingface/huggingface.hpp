@@ -75,7 +75,7 @@ inline TokenizerPair huggingface_tokenizers(const std::filesystem::path& folder,
                                             ModelDescription& description) {
   const auto type = config.model.get<std::string>("model_type", "");
   const index_t rows = description.model.source_vocab_size;
-  TextConventions& text = description.text;
+  ModelConventions& text = description.text;
   const index_t target_rows = description.model.target_size();
   const std::int32_t end = config.require_id("eos_token_id", std::min(rows, target_rows));
   text.source_text = options.source_text;

@@ -105,7 +105,7 @@ class HuggingFaceBart {
     const bool decoder = stack == "decoder";
     const std::string theirs = "model." + stack + ".", side = decoder ? "target" : "source";
     const std::string positions = theirs + "embed_positions.weight";
-    if (std::holds_alternative<LearnedPositions>(o.added_positions())) {
+    if (std::holds_alternative<LearnedPositions>(o.input_positions())) {
       // The first two rows are not used as positions.
       import.take(side + "_positions.weight", {positions}, {o.max_length, d}, 2);
     } else {

@@ -52,7 +52,7 @@ struct HuggingFaceConfig {
 /// passes each unsupported setting that affects the results of generate() to options.warn. Throws IoError for
 /// an invalid setting and for ids that are not below target_size.
 inline void read_search(const HuggingFaceConfig& config, const ImportOptions& options, index_t target_size,
-                        TextConventions& text) {
+                        ModelConventions& text) {
   const JsonFile& file = config.search_file();
   const auto warn = [&](const std::string& name, const std::string& what) {
     if (options.warn) {
@@ -61,8 +61,9 @@ inline void read_search(const HuggingFaceConfig& config, const ImportOptions& op
     }
   };
   const auto prefix = static_cast<index_t>(text.target_prefix.size());
-  text.search_rule = SearchRule::huggingface;
-  text.length_penalty = file.get("length_penalty", 1.0);
+  nlohmann::json& search = text.search;
+  search["rule"] = "huggingface";
+  search["length_penalty"] = file.get("length_penalty", 1.0);
   // A number of the file, which must be in a range; 0 when it is absent.
   const auto number = [&](const char* name, index_t least, index_t most) {
     if (!file.has(name)) return index_t{0};
@@ -72,21 +73,27 @@ inline void read_search(const HuggingFaceConfig& config, const ImportOptions& op
                       std::to_string(least) + " to " + std::to_string(most));
   };
   constexpr index_t longest = std::numeric_limits<std::int32_t>::max(), most_beams = 4096;
-  text.no_repeat_ngram_size = number("no_repeat_ngram_size", 0, longest);
-  text.beam_size = number("num_beams", 1, most_beams);
-  // max_length counts the token that the decoder starts with, max_new_tokens does not.
-  if (const index_t most = number("max_length", 1, longest); most > 0)
-    text.max_length = std::max<index_t>(1, most - 1);
-  if (const index_t most = number("max_new_tokens", 1, longest); most > 0) text.max_length = most;
-  text.min_length = std::max<index_t>(
+  const auto set = [&](const char* name, index_t value) {
+    if (value > 0) search[name] = value;
+  };
+  set("no_repeat_ngram_size", number("no_repeat_ngram_size", 0, longest));
+  set("beam_size", number("num_beams", 1, most_beams));
+  const index_t least = std::max<index_t>(
       {0, number("min_length", 0, longest) - 1 - prefix, number("min_new_tokens", 0, longest) - prefix});
+  set("min_length", least);
+  // max_length counts the token that the decoder starts with, max_new_tokens does not.
+  index_t most = 0;
+  if (const index_t all = number("max_length", 1, longest); all > 0) most = std::max<index_t>(1, all - 1);
+  if (const index_t added = number("max_new_tokens", 1, longest); added > 0) most = added;
+  if (most > 0) set("max_length", std::max(most, least + prefix));
   if (file.has("early_stopping")) {
     const bool never = file.json().at("early_stopping") == "never";
-    text.early_stopping = !never && file.get("early_stopping", false);
+    if (!never && file.get("early_stopping", false)) search["early_stopping"] = true;
     if (never) warn("early_stopping", "it is read as false");
   }
 
-  text.force_end = config.id("forced_eos_token_id", target_size) == text.end_id;
+  const bool force_end = config.id("forced_eos_token_id", target_size) == text.end_id;
+  if (force_end) search["force_end"] = true;
   for (const char* name : {"bad_words_ids", "suppress_tokens"}) {
     const JsonFile& found = config.generation.has(name) ? config.generation : config.model;
     if (!found.has(name)) continue;
@@ -141,7 +148,7 @@ inline void read_search(const HuggingFaceConfig& config, const ImportOptions& op
       file.json().at("eos_token_id").size() > 1) {
     warn("eos_token_id", "only the first id ends a sentence");
   }
-  if (file.has("forced_eos_token_id") && !text.force_end)
+  if (file.has("forced_eos_token_id") && !force_end)
     warn("forced_eos_token_id", "it is not the end symbol and is not forced");
 
   // Settings that are supported, warned of above, or without effect. Any other that is no setting of the

@@ -25,7 +25,7 @@ class HuggingFaceT5 {
     o.target_vocab_size = o.source_vocab_size;
     o.layer.d_model = config.require<index_t>("d_model");
     o.layer.num_heads = config.require<index_t>("num_heads");
-    o.layer.head_dim = config.require<index_t>("d_kv");
+    o.layer.attention.head_dim = config.require<index_t>("d_kv");
     o.encoder.num_layers = config.require<index_t>("num_layers");
     o.decoder.num_layers = config.get<index_t>("num_decoder_layers", o.encoder.num_layers);
     o.layer.dim_feedforward = config.require<index_t>("d_ff");
@@ -33,11 +33,11 @@ class HuggingFaceT5 {
          std::initializer_list<std::pair<const char*, index_t>>{{"vocab_size", o.source_vocab_size},
                                                                 {"d_model", o.layer.d_model},
                                                                 {"num_heads", o.layer.num_heads},
-                                                                {"d_kv", o.layer.head_dim},
+                                                                {"d_kv", o.layer.attention.head_dim},
                                                                 {"d_ff", o.layer.dim_feedforward}}) {
       require_size(config, name, size);
     }
-    require_size(config, "num_heads * d_kv", o.layer.num_heads * o.layer.head_dim);
+    require_size(config, "num_heads * d_kv", o.layer.num_heads * o.layer.attention.head_dim);
     o.layer.dropout = {0};
     const auto projection = config.get<std::string>("feed_forward_proj", "relu");
     o.layer.gated = projection.starts_with("gated-");
@@ -60,11 +60,11 @@ class HuggingFaceT5 {
     o.projection_bias = false;
     set_projection(config);
     o.scale_embedding = false;
-    o.layer.attention_scale = 1;
+    o.layer.attention.scale = 1;
     RelativeBiasPositions bias{.buckets = config.get<index_t>("relative_attention_num_buckets", 32),
                                .max_distance = config.get<index_t>("relative_attention_max_distance", 128)};
     require_size(config, "relative_attention_num_buckets", bias.buckets);
-    o.layer.positions = bias;
+    o.layer.attention.positions = bias;
     o.padding_index = -1;  // the decoder starts with the padding symbol and needs its embedding
     require_valid(config, o);
     require_layers(config, weights, {o.encoder.num_layers, o.decoder.num_layers});
@@ -120,7 +120,7 @@ class HuggingFaceT5 {
     const bool decoder = stack == "decoder";
     import.take(stack + ".relative_bias.weight",
                 {stack + ".block.0.layer.0.SelfAttention.relative_attention_bias.weight"},
-                {std::get<RelativeBiasPositions>(o.positions).buckets, o.num_heads});
+                {std::get<RelativeBiasPositions>(o.attention.positions).buckets, o.num_heads});
     import.take(stack + ".norm.weight", {stack + ".final_layer_norm.weight"}, {d});
     for (index_t i = 0; i < layers; ++i) {
       const std::string to = stack + ".layers." + std::to_string(i) + ".";
@@ -145,7 +145,8 @@ class HuggingFaceT5 {
   template <class T>
   void attention(WeightImport<T, HuggingFaceWeights>& import, const std::string& to,
                  const std::string& from) const {
-    const index_t d = options_.layer.d_model, inner = options_.layer.num_heads * options_.layer.head_dim;
+    const index_t d = options_.layer.d_model,
+                  inner = options_.layer.num_heads * options_.layer.attention.head_dim;
     import.take(to + ".in_proj_weight", {from + ".q.weight", from + ".k.weight", from + ".v.weight"},
                 {3 * inner, d});
     import.take(to + ".out_proj.weight", {from + ".o.weight"}, {d, inner});

@@ -415,22 +415,23 @@ inline TokenizerPair marian_tokenizers(const MarianFiles& files, const MarianTra
     pair.source = make(files.source_vocabulary, source, source, "source");
     pair.target = make(files.target_vocabulary, words, words + 1, "target");
   }
-  TextConventions& text = description.text;
+  ModelConventions& text = description.text;
   text.source_text = options.source_text;
   text.source_suffix = {0};
   text.begin_id = static_cast<std::int32_t>(words);
   text.end_id = 0;
   text.forbidden_ids = {1, text.begin_id};
-  text.search_rule = SearchRule::marian;
-  text.length_penalty = files.decoder.number("normalize", 1);
+  const double factor = files.decoder.number("max-length-factor", 3);
+  text.search = {{"rule", "marian"},
+                 {"length_penalty", files.decoder.number("normalize", 1)},
+                 {"word_penalty", files.decoder.number("word-penalty", 0)},
+                 {"max_length_factor", factor}};
   const double beam_size = files.decoder.number("beam-size", 0);
   if (!(beam_size >= 0 && beam_size <= 1000)) {
     throw files.decoder.refuse_value("beam-size", files.decoder.word("beam-size"), "1 to 1000");
   }
-  text.beam_size = static_cast<index_t>(beam_size);
-  text.word_penalty = files.decoder.number("word-penalty", 0);
-  text.max_length_factor = files.decoder.number("max-length-factor", 3);
-  if (!(text.max_length_factor > 0)) {
+  if (beam_size >= 1) text.search["beam_size"] = static_cast<index_t>(beam_size);
+  if (!(factor > 0)) {
     throw files.decoder.refuse_value("max-length-factor", files.decoder.word("max-length-factor"),
                                      "a number above 0");
   }

@@ -14,6 +14,16 @@
 
 namespace eigenformer {
 
+/// The conventions in a model's folder: the ids around its sentences, and the search that it was made for.
+struct ModelConventions : TextConventions {
+  /// Fields of SearchOptions under their names, such as {"rule": "marian", "beam_size": 6}; search_options()
+  /// reads them. Those that are absent have their defaults.
+  nlohmann::json search = nlohmann::json::object();
+
+  /// Compares all fields.
+  friend bool operator==(const ModelConventions&, const ModelConventions&) = default;
+};
+
 namespace detail {
 
 void visit_conventions(auto& c, auto&& visit) {
@@ -24,16 +34,6 @@ void visit_conventions(auto& c, auto&& visit) {
   visit("target_prefix", c.target_prefix);
   visit("end_id", c.end_id);
   visit("forbidden_ids", c.forbidden_ids);
-  visit("search_rule", c.search_rule);
-  visit("length_penalty", c.length_penalty);
-  visit("word_penalty", c.word_penalty);
-  visit("max_length_factor", c.max_length_factor);
-  visit("min_length", c.min_length);
-  visit("beam_size", c.beam_size);
-  visit("max_length", c.max_length);
-  visit("no_repeat_ngram_size", c.no_repeat_ngram_size);
-  visit("early_stopping", c.early_stopping);
-  visit("force_end", c.force_end);
   visit("unknown", c.unknown);
   visit("target_languages", c.target_languages);
   visit("lines_are_sentences", c.lines_are_sentences);
@@ -48,8 +48,8 @@ inline constexpr bool is_target_languages =
 
 /// Converts conventions to a JSON object with every field under its name. Fields that older versions do not
 /// know are left out where they have their defaults: target_languages, an object of names and ids, unknown,
-/// and lines_are_sentences.
-inline nlohmann::json conventions_to_json(const TextConventions& conventions) {
+/// and lines_are_sentences; and the search where it has no fields.
+inline nlohmann::json conventions_to_json(const ModelConventions& conventions) {
   nlohmann::json json = nlohmann::json::object();
   detail::visit_conventions(conventions, [&](const char* name, const auto& field) {
     if constexpr (detail::is_target_languages<decltype(field)>) {
@@ -60,17 +60,24 @@ inline nlohmann::json conventions_to_json(const TextConventions& conventions) {
   });
   if (conventions.lines_are_sentences) json.erase("lines_are_sentences");
   if (conventions.unknown == UnknownTokens::keep) json.erase("unknown");
+  if (!conventions.search.empty()) json["search"] = conventions.search;
   return json;
 }
 
 /// Reads conventions from the result of conventions_to_json(); missing fields keep their defaults. Throws
-/// ValueError for an unknown name, a value of the wrong type, a negative limit, and an id that is outside its
-/// vocabulary, of source_size or target_size ids (forbidden_ids are not checked).
-inline TextConventions conventions_from_json(const nlohmann::json& json, index_t source_size,
-                                             index_t target_size) {
+/// ValueError for an unknown name, a value of the wrong type, and an id that is outside its vocabulary, of
+/// source_size or target_size ids (forbidden_ids are not checked). What `search` has is checked by
+/// search_options().
+inline ModelConventions conventions_from_json(const nlohmann::json& json, index_t source_size,
+                                              index_t target_size) {
   if (!json.is_object()) throw ValueError("options", "text is " + json.dump() + ", expected an object");
-  TextConventions conventions;
-  std::set<std::string> known;
+  ModelConventions conventions;
+  std::set<std::string> known = {"search"};
+  if (json.contains("search")) {
+    conventions.search = json.at("search");
+    if (!conventions.search.is_object())
+      throw ValueError("options", "search is " + conventions.search.dump() + ", expected an object");
+  }
   detail::visit_conventions(conventions, [&](const char* name, auto& field) {
     known.insert(name);
     if (!json.contains(name)) return;
@@ -104,14 +111,6 @@ inline TextConventions conventions_from_json(const nlohmann::json& json, index_t
     check("target_languages", language.id, source_size);
   for (const std::int32_t id : conventions.source_suffix) check("source_suffix", id, source_size);
   for (const std::int32_t id : conventions.target_prefix) check("target_prefix", id, target_size);
-  for (const auto& [name, number] :
-       {std::pair{"min_length", conventions.min_length}, std::pair{"beam_size", conventions.beam_size},
-        std::pair{"max_length", conventions.max_length},
-        std::pair{"no_repeat_ngram_size", conventions.no_repeat_ngram_size}}) {
-    if (number < 0)
-      throw ValueError("options",
-                       std::string(name) + " is " + std::to_string(number) + ", must not be negative");
-  }
   check("begin_id", conventions.begin_id, target_size);
   check("end_id", conventions.end_id, target_size);
   return conventions;

@@ -20,7 +20,7 @@
 #include "eigenformer/io/safetensors/json_text.hpp"
 #include "eigenformer/io/safetensors/safetensors.hpp"
 #include "eigenformer/kernels/packed/gemm_packed.hpp"
-#include "eigenformer/nn/attention/added_positions.hpp"
+#include "eigenformer/nn/attention/positional_encoding.hpp"
 #include "eigenformer/nn/options/layer.hpp"
 
 namespace eigenformer::detail {
@@ -74,15 +74,16 @@ class FolderSizes {
     require_some(last);
     require_if_there(last + "linear1.weight", 0, o.dim_feedforward, "dim_feedforward");
     const index_t heads =
-        o.num_heads + 2 * (o.num_key_value_heads != 0 ? o.num_key_value_heads : o.num_heads);
-    const index_t head_dim = o.head_dim != 0 ? o.head_dim : o.d_model / o.num_heads;
+        o.num_heads +
+        2 * (o.attention.num_key_value_heads != 0 ? o.attention.num_key_value_heads : o.num_heads);
+    const index_t head_dim = o.attention.head_dim != 0 ? o.attention.head_dim : o.d_model / o.num_heads;
     require_if_there(last + "self_attn.in_proj_weight", 0, heads * head_dim,
                      "(num_heads + 2 num_key_value_heads) head_dim");
-    if (const auto* shaw = std::get_if<ShawPositions>(&o.positions)) {
+    if (const auto* shaw = std::get_if<ShawPositions>(&o.attention.positions)) {
       require_if_there(last + "self_attn.relative_keys", 0, 2 * shaw->max_distance + 1,
                        "2 shaw_max_distance + 1");
     }
-    if (const auto* bias = std::get_if<RelativeBiasPositions>(&o.positions)) {
+    if (const auto* bias = std::get_if<RelativeBiasPositions>(&o.attention.positions)) {
       require_if_there(name + ".relative_bias.weight", 0, bias->buckets, "relative_bias_buckets");
     }
   }

@@ -79,7 +79,7 @@ struct FolderDescription {
   Options model{};                                     ///< options that the model is made from
   std::string tokenizer = "subword";                   ///< kind, for load_tokenizer(); empty: none
   bool joint = true;                                   ///< one tokenizer for both languages
-  TextConventions text{};                              ///< special ids, prefixes and search options
+  ModelConventions text{};                             ///< special ids, prefixes and search options
   nlohmann::json training = nlohmann::json::object();  ///< options of the training; not used for inference
 };
 
@@ -186,7 +186,7 @@ inline const std::vector<std::string>& files_of_each_save() {
 /// stage_model() with weights that write_weights(path) writes.
 template <FolderModel M, class F>
 void stage_folder(const FolderTransaction& save, const M& model, const TokenizerPair& tokenizers,
-                  const nlohmann::json& training, WeightFormat weights, const TextConventions& text,
+                  const nlohmann::json& training, WeightFormat weights, const ModelConventions& text,
                   int least_version, F&& write_weights) {
   const std::string kind = tokenizers.source ? tokenizers.source->kind() : "";
   nlohmann::json options = {
@@ -203,7 +203,7 @@ void stage_folder(const FolderTransaction& save, const M& model, const Tokenizer
     version = std::max(version, 2);
     options["weights"] = weight_format_name(weights);
   }
-  if (text != TextConventions{}) {
+  if (text != ModelConventions{}) {
     version = std::max(version, 3);
     options["text"] = conventions_to_json(text);
   }
@@ -226,7 +226,7 @@ void stage_folder(const FolderTransaction& save, const M& model, const Tokenizer
 /// save_model_folder() with weights that write_weights(path) writes.
 template <FolderModel M, class F>
 void save_folder(const std::filesystem::path& folder, const M& model, const TokenizerPair& tokenizers,
-                 const nlohmann::json& training, WeightFormat weights, const TextConventions& text,
+                 const nlohmann::json& training, WeightFormat weights, const ModelConventions& text,
                  int least_version, F&& write_weights) {
   FolderTransaction save(folder);
   stage_folder(save, model, tokenizers, training, weights, text, least_version,
@@ -241,7 +241,7 @@ void save_folder(const std::filesystem::path& folder, const M& model, const Toke
 template <FolderModel M>
 void stage_model(const FolderTransaction& save, const M& model, const TokenizerPair& tokenizers = {},
                  const nlohmann::json& training = nlohmann::json::object(),
-                 WeightFormat weights = WeightFormat::float32, const TextConventions& text = {}) {
+                 WeightFormat weights = WeightFormat::float32, const ModelConventions& text = {}) {
   detail::stage_folder(save, model, tokenizers, training, weights, text, 1,
                        [&](const auto& path) { save_quantized_model(path, model, weights); });
 }
@@ -273,7 +273,7 @@ template <FolderModel M>
 void save_model_folder(const std::filesystem::path& folder, const M& model,
                        const TokenizerPair& tokenizers = {},
                        const nlohmann::json& training = nlohmann::json::object(),
-                       WeightFormat weights = WeightFormat::float32, const TextConventions& text = {}) {
+                       WeightFormat weights = WeightFormat::float32, const ModelConventions& text = {}) {
   detail::save_folder(folder, model, tokenizers, training, weights, text, 1,
                       [&](const auto& path) { save_quantized_model(path, model, weights); });
 }

@@ -383,12 +383,12 @@ Options options_from_json(const nlohmann::json& given, Options options = {}) {
   detail::refuse_unknown(json, known);
   if constexpr (requires {
                   before.positions.has_value();
-                  std::get_if<NoPositions>(&before.layer.positions);
+                  std::get_if<NoPositions>(&before.layer.attention.positions);
                 }) {
     // With positions in attention, none are added to inputs unless "positions" requests them.
     if (!before.positions.has_value() && options.positions.has_value() &&
         !json.contains(detail::added_positions_name) &&
-        !std::holds_alternative<NoPositions>(options.layer.positions)) {
+        !std::holds_alternative<NoPositions>(options.layer.attention.positions)) {
       options.positions.reset();
     }
   }

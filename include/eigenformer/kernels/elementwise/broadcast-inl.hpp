@@ -47,9 +47,9 @@ struct BinaryRows {
       V x, y;
       W::set(x, n > 0 ? *first : T(0));
       W::set(y, n > 0 ? *second : T(0));
-      for (index_t i = 0; i < n; i += W::lanes) {
-        if (a_moves) W::load(x, first + i, n - i);
-        if (b_moves) W::load(y, second + i, n - i, T(1));
+      W::each(n, [&](index_t i, auto count) EIGENFORMER_INLINE_LAMBDA {
+        if (a_moves) W::load(x, first + i, count);
+        if (b_moves) W::load(y, second + i, count, T(1));
         V z;
         if constexpr (op == BinaryOp::add) z = x + y;
         if constexpr (op == BinaryOp::subtract) z = x - y;
@@ -57,8 +57,8 @@ struct BinaryRows {
         if constexpr (op == BinaryOp::divide) z = x / y;
         if constexpr (op == BinaryOp::maximum) z = x > y ? x : y;
         if constexpr (op == BinaryOp::minimum) z = x < y ? x : y;
-        W::store(to + i, n - i, z);
-      }
+        W::store(to + i, count, z);
+      });
     }
   }
 };
@@ -109,21 +109,21 @@ struct BroadcastRows {
     for (index_t round = begin; round < end; ++round) {
       const T* from = x + loop->offsets(round)[0];
       T* to = out + round * n;
-      for (index_t i = 0; i < n; i += W::lanes) {
+      W::each(n, [&](index_t i, auto count) EIGENFORMER_INLINE_LAMBDA {
         typename W::V v;
         if (moves) {
-          W::load(v, from + i, n - i);
+          W::load(v, from + i, count);
         } else {
           W::set(v, *from);
         }
         v *= scale;
         if (beta != T(0)) {
           typename W::V d;
-          W::load(d, to + i, n - i);
+          W::load(d, to + i, count);
           v += beta * d;
         }
-        W::store(to + i, n - i, v);
-      }
+        W::store(to + i, count, v);
+      });
     }
   }
 };

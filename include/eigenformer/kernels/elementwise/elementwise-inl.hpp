@@ -106,21 +106,21 @@ struct LinearCombination {
   template <int Bytes>
   EIGENFORMER_ALWAYS_INLINE static void run(T alpha, const T* x, const T* m, T beta, T* y, index_t n) {
     using W = Simd<T, Bytes>;
-    for (index_t i = 0; i < n; i += W::lanes) {
+    W::each(n, [&](index_t i, auto count) EIGENFORMER_INLINE_LAMBDA {
       typename W::V v, w;
-      W::load(v, x + i, n - i);
+      W::load(v, x + i, count);
       if (m != nullptr) {
-        W::load(w, m + i, n - i);
+        W::load(w, m + i, count);
         v *= w;
       } else {
         v *= alpha;
       }
       if (beta != T(0)) {
-        W::load(w, y + i, n - i);
+        W::load(w, y + i, count);
         v += beta * w;
       }
-      W::store(y + i, n - i, v);
-    }
+      W::store(y + i, count, v);
+    });
   }
 };
 

@@ -38,29 +38,27 @@ void gemm(bool transpose_a, bool transpose_b, index_t m, index_t n, index_t k, T
 }
 
 template <class T>
-void gemm_batched(bool transpose_a, bool transpose_b, index_t batch, index_t m, index_t n, index_t k, T alpha,
-                  const T* a, index_t lda, index_t stride_a, const T* b, index_t ldb, index_t stride_b,
-                  T beta, T* c, index_t ldc, index_t stride_c, const GemmEpilogue<T>& epilogue,
-                  GemmPrecision precision) {
-  detail::check_gemm_sizes(m, n, k);
+void gemm_batched(const GemmBatch<T>& p) {
+  detail::check_gemm_sizes(p.m, p.n, p.k);
   const auto one = [&](index_t i) {
-    gemm(transpose_a, transpose_b, m, n, k, alpha, a + i * stride_a, lda, b + i * stride_b, ldb, beta,
-         c + i * stride_c, ldc, epilogue, precision);
+    gemm(p.a.transpose, p.b.transpose, p.m, p.n, p.k, T(1), p.a.data + i * p.a.stride, p.a.ld,
+         p.b.data + i * p.b.stride, p.b.ld, p.beta, p.c + i * p.stride_c, p.ldc);
   };
   // Threads take whole products if there are enough of them; otherwise each product is divided.
-  if (batch < 2 * detail::gemm_threads(batch * m, n, k)) {
-    for (index_t i = 0; i < batch; ++i) one(i);
+  if (p.count < 2 * detail::gemm_threads(p.count * p.m, p.n, p.k)) {
+    for (index_t i = 0; i < p.count; ++i) one(i);
     return;
   }
-  const double work = std::max(1.0, static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k));
+  const double work =
+      std::max(1.0, static_cast<double>(p.m) * static_cast<double>(p.n) * static_cast<double>(p.k));
   const auto grain = static_cast<index_t>(std::max(1.0, 100000.0 / work));
   // Each thread counts its own work; the caller's counter stands for all of it.
   const auto counted = eigenformer::detail::work_counter();
-  parallel_for(batch, grain, [&](index_t begin, index_t end) {
+  parallel_for(p.count, grain, [&](index_t begin, index_t end) {
     for (index_t i = begin; i < end; ++i) one(i);
   });
   eigenformer::detail::work_counter() = counted;
-  eigenformer::detail::count_product(m, n, k, batch);
+  eigenformer::detail::count_product(p.m, p.n, p.k, p.count);
 }
 
 #ifdef EIGENFORMER_INSTANTIATE
@@ -69,12 +67,8 @@ template void gemm<float>(bool, bool, index_t, index_t, index_t, float, const fl
 template void gemm<double>(bool, bool, index_t, index_t, index_t, double, const double*, index_t,
                            const double*, index_t, double, double*, index_t, const GemmEpilogue<double>&,
                            GemmPrecision);
-template void gemm_batched<float>(bool, bool, index_t, index_t, index_t, index_t, float, const float*,
-                                  index_t, index_t, const float*, index_t, index_t, float, float*, index_t,
-                                  index_t, const GemmEpilogue<float>&, GemmPrecision);
-template void gemm_batched<double>(bool, bool, index_t, index_t, index_t, index_t, double, const double*,
-                                   index_t, index_t, const double*, index_t, index_t, double, double*,
-                                   index_t, index_t, const GemmEpilogue<double>&, GemmPrecision);
+template void gemm_batched<float>(const GemmBatch<float>&);
+template void gemm_batched<double>(const GemmBatch<double>&);
 #endif
 
 }  // namespace eigenformer::kernels

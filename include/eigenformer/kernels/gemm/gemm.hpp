@@ -17,13 +17,34 @@ void gemm(bool transpose_a, bool transpose_b, index_t m, index_t n, index_t k, T
           index_t lda, const T* b, index_t ldb, T beta, T* c, index_t ldc,
           const GemmEpilogue<T>& epilogue = {}, GemmPrecision precision = GemmPrecision::full);
 
-/// `batch` products, operand i at base + i * stride; a stride of 0 for A or B shares that operand. The
-/// epilogue's rows and columns count within a product.
+/// The left or right operands of a batch of products: number i begins at data + i * stride.
 template <class T>
-void gemm_batched(bool transpose_a, bool transpose_b, index_t batch, index_t m, index_t n, index_t k, T alpha,
-                  const T* a, index_t lda, index_t stride_a, const T* b, index_t ldb, index_t stride_b,
-                  T beta, T* c, index_t ldc, index_t stride_c, const GemmEpilogue<T>& epilogue = {},
-                  GemmPrecision precision = GemmPrecision::full);
+struct GemmOperands {
+  const T* data = nullptr;  ///< of the first one
+  index_t ld = 0;           ///< elements between rows
+  index_t stride = 0;       ///< elements between operands; 0: all products share one
+  bool transpose = false;   ///< stored with rows and columns exchanged
+};
+
+/// `count` products of the same sizes, as gemm() computes them: C (m, n) = op(A) (m, k) op(B) (k, n) + beta *
+/// C.
+template <class T>
+struct GemmBatch {
+  index_t count = 1;     ///< number of products
+  index_t m = 0;         ///< rows of each C
+  index_t n = 0;         ///< columns of each C
+  index_t k = 0;         ///< terms of each sum
+  GemmOperands<T> a;     ///< the left operands
+  GemmOperands<T> b;     ///< the right operands
+  T* c = nullptr;        ///< the first result
+  index_t ldc = 0;       ///< elements between rows of C
+  index_t stride_c = 0;  ///< elements between results
+  T beta = T(0);         ///< 0: C is not read
+};
+
+/// Runs a batch, on several threads if it is large. Throws ShapeError for negative sizes.
+template <class T>
+void gemm_batched(const GemmBatch<T>& batch);
 
 }  // namespace eigenformer::kernels
 

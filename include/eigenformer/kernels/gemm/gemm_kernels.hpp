@@ -2,17 +2,190 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <type_traits>
+#include <utility>
 
 #include "eigenformer/core/base/config.hpp"
 #include "eigenformer/core/runtime/scratch.hpp"
 #include "eigenformer/kernels/gemm/gemm_amx.hpp"
-#include "eigenformer/kernels/gemm/gemm_bf16.hpp"
 #include "eigenformer/kernels/gemm/gemm_in_place.hpp"
 #include "eigenformer/kernels/gemm/gemm_micro.hpp"
-#include "eigenformer/kernels/gemm/gemm_neon.hpp"
 #include "eigenformer/kernels/gemm/gemm_types.hpp"
 #include "eigenformer/kernels/simd/simd.hpp"
+
+#if EIGENFORMER_ARM64
+#include <arm_neon.h>
+
+// The tiles of float products for ARM with 64 bits. They are tested under an emulator; their speed on a CPU
+// was not measured.
+
+namespace eigenformer::kernels::detail {
+
+/// A tile of Rows x 8 floats: the elements of A, four to a register, multiply by element (fmla). 12 rows take
+/// 24 of the 32 registers for sums, 3 for A and 2 for B. The tile's tails and end, and the order of every
+/// sum, are those of gemm_micro.hpp. Tiles of all heights are these, so that all round alike.
+template <int Rows>
+struct GemmMicroNeon {
+  static_assert(Rows % 4 != 3);
+  using Float = GemmMicro<float, 16, Rows>;
+  using V = typename Float::V;
+  using RowSequence = typename Float::RowSequence;
+
+  // (Intrinsics that are macros, as these are in clang, do not work in a fold expression.)
+  template <int Lane>
+  static EIGENFORMER_ALWAYS_INLINE void add(V& sum, float32x4_t b, float32x4_t a) {
+    sum = (V)vfmaq_laneq_f32((float32x4_t)sum, b, a, Lane);
+  }
+  template <int... R>
+  static EIGENFORMER_ALWAYS_INLINE void step(V (&x)[Rows], V (&y)[Rows], const float* a, const float* b,
+                                             std::integer_sequence<int, R...>) {
+    float32x4_t four[(Rows + 3) / 4];
+    for (int i = 0; i < Rows / 4; ++i) four[i] = vld1q_f32(a + 4 * i);
+    if constexpr (Rows % 4 == 1) four[Rows / 4] = vld1q_dup_f32(a + Rows - 1);
+    if constexpr (Rows % 4 == 2)
+      four[Rows / 4] = vcombine_f32(vld1_f32(a + Rows - 2), vld1_f32(a + Rows - 2));
+    const float32x4_t b0 = vld1q_f32(b), b1 = vld1q_f32(b + 4);
+    ((add<R % 4>(x[R], b0, four[R / 4]), add<R % 4>(y[R], b1, four[R / 4])), ...);
+  }
+
+  static void run(index_t steps, const float* a, const float* b, const float* next, float* c, index_t ldc,
+                  float alpha, bool accumulate, const float* bias, index_t rows, index_t cols) {
+    typename Float::Output out;
+    out.begin(c, ldc, accumulate, bias, rows, cols);
+    V x[Rows], y[Rows];
+    Float::clear(x, y, RowSequence{});
+    for (index_t p = 0; p < steps; ++p) {
+      step(x, y, a, b, RowSequence{});
+      __builtin_prefetch(next, 0, 2);
+      a += Rows;
+      b += Float::columns;
+      next += Float::lanes;
+    }
+    out.end(x, y, alpha, accumulate);
+  }
+};
+
+}  // namespace eigenformer::kernels::detail
+#endif
+
+#if EIGENFORMER_X86
+#include <immintrin.h>
+
+#define EIGENFORMER_TARGET_AVX512_BF16 \
+  __attribute__((target("avx,avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")))
+
+// The bfloat16 product of avx512_bf16 (vdpbf16ps): a 32-bit lane holds two steps of k, both are multiplied
+// and added to a float sum in one instruction. The tile, its tails and its end are those of gemm_micro.hpp.
+
+namespace eigenformer::kernels::detail {
+
+/// Two consecutive elements of k as bfloat16, the first in the lower half. Packed operands are stored as
+/// floats of these bits. (The attribute lets both types access the same memory.)
+using Bf16Pair = std::uint32_t __attribute__((may_alias));
+
+// Bodies below are compiled for AVX-512 with bfloat16 only, so their helpers carry that target themselves.
+template <int Rows>
+struct GemmMicroBf16 {
+  using Float = GemmMicro<float, 64, Rows>;
+  using V = typename Float::V;
+  using RowSequence = typename Float::RowSequence;
+
+  template <int... R>
+  EIGENFORMER_TARGET_AVX512_BF16 static EIGENFORMER_ALWAYS_INLINE void step(
+      V (&x)[Rows], V (&y)[Rows], const Bf16Pair* a, const Bf16Pair* b, std::integer_sequence<int, R...>) {
+    const __m512i b0 = _mm512_loadu_si512(b), b1 = _mm512_loadu_si512(b + 16);
+    ((x[R] = _mm512_dpbf16_ps(x[R], (__m512bh)_mm512_set1_epi32(static_cast<int>(a[R])), (__m512bh)b0),
+      y[R] = _mm512_dpbf16_ps(y[R], (__m512bh)_mm512_set1_epi32(static_cast<int>(a[R])), (__m512bh)b1)),
+     ...);
+  }
+
+  EIGENFORMER_TARGET_AVX512_BF16 static void run(index_t steps, const float* pairs_a, const float* pairs_b,
+                                                 const float* next, float* c, index_t ldc, float alpha,
+                                                 bool accumulate, const float* bias, index_t rows,
+                                                 index_t cols) {
+    const auto* a = reinterpret_cast<const Bf16Pair*>(pairs_a);
+    const auto* b = reinterpret_cast<const Bf16Pair*>(pairs_b);
+    typename Float::Output out;
+    out.begin(c, ldc, accumulate, bias, rows, cols);
+    V x[Rows], y[Rows];
+    Float::clear(x, y, RowSequence{});
+    for (index_t p = 0; p < steps; ++p) {
+      step(x, y, a, b, RowSequence{});
+      __builtin_prefetch(next, 0, 2);
+      a += Rows;
+      b += Float::columns;
+      next += Float::lanes;
+    }
+    out.end(x, y, alpha, accumulate);
+  }
+};
+
+struct PackBf16 {
+  /// The mask of the first n of 16 lanes; n may be outside 0 .. 16.
+  static __mmask16 first_lanes(index_t n) {
+    return static_cast<__mmask16>(n >= 16 ? 0xffffu : n <= 0 ? 0u : (1u << n) - 1u);
+  }
+
+  /// Steps side by side in the source: 16 rows of 16 pairs are rounded and transposed in registers. Writes up
+  /// to 15 pairs behind the panel, as PackTransposed does.
+  EIGENFORMER_TARGET_AVX512_BF16 static void transposed(index_t k, index_t rows, index_t width,
+                                                        const float* src, index_t ld, float* dst) {
+    using Pack = PackTransposed<float, 64>;
+    using Sequence = Pack::Sequence;
+    for (index_t p = 0; p < k; p += 32) {
+      const index_t left = k - p;
+      const __mmask16 low = first_lanes(left), high = first_lanes(left - 16);
+      for (index_t i = (width - 1) / 16 * 16; i >= 0; i -= 16) {
+        Pack::V v[16];
+        for (index_t r = 0; r < 16; ++r) {
+          const float* s = src + (i + r) * ld + p;
+          __m512i pairs = _mm512_setzero_si512();
+          if (i + r < rows) {
+            pairs = (__m512i)_mm512_cvtne2ps_pbh(_mm512_maskz_loadu_ps(high, high != 0 ? s + 16 : s),
+                                                 _mm512_maskz_loadu_ps(low, s));
+          }
+          v[r] = _mm512_castsi512_ps(pairs);
+        }
+        Pack::stage<1>(v, Sequence{});
+        Pack::stage<2>(v, Sequence{});
+        Pack::stage<4>(v, Sequence{});
+        Pack::stage<8>(v, Sequence{});
+        const index_t steps = left >= 32 ? 16 : (left + 1) / 2;
+        for (index_t r = 0; r < steps; ++r) _mm512_storeu_ps(dst + (p / 2 + r) * width + i, v[r]);
+      }
+    }
+  }
+
+  /// Rows side by side in the source: two steps are rounded and interleaved.
+  EIGENFORMER_TARGET_AVX512_BF16 static void adjacent(index_t k, index_t rows, index_t width,
+                                                      const float* src, index_t ld, float* dst) {
+    alignas(64) std::uint16_t order[32];
+    for (std::uint16_t i = 0; i < 32; ++i) order[i] = static_cast<std::uint16_t>(i / 2 + i % 2 * 16);
+    const __m512i interleave = _mm512_load_si512(order);
+    constexpr index_t ahead = 16;
+    for (index_t p = 0; p < k; p += 2) {
+      const float* s = src + p * ld;
+      float* d = dst + p / 2 * width;
+      const bool both = p + 1 < k;
+      for (index_t i = 0; i < width; i += 16) {
+        const index_t left = rows - i, room = width - i;
+        const __mmask16 mask = first_lanes(left), keep = first_lanes(room);
+        __builtin_prefetch(s + ahead * ld + i);
+        __builtin_prefetch(s + (ahead + 1) * ld + i);
+        const float* at = left > 0 ? s + i : s;
+        const __m512 first = _mm512_maskz_loadu_ps(mask, at);
+        const __m512 second = both ? _mm512_maskz_loadu_ps(mask, at + ld) : _mm512_setzero_ps();
+        const __m512i pairs =
+            _mm512_permutexvar_epi16(interleave, (__m512i)_mm512_cvtne2ps_pbh(second, first));
+        _mm512_mask_storeu_epi32(d + i, keep, pairs);
+      }
+    }
+  }
+};
+
+}  // namespace eigenformer::kernels::detail
+#endif
 
 namespace eigenformer::kernels::detail {
 

@@ -48,13 +48,22 @@ inline void put(T& to, T value, T beta) {
   }
 }
 
-/// A tile of y[i * ld_y + j] = x[j * ld_x + i] for i < rows, j < cols, both at most 16: read and written in
-/// runs.
+/// The side of a tile that is transposed at once: memory is read and written in runs of 256 bytes.
+template <class T>
+inline constexpr index_t transpose_block = sizeof(T) >= 4 ? 256 / static_cast<index_t>(sizeof(T)) : 64;
+
+/// A tile of y[i * ld_y + j] = x[j * ld_x + i] for i < rows, j < cols, both at most transpose_block.
 template <class T>
 inline void transpose_tile(const T* x, index_t ld_x, T* y, index_t ld_y, index_t rows, index_t cols, T beta) {
-  T tile[16][16];
-  for (index_t j = 0; j < cols; ++j) {
-    for (index_t i = 0; i < rows; ++i) tile[i][j] = x[j * ld_x + i];
+  constexpr index_t block = transpose_block<T>, part = 16;
+  T tile[block][block];
+  for (index_t first = 0; first < cols; first += part) {
+    for (index_t begin = 0; begin < rows; begin += part) {
+      const index_t last = std::min(first + part, cols), end = std::min(begin + part, rows);
+      for (index_t j = first; j < last; ++j) {
+        for (index_t i = begin; i < end; ++i) tile[i][j] = x[j * ld_x + i];
+      }
+    }
   }
   for (index_t i = 0; i < rows; ++i) {
     for (index_t j = 0; j < cols; ++j) put(y[i * ld_y + j], tile[i][j], beta);
@@ -62,8 +71,6 @@ inline void transpose_tile(const T* x, index_t ld_x, T* y, index_t ld_y, index_t
 }
 
 }  // namespace detail
-
-inline constexpr index_t transpose_block = 16;
 
 EIGENFORMER_INLINE Shape permuted_shape(const Shape& shape, std::span<const index_t> order) {
   const auto from = detail::checked_order(shape, order);
@@ -106,20 +113,19 @@ void permute(const T* x, const Shape& shape, std::span<const index_t> order, T* 
   const index_t rows = loop.size[r];
   index_t ld_y = 1;
   for (int i = run + 1; i < loop.rank; ++i) ld_y *= loop.size[static_cast<std::size_t>(i)];
-  const index_t bands = (rows + transpose_block - 1) / transpose_block, others = outer / rows;
-  parallel_for(others * bands, row_grain(n * transpose_block, simple_grain), [&](index_t begin, index_t end) {
+  constexpr index_t block = detail::transpose_block<T>;
+  const index_t bands = (rows + block - 1) / block, others = outer / rows;
+  parallel_for(others * bands, row_grain(n * block, simple_grain), [&](index_t begin, index_t end) {
     for (index_t task = begin; task < end; ++task) {
-      const index_t first = task % bands * transpose_block;
-      const index_t high = rows - first < transpose_block ? rows - first : transpose_block;
+      const index_t first = task % bands * block, high = std::min(block, rows - first);
       // The round of the outer dimensions without `run`, with `run` at its start.
       const index_t other = task / bands, below = ld_y / n;
       const index_t round = other / below * rows * below + other % below;
       const T* in_tile = x + loop.offsets(round)[0] + first;
       T* out_tile = y + round * n + first * ld_y;
-      for (index_t j = 0; j < n; j += transpose_block) {
-        detail::transpose_tile(in_tile + j * step, step, out_tile + j, ld_y, high,
-                               std::min(transpose_block, n - j), beta);
-      }
+      for (index_t j = 0; j < n; j += block)
+        detail::transpose_tile(in_tile + j * step, step, out_tile + j, ld_y, high, std::min(block, n - j),
+                               beta);
     }
   });
 }

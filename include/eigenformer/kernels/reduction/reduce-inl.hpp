@@ -61,10 +61,6 @@ struct SumOf {
   EIGENFORMER_ALWAYS_INLINE static void combine(V& a, const V& b) {
     a += b;
   }
-  template <class T, int Bytes>
-  EIGENFORMER_ALWAYS_INLINE static T across(const typename Simd<T, Bytes>::V& v) {
-    return Simd<T, Bytes>::sum(v);
-  }
   template <class T>
   static constexpr T identity = T(0);
 };
@@ -73,15 +69,12 @@ struct MaxOf {
   // NaN is the result if any entry is NaN.
   template <class V>
   EIGENFORMER_ALWAYS_INLINE static void combine(V& a, const V& b) {
-    a = ((b <= a) | (a != a)) ? a : b;
-  }
-  template <class T, int Bytes>
-  EIGENFORMER_ALWAYS_INLINE static T across(const typename Simd<T, Bytes>::V& v) {
-    using W = Simd<T, Bytes>;
-    T values[W::lanes];
-    W::at(values).v = v;
-    for (index_t l = 1; l < W::lanes; ++l) combine(values[0], values[l]);
-    return values[0];
+    V larger = b <= a ? a : b;
+#if EIGENFORMER_X86 && !defined(__clang__)
+    // GCC 12 would join the two choices, and take vectors of 64 bytes apart for the `or` of their conditions.
+    if constexpr (sizeof(V) == 64) __asm__("" : "+v"(larger));
+#endif
+    a = a != a ? a : larger;
   }
   /// Whether x is equal to the maximum; NaN equals NaN.
   template <class T>
@@ -95,6 +88,9 @@ struct MaxOf {
 /// Elements or rows that are combined before they join the total: keeps the rounding error of long sums
 /// small.
 inline constexpr index_t reduce_chunk = 4096, reduce_row_chunk = 128;
+
+/// How many rows ahead of the sums of columns memory is asked for.
+inline constexpr index_t reduce_rows_ahead = 16;
 
 template <class T>
 EIGENFORMER_ALWAYS_INLINE void store_reduced(T& y, T value, T scale, T beta) {
@@ -111,8 +107,13 @@ struct ReduceRows {
     using V = typename W::V;
     const index_t n = plan->reduced.inner_size(), rounds = plan->reduced.outer_size();
     const index_t kept = plan->kept.inner_size(), step = plan->kept.inner_stride(0);
+    index_t outer = begin / kept, inner = begin % kept;
     for (index_t o = begin; o < end; ++o) {
-      const T* base = x + plan->kept.offsets(o / kept)[0] + o % kept * step;
+      const T* base = x + plan->kept.offsets(outer)[0] + inner * step;
+      if (++inner == kept) {
+        inner = 0;
+        ++outer;
+      }
       T total = Op::template identity<T>;
       for (index_t round = 0; round < rounds; ++round) {
         const T* row = base + plan->reduced.offsets(round)[0];
@@ -120,11 +121,27 @@ struct ReduceRows {
           const index_t last = first + reduce_chunk < n ? first + reduce_chunk : n;
           V lanes, v;
           W::set(lanes, Op::template identity<T>);
-          for (index_t i = first; i < last; i += W::lanes) {
+          index_t i = first;
+          // Chains that do not wait for each other.
+          if (constexpr index_t chains = 4; last - first >= chains * W::lanes) {
+            V chain[chains];
+            for (index_t c = 0; c < chains; ++c) chain[c] = lanes;
+            for (; i + chains * W::lanes <= last; i += chains * W::lanes) {
+              for (index_t c = 0; c < chains; ++c) {
+                v = W::at(row + i + c * W::lanes).v;
+                Op::combine(chain[c], v);
+              }
+            }
+            for (index_t half = chains / 2; half > 0; half /= 2) {
+              for (index_t c = 0; c < half; ++c) Op::combine(chain[c], chain[c + half]);
+            }
+            lanes = chain[0];
+          }
+          for (; i < last; i += W::lanes) {
             W::load(v, row + i, last - i, Op::template identity<T>);
             Op::combine(lanes, v);
           }
-          Op::combine(total, Op::template across<T, Bytes>(lanes));
+          Op::combine(total, W::template fold<Op>(lanes));
         }
       }
       store_reduced(y[o], total, scale, beta);
@@ -156,11 +173,23 @@ struct ReduceColumns {
         for (index_t begin = 0; begin < n; begin += reduce_row_chunk) {
           const index_t end = begin + reduce_row_chunk < n ? begin + reduce_row_chunk : n;
           V sums[4] = {start, start, start, start};
-          for (index_t r = begin; r < end; ++r) {
-            for (index_t c = 0; c < 4; ++c) {
-              V v;
-              W::load(v, from + r * step + c * W::lanes, count - c * W::lanes);
-              Op::combine(sums[c], v);
+          // Rows lie far apart: without a prefetch each would wait for memory.
+          if (count >= columns) {
+            for (index_t r = begin; r < end; ++r) {
+              const T* row = from + r * step;
+              for (index_t c = 0; c < 4; ++c) {
+                __builtin_prefetch(row + reduce_rows_ahead * step + c * W::lanes);
+                const V v = W::at(row + c * W::lanes).v;
+                Op::combine(sums[c], v);
+              }
+            }
+          } else {
+            for (index_t r = begin; r < end; ++r) {
+              for (index_t c = 0; c < 4; ++c) {
+                V v;
+                W::load(v, from + r * step + c * W::lanes, count - c * W::lanes);
+                Op::combine(sums[c], v);
+              }
             }
           }
           for (index_t c = 0; c < 4; ++c) Op::combine(total[c], sums[c]);
@@ -235,7 +264,7 @@ struct ArgmaxRows {
           W::load(v, x + i, last - i, lowest);
           MaxOf::combine(largest, v);
         }
-        const T found = MaxOf::across<T, Bytes>(largest);
+        const T found = W::template fold<MaxOf>(largest);
         if (!(found <= best)) {
           best = found;
           where = first;

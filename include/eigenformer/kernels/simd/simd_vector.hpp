@@ -65,28 +65,31 @@ struct Simd {
     copy(p, buffer, count);
   }
 
-  /// Sum of the lanes: halves are added until one is left.
-  EIGENFORMER_ALWAYS_INLINE static T sum(const V& v) {
+  /// The lanes combined into one by Op::combine(a, b): halves are combined until one is left.
+  template <class Op>
+  EIGENFORMER_ALWAYS_INLINE static T fold(const V& v) {
     if constexpr (lanes == 1) {
       return v[0];
     } else {
       typename Half::V low, high;
       halves(v, low, high);
-      low += high;
-      return Half::sum(low);
+      Op::combine(low, high);
+      return Half::template fold<Op>(low);
     }
   }
 
+  /// Sum of the lanes.
+  EIGENFORMER_ALWAYS_INLINE static T sum(const V& v) { return fold<Sum>(v); }
+
   /// Largest lane.
-  EIGENFORMER_ALWAYS_INLINE static T max(const V& v) {
-    if constexpr (lanes == 1) {
-      return v[0];
-    } else {
-      typename Half::V low, high;
-      halves(v, low, high);
-      low = low > high ? low : high;
-      return Half::max(low);
-    }
+  EIGENFORMER_ALWAYS_INLINE static T max(const V& v) { return fold<Larger>(v); }
+
+  /// Calls f(i, count) for the vectors of n elements: count is a constant, but for what is left at the end.
+  template <class F>
+  EIGENFORMER_ALWAYS_INLINE static void each(index_t n, const F& f) {
+    index_t i = 0;
+    for (; i + lanes <= n; i += lanes) f(i, std::integral_constant<index_t, lanes>());
+    if (i < n) f(i, n - i);
   }
 
   /// x = square root of x, correctly rounded. (std::sqrt in a loop is not vectorised, because it may set
@@ -120,6 +123,18 @@ struct Simd {
   }
 
  private:
+  struct Sum {
+    template <class U>
+    EIGENFORMER_ALWAYS_INLINE static void combine(U& a, const U& b) {
+      a += b;
+    }
+  };
+  struct Larger {
+    template <class U>
+    EIGENFORMER_ALWAYS_INLINE static void combine(U& a, const U& b) {
+      a = a > b ? a : b;
+    }
+  };
   using Half = Simd<T, lanes == 1 ? Bytes : Bytes / 2>;
 
   EIGENFORMER_ALWAYS_INLINE static void halves(const V& v, typename Half::V& low, typename Half::V& high) {

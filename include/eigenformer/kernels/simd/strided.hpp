@@ -55,8 +55,11 @@ struct StridedLoop {
     std::array<index_t, Operands> result{};
     for (int i = rank - 2; i >= 0; --i) {
       const auto d = static_cast<std::size_t>(i);
-      const index_t at = outer % size[d];
-      outer /= size[d];
+      index_t at = outer;  // of the outermost dimension, without a slow division
+      if (i > 0) {
+        at = outer % size[d];
+        outer /= size[d];
+      }
       for (std::size_t o = 0; o < Operands; ++o) result[o] += at * stride[o][d];
     }
     return result;

@@ -11,10 +11,11 @@
 #include "eigenformer/autograd/ops/attention/attention.hpp"
 #include "eigenformer/autograd/ops/attention/linear_attention.hpp"
 #include "eigenformer/autograd/ops/attention/rotary.hpp"
+#include "eigenformer/autograd/ops/elementwise/arithmetic.hpp"
+#include "eigenformer/autograd/ops/linear/linear.hpp"
 #include "eigenformer/autograd/ops/shape/reduce.hpp"
 #include "eigenformer/autograd/ops/shape/shape.hpp"
 #include "eigenformer/nn/attention/attention_options.hpp"
-#include "eigenformer/nn/attention/in_projection.hpp"
 #include "eigenformer/nn/layers/linear.hpp"
 #include "eigenformer/nn/layers/norm.hpp"
 #include "eigenformer/nn/module/init.hpp"
@@ -22,6 +23,121 @@
 #include "eigenformer/nn/module/optional_module.hpp"
 #include "eigenformer/nn/module/rows.hpp"
 #include "eigenformer/nn/options/positions.hpp"
+
+namespace eigenformer {
+
+/// The linear maps to queries, keys and values: one fused weight if all three inputs have d_model features,
+/// otherwise one each. Names and shapes as in PyTorch's nn.MultiheadAttention. H heads of queries, G of keys
+/// and values. Part of MultiHeadAttention, which checks its options.
+template <class T = float>
+struct InProjection {
+  using value_type = T;  ///< element type, float or double
+
+  /// (W, D), W = (H + 2 G) head_dim: rows of queries, keys, values; absent if not fused().
+  Parameter<T> weight;
+  Parameter<T> query_weight;  ///< (H head_dim, D); absent if fused()
+  Parameter<T> key_weight;    ///< (G head_dim, kdim); absent if fused()
+  Parameter<T> value_weight;  ///< (G head_dim, vdim); absent if fused()
+  Parameter<T> bias;          ///< (W); absent without bias
+
+  /// Weights start Xavier uniform (the fused one with its own fans, as in PyTorch), biases zero. The options
+  /// must be valid.
+  InProjection(const MultiHeadAttentionOptions& o, RandomGenerator& rng)
+      : query_width_(o.query_width()), key_width_(o.key_width()), cross_(o.cross) {
+    const auto draw = [&](index_t out, index_t in) {
+      return Parameter<T>(init::xavier_uniform<T>({out, in}, rng));
+    };
+    const index_t total = query_width_ + 2 * key_width_;
+    const index_t kdim = o.kdim != 0 ? o.kdim : o.d_model, vdim = o.vdim != 0 ? o.vdim : o.d_model;
+    if (kdim == o.d_model && vdim == o.d_model) {
+      weight = draw(total, o.d_model);
+    } else {
+      query_weight = draw(query_width_, o.d_model);
+      key_weight = draw(key_width_, kdim);
+      value_weight = draw(key_width_, vdim);
+    }
+    if (o.bias) bias = Parameter<T>(Tensor<T>::zeros({total}));
+  }
+
+  /// Whether queries, keys and values share one weight matrix, because kdim and vdim are d_model.
+  bool fused() const noexcept { return weight.defined(); }
+
+  /// Queries of x (..., D): (..., H head_dim).
+  [[nodiscard]] Var<T> query(const Context<T>& ctx, const Var<T>& x) const {
+    return project(ctx, x, query_weight, 0, query_width_);
+  }
+  /// Keys of x (..., kdim): (..., G head_dim).
+  [[nodiscard]] Var<T> key(const Context<T>& ctx, const Var<T>& x) const {
+    return project(ctx, x, key_weight, query_width_, key_width_);
+  }
+  /// Values of x (..., vdim): (..., G head_dim).
+  [[nodiscard]] Var<T> value(const Context<T>& ctx, const Var<T>& x) const {
+    return project(ctx, x, value_weight, query_width_ + key_width_, key_width_);
+  }
+  /// Keys and values of x (..., D) side by side, in one product: (..., 2 G head_dim). Throws ValueError if
+  /// not fused().
+  [[nodiscard]] Var<T> key_value(const Context<T>& ctx, const Var<T>& x) const {
+    require_fused();
+    return project(ctx, x, weight, query_width_, 2 * key_width_);
+  }
+  /// Queries, keys and values of x (..., D) side by side, in one product: (..., (H + 2 G) head_dim). Throws
+  /// ValueError if not fused().
+  [[nodiscard]] Var<T> all(const Context<T>& ctx, const Var<T>& x) const {
+    require_fused();
+    return project(ctx, x, weight, 0, query_width_ + 2 * key_width_);
+  }
+
+  /// Calls visit(name, member) for each parameter, buffer and sub-module (see Module).
+  static void fields(auto& self, auto&& visit) {
+    visit("in_proj_weight", self.weight);
+    visit("q_proj_weight", self.query_weight);
+    visit("k_proj_weight", self.key_weight);
+    visit("v_proj_weight", self.value_weight);
+    visit("in_proj_bias", self.bias);
+  }
+  /// Calls visit(weight, {rows}) for each matrix that pack_weights() packs; rows: how many rows make one
+  /// product.
+  static void products(auto& self, auto&& visit) {
+    if (!self.fused()) {
+      for (auto* w : {&self.query_weight, &self.key_weight, &self.value_weight}) visit(*w, {w->shape()[0]});
+    } else if (self.cross_) {
+      visit(self.weight, {self.query_width_, 2 * self.key_width_});
+    } else {
+      visit(self.weight, {self.weight.shape()[0]});
+    }
+  }
+  /// Calls visit(weight, {rows}) for each matrix that adapters may change; rows: the rows of each part.
+  static void adaptable(auto& self, auto&& visit) {
+    if (self.fused()) return visit(self.weight, {self.query_width_, self.key_width_, self.key_width_});
+    for (auto* w : {&self.query_weight, &self.key_weight, &self.value_weight}) visit(*w, {w->shape()[0]});
+  }
+
+ private:
+  Var<T> project(const Context<T>& ctx, const Var<T>& x, const Parameter<T>& own, index_t begin,
+                 index_t count) const {
+    if (fused()) return linear_slice(ctx, x, weight, bias, begin, count);
+    const Var<T> projected = linear(ctx, x, own, Parameter<T>());
+    if (!bias.defined()) return projected;
+    return add(projected, slice(ctx.use(bias), 0, begin, begin + count));
+  }
+
+  void require_fused() const {
+    if (!fused()) {
+      throw ValueError("in_projection",
+                       "keys and values have separate weights, because kdim or vdim differs from d_model; "
+                       "project each of them separately");
+    }
+  }
+
+  index_t query_width_, key_width_;
+  bool cross_;
+};
+
+static_assert(std::is_nothrow_move_constructible_v<InProjection<float>>);
+
+EIGENFORMER_MODULE_INSTANCES(InProjection)
+
+}  // namespace eigenformer
 
 namespace eigenformer {
 
@@ -84,63 +200,41 @@ struct Shaw {
   }
 };
 
-/// Projected queries, keys and values: all in one matrix, keys and values in one, or each in its own.
+/// One attention: the heads that a layer has projected, the layouts of their rows, what they may see, and how
+/// weights are computed. Every attention of a layer, in training and in decoding, is the run() of a call that
+/// MultiHeadAttention::call() made; a cache replaces its keys and values.
 template <class T>
-struct ProjectedHeads {
-  Var<T> all;        ///< (..., (H + 2 G) head_dim); unset if q is defined
-  Var<T> q;          ///< (..., H head_dim); unset if all is defined
-  Var<T> key_value;  ///< (..., 2 G head_dim); unset if all is defined, or k and v are
-  Var<T> k,          ///< keys (..., G head_dim); unset if all or key_value is defined
-      v;             ///< values, likewise
+struct AttentionCall {
+  AttentionKind kind = AttentionKind::softmax;  ///< softmax, or linear
+  AttentionHeads<T> heads;                      ///< projected and rotated
+  SequenceLayout queries;                       ///< of the rows of heads.q
+  SequenceLayout keys;                          ///< of the rows of heads.k and heads.v
+  AttentionMask mask{};                         ///< with linear attention none(), causal() or key_padding()
+  AttentionOp op{};                             ///< heads, scale, key_sequence, dropout, rule
+  RelativePositions<T> relative{};              ///< learned terms by distance
+  /// Linear attention in decoding: the sums over each sequence's earlier keys. run() adds the call's own
+  /// keys, if it has any, and reads them. null: all keys are in the call.
+  Tensor<T>* state = nullptr;
 
-  /// The same with q, k and v in matrices of their own. query_width: H head_dim; key_width: G head_dim.
-  [[nodiscard]] ProjectedHeads apart(index_t query_width, index_t key_width) const {
-    if (all.defined()) {
-      return {.all = {},
-              .q = slice(all, -1, 0, query_width),
-              .key_value = {},
-              .k = slice(all, -1, query_width, query_width + key_width),
-              .v = slice(all, -1, query_width + key_width)};
+  /// The result, (..., H head_dim). No matrix of weights is stored. Throws as attention() or
+  /// linear_attention().
+  [[nodiscard]] Var<T> run(const Context<T>& ctx) const {
+    if (kind == AttentionKind::softmax) return attention(ctx, heads, queries, keys, mask, op, relative);
+    if (state != nullptr)
+      return detail::linear_attention_step(heads, queries, op.heads, op.key_sequence, *state);
+    mask.check(queries.batch(), op.heads, queries.max_length(), keys.batch(), keys.max_length());
+    return linear_attention(heads.q.alone(), heads.k.alone(), heads.v.alone(), queries, keys,
+                            {op.heads, mask.right() == 0, op.key_sequence, admitted_keys(mask, keys)});
+  }
+  /// The weights of each head, (B, H, Lq, Lk), before dropout. Throws ValueError for linear attention, which
+  /// has none.
+  [[nodiscard]] Var<T> weights(const Context<T>& ctx) const {
+    if (kind == AttentionKind::linear) {
+      throw ValueError("multi_head_attention", "linear attention has no attention weights to return");
     }
-    if (!key_value.defined()) return *this;
-    return {.all = {},
-            .q = q,
-            .key_value = {},
-            .k = slice(key_value, -1, 0, key_width),
-            .v = slice(key_value, -1, key_width)};
+    return attention_weights(ctx, heads, queries, keys, mask, op, relative);
   }
 };
-
-/// Softmax attention of projected heads, without storing the matrix of weights. op and relative are passed to
-/// attention(), self_attention() or cross_attention(), whichever fits the heads. Returns (..., H head_dim).
-/// Throws as these ops do.
-template <class T>
-[[nodiscard]] Var<T> softmax_attention(const Context<T>& ctx, const ProjectedHeads<T>& heads,
-                                       const SequenceLayout& queries, const SequenceLayout& keys,
-                                       const AttentionMask& mask, const AttentionOp& op,
-                                       const RelativePositions<T>& relative = {}) {
-  if (heads.all.defined()) return self_attention(ctx, heads.all, queries, mask, op, relative);
-  if (heads.key_value.defined()) {
-    return cross_attention(ctx, heads.q, heads.key_value, queries, keys, mask, op, relative);
-  }
-  return attention(ctx, heads.q, heads.k, heads.v, queries, keys, mask, op, relative);
-}
-
-/// Linear attention of projected heads, with elu(x) + 1 of queries and keys in place of the softmax
-/// (Katharopoulos et al. 2020). mask: none(), causal() or key_padding(). key_sequence: the sequence of keys
-/// of each sequence of queries; empty: the one with the same number. Returns (..., H head_dim). Throws
-/// ShapeError if the mask does not match the layouts.
-template <class T>
-[[nodiscard]] Var<T> linear_attention(const ProjectedHeads<T>& heads,
-                                      const MultiHeadAttentionOptions& options, const SequenceLayout& queries,
-                                      const SequenceLayout& keys, const AttentionMask& mask,
-                                      std::vector<std::int32_t> key_sequence = {}) {
-  mask.check(queries.batch(), options.num_heads, queries.max_length(), keys.batch(), keys.max_length());
-  const LinearAttentionOp op{options.num_heads, mask.right() == 0, std::move(key_sequence),
-                             admitted_keys(mask, keys)};
-  const ProjectedHeads<T> apart = heads.apart(options.query_width(), options.key_width());
-  return linear_attention(apart.q, apart.k, apart.v, queries, keys, op);
-}
 
 /// The output of an attention and its weights, both differentiable.
 template <class T>
@@ -164,7 +258,7 @@ enum class HeadWeights {
 ///     auto z = attention.cross(ctx, x, memory);                                // (B, L, 12)
 ///     auto [w, weights] = attention.with_weights(ctx, x, memory, memory);      // (B, L, 12), (B, L, Lk)
 ///
-/// It consists of InProjection, positions, softmax_attention() or linear_attention(), and out_proj. Without a
+/// It consists of InProjection, positions, an AttentionCall, and out_proj. Without a
 /// layout every sequence has full length; the overloads with layouts take padded (B, L, D) or packed (rows,
 /// D) inputs.
 template <class T = float>
@@ -189,15 +283,20 @@ struct MultiHeadAttention {
     if (options.kdim == 0) options.kdim = options.d_model;
     if (options.vdim == 0) options.vdim = options.d_model;
     const index_t head_dim = options.head_features();
-    if (options.query_key_norm) {
-      const NormOptions of_head{
-          .kind = *options.query_key_norm, .size = head_dim, .eps = options.norm_eps, .bias = false};
+    if (options.attention.query_key_norm) {
+      const NormOptions of_head{.kind = *options.attention.query_key_norm,
+                                .size = head_dim,
+                                .eps = options.norm_eps,
+                                .bias = false};
       query_norm.emplace(of_head);
       key_norm.emplace(of_head);
     }
-    if (const auto* o = std::get_if<RotaryPositions>(&options.positions)) rotary_.emplace(*o, head_dim);
-    if (std::holds_alternative<AlibiPositions>(options.positions)) slopes_ = alibi_slopes(options.num_heads);
-    if (const auto* o = std::get_if<ShawPositions>(&options.positions)) shaw.emplace(*o, head_dim, rng);
+    if (const auto* o = std::get_if<RotaryPositions>(&options.attention.positions))
+      rotary_.emplace(*o, head_dim);
+    if (std::holds_alternative<AlibiPositions>(options.attention.positions))
+      slopes_ = alibi_slopes(options.num_heads);
+    if (const auto* o = std::get_if<ShawPositions>(&options.attention.positions))
+      shaw.emplace(*o, head_dim, rng);
     name_parameters(*this);
   }
 
@@ -213,7 +312,7 @@ struct MultiHeadAttention {
                             const AttentionMask& mask, const Var<T>& bias = {},
                             Var<T>* weights = nullptr) const {
     check_self(x, layout);
-    return attend(ctx, project_self(ctx, x, layout), layout, layout, mask, {}, bias, weights);
+    return finish(ctx, call(ctx, project_self(ctx, x, layout), layout, layout, mask, {}, bias), weights);
   }
 
   /// Attention of a sequence to another. x: (B, L, D), memory: (B, Lk, D), or (L, D) and (Lk, D) for one
@@ -233,8 +332,8 @@ struct MultiHeadAttention {
     check_sequences(queries, keys, key_sequence);
     check_input("query", x, queries, options.d_model);
     check_input("memory", memory, keys, options.kdim);
-    return attend(ctx, project_cross(ctx, x, queries, memory, keys), queries, keys, mask,
-                  std::move(key_sequence), {}, weights);
+    AttentionHeads<T> heads = project_cross(ctx, x, queries, memory, keys);
+    return finish(ctx, call(ctx, std::move(heads), queries, keys, mask, std::move(key_sequence)), weights);
   }
 
   /// PyTorch's call, with separate inputs. query: (B, Lq, D), key: (B, Lk, kdim), value: (B, Lk, vdim), or
@@ -251,8 +350,9 @@ struct MultiHeadAttention {
                                   const Var<T>& key, const Var<T>& value, const SequenceLayout& keys,
                                   const AttentionMask& mask, std::vector<std::int32_t> key_sequence = {},
                                   const Var<T>& bias = {}) const {
-    const ProjectedHeads<T> heads = project_three(ctx, query, queries, key, value, keys, key_sequence);
-    return attend(ctx, heads, queries, keys, mask, std::move(key_sequence), bias, nullptr);
+    AttentionHeads<T> heads = project_three(ctx, query, queries, key, value, keys, key_sequence);
+    return finish(ctx, call(ctx, std::move(heads), queries, keys, mask, std::move(key_sequence), bias),
+                  nullptr);
   }
 
   /// PyTorch's call that also returns the weights; output and weights are differentiable. Only this call, and
@@ -274,37 +374,31 @@ struct MultiHeadAttention {
                                                 std::vector<std::int32_t> key_sequence = {},
                                                 const Var<T>& bias = {}) const {
     AttentionResult<T> result;
-    const ProjectedHeads<T> projected = project_three(ctx, query, queries, key, value, keys, key_sequence);
-    result.output =
-        attend(ctx, projected, queries, keys, mask, std::move(key_sequence), bias, &result.weights);
+    const AttentionHeads<T> projected = project_three(ctx, query, queries, key, value, keys, key_sequence);
+    result.output = finish(ctx, call(ctx, projected, queries, keys, mask, std::move(key_sequence), bias),
+                           &result.weights);
     if (heads == HeadWeights::averaged) result.weights = mean(result.weights, {1});
     return result;
   }
 
   /// Whether this is linear attention.
-  bool linear_kind() const noexcept { return options.attention == AttentionKind::linear; }
+  bool linear_kind() const noexcept { return options.attention.kind == AttentionKind::linear; }
 
   /// The inputs of the attention op in self-attention: x (..., D) projected, normalised if the options say
   /// so, and rotated by the layout's positions if these are rotary. Throws ValueError if kdim or vdim is not
   /// d_model.
-  [[nodiscard]] ProjectedHeads<T> project_self(const Context<T>& ctx, const Var<T>& x,
+  [[nodiscard]] AttentionHeads<T> project_self(const Context<T>& ctx, const Var<T>& x,
                                                const SequenceLayout& layout) const {
     require_one_width();
     const Var<T> all = in_proj.all(ctx, x);
-    if (!query_norm) {
-      return {.all = turned(all, layout, options.num_heads + options.key_value_heads()),
-              .q = {},
-              .key_value = {},
-              .k = {},
-              .v = {}};
-    }
     const index_t q = options.query_width(), kv = options.key_width();
-    return {
-        .all = {},
-        .q = turned(normalised(ctx, query_norm, slice(all, -1, 0, q)), layout, options.num_heads),
-        .key_value = {},
-        .k = turned(normalised(ctx, key_norm, slice(all, -1, q, q + kv)), layout, options.key_value_heads()),
-        .v = slice(all, -1, q + kv)};
+    if (!query_norm) {
+      return AttentionHeads<T>::side_by_side(
+          turned(all, layout, options.num_heads + options.key_value_heads()), q);
+    }
+    return {turned(normalised(ctx, query_norm, slice(all, -1, 0, q)), layout, options.num_heads),
+            turned(normalised(ctx, key_norm, slice(all, -1, q, q + kv)), layout, options.key_value_heads()),
+            slice(all, -1, q + kv)};
   }
   /// Queries (..., H head_dim) of x (..., D), normalised if the options say so, not rotated.
   [[nodiscard]] Var<T> project_query(const Context<T>& ctx, const Var<T>& x) const {
@@ -321,29 +415,32 @@ struct MultiHeadAttention {
     return concat({normalised(ctx, key_norm, slice(both, -1, 0, width)), slice(both, -1, width)}, -1);
   }
 
-  /// The AttentionOp for the attention ops: heads, scale, slopes, dropout and score_rule. key_sequence as in
-  /// cross().
-  AttentionOp attention_op(std::vector<std::int32_t> key_sequence = {}) const {
-    return {.heads = options.num_heads,
-            .scale = options.attention_scale,
-            .dropout = options.dropout,
-            .key_sequence = std::move(key_sequence),
-            .key_value_heads = options.num_key_value_heads,
-            .slopes = slopes_,
-            .rule = score_rule};
+  /// The call of this attention for projected heads, whose run() is the input of out_proj. key_sequence as in
+  /// cross(), bias as in self(). Throws ValueError for a score_rule with linear attention.
+  [[nodiscard]] AttentionCall<T> call(const Context<T>& ctx, AttentionHeads<T> heads,
+                                      const SequenceLayout& queries, const SequenceLayout& keys,
+                                      const AttentionMask& mask = {},
+                                      std::vector<std::int32_t> key_sequence = {},
+                                      const Var<T>& bias = {}) const {
+    if (linear_kind() && score_rule)
+      throw ValueError(name, "linear attention has no scores for a score_rule");
+    const index_t window = options.attention.window;
+    AttentionCall<T> c{.kind = options.attention.kind,
+                       .heads = std::move(heads),
+                       .queries = queries,
+                       .keys = keys,
+                       .mask = window == 0 ? mask : mask & AttentionMask::window(window - 1, window - 1),
+                       .op = {.heads = options.num_heads,
+                              .scale = options.attention.scale,
+                              .dropout = options.dropout,
+                              .key_sequence = std::move(key_sequence),
+                              .key_value_heads = options.attention.num_key_value_heads,
+                              .slopes = slopes_,
+                              .rule = score_rule},
+                       .relative = {.bias = bias}};
+    if (shaw) c.relative = {.bias = bias, .keys = ctx.use(shaw->keys), .values = ctx.use(shaw->values)};
+    return c;
   }
-  /// The tensors learned by distance, for the attention ops: `bias`, and Shaw's keys and values if there are
-  /// any.
-  RelativePositions<T> relative_positions(const Context<T>& ctx, const Var<T>& bias = {}) const {
-    if (!shaw) return {.bias = bias};
-    return {.bias = bias, .keys = ctx.use(shaw->keys), .values = ctx.use(shaw->values)};
-  }
-  /// The mask, limited to attention_window.
-  AttentionMask windowed(const AttentionMask& mask) const {
-    if (options.attention_window == 0) return mask;
-    return mask & AttentionMask::window(options.attention_window - 1, options.attention_window - 1);
-  }
-
   /// Calls visit(name, member) for each parameter, buffer and sub-module (see Module).
   static void fields(auto& self, auto&& visit) {
     visit("", self.in_proj);
@@ -361,35 +458,19 @@ struct MultiHeadAttention {
     return options;
   }
 
-  Var<T> attend(const Context<T>& ctx, const ProjectedHeads<T>& heads, const SequenceLayout& queries,
-                const SequenceLayout& keys, const AttentionMask& mask, std::vector<std::int32_t> key_sequence,
-                const Var<T>& bias, Var<T>* weights) const {
-    if (linear_kind()) {
-      if (score_rule) throw ValueError(name, "linear attention has no scores for a score_rule");
-      if (weights != nullptr) throw ValueError(name, "linear attention has no attention weights to return");
-      return out_proj(ctx, linear_attention(heads, options, queries, keys, mask, std::move(key_sequence)));
-    }
-    const AttentionOp op = attention_op(std::move(key_sequence));
-    const AttentionMask within = windowed(mask);
-    const RelativePositions<T> relative = relative_positions(ctx, bias);
-    if (weights == nullptr)
-      return out_proj(ctx, softmax_attention(ctx, heads, queries, keys, within, op, relative));
-    const ProjectedHeads<T> p = heads.apart(options.query_width(), options.key_width());
-    *weights = attention_weights(ctx, p.q, p.k, queries, keys, within, op, relative);
-    return out_proj(ctx, softmax_attention(ctx, p, queries, keys, within, op, relative));
+  Var<T> finish(const Context<T>& ctx, const AttentionCall<T>& c, Var<T>* weights) const {
+    if (weights != nullptr) *weights = c.weights(ctx);
+    return out_proj(ctx, c.run(ctx));
   }
 
-  ProjectedHeads<T> project_cross(const Context<T>& ctx, const Var<T>& x, const SequenceLayout& queries,
+  AttentionHeads<T> project_cross(const Context<T>& ctx, const Var<T>& x, const SequenceLayout& queries,
                                   const Var<T>& memory, const SequenceLayout& keys) const {
     if (!in_proj.fused() || rotary_) return project_apart(ctx, x, queries, memory, memory, keys);
-    return {.all = {},
-            .q = project_query(ctx, x),
-            .key_value = project_key_value(of_keys(ctx, keys), memory),
-            .k = {},
-            .v = {}};
+    const Var<T> q = project_query(ctx, x);
+    return AttentionHeads<T>::side_by_side(q, project_key_value(of_keys(ctx, keys), memory));
   }
 
-  ProjectedHeads<T> project_three(const Context<T>& ctx, const Var<T>& query, const SequenceLayout& queries,
+  AttentionHeads<T> project_three(const Context<T>& ctx, const Var<T>& query, const SequenceLayout& queries,
                                   const Var<T>& key, const Var<T>& value, const SequenceLayout& keys,
                                   const std::vector<std::int32_t>& key_sequence) const {
     check_sequences(queries, keys, key_sequence);
@@ -400,15 +481,12 @@ struct MultiHeadAttention {
   }
 
   // Queries, keys and values in separate matrices.
-  ProjectedHeads<T> project_apart(const Context<T>& ctx, const Var<T>& query, const SequenceLayout& queries,
+  AttentionHeads<T> project_apart(const Context<T>& ctx, const Var<T>& query, const SequenceLayout& queries,
                                   const Var<T>& key, const Var<T>& value, const SequenceLayout& keys) const {
     const Context<T> key_ctx = of_keys(ctx, keys);
-    return {
-        .all = {},
-        .q = turned(project_query(ctx, query), queries, options.num_heads),
-        .key_value = {},
-        .k = turned(normalised(ctx, key_norm, in_proj.key(key_ctx, key)), keys, options.key_value_heads()),
-        .v = in_proj.value(key_ctx, value)};
+    return {turned(project_query(ctx, query), queries, options.num_heads),
+            turned(normalised(ctx, key_norm, in_proj.key(key_ctx, key)), keys, options.key_value_heads()),
+            in_proj.value(key_ctx, value)};
   }
 
   // The context for projections of keys and values: the dropout masks of adapters follow their rows.

@@ -10,28 +10,22 @@ struct MultiHeadAttentionOptions {
   index_t num_heads = defaults::num_heads;  ///< heads of queries, H
   double dropout = 0;                       ///< rate on the attention weights, in training; 0 as in PyTorch
   bool bias = true;                         ///< biases of all projections
-  /// linear allows no masks but causal() and key_padding(), no positions but rotary ones, and no dropout of
-  /// weights, and cannot return weights.
-  AttentionKind attention = AttentionKind::softmax;
-  index_t kdim = 0;                 ///< features of the keys' input; 0: d_model
-  index_t vdim = 0;                 ///< features of the values' input; 0: d_model
-  AttentionPositions positions{};   ///< a relative bias itself is an argument of the call
-  index_t num_key_value_heads = 0;  ///< heads of keys and values, G; divides num_heads; 0: num_heads
-  index_t head_dim = 0;             ///< features of a head; 0: d_model / num_heads
-  double attention_scale = 0;       ///< factor of the scores; 0: 1 / sqrt(head_dim)
-  index_t attention_window = 0;     ///< sees tokens less than this far away; 0: all
-  /// A norm of each head's queries and keys (Dehghani et al. 2023); unset: none.
-  std::optional<NormKind> query_key_norm{};
+  index_t kdim = 0;                         ///< features of the keys' input; 0: d_model
+  index_t vdim = 0;                         ///< features of the values' input; 0: d_model
+  AttentionOptions
+      attention{};  ///< kind, positions and heads; a relative bias itself is an argument of the call
   double norm_eps = defaults::layer_norm_eps;  ///< of query_key_norm
   /// Queries come from one sequence, keys and values from another. Only affects pack_weights(), which then
   /// packs two products, one for each.
   bool cross = false;
 
   /// Features of a head: head_dim, or d_model / num_heads.
-  index_t head_features() const noexcept { return head_dim != 0 ? head_dim : d_model / num_heads; }
+  index_t head_features() const noexcept {
+    return attention.head_dim != 0 ? attention.head_dim : d_model / num_heads;
+  }
   /// Heads of keys and values.
   index_t key_value_heads() const noexcept {
-    return num_key_value_heads != 0 ? num_key_value_heads : num_heads;
+    return attention.num_key_value_heads != 0 ? attention.num_key_value_heads : num_heads;
   }
   /// Features of all heads of queries.
   index_t query_width() const noexcept { return num_heads * head_features(); }
@@ -44,25 +38,9 @@ struct MultiHeadAttentionOptions {
     visit(OptionField{"num_heads", "number of attention heads", Allowed::positive}, self.num_heads);
     visit(OptionField{"dropout", "dropout rate of attention weights", Allowed::rate}, self.dropout);
     visit(OptionField{"bias", "biases in the projections"}, self.bias);
-    visit(OptionField{"attention", "softmax, or linear, whose cost grows linearly with the length"},
-          self.attention);
     visit(OptionField{"kdim", "width of the key inputs; 0: d_model", Allowed::not_negative}, self.kdim);
     visit(OptionField{"vdim", "width of the value inputs; 0: d_model", Allowed::not_negative}, self.vdim);
-    visit(OptionField{"attention_positions", "position encoding inside attention"}, self.positions);
-    visit(OptionField{"num_key_value_heads",
-                      "number of key and value heads, each shared by a group of query heads; 0: num_heads",
-                      Allowed::not_negative},
-          self.num_key_value_heads);
-    visit(OptionField{"head_dim", "features per head; 0: d_model / num_heads", Allowed::not_negative},
-          self.head_dim);
-    visit(OptionField{"attention_scale",
-                      "factor that attention scores are multiplied by; 0: 1 / sqrt(head_dim)",
-                      Allowed::not_negative},
-          self.attention_scale);
-    visit(OptionField{"attention_window", "attend only to tokens less than this distance away; 0: to all",
-                      Allowed::not_negative},
-          self.attention_window);
-    visit(OptionField{"query_key_norm", "normalise the queries and keys of each head"}, self.query_key_norm);
+    AttentionOptions::fields(self.attention, visit);
     visit(OptionField{"norm_eps", "epsilon of that norm, added to the variance", Allowed::not_negative},
           self.norm_eps);
     visit(OptionField{"cross", "cross-attention: queries from one sequence, keys and values from another"},
@@ -76,7 +54,7 @@ struct MultiHeadAttentionOptions {
 
 EIGENFORMER_FUNCTION void MultiHeadAttentionOptions::validate(const char* op) const {
   validate_fields(op, *this);
-  detail::require_attention(op, *this);
+  attention.validate(op, d_model, num_heads);
 }
 
 #endif

@@ -74,11 +74,6 @@ class CachedMemory {
   void set_sequences(std::vector<std::int32_t> sequence) noexcept { sequence_ = std::move(sequence); }
 
  private:
-  kernels::AttentionProblem<T> linear_problem(const MultiHeadAttention<T>& attention) const;
-  Tensor<T> linear_state(const MultiHeadAttention<T>& attention, const Tensor<T>& both) const;
-  Var<T> attend_linear(const Context<T>& ctx, const MultiHeadAttention<T>& attention, const Tensor<T>& q,
-                       const Tensor<T>& state) const;
-
   Memory<T> memory_;
   std::vector<std::int32_t> sequence_;  // of memory, by hypothesis
   std::vector<std::int32_t> joined_;    // of memory, by sequence of queries_
@@ -153,8 +148,8 @@ class CachedPass final : public LayerPass<T> {
                                                " does not exist: the pass has " +
                                                std::to_string(memories_.size()));
     }
-    const MultiHeadAttentionOptions& o = attention.options;
-    if (!std::holds_alternative<NoPositions>(o.positions) || o.attention_window != 0) {
+    const AttentionOptions& o = attention.options.attention;
+    if (!std::holds_alternative<NoPositions>(o.positions) || o.window != 0) {
       throw ValueError(
           "memory_attention",
           "the attention has positions or a window, which decoding with a cache does not support; "
@@ -219,67 +214,23 @@ Var<T> CachedMemory<T>::attend(const Context<T>& ctx, std::size_t slot,
   if (slot >= made_.size()) made_.resize(slot + 1);
   Tensor<T>& made = made_[slot];
   if (!made.defined()) {
-    const Tensor<T> both = attention.project_key_value(ctx, memory_.rows).value();
-    made = attention.linear_kind() ? linear_state(attention, both) : both;
+    made = attention.project_key_value(ctx, memory_.rows).value();
+    if (attention.linear_kind()) {
+      const auto keys = AttentionHeads<T>::side_by_side(Var<T>(), Var<T>(made));
+      made = detail::linear_attention_state(keys.k, keys.v, memory_.layout, attention.options.num_heads);
+    }
   }
-  const Var<T> q = attention.project_query(ctx, x);
-  if (attention.linear_kind()) {
-    if (weights != nullptr)
-      throw ValueError("memory_attention", "linear attention has no attention weights to return");
-    return attend_linear(ctx, attention, q.value(), made);
-  }
-  const Var<T> key_value(made);
-  if (weights != nullptr) {
-    *weights = attention_weights(ctx, q, slice(key_value, -1, 0, attention.options.key_width()), queries,
-                                 memory_.layout, {}, attention.attention_op(sequence_));
-  }
+  AttentionHeads<T> heads{attention.project_query(ctx, x), {}, {}};
+  if (!attention.linear_kind()) heads = AttentionHeads<T>::side_by_side(heads.q, Var<T>(made));
+  AttentionCall<T> call = attention.call(ctx, std::move(heads), queries, memory_.layout, {}, sequence_);
+  if (attention.linear_kind()) call.state = &made;
+  if (weights != nullptr) *weights = call.weights(ctx);
   // A score rule is given the sequence and positions of its queries, which joined sequences do not have.
-  const bool apart = static_cast<bool>(attention.score_rule);
-  return attention.out_proj(ctx,
-                            cross_attention(ctx, q, key_value, apart ? queries : queries_, memory_.layout, {},
-                                            attention.attention_op(apart ? sequence_ : joined_)));
-}
-
-// The part of the attention problem that does not depend on the step.
-template <class T>
-kernels::AttentionProblem<T> CachedMemory<T>::linear_problem(const MultiHeadAttention<T>& attention) const {
-  kernels::AttentionProblem<T> p;
-  p.heads = attention.options.num_heads;
-  p.head_dim = p.value_dim = attention.options.head_features();
-  p.q_stride = p.k_stride = attention.options.query_width();
-  p.keys = &memory_.layout;
-  return p;
-}
-
-// The state of linear attention for a memory, from its keys and values: (sequences, heads * state size).
-template <class T>
-Tensor<T> CachedMemory<T>::linear_state(const MultiHeadAttention<T>& attention, const Tensor<T>& both) const {
-  kernels::AttentionProblem<T> p = linear_problem(attention);
-  const index_t rows = memory_.layout.rows(), width = p.k_stride;
-  Tensor<T> features(Shape{rows, width});
-  const T* const none = nullptr;
-  kernels::activation_tile<T>(Activation::elu_plus_one, both.data(), 2 * width, none, nullptr,
-                              features.data(), width, rows, width);
-  p.k = features.data();
-  p.v = both.data() + width;
-  p.v_stride = 2 * width;
-  Tensor<T> state = Tensor<T>::zeros(
-      Shape{memory_.layout.batch(), p.heads * kernels::linear_attention_state_size(p.head_dim, p.value_dim)});
-  kernels::linear_attention_accumulate<T>(p, state.data());
-  return state;
-}
-
-template <class T>
-Var<T> CachedMemory<T>::attend_linear(const Context<T>& ctx, const MultiHeadAttention<T>& attention,
-                                      const Tensor<T>& q, const Tensor<T>& state) const {
-  kernels::AttentionProblem<T> p = linear_problem(attention);
-  Tensor<T> features(q.shape()), out(q.shape());
-  kernels::activation_forward<T>(Activation::elu_plus_one, q.data(), features.data(), q.numel());
-  p.q = features.data();
-  p.queries = &queries_;
-  p.key_sequence = joined_.data();
-  kernels::linear_attention_apply<T>(p, state.data(), out.data(), p.q_stride);
-  return attention.out_proj(ctx, Var<T>(std::move(out)));
+  if (!attention.score_rule) {
+    call.queries = queries_;
+    call.op.key_sequence = joined_;
+  }
+  return attention.out_proj(ctx, call.run(ctx));
 }
 
 EIGENFORMER_INSTANCES(class CachedMemory)

@@ -91,39 +91,19 @@ class KeyValueCache {
   Var<T> attend(const Context<T>& ctx, std::size_t slot, const MultiHeadAttention<T>& attention,
                 const Var<T>& x, const Var<T>& bias = {}, Var<T>* weights = nullptr) {
     require_rows(x);
-    const ProjectedHeads<T> p = attention.project_self(ctx, x, queries_);
+    AttentionCall<T> call =
+        attention.call(ctx, attention.project_self(ctx, x, queries_), queries_, keys_, mask_, {}, bias);
     if (attention.linear_kind()) {
-      if (weights != nullptr)
-        throw ValueError("key_value_cache", "linear attention has no attention weights to return");
-      return attend_linear(ctx, at(states_, slot), attention, p);
+      if (!mask_.prefixes().empty()) throw ValueError("key_value_cache", "linear attention has no prefix");
+      call.state = &at(states_, slot);
+    } else {
+      note_reach(attention.options.attention.window);
+      keep(call.heads, at(cache_, slot));
+      call.op.key_rows = table_.data();
     }
-    const index_t rows = x.shape().rows(), wide = attention.options.query_width(),
-                  side = attention.options.key_width();
-    note_reach(attention.options.attention_window);
-    Tensor<T>& cache = at(cache_, slot);
-    if (!cache.defined()) cache = Tensor<T>(Shape{block_, 2 * side});
-    for (index_t r = 0; r < rows; ++r) {
-      T* const to = cache.data() + (rows_ + r) * 2 * side;
-      if (p.all.defined()) {
-        std::copy_n(p.all.value().data() + r * (wide + 2 * side) + wide, 2 * side, to);
-      } else {
-        std::copy_n(p.k.value().data() + r * side, side, to);
-        std::copy_n(p.v.value().data() + r * side, side, to + side);
-      }
-    }
-    AttentionOp op = attention.attention_op();
-    op.key_rows = table_.data();
-    const Tensor<T>& q = p.all.defined() ? p.all.value() : p.q.value();
-    detail::AttentionSaved<T> saved("key_value_cache", ctx, {q, 0, wide}, {cache, 0, side},
-                                    {cache, side, side}, queries_, keys_, attention.windowed(mask_), op,
-                                    attention.relative_positions(ctx, bias));
-    saved.forward();
-    if (weights != nullptr) {
-      Tensor<T> w(Shape{queries_.batch(), op.heads, queries_.max_length(), keys_.max_length()});
-      kernels::attention_weights<T>(saved.problem(), saved.log_sum_exp.data(), w.data());
-      *weights = Var<T>(with_dropped(w));
-    }
-    return attention.out_proj(ctx, Var<T>(saved.out.reshape(Shape{rows, wide})));
+    if (weights != nullptr) *weights = Var<T>(with_dropped(call.weights(ctx).value()));
+    if (attention.linear_kind()) begin_change();
+    return attention.out_proj(ctx, call.run(ctx));
   }
 
   /// Each new row of x, (rows, D), preceded by the n - 1 rows before it in its sequence, with zeros before
@@ -364,38 +344,18 @@ class KeyValueCache {
     return all;
   }
 
-  // Attention of the new rows; advances the state by them.
-  Var<T> attend_linear(const Context<T>& ctx, Tensor<T>& state, const MultiHeadAttention<T>& attention,
-                       const ProjectedHeads<T>& heads) {
-    if (!mask_.prefixes().empty()) throw ValueError("key_value_cache", "linear attention has no prefix");
-    const index_t rows = queries_.rows(), width = attention.options.query_width();
-    // Queries, keys and values are read in place: side by side, or from separate matrices.
-    const Tensor<T>& first = heads.all.defined() ? heads.all.value() : heads.q.value();
-    const index_t stride = first.dim(-1);
-    const T* const k = heads.all.defined() ? first.data() + width : heads.k.value().data();
-    const T* const v = heads.all.defined() ? first.data() + 2 * width : heads.v.value().data();
-    const T* const none = nullptr;
-    Tensor<T> features(Shape{2, rows, width});
-    T* const key_features = features.data() + rows * width;
-    kernels::activation_tile<T>(Activation::elu_plus_one, first.data(), stride, none, nullptr,
-                                features.data(), width, rows, width);
-    kernels::activation_tile<T>(Activation::elu_plus_one, k, stride, none, nullptr, key_features, width, rows,
-                                width);
-    kernels::AttentionProblem<T> p;
-    p.q = features.data();
-    p.k = key_features;
-    p.v = v;
-    p.q_stride = p.k_stride = width;
-    p.v_stride = stride;
-    p.heads = attention.options.num_heads;
-    p.head_dim = p.value_dim = width / p.heads;
-    p.queries = p.keys = &queries_;
-    const index_t size = p.heads * kernels::linear_attention_state_size(p.head_dim, p.value_dim);
-    if (!state.defined()) state = Tensor<T>::zeros(Shape{sequences(), size});
-    Tensor<T> out(Shape{rows, width});
-    begin_change();
-    kernels::linear_attention_causal<T>(p, state.data(), out.data(), width);
-    return attention.out_proj(ctx, Var<T>(std::move(out)));
+  // Appends the new keys and values to those in the block, and refers to these in their place.
+  void keep(AttentionHeads<T>& heads, Tensor<T>& cache) const {
+    const index_t side = heads.k.width;
+    if (!cache.defined()) cache = Tensor<T>(Shape{block_, 2 * side});
+    T* to = cache.data() + rows_ * 2 * side;
+    for (index_t r = 0; r < queries_.rows(); ++r) {
+      for (const AttentionInput<T>* x : {&heads.k, &heads.v}) {
+        to = std::copy_n(x->of.value().data() + r * x->of.dim(-1) + x->column, side, to);
+      }
+    }
+    heads.k = {Var<T>(cache), 0, side};
+    heads.v = {Var<T>(cache), side, side};
   }
 
   void widen(index_t length) {

@@ -24,7 +24,8 @@ struct LanguageModelOptions {
   index_t num_layers = defaults::num_layers;  ///< at least 1
   LayerOptions layer{};                       ///< of every layer
   bool final_norm = true;                     ///< a norm after the last layer
-  std::optional<InputPositions> positions{};  ///< unset: sinusoidal, or none if layer.positions has some
+  std::optional<InputPositions>
+      positions{};  ///< unset: sinusoidal, or none if layer.attention.positions has some
   /// Most tokens of a sequence; enforced only for learned positions, as their table's size.
   index_t max_length = 1024;
   std::optional<double> embedding_dropout{};  ///< on embedding + position; unset: layer.dropout.rate
@@ -65,7 +66,7 @@ struct LanguageModelOptions {
   /// Options of the model's Stack; a relative bias is for earlier keys only, unless set otherwise.
   StackOptions<LayerOptions> stack() const {
     StackOptions<LayerOptions> options{num_layers, final_norm, layer};
-    if (auto* bias = std::get_if<RelativeBiasPositions>(&options.layer.positions)) {
+    if (auto* bias = std::get_if<RelativeBiasPositions>(&options.layer.attention.positions)) {
       bias->bidirectional = bias->bidirectional.value_or(false);
     }
     return options;

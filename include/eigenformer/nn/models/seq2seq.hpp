@@ -47,8 +47,8 @@ struct Seq2SeqTransformer {
 
   Embedding<T> source_embedding;                      ///< (source_vocab_size, D)
   OptionalModule<Embedding<T>> own_target_embedding;  ///< absent if all are tied; see target_embedding()
-  AddedPositions<T> source_positions;                 ///< added to source embeddings
-  AddedPositions<T> target_positions;                 ///< added to target embeddings
+  PositionalEncoding<T> source_positions;             ///< added to source embeddings
+  PositionalEncoding<T> target_positions;             ///< added to target embeddings
   OptionalModule<Norm<T>> source_embedding_norm;      ///< with embedding_norm
   OptionalModule<Norm<T>> target_embedding_norm;      ///< with embedding_norm
   Transformer<T, EncoderLayerType, DecoderLayerType> transformer;  ///< encoder and decoder
@@ -240,7 +240,7 @@ struct Seq2SeqTransformer {
   static constexpr const char* name = "seq2seq_transformer";
 
   Var<T> embed(const Context<T>& ctx, const char* what, const Embedding<T>& table,
-               const AddedPositions<T>& positions, const OptionalModule<Norm<T>>& norm, const Tokens& ids,
+               const PositionalEncoding<T>& positions, const OptionalModule<Norm<T>>& norm, const Tokens& ids,
                const SequenceLayout& layout) const;
 
   void finish(RandomGenerator& rng) {
@@ -270,8 +270,8 @@ struct Seq2SeqTransformer {
     if (!o.embedding_norm) return {};
     return Norm<T>(detail::norm_options(o.layer));
   }
-  static AddedPositions<T> make_positions(const Seq2SeqOptions& o, RandomGenerator& rng) {
-    return AddedPositions<T>(name, o.added_positions(), o.max_length, o.layer.d_model, rng);
+  static PositionalEncoding<T> make_positions(const Seq2SeqOptions& o, RandomGenerator& rng) {
+    return PositionalEncoding<T>(name, o.input_positions(), o.max_length, o.layer.d_model, rng);
   }
 };
 
@@ -374,8 +374,9 @@ Var<T> Seq2SeqTransformer<T, EncoderLayerType, DecoderLayerType>::loss(
 
 template <class T, class EncoderLayerType, class DecoderLayerType>
 Var<T> Seq2SeqTransformer<T, EncoderLayerType, DecoderLayerType>::embed(
-    const Context<T>& ctx, const char* what, const Embedding<T>& table, const AddedPositions<T>& positions,
-    const OptionalModule<Norm<T>>& norm, const Tokens& ids, const SequenceLayout& layout) const {
+    const Context<T>& ctx, const char* what, const Embedding<T>& table,
+    const PositionalEncoding<T>& positions, const OptionalModule<Norm<T>>& norm, const Tokens& ids,
+    const SequenceLayout& layout) const {
   check_tokens(name, what, ids, layout);
   const double scale = options.scale_embedding ? std::sqrt(static_cast<double>(options.layer.d_model)) : 1.0;
   const Var<T> placed = positions(ctx, table(ctx, ids, scale), layout);

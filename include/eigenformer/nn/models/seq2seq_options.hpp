@@ -6,7 +6,7 @@
 #include <string>
 
 #include "eigenformer/core/base/special_ids.hpp"
-#include "eigenformer/nn/attention/added_positions.hpp"
+#include "eigenformer/nn/attention/positional_encoding.hpp"
 #include "eigenformer/nn/options/layer.hpp"
 
 namespace eigenformer {
@@ -86,7 +86,8 @@ struct Seq2SeqOptions {
   bool final_norm = true;         ///< a norm after each stack, even with post-norm layers, as in PyTorch
   ModelStack encoder{};           ///< num_layers of the encoder, and what overrides the two above
   ModelStack decoder{};           ///< num_layers of the decoder, and what overrides the two above
-  std::optional<InputPositions> positions{};  ///< unset: sinusoidal, or none if layer.positions has some
+  std::optional<InputPositions>
+      positions{};  ///< unset: sinusoidal, or none if layer.attention.positions has some
   /// Most tokens of a sequence; enforced only for learned positions, as their tables' size.
   index_t max_length = 1024;
   std::optional<double> embedding_dropout{};  ///< on embedding + position; unset: layer.dropout.rate
@@ -137,7 +138,7 @@ struct Seq2SeqOptions {
   /// Dropout rate of embedding + position.
   double embedding_rate() const noexcept { return embedding_dropout.value_or(layer.dropout.rate); }
   /// The positions that are added to the embeddings.
-  InputPositions added_positions() const { return input_positions(positions, layer); }
+  InputPositions input_positions() const { return eigenformer::input_positions(positions, layer); }
   /// Options of the model's Transformer.
   TransformerOptions transformer() const { return {layer, final_norm, encoder, decoder}; }
 
@@ -155,7 +156,7 @@ EIGENFORMER_FUNCTION void Seq2SeqOptions::validate(const char* op) const {
                              ", must be source_vocab_size, which is " + std::to_string(source_vocab_size) +
                              ", to tie all embeddings");
   }
-  detail::require_input_positions(op, added_positions(), layer.d_model);
+  detail::require_input_positions(op, input_positions(), layer.d_model);
   const index_t ids = std::min(source_vocab_size, target_size());
   detail::require_padding(op, "padding_index", padding_index, ids);
   detail::require_padding(op, "constant_id", constant_id, ids);

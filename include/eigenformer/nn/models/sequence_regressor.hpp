@@ -20,7 +20,8 @@ struct SequenceRegressorOptions {
   bool final_norm = true;       ///< a norm after each stack, even with post-norm layers, as in PyTorch
   ModelStack encoder{};         ///< num_layers of the encoder, and what overrides the two above
   ModelStack decoder{};         ///< num_layers of the decoder, and what overrides the two above
-  std::optional<InputPositions> positions{};  ///< unset: sinusoidal, or none if layer.positions has some
+  std::optional<InputPositions>
+      positions{};            ///< unset: sinusoidal, or none if layer.attention.positions has some
   index_t max_length = 1024;  ///< rows of a sequence, if positions are learned: the size of their tables
   std::optional<double> embedding_dropout{};        ///< on input + position; unset: layer.dropout.rate
   bool causal = true;                               ///< a target row sees only itself and those before it
@@ -42,7 +43,7 @@ struct SequenceRegressorOptions {
   /// Dropout rate of input + position.
   double embedding_rate() const noexcept { return embedding_dropout.value_or(layer.dropout.rate); }
   /// The positions that are added to the inputs.
-  InputPositions added_positions() const { return input_positions(positions, layer); }
+  InputPositions input_positions() const { return eigenformer::input_positions(positions, layer); }
   /// Options of the model's Transformer.
   TransformerOptions transformer() const { return {layer, final_norm, encoder, decoder}; }
 
@@ -55,7 +56,7 @@ struct SequenceRegressorOptions {
 EIGENFORMER_FUNCTION void SequenceRegressorOptions::validate(const char* op) const {
   validate_fields(op, *this);
   transformer().validate(op);
-  detail::require_input_positions(op, added_positions(), layer.d_model);
+  detail::require_input_positions(op, input_positions(), layer.d_model);
 }
 
 #endif
@@ -73,13 +74,13 @@ struct SequenceRegressor {
   /// The model type recorded in the options.json of a model folder.
   static constexpr const char* format = "eigenformer-sequence-regressor";
 
-  Linear<T> source_input;              ///< source_features -> D
-  Linear<T> target_input;              ///< target_features -> D
-  AddedPositions<T> source_positions;  ///< added to source rows
-  AddedPositions<T> target_positions;  ///< added to target rows
-  Transformer<T> transformer;          ///< encoder and decoder
-  Linear<T> output;                    ///< D -> output_features
-  SequenceRegressorOptions options;    ///< as given
+  Linear<T> source_input;                  ///< source_features -> D
+  Linear<T> target_input;                  ///< target_features -> D
+  PositionalEncoding<T> source_positions;  ///< added to source rows
+  PositionalEncoding<T> target_positions;  ///< added to target rows
+  Transformer<T> transformer;              ///< encoder and decoder
+  Linear<T> output;                        ///< D -> output_features
+  SequenceRegressorOptions options;        ///< as given
 
   /// Throws ValueError that names the invalid field.
   SequenceRegressor(const SequenceRegressorOptions& given, RandomGenerator& rng)
@@ -134,14 +135,14 @@ struct SequenceRegressor {
  private:
   static constexpr const char* name = "sequence_regressor";
 
-  Var<T> embed(const Context<T>& ctx, const Linear<T>& input, const AddedPositions<T>& positions,
+  Var<T> embed(const Context<T>& ctx, const Linear<T>& input, const PositionalEncoding<T>& positions,
                const Var<T>& x, const SequenceLayout& layout) const {
     check_rows(name, "input", x.shape(), layout);
     return dropout(ctx.for_rows(layout), positions(ctx, input(ctx, x), layout), options.embedding_rate());
   }
 
-  static AddedPositions<T> make_positions(const SequenceRegressorOptions& o, RandomGenerator& rng) {
-    return AddedPositions<T>(name, o.added_positions(), o.max_length, o.layer.d_model, rng);
+  static PositionalEncoding<T> make_positions(const SequenceRegressorOptions& o, RandomGenerator& rng) {
+    return PositionalEncoding<T>(name, o.input_positions(), o.max_length, o.layer.d_model, rng);
   }
 
   static const SequenceRegressorOptions& validated(const SequenceRegressorOptions& options) {

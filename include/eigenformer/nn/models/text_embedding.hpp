@@ -48,7 +48,7 @@ struct TextEmbedding {
   using Tokens = Tensor<std::int32_t>;  ///< token ids
 
   Embedding<T> embedding;                    ///< (vocab_size, D)
-  AddedPositions<T> positions;               ///< added to token vectors
+  PositionalEncoding<T> positions;           ///< added to token vectors
   OptionalModule<Embedding<T>> token_types;  ///< (num_token_types, D); absent if that is 0
   OptionalModule<Norm<T>> embedding_norm;    ///< of the sum; absent unless given
   TextEmbeddingOptions options;              ///< as given

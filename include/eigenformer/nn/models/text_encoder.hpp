@@ -26,7 +26,8 @@ struct TextEncoderOptions {
   LayerOptions layer{};                       ///< of every layer
   bool final_norm = true;                     ///< a norm after the last layer
   index_t num_token_types = 0;                ///< kinds of tokens with a vector each; 0: none
-  std::optional<InputPositions> positions{};  ///< unset: sinusoidal, or none if layer.positions has some
+  std::optional<InputPositions>
+      positions{};  ///< unset: sinusoidal, or none if layer.attention.positions has some
   /// Most tokens of a sequence; enforced only for learned positions, as their table's size.
   index_t max_length = 1024;
   std::optional<double> embedding_dropout{};  ///< on the sum of embeddings; unset: layer.dropout.rate

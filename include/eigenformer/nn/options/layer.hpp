@@ -140,6 +140,91 @@ struct NormStyle {
   friend bool operator==(const NormStyle&, const NormStyle&) = default;
 };
 
+/// How an attention works, besides its width and number of heads; part of LayerOptions and
+/// MultiHeadAttentionOptions.
+struct AttentionOptions {
+  /// linear allows no masks but causal() and key_padding(), no positions but rotary ones, and no dropout of
+  /// weights, and cannot return weights.
+  AttentionKind kind = AttentionKind::softmax;
+  AttentionPositions positions{};  ///< positions that act in the attention
+  index_t num_key_value_heads =
+      0;                 ///< heads of keys and values (Ainslie et al. 2023); divides num_heads; 0: num_heads
+  index_t head_dim = 0;  ///< features of a head; 0: d_model / num_heads
+  double scale = 0;      ///< factor of the scores; 0: 1 / sqrt(head_dim)
+  index_t window = 0;    ///< sees tokens less than this far away; 0: all
+  /// A norm of each head's queries and keys (Dehghani et al. 2023); unset: none.
+  std::optional<NormKind> query_key_norm{};
+
+  /// Calls visit(OptionField, member) for each field (see OptionField).
+  static void fields(auto& self, auto&& visit) {
+    visit(OptionField{"attention", "softmax, or linear, whose cost grows linearly with the length"},
+          self.kind);
+    visit(OptionField{"attention_positions", "position encoding inside self-attention"}, self.positions);
+    visit(OptionField{"num_key_value_heads",
+                      "number of key and value heads, each shared by a group of query heads; 0: num_heads",
+                      Allowed::not_negative},
+          self.num_key_value_heads);
+    visit(OptionField{"head_dim", "features per head; 0: d_model / num_heads", Allowed::not_negative},
+          self.head_dim);
+    visit(OptionField{"attention_scale",
+                      "factor that attention scores are multiplied by; 0: 1 / sqrt(head_dim)",
+                      Allowed::not_negative},
+          self.scale);
+    visit(OptionField{"attention_window",
+                      "self-attention attends only to tokens less than this distance away; 0: to all",
+                      Allowed::not_negative},
+          self.window);
+    visit(OptionField{"query_key_norm", "normalise the queries and keys of each head"}, self.query_key_norm);
+  }
+  /// Throws ValueError (`[op] ...`) for fields that do not fit together. d_model, num_heads: of the layer.
+  /// Ranges are checked with its owner's fields.
+  void validate(const char* op, index_t d_model, index_t num_heads) const;
+
+  /// Whether all fields are equal.
+  friend bool operator==(const AttentionOptions&, const AttentionOptions&) = default;
+};
+
+#if EIGENFORMER_DEFINITIONS
+
+EIGENFORMER_FUNCTION void AttentionOptions::validate(const char* op, index_t d_model,
+                                                     index_t num_heads) const {
+  if (head_dim == 0 && d_model % num_heads != 0) {
+    throw ValueError(op, "d_model is " + std::to_string(d_model) +
+                             ", must be divisible by num_heads, which is " + std::to_string(num_heads));
+  }
+  if (num_key_value_heads > 0 && num_heads % num_key_value_heads != 0) {
+    throw ValueError(op, "num_heads is " + std::to_string(num_heads) +
+                             ", must be divisible by num_key_value_heads, which is " +
+                             std::to_string(num_key_value_heads));
+  }
+  const index_t features = head_dim != 0 ? head_dim : d_model / num_heads;
+  if (const auto* rotary = std::get_if<RotaryPositions>(&positions)) {
+    const index_t dim = rotary->dim != 0 ? rotary->dim : features;
+    if (dim < 2 || dim % 2 != 0 || dim > features) {
+      throw ValueError(op, "rotary_dim is " + std::to_string(dim) +
+                               ", must be even, at least 2 and at most " + std::to_string(features) +
+                               ", the features of a head");
+    }
+  }
+  if (const auto* bias = std::get_if<RelativeBiasPositions>(&positions)) bias->validate(op);
+  if (kind != AttentionKind::linear) return;
+  // Linear attention supports none of the following.
+  std::string unsupported;
+  if (!std::holds_alternative<NoPositions>(positions) &&
+      !std::holds_alternative<RotaryPositions>(positions)) {
+    unsupported = std::string("attention_positions ") + chosen_word(positions);
+  } else if (num_key_value_heads != 0 && num_key_value_heads != num_heads) {
+    unsupported = "num_key_value_heads other than num_heads";
+  } else if (window != 0) {
+    unsupported = "attention_window";
+  } else if (scale != 0) {
+    unsupported = "attention_scale";
+  }
+  if (!unsupported.empty()) throw ValueError(op, "linear attention does not support " + unsupported);
+}
+
+#endif
+
 /// Options of an encoder or decoder layer; the defaults are PyTorch's.
 struct LayerOptions {
   index_t d_model = defaults::d_model;                  ///< features of a row
@@ -155,15 +240,8 @@ struct LayerOptions {
   bool norm_first = false;  ///< normalise a sub-layer's input (pre-norm) instead of the sum (post-norm)
   bool sandwich_norm = false;  ///< normalise a sub-layer's input and output, not the sum (Ding et al. 2021)
   bool bias = true;            ///< biases in linear layers and norms
-  SelfMixing self_mixing = SelfMixing::attention;    ///< decoder layers only; encoder layers need attention
-  AttentionKind attention = AttentionKind::softmax;  ///< softmax or linear
-  AttentionPositions positions{};                    ///< positions in self-attention
-  index_t num_key_value_heads = 0;  ///< heads of keys and values (Ainslie et al. 2023); 0: num_heads
-  index_t head_dim = 0;             ///< features of a head; 0: d_model / num_heads
-  double attention_scale = 0;       ///< factor of the scores; 0: 1 / sqrt(head_dim)
-  index_t attention_window = 0;     ///< self-attention sees tokens less than this far away; 0: all
-  /// A norm of each head's queries and keys (Dehghani et al. 2023); unset: none.
-  std::optional<NormKind> query_key_norm{};
+  SelfMixing self_mixing = SelfMixing::attention;  ///< decoder layers only; encoder layers need attention
+  AttentionOptions attention{};  ///< of self-attention; attention to a memory has no positions and no window
 
   /// Calls visit(OptionField, member) for each field (see OptionField).
   static void fields(auto& self, auto&& visit) {
@@ -190,24 +268,7 @@ struct LayerOptions {
             "self_mixing",
             "decoder layers: self-attention, or ssru, a recurrent unit with a state of constant size"},
         self.self_mixing);
-    visit(OptionField{"attention", "softmax, or linear, whose cost grows linearly with the length"},
-          self.attention);
-    visit(OptionField{"attention_positions", "position encoding inside self-attention"}, self.positions);
-    visit(OptionField{"num_key_value_heads",
-                      "number of key and value heads, each shared by a group of query heads; 0: num_heads",
-                      Allowed::not_negative},
-          self.num_key_value_heads);
-    visit(OptionField{"head_dim", "features per head; 0: d_model / num_heads", Allowed::not_negative},
-          self.head_dim);
-    visit(OptionField{"attention_scale",
-                      "factor that attention scores are multiplied by; 0: 1 / sqrt(head_dim)",
-                      Allowed::not_negative},
-          self.attention_scale);
-    visit(OptionField{"attention_window",
-                      "self-attention attends only to tokens less than this distance away; 0: to all",
-                      Allowed::not_negative},
-          self.attention_window);
-    visit(OptionField{"query_key_norm", "normalise the queries and keys of each head"}, self.query_key_norm);
+    AttentionOptions::fields(self.attention, visit);
   }
 
   /// Dropout rate of the attention weights.
@@ -224,65 +285,20 @@ struct LayerOptions {
   friend bool operator==(const LayerOptions&, const LayerOptions&) = default;
 };
 
-namespace detail {
-
-// Checks the sizes and positions of an attention, of LayerOptions and MultiHeadAttentionOptions. Throws
-// ValueError.
-template <class Options>
-void require_attention(const char* op, const Options& o) {
-  if (o.head_dim == 0 && o.d_model % o.num_heads != 0) {
-    throw ValueError(op, "d_model is " + std::to_string(o.d_model) +
-                             ", must be divisible by num_heads, which is " + std::to_string(o.num_heads));
-  }
-  if (o.num_key_value_heads > 0 && o.num_heads % o.num_key_value_heads != 0) {
-    throw ValueError(op, "num_heads is " + std::to_string(o.num_heads) +
-                             ", must be divisible by num_key_value_heads, which is " +
-                             std::to_string(o.num_key_value_heads));
-  }
-  const index_t head_dim = o.head_dim != 0 ? o.head_dim : o.d_model / o.num_heads;
-  if (const auto* rotary = std::get_if<RotaryPositions>(&o.positions)) {
-    const index_t dim = rotary->dim != 0 ? rotary->dim : head_dim;
-    if (dim < 2 || dim % 2 != 0 || dim > head_dim) {
-      throw ValueError(op, "rotary_dim is " + std::to_string(dim) +
-                               ", must be even, at least 2 and at most " + std::to_string(head_dim) +
-                               ", the features of a head");
-    }
-  }
-  if (const auto* bias = std::get_if<RelativeBiasPositions>(&o.positions)) bias->validate(op);
-  if (o.attention != AttentionKind::linear) return;
-  // Linear attention supports none of the following.
-  const char* unsupported = nullptr;
-  const std::string positions = std::string("attention_positions ") + chosen_word(o.positions);
-  if (!std::holds_alternative<NoPositions>(o.positions) &&
-      !std::holds_alternative<RotaryPositions>(o.positions)) {
-    unsupported = positions.c_str();
-  } else if (o.num_key_value_heads != 0 && o.num_key_value_heads != o.num_heads) {
-    unsupported = "num_key_value_heads other than num_heads";
-  } else if (o.attention_window != 0) {
-    unsupported = "attention_window";
-  } else if (o.attention_scale != 0) {
-    unsupported = "attention_scale";
-  }
-  if (unsupported != nullptr)
-    throw ValueError(op, std::string("linear attention does not support ") + unsupported);
-}
-
-}  // namespace detail
-
 #if EIGENFORMER_DEFINITIONS
 
 EIGENFORMER_FUNCTION void LayerOptions::validate(const char* op) const {
   validate_fields(op, *this);
-  detail::require_attention(op, *this);
+  attention.validate(op, d_model, num_heads);
   if (self_mixing == SelfMixing::attention) return;
   // Without self-attention, its own options must be unset.
-  if (!std::holds_alternative<NoPositions>(positions)) {
+  if (!std::holds_alternative<NoPositions>(attention.positions)) {
     throw ValueError(op, std::string("self_mixing is ssru, which needs attention_positions none, not ") +
-                             chosen_word(positions));
+                             chosen_word(attention.positions));
   }
-  if (attention_window != 0) {
+  if (attention.window != 0) {
     throw ValueError(
-        op, "self_mixing is ssru, which needs attention_window 0, not " + std::to_string(attention_window));
+        op, "self_mixing is ssru, which needs attention_window 0, not " + std::to_string(attention.window));
   }
 }
 

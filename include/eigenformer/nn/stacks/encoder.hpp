@@ -10,26 +10,21 @@ namespace eigenformer {
 
 namespace detail {
 
-// For attention to a memory: without positions and window, because distances between target and source tokens
-// mean nothing.
-inline MultiHeadAttentionOptions memory_attention_options(const LayerOptions& o) {
+inline MultiHeadAttentionOptions self_attention_options(const LayerOptions& o) {
   return {.d_model = o.d_model,
           .num_heads = o.num_heads,
           .dropout = o.attention_dropout(),
           .bias = o.bias,
           .attention = o.attention,
-          .num_key_value_heads = o.num_key_value_heads,
-          .head_dim = o.head_dim,
-          .attention_scale = o.attention_scale,
-          .query_key_norm = o.query_key_norm,
-          .norm_eps = o.norm.eps,
-          .cross = true};
+          .norm_eps = o.norm.eps};
 }
-inline MultiHeadAttentionOptions self_attention_options(const LayerOptions& o) {
-  MultiHeadAttentionOptions options = memory_attention_options(o);
-  options.positions = o.positions;
-  options.attention_window = o.attention_window;
-  options.cross = false;
+// For attention to a memory: without positions and window, because distances between target and source tokens
+// mean nothing.
+inline MultiHeadAttentionOptions memory_attention_options(const LayerOptions& o) {
+  MultiHeadAttentionOptions options = self_attention_options(o);
+  options.attention.positions = NoPositions{};
+  options.attention.window = 0;
+  options.cross = true;
   return options;
 }
 inline FeedForwardOptions feed_forward_options(const LayerOptions& o) {

@@ -104,7 +104,7 @@ class LayerPass {
   /// the attention needs a bias that is undefined.
   static const Var<T>& bias_for(const MultiHeadAttention<T>& attention, const Var<T>& bias) {
     static const Var<T> none;
-    if (!std::holds_alternative<RelativeBiasPositions>(attention.options.positions)) return none;
+    if (!std::holds_alternative<RelativeBiasPositions>(attention.options.attention.positions)) return none;
     if (bias.defined()) return bias;
     throw ValueError(
         "self_attention",

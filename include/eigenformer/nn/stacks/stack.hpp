@@ -94,7 +94,7 @@ struct Stack {
     if constexpr (detail::DerivedLayerOptions<typename L::Options>) {
       const LayerOptions& layer = options.layer;
       if (options.final_norm) norm.emplace(detail::norm_options(layer));
-      if (const auto* o = std::get_if<RelativeBiasPositions>(&layer.positions)) {
+      if (const auto* o = std::get_if<RelativeBiasPositions>(&layer.attention.positions)) {
         // Decoders see no keys after the query.
         const bool both = !(requires { L::is_decoder; });
         relative_bias.emplace(*o, layer.num_heads, both, rng);

@@ -100,7 +100,7 @@ struct Transformer {
  private:
   // Keys after the query have buckets of their own in encoders and not in decoders.
   static StackOptions<LayerOptions> resolved(StackOptions<LayerOptions> stack, bool bidirectional) {
-    if (auto* bias = std::get_if<RelativeBiasPositions>(&stack.layer.positions)) {
+    if (auto* bias = std::get_if<RelativeBiasPositions>(&stack.layer.attention.positions)) {
       bias->bidirectional = bias->bidirectional.value_or(bidirectional);
     }
     return stack;

@@ -11,86 +11,82 @@
 #include <utility>
 #include <vector>
 
+#include "eigenformer/search/beams/batches.hpp"
 #include "eigenformer/search/beams/beam_search.hpp"
+#include "eigenformer/search/beams/hypothesis.hpp"
+#include "eigenformer/search/beams/options.hpp"
+#include "eigenformer/search/beams/sampling.hpp"
+#include "eigenformer/search/constraints/phrase_constraint.hpp"
+#include "eigenformer/search/decoding/attention_maps.hpp"
 
 namespace eigenformer {
 
-/// How many inputs are decoded as one batch. An input with more than batch_tokens tokens is a batch of its
-/// own.
-struct BatchSearchOptions {
-  index_t batch_size = 32;      ///< maximum inputs of a batch; batches are spread over the threads
-  index_t batch_tokens = 4096;  ///< maximum source tokens of a batch
-
-  /// Visits the fields with their names and descriptions, for files and command lines.
-  static void fields(auto& self, auto&& visit) {
-    visit(OptionField{"batch_size", "maximum sentences decoded together", Allowed::positive},
-          self.batch_size);
-    visit(OptionField{"batch_tokens", "maximum source tokens decoded together", Allowed::positive},
-          self.batch_tokens);
-  }
-
-  /// Throws ValueError for an invalid field and names it.
-  void validate() const;
-};
-
-#if EIGENFORMER_DEFINITIONS
-EIGENFORMER_FUNCTION void BatchSearchOptions::validate() const { validate_fields("search", *this); }
-#endif
-
 namespace detail {
 
-/// Splits inputs into batches of similar length: fills `order` with the indices sorted by length, the longest
-/// first (so that no thread ends with the longest batch), and returns ranges of it. Throws ValueError for an
-/// invalid batch size.
-EIGENFORMER_FUNCTION std::vector<std::pair<std::size_t, std::size_t>> length_batches(
-    const std::vector<index_t>& lengths, const BatchSearchOptions& batching, std::vector<std::size_t>& order);
-
-#if EIGENFORMER_DEFINITIONS
-
-EIGENFORMER_FUNCTION std::vector<std::pair<std::size_t, std::size_t>> length_batches(
-    const std::vector<index_t>& lengths, const BatchSearchOptions& batching,
-    std::vector<std::size_t>& order) {
-  batching.validate();
-  order.resize(lengths.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  std::stable_sort(order.begin(), order.end(),
-                   [&](std::size_t a, std::size_t b) { return lengths[a] > lengths[b]; });
-  std::vector<std::pair<std::size_t, std::size_t>> batches;
-  for (std::size_t begin = 0; begin < order.size();) {
-    std::size_t end = begin;
-    index_t tokens = 0;
-    while (end < order.size() && static_cast<index_t>(end - begin) < batching.batch_size &&
-           (end == begin || tokens + lengths[order[end]] <= batching.batch_tokens)) {
-      tokens += lengths[order[end++]];
-    }
-    batches.emplace_back(begin, end);
-    begin = end;
-  }
-  return batches;
+/// Throws ValueError if there is no function attention_maps() for the model. what: what needs it, for the
+/// message.
+template <class M>
+void require_attention_maps(const char* what) {
+  if (HasAttentionMaps<M>) return;
+  throw ValueError("search", std::string(what) +
+                                 ", but there is no function attention_maps(model, ctx, input, target, "
+                                 "begin_id, prefix) for this model");
 }
 
-#endif
+/// The attention weights of a hypothesis. place: the index of its input in the caller's list.
+template <class M>
+AttentionMaps hypothesis_maps(const M& model, const Context<ValueOf<M>>& ctx, const typename M::Input& input,
+                              std::size_t place, const Hypothesis& h, const SearchOptions& options) {
+  std::vector<std::int32_t> target = options.prefix_ids;
+  if (!options.prefixes.empty())
+    target.insert(target.end(), options.prefixes[place].begin(), options.prefixes[place].end());
+  target.insert(target.end(), h.ids.begin(), h.ids.end());
+  return attention_maps(model, ctx, input, target, options.begin_id, options.prefix_length);
+}
 
-/// Calls run(batch) for each batch: many batches run in parallel, one thread each; few run one after the
-/// other, with threads inside each product.
-template <class F>
-void each_batch(const std::vector<std::pair<std::size_t, std::size_t>>& batches, F&& run) {
-  const index_t threads = Runtime::instance().threads();
-  if (static_cast<index_t>(batches.size()) < 2 * threads) {
-    for (const auto& batch : batches) run(batch);
-    return;
+/// Searches or samples one batch. places: its inputs as indices into the caller's list.
+template <class M>
+std::vector<std::vector<Hypothesis>> search_batch(const M& model, const Context<ValueOf<M>>& ctx,
+                                                  std::span<const typename M::Input> inputs,
+                                                  std::span<const std::size_t> places,
+                                                  const SearchOptions& options) {
+  require_id("search", "end_id", options.end_id, static_cast<index_t>(model.vocabulary_size()),
+             options.sampling ? -1 : 0);
+  if (!detail::HasPrompt<M> && options.prefix_length > static_cast<index_t>(options.prefix_ids.size()) + 1) {
+    throw ValueError("search", "prefix_length is " + std::to_string(options.prefix_length) +
+                                   ", must be at most " + std::to_string(options.prefix_ids.size() + 1) +
+                                   ", the begin_id and the prefix_ids");
   }
-  std::atomic<std::size_t> next{0};
-  parallel_for(threads, 1, [&](index_t begin, index_t end) {
-    for (index_t worker = begin; worker < end; ++worker) {
-      try {
-        for (std::size_t i = next++; i < batches.size(); i = next++) run(batches[i]);
-      } catch (...) {
-        next = batches.size();  // the other threads begin no further batch
-        throw;
-      }
+  if (inputs.empty()) return {};
+  if (!options.constraints.empty()) {
+    for (const std::size_t place : places) {
+      require_possible("search", options.constraints[place], static_cast<index_t>(model.vocabulary_size()),
+                       options.end_id);
     }
-  });
+  }
+  EndScore coverage;
+  if (options.coverage_penalty > 0) {
+    require_attention_maps<M>("a coverage penalty is set");
+    if constexpr (HasAttentionMaps<M>) {
+      coverage = [&](std::size_t i, const Hypothesis& h) {
+        const AttentionMaps maps = hypothesis_maps(model, ctx, inputs[i], places[i], h, options);
+        return options.coverage_penalty * coverage_log(maps, h.finished);
+      };
+    }
+  }
+  const Prompts prompts = make_prompts("search", model, inputs, options, places);
+  ModelNextTokens<M> next("search", model, ctx, inputs);
+  if (options.shortlist != nullptr) {
+    std::vector<std::int32_t> more = constraint_ids(options, places);
+    more.push_back(options.end_id);
+    next.use(*options.shortlist, inputs, more);
+  }
+  const std::vector<index_t> limits = length_limits(model, inputs, options);
+  if (options.sampling) {
+    next.keep_apart();
+    return sample_texts<ValueOf<M>>(next, prompts, places, limits, options);
+  }
+  return search_beams<ValueOf<M>>(next, prompts, places, limits, options, coverage);
 }
 
 /// The search of generate() for one type of model: a class template, because compilers agree on the names of
@@ -109,13 +105,22 @@ std::vector<std::vector<Hypothesis>> SearchRun<M>::run(const M& model, const Con
                                                        const BatchSearchOptions& batching) {
   using Input = typename M::Input;
   options.validate();
+  if (options.sampling && !options.sampling->numbers.empty() &&
+      options.sampling->numbers.size() != inputs.size()) {
+    throw ValueError("search", "there are " + std::to_string(options.sampling->numbers.size()) +
+                                   " numbers, must be " + std::to_string(inputs.size()) +
+                                   ", one for each input");
+  }
   require_one_prefix_each("search", options.prefixes.size(), inputs.size());
   require_one_constraint_list_each("search", options.constraints.size(), inputs.size());
   if (options.attention) require_attention_maps<M>("attention weights are requested");
   std::vector<index_t> lengths;
   for (const Input& input : inputs) lengths.push_back(input_length(model, input));
   std::vector<std::size_t> order;
-  const auto batches = length_batches(lengths, batching, order);
+  BatchSearchOptions size = batching;
+  if (options.sampling && batching.batch_size > 0)  // all texts of an input are in one batch
+    size.batch_size = std::max<index_t>(1, batching.batch_size / options.num_hypotheses);
+  const auto batches = length_batches(lengths, size, order);
   std::vector<std::vector<Hypothesis>> results(inputs.size());
   each_batch(batches, [&](const std::pair<std::size_t, std::size_t>& range) {
     const auto places = std::span<const std::size_t>(order).subspan(range.first, range.second - range.first);
@@ -142,14 +147,23 @@ EIGENFORMER_INSTANCE(struct SearchRun<Seq2SeqTransformer<float>>)
 
 }  // namespace detail
 
-/// Beam search for any number of inputs: translations of source sentences (token ids with the end symbol that
-/// the model was trained with), continuations of prompts, or texts for whatever the model's Input is.
+/// Generates texts for any number of inputs: translations of source sentences (token ids with the end symbol
+/// that the model was trained with), continuations of prompts, or texts for whatever the model's Input is. By
+/// beam search (Wu et al. 2016, section 7; greedy search with beam size 1), or by sampling, each with the
+/// model's key/value cache.
 ///
-/// model: as in search/model.hpp. Inputs of similar length share a batch, and batches run on the
-/// Runtime's threads. Returns a list of texts for each input, in the order of the inputs, the best text
-/// first; results do not depend on the batches, unless a shortlist is used. Throws as
-/// beam_search(), for example IndexError for an id outside the vocabulary, and ValueError for invalid
-/// batching options and for a model without attention_maps() when attention weights are requested.
+/// model: as in search/model.hpp. Inputs of similar length share a batch, and batches run on the Runtime's
+/// threads. Returns a list of texts for each input, in the order of the inputs: options.num_hypotheses, the
+/// best first, or fewer if a beam search finds fewer; from sampling all that were drawn, in order. Results do
+/// not depend on the batches, unless a shortlist is used; a sampled text depends on its input, the input's
+/// number (Sampling::numbers), its own number and the seed, and its log-probability is the same to the last
+/// bit. A text ends where every next token is forbidden; in a beam search it ranks as one that max_length
+/// cuts off, but before those.
+///
+/// Throws ValueError for invalid options, for logits that are NaN or +infinity, for an empty prompt, and for
+/// a model without attention_maps() when attention weights are requested; ShapeError for logits of another
+/// shape than (sequences, vocabulary_size()); and what the model throws, such as IndexError for an id outside
+/// the vocabulary.
 template <class M>
 std::vector<std::vector<Hypothesis>> generate(const M& model, const Context<detail::ValueOf<M>>& ctx,
                                               std::span<const typename detail::InputOf<M>::type> inputs,

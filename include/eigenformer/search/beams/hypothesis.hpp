@@ -4,20 +4,15 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
+#include <utility>
 #include <vector>
 
-#include "eigenformer/core/tensor/tensor.hpp"
+#include "eigenformer/core/base/config.hpp"
 
 namespace eigenformer {
 
-/// The attention weights of a sentence and its translation, one tensor (heads, queries, keys) per layer. Row
-/// t of target and memory is the attention when token t was chosen, the last row that of the end symbol.
-struct AttentionMaps {
-  std::vector<Tensor<float>> source;  ///< the encoder's self-attention, (H, S, S)
-  /// The decoder's self-attention, (H, T + 1, T + 1); the first key is the begin symbol.
-  std::vector<Tensor<float>> target;
-  std::vector<Tensor<float>> memory;  ///< the decoder's cross-attention, (H, T + 1, S)
-};
+struct AttentionMaps;  // search/decoding/attention_maps.hpp
 
 /// A text found for an input.
 struct Hypothesis {
@@ -41,5 +36,50 @@ namespace detail {
 using EndScore = std::function<double(std::size_t input, const Hypothesis& ended)>;
 
 }  // namespace detail
+
+/// The state of an input's search after a step. Its spans are valid during the call only.
+struct SearchProgress {
+  std::size_t input;  ///< the index of the input in the caller's list
+  index_t step;       ///< tokens of each growing text
+  index_t group;      ///< the group of a diverse beam; else 0
+  /// The growing texts, the likeliest first, without scores. In sampling: all texts of the input in order,
+  /// including finished ones.
+  std::span<const Hypothesis> growing;
+  /// The texts that have ended, the best first: by the end symbol, or where every next token is forbidden. In
+  /// sampling empty.
+  std::span<const Hypothesis> finished;
+};
+
+/// Observes searches while they run, and may end them.
+class SearchObserver {
+ public:
+  virtual ~SearchObserver() = default;
+  /// Called after each step for each input (and group of a diverse beam) whose search is running, on the
+  /// searching threads, concurrently for different inputs. Returning false ends the search of the input (or
+  /// group) with the texts it has, finished or not, the best first; other inputs are not affected. An
+  /// exception is rethrown to the caller of the search, after the threads that decode other batches have
+  /// ended; no text is returned.
+  virtual bool operator()(const SearchProgress& progress) const = 0;
+};
+
+namespace detail {
+
+template <class F>
+class FunctionObserver final : public SearchObserver {
+ public:
+  explicit FunctionObserver(F f) : f_(std::move(f)) {}
+  bool operator()(const SearchProgress& progress) const override { return f_(progress); }
+
+ private:
+  F f_;
+};
+
+}  // namespace detail
+
+/// Creates an observer from a function (const SearchProgress&) that returns whether to continue.
+template <class F>
+std::shared_ptr<const SearchObserver> search_observer(F f) {
+  return std::make_shared<detail::FunctionObserver<F>>(std::move(f));
+}
 
 }  // namespace eigenformer

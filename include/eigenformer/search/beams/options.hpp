@@ -1,16 +1,17 @@
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "eigenformer/core/base/config.hpp"
 #include "eigenformer/core/base/special_ids.hpp"
-#include "eigenformer/data/corpus/conventions.hpp"
 #include "eigenformer/nn/options/field.hpp"
 #include "eigenformer/search/beams/hypothesis.hpp"
-#include "eigenformer/search/beams/observer.hpp"
 #include "eigenformer/search/constraints/phrase_constraint.hpp"
 #include "eigenformer/search/processors/logits_processor.hpp"
 
@@ -19,8 +20,76 @@ namespace eigenformer {
 class BeamRule;
 class Shortlist;
 
-/// Options of beam search and greedy search.
+/// How a beam search scores hypotheses of different lengths, and when it stops. alpha is the length penalty,
+/// |y| the number of target tokens.
+enum class SearchRule {
+  gnmt,  ///< score = log p / ((5 + |y|) / 6)^alpha, |y| with the end symbol (Wu et al. 2016, section 7)
+  huggingface,  ///< score = log p / |y|^alpha, |y| with the end symbol and a forced prefix; stops when
+                ///< beam_size hypotheses are finished and no unfinished one, scored at its current length, is
+                ///< better than the worst of these. Hypotheses cut off by max_length compete with finished
+                ///< ones. As transformers' `early_stopping=False`
+  ctranslate2,  ///< score = log p / |y|^alpha, |y| with the end symbol and a forced prefix; stops when
+                ///< beam_size hypotheses are finished, with alpha 0 as soon as the best of the beam is.
+                ///< Hypotheses cut off by max_length compete with finished ones. Forbidden ids are removed
+                ///< before probabilities are normalised. As CTranslate2
+  marian,  ///< score = log p / |y|^alpha, |y| with the end symbol and a forced prefix; a finished hypothesis
+           ///< keeps its place in the beam, which shrinks, and the search stops when no unfinished one is
+           ///< left. Hypotheses cut off by max_length compete with finished ones. As Marian
+};
+/// The names of the search rules in options and files.
+template <>
+struct EnumNames<SearchRule> {
+  /// One name per value, in the order of the enumeration.
+  static constexpr std::array names = {"gnmt", "huggingface", "ctranslate2", "marian"};
+};
+
+/// How texts are drawn instead of searched.
+struct Sampling {
+  double temperature = 1;  ///< divides the logits; 0: always the likeliest token (greedy)
+  index_t top_k = 0;       ///< draw from the top_k likeliest tokens only (Fan et al. 2018); 0: from all
+  /// Of those, draw from the fewest likeliest ones whose probabilities sum to top_p (Holtzman et al. 2020);
+  /// 1: from all.
+  double top_p = 1;
+  /// Of those, draw from tokens at least min_p times as likely as the likeliest (Nguyen et al. 2024); 0: from
+  /// all.
+  double min_p = 0;
+  std::uint64_t seed = 0;  ///< with the input's number, the text's and the token's place, says what is drawn
+  /// The number of each input, which determines with the seed what is drawn: lets parts of a list be sampled
+  /// separately with the same results; empty: 0, 1, ...
+  std::vector<std::uint64_t> numbers{};
+
+  /// Compares all fields.
+  friend bool operator==(const Sampling&, const Sampling&) = default;
+
+  /// Visits all fields but numbers with their names and descriptions, for files and command lines.
+  static void fields(auto& self, auto&& visit) {
+    visit(OptionField{"temperature", "divide the logits by this; 0: always the likeliest token",
+                      Allowed::not_negative},
+          self.temperature);
+    visit(OptionField{"top_k", "draw from this many of the likeliest tokens; 0: from all",
+                      Allowed::not_negative},
+          self.top_k);
+    visit(OptionField{"top_p", "draw from the likeliest tokens whose probabilities sum to this; 1: from all",
+                      Allowed::share},
+          self.top_p);
+    visit(OptionField{"min_p",
+                      "draw from tokens at least this many times as likely as the likeliest; 0: from all",
+                      Allowed::rate},
+          self.min_p);
+    visit(OptionField{"seed", "seed; with the text's number it determines what is drawn"}, self.seed);
+  }
+
+  /// Throws ValueError for an invalid field, and names it.
+  void validate(const char* op = "sampling") const;
+};
+
+/// Options of generate(): beam search, greedy search, or sampling.
 struct SearchOptions {
+  /// If set, texts are drawn, each with all its tokens, instead of searched. Of the fields below, beam_size
+  /// and those of scores and of the search's end (length_penalty, word_penalty, patience, rule, own_rule,
+  /// early_stopping, force_end) then have no effect; constraints, shortlist, coverage_penalty and
+  /// num_beam_groups are errors. Not set: beam search.
+  std::optional<Sampling> sampling{};
   index_t beam_size = 4;  ///< hypotheses kept for each input; 1: greedy search
   index_t max_length =
       256;  ///< maximum target tokens, forced first ones (prefix_ids) and the end symbol included
@@ -55,9 +124,10 @@ struct SearchOptions {
   /// diversity). The penalty accumulates over steps and affects which hypotheses a group keeps, not the
   /// scores of the results.
   double diversity_penalty = 0;
-  index_t num_hypotheses = 1;  ///< texts returned for each input, the best first; at most beam_size
+  /// Texts returned for each input: the best first, at most beam_size; in sampling all that are drawn.
+  index_t num_hypotheses = 1;
   std::int32_t begin_id = SpecialIds::begin;  ///< the first token, for models without a prompt
-  std::int32_t end_id = SpecialIds::end;      ///< ends a text
+  std::int32_t end_id = SpecialIds::end;      ///< ends a text; in sampling -1: max_length alone ends it
   /// Ids forced after begin_id or the prompt; they cost nothing and are not in the results.
   std::vector<std::int32_t> prefix_ids{};
   /// Ids forced after prefix_ids, one list per input, which max_length does not count; empty: none.
@@ -85,8 +155,8 @@ struct SearchOptions {
   /// Compares all fields, pointers by address.
   friend bool operator==(const SearchOptions&, const SearchOptions&) = default;
 
-  /// Visits all fields but prefixes, constraints, processors, own_rule, shortlist and observer with their
-  /// names and descriptions, for files and command lines.
+  /// Visits all fields but sampling, prefixes, constraints, processors, own_rule, shortlist and observer with
+  /// their names and descriptions, for files and command lines.
   static void fields(auto& self, auto&& visit) {
     visit(OptionField{"beam_size", "hypotheses kept per sentence; 1: greedy search", Allowed::positive},
           self.beam_size);
@@ -136,7 +206,9 @@ struct SearchOptions {
             "diverse beam search: penalty for each earlier group that chose the same token in the same step",
             Allowed::not_negative},
         self.diversity_penalty);
-    visit(OptionField{"num_hypotheses", "translations returned per input, the best first", Allowed::positive},
+    visit(OptionField{"num_hypotheses",
+                      "translations returned per input: the best first, or with sampling all that are drawn",
+                      Allowed::positive},
           self.num_hypotheses);
     visit(OptionField{"begin_id", "id that the output begins with, in models without a prompt"},
           self.begin_id);
@@ -154,8 +226,17 @@ struct SearchOptions {
   }
 
   /// Throws ValueError for an invalid field or combination, and names it.
-  void validate() const;
+  void validate(const char* op = "search") const;
 };
+
+namespace detail {
+
+// The maximum target tokens after prefix_ids.
+inline index_t max_steps(const SearchOptions& options) {
+  return std::max<index_t>(0, options.max_length - static_cast<index_t>(options.prefix_ids.size()));
+}
+
+}  // namespace detail
 
 }  // namespace eigenformer
 

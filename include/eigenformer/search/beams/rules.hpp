@@ -6,6 +6,7 @@
 #include <limits>
 #include <span>
 #include <string>
+#include <utility>
 
 #include "eigenformer/core/base/error.hpp"
 #include "eigenformer/search/beams/options.hpp"
@@ -205,18 +206,32 @@ EIGENFORMER_FUNCTION const BeamRule& beam_rule(const SearchOptions& options) {
   return gnmt;
 }
 
-EIGENFORMER_FUNCTION void SearchOptions::validate() const {
-  validate_fields("search", *this);
-  detail::require_at_most("search", "num_hypotheses", num_hypotheses, "beam_size", beam_size);
-  detail::require_at_most("search", "min_length", min_length, "max_length", max_length);
+EIGENFORMER_FUNCTION void Sampling::validate(const char* op) const { validate_fields(op, *this); }
+
+EIGENFORMER_FUNCTION void SearchOptions::validate(const char* op) const {
+  validate_fields(op, *this);
+  detail::require_at_most(op, "min_length", min_length, "max_length", max_length);
+  if (sampling) {
+    sampling->validate();
+    const std::pair<const char*, bool> set[] = {{"constraints", !constraints.empty()},
+                                                {"shortlist", shortlist != nullptr},
+                                                {"coverage_penalty", coverage_penalty > 0},
+                                                {"num_beam_groups", num_beam_groups > 1}};
+    for (const auto& [name, given] : set) {
+      if (given)
+        throw ValueError(op, std::string(name) + " is set together with sampling, expected beam search");
+    }
+    return;
+  }
+  detail::require_at_most(op, "num_hypotheses", num_hypotheses, "beam_size", beam_size);
   if (beam_size % num_beam_groups != 0) {
-    throw ValueError("search", "beam_size is " + std::to_string(beam_size) +
-                                   ", must be divisible by num_beam_groups, which is " +
-                                   std::to_string(num_beam_groups));
+    throw ValueError(op, "beam_size is " + std::to_string(beam_size) +
+                             ", must be divisible by num_beam_groups, which is " +
+                             std::to_string(num_beam_groups));
   }
   // Without a penalty all groups find the same; a single group has none to pay for.
   if ((num_beam_groups > 1) != (diversity_penalty > 0)) {
-    throw ValueError("search",
+    throw ValueError(op,
                      "num_beam_groups is " + std::to_string(num_beam_groups) + " and diversity_penalty is " +
                          detail::number_text(diversity_penalty) +
                          ", expected num_beam_groups above 1 with diversity_penalty above 0, or 1 with 0");

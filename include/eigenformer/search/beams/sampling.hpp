@@ -1,73 +1,154 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
-#include <numeric>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "eigenformer/search/beams/hypothesis.hpp"
-#include "eigenformer/search/beams/sampling_options.hpp"
-#include "eigenformer/search/decoding/length_limits.hpp"
+#include "eigenformer/search/beams/options.hpp"
 #include "eigenformer/search/decoding/next_tokens.hpp"
 
-namespace eigenformer {
+namespace eigenformer::detail {
 
-namespace detail {
-
-/// Draws the texts of all prompts together. limits: maximum tokens of each prompt's texts after prefix_ids;
-/// empty: as max_length has it.
+/// Draws options.num_hypotheses texts for each prompt, all together. A text depends on its prompt, its
+/// input's number, its own number and the seed, but not on the others; its log-probability is the same to the
+/// last bit. It ends where every next token is forbidden. inputs, limits: as in search_beams().
 template <class T>
-std::vector<Hypothesis> sample_texts(NextTokens<T>& model, const Prompts& prompts,
-                                     std::span<const index_t> limits, const SamplingOptions& options);
+std::vector<std::vector<Hypothesis>> sample_texts(NextTokens<T>& model, const Prompts& prompts,
+                                                  std::span<const std::size_t> inputs,
+                                                  std::span<const index_t> limits,
+                                                  const SearchOptions& options);
 
-}  // namespace detail
+/// Draws one of the tokens whose score is above -infinity, of which there must be one: divides by the
+/// temperature, truncates to top_k, then to top_p and min_p, and maps `uniform`, in [0, 1), to one of the
+/// remaining tokens by their cumulative probabilities, the likeliest first and of equal ones the lower id.
+template <class T>
+std::int32_t draw_token(std::span<const T> scores, const Sampling& options, double uniform);
 
-/// Samples options.num_samples texts for each input, all in one batch, with the model's key/value cache:
-/// translations of source sentences (with the end symbol that the model was trained with) or continuations of
-/// prompts.
-///
-/// model: as in search/model.hpp. Returns inputs.size() * num_samples texts, those of an input next to
-/// each other, without begin and end symbol and forced prefix. A text depends on its input, the input's
-/// number (SamplingOptions::numbers), its own number among the input's samples and the seed, but not on the
-/// other texts, their number or the batch; its log-probability is the same to the last bit. A text ends where
-/// every next token is forbidden. Throws ValueError for invalid options, an empty prompt, and logits that are
-/// NaN or +infinity; ShapeError for logits of another shape than (sequences, vocabulary_size()); and what the
-/// model throws, such as IndexError for an id outside the vocabulary.
-template <class M>
-std::vector<Hypothesis> sample(const M& model, const Context<detail::ValueOf<M>>& ctx,
-                               std::span<const typename detail::InputOf<M>::type> inputs,
-                               const SamplingOptions& options = {}) {
-  options.validate();
-  detail::require_id("sampling", "end_id", options.end_id, static_cast<index_t>(model.vocabulary_size()), -1);
-  if (!options.numbers.empty() && options.numbers.size() != inputs.size()) {
-    throw ValueError("sampling", "there are " + std::to_string(options.numbers.size()) +
-                                     " numbers, must be " + std::to_string(inputs.size()) +
-                                     ", one for each input");
-  }
-  detail::require_one_prefix_each("sampling", options.prefixes.size(), inputs.size());
-  if (inputs.empty()) return {};
-  std::vector<std::size_t> places(inputs.size());
-  std::iota(places.begin(), places.end(), std::size_t{0});
-  const std::vector<index_t> limits = detail::length_limits(model, inputs, options);
-  const Prompts prompts = detail::make_prompts("sampling", model, inputs, options, places);
-  detail::ModelNextTokens<M> next("sampling", model, ctx, inputs);
-  next.keep_apart();
-  return detail::sample_texts<detail::ValueOf<M>>(next, prompts, limits, options);
-}
-
-}  // namespace eigenformer
+}  // namespace eigenformer::detail
 
 #if EIGENFORMER_DEFINITIONS
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <utility>
 
 #include "eigenformer/core/base/random.hpp"
-#include "eigenformer/search/beams/sample_token.hpp"
+#include "eigenformer/search/processors/processors.hpp"
 
 namespace eigenformer::detail {
+
+// A drawn token.
+struct SampledToken {
+  std::int32_t id = -1;        // -1: none was allowed
+  double log_probability = 0;  // in nats, under the model's unmodified distribution
+};
+
+// The allowed tokens in descending order of score, of equal ones the lower id first; sorted lazily.
+template <class T>
+class LikeliestFirst {
+ public:
+  // scores: -infinity forbids a token.
+  explicit LikeliestFirst(std::span<const T> scores) {
+    tokens_.reserve(scores.size());
+    for (std::size_t i = 0; i < scores.size(); ++i) {
+      if (scores[i] > -std::numeric_limits<T>::infinity())
+        tokens_.push_back({scores[i], static_cast<std::int32_t>(i)});
+    }
+  }
+
+  struct Token {
+    T score;
+    std::int32_t id;
+  };
+  std::size_t size() const noexcept { return tokens_.size(); }
+  std::span<const Token> tokens() const noexcept { return tokens_; }
+
+  // The i-th likeliest. Accessed in order, the first few cost one pass, all of them about one sort.
+  const Token& operator[](std::size_t i) {
+    if (i >= sorted_)
+      sort_to(std::max(i + 1, std::min(tokens_.size(), std::max<std::size_t>(64, 8 * sorted_))));
+    return tokens_[i];
+  }
+
+  // Removes all but the k likeliest.
+  void keep(std::size_t k) {
+    if (k >= tokens_.size()) return;
+    sort_to(k);
+    tokens_.resize(k);
+  }
+
+ private:
+  void sort_to(std::size_t n) {
+    const auto likelier = [](const Token& a, const Token& b) {
+      return a.score != b.score ? a.score > b.score : a.id < b.id;
+    };
+    const auto begin = tokens_.begin() + static_cast<std::ptrdiff_t>(sorted_),
+               end = tokens_.begin() + static_cast<std::ptrdiff_t>(n);
+    if (end != tokens_.end()) std::nth_element(begin, end, tokens_.end(), likelier);
+    std::sort(begin, end, likelier);
+    sorted_ = n;
+  }
+
+  std::vector<Token> tokens_;
+  std::size_t sorted_ = 0;
+};
+
+template <class T>
+std::int32_t draw_token(std::span<const T> scores, const Sampling& options, double uniform) {
+  const auto likeliest =
+      static_cast<std::size_t>(std::max_element(scores.begin(), scores.end()) - scores.begin());
+  if (options.temperature == 0) return static_cast<std::int32_t>(likeliest);
+  LikeliestFirst<T> tokens(scores);
+  if (options.top_k > 0) tokens.keep(static_cast<std::size_t>(options.top_k));
+  const double best = static_cast<double>(scores[likeliest]);
+  const auto weight = [&](T score) {
+    return std::exp((static_cast<double>(score) - best) / options.temperature);
+  };
+  double total = 0;
+  for (const auto& token : tokens.tokens()) total += weight(token.score);
+  // Sums the weights of the likeliest tokens until `enough`.
+  std::vector<double> sums;
+  const auto sum_to = [&](auto&& enough) {
+    std::size_t i = 0;
+    for (;; ++i) {
+      if (i == sums.size()) sums.push_back((i == 0 ? 0 : sums.back()) + weight(tokens[i].score));
+      if (i + 1 == tokens.size() || enough(sums[i])) return i;
+    }
+  };
+  if (options.top_p < 1 || options.min_p > 0) {
+    const double share = options.top_p < 1 ? options.top_p * total : std::numeric_limits<double>::infinity();
+    std::size_t kept = sum_to([&](double sum) {
+      // The likeliest token has weight 1.
+      return sum >= share ||
+             (sums.size() < tokens.size() && weight(tokens[sums.size()].score) < options.min_p);
+    });
+    const double drawn = uniform * sums[kept];
+    const auto last = sums.begin() + static_cast<std::ptrdiff_t>(kept);
+    return tokens[static_cast<std::size_t>(std::upper_bound(sums.begin(), last, drawn) - sums.begin())].id;
+  }
+  const double drawn = uniform * total;
+  return tokens[sum_to([&](double sum) { return sum > drawn; })].id;
+}
+
+// Computes log-softmax in double: logit - (highest + log(sum of exp(logit - highest))).
+template <class T>
+struct LogNormaliser {
+  explicit LogNormaliser(std::span<const T> logits) {
+    highest = static_cast<double>(logits[0]);
+    for (const T x : logits) highest = std::max(highest, static_cast<double>(x));
+    double sum = 0;
+    for (const T x : logits) sum += std::exp(static_cast<double>(x) - highest);
+    log_sum = std::log(sum);
+  }
+  double operator()(T logit) const { return static_cast<double>(logit) - highest - log_sum; }
+  // Whether the logits contain NaN or +infinity, or only -infinity.
+  bool bad() const { return std::isnan(log_sum); }
+
+  double highest, log_sum;
+};
 
 // The uniform number in [0, 1) for the token at `place` of sample `sample` of text `number`: a function of
 // these and the seed, so that a text does not depend on its batch.
@@ -84,13 +165,13 @@ inline double sampling_uniform(std::uint64_t seed, std::uint64_t number, index_t
 // Draws the next token of a text from its logits, which are overwritten; id -1 if none is allowed.
 template <class T>
 SampledToken sample_row(std::span<T> logits, const LogitsStep& step, const ProcessorList& processors,
-                        const SamplingOptions& options, std::uint64_t number, index_t sample) {
+                        const Sampling& options, std::uint64_t number, index_t sample) {
   const LogNormaliser<T> normaliser(logits);
-  if (normaliser.bad()) require_numbers<T>("sampling", logits, step.input, step.step, false);
+  if (normaliser.bad()) require_numbers<T>("search", logits, step.input, step.step, false);
   std::vector<T> given;
   if (processors.changes_values()) given.assign(logits.begin(), logits.end());
   processors(step, logits);
-  if (processors.changes_values()) require_numbers<T>("sampling", logits, step.input, step.step, true);
+  if (processors.changes_values()) require_numbers<T>("search", logits, step.input, step.step, true);
   if (std::none_of(logits.begin(), logits.end(), [](T x) { return x > -std::numeric_limits<T>::infinity(); }))
     return {};
   const std::int32_t id =
@@ -109,68 +190,82 @@ Tensor<T> repeated_rows(const Tensor<T>& x, index_t n) {
 }
 
 template <class T>
-std::vector<Hypothesis> sample_texts(NextTokens<T>& model, const Prompts& prompts,
-                                     std::span<const index_t> limits, const SamplingOptions& options) {
-  const ProcessorList processors("sampling", options);
-  const auto samples = static_cast<std::size_t>(options.num_samples);
-  std::vector<Hypothesis> texts(prompts.size() * samples);
+std::vector<std::vector<Hypothesis>> sample_texts(NextTokens<T>& model, const Prompts& prompts,
+                                                  std::span<const std::size_t> inputs,
+                                                  std::span<const index_t> limits,
+                                                  const SearchOptions& options) {
+  const ProcessorList processors("search", options);
+  const Sampling& sampling = *options.sampling;
+  const auto samples = static_cast<std::size_t>(options.num_hypotheses);
+  std::vector<std::vector<Hypothesis>> texts(prompts.size(), std::vector<Hypothesis>(samples));
   const index_t most = max_steps(options);
   if (most == 0) return texts;  // prefix_ids leave no room for a text
-  std::vector<std::size_t> growing(texts.size());
-  for (std::size_t i = 0; i < growing.size(); ++i) growing[i] = i;
+  // A text that grows, and the token drawn for it.
+  struct Growing {
+    std::size_t prompt, sample;
+    SampledToken drawn{};
+  };
+  std::vector<Growing> growing, still;
+  for (std::size_t i = 0; i < prompts.size(); ++i) {
+    for (std::size_t k = 0; k < samples; ++k) growing.push_back({i, k});
+  }
   Tensor<T> logits = model.begin(prompts, options.prefix_length);
-  if (samples > 1) logits = repeated_rows(logits, options.num_samples);
-  std::vector<SampledToken> drawn;
+  if (samples > 1) logits = repeated_rows(logits, options.num_hypotheses);
   for (index_t t = 0;; ++t) {
     const index_t vocabulary = logits.dim(1);
-    drawn.resize(growing.size());
     parallel_for(static_cast<index_t>(growing.size()), std::max<index_t>(1, 4096 / vocabulary),
                  [&](index_t begin, index_t end) {
                    for (index_t row = begin; row < end; ++row) {
-                     const std::size_t text = growing[static_cast<std::size_t>(row)], i = text / samples;
-                     drawn[static_cast<std::size_t>(row)] = sample_row<T>(
+                     Growing& g = growing[static_cast<std::size_t>(row)];
+                     const std::size_t input = inputs[g.prompt];
+                     g.drawn = sample_row<T>(
                          {logits.data() + row * vocabulary, static_cast<std::size_t>(vocabulary)},
-                         {i, t, prompts[i], texts[text].ids, false}, processors, options,
-                         options.numbers.empty() ? i : options.numbers[i],
-                         static_cast<index_t>(text % samples));
+                         {input, t, prompts[g.prompt], texts[g.prompt][g.sample].ids, false}, processors,
+                         sampling, sampling.numbers.empty() ? input : sampling.numbers[input],
+                         static_cast<index_t>(g.sample));
                    }
                  });
-    for (std::size_t row = 0; row < growing.size(); ++row) {
-      Hypothesis& text = texts[growing[row]];
-      const SampledToken token = drawn[row];
-      text.log_probability += token.log_probability;
-      if (options.token_scores && token.id >= 0)
-        text.token_log_probabilities.push_back(token.log_probability);
-      text.finished = token.id >= 0 && token.id == options.end_id;
-      if (!text.finished && token.id >= 0) text.ids.push_back(token.id);
+    for (const Growing& g : growing) {
+      Hypothesis& text = texts[g.prompt][g.sample];
+      text.log_probability += g.drawn.log_probability;
+      if (g.drawn.id < 0) continue;
+      if (options.token_scores) text.token_log_probabilities.push_back(g.drawn.log_probability);
+      text.finished = g.drawn.id == options.end_id;
+      if (!text.finished) text.ids.push_back(g.drawn.id);
     }
-    std::vector<std::size_t> still;
-    std::vector<std::int32_t> live, ids;
+    still.clear();
+    std::vector<std::int32_t> parents, ids;
     bool goes_on = true;
     for (std::size_t row = 0; row < growing.size(); ++row) {
-      const std::size_t i = growing[row] / samples;
-      if (options.observer != nullptr && (row == 0 || i != growing[row - 1] / samples)) {
-        goes_on = (*options.observer)(
-            {i, t + 1, 0, std::span<const Hypothesis>(texts).subspan(i * samples, samples), {}});
-      }
-      if (!goes_on || texts[growing[row]].finished || drawn[row].id < 0) continue;
-      if (!limits.empty() && t + 1 == limits[i]) continue;
-      still.push_back(growing[row]);
-      live.push_back(static_cast<std::int32_t>(t == 0 ? row / samples : row));
-      ids.push_back(drawn[row].id);
+      const Growing& g = growing[row];
+      if (options.observer != nullptr && (row == 0 || g.prompt != growing[row - 1].prompt))
+        goes_on = (*options.observer)({inputs[g.prompt], t + 1, 0, texts[g.prompt], {}});
+      if (!goes_on || texts[g.prompt][g.sample].finished || g.drawn.id < 0) continue;
+      if (!limits.empty() && t + 1 == limits[g.prompt]) continue;
+      still.push_back(g);
+      parents.push_back(static_cast<std::int32_t>(t == 0 ? g.prompt : row));
+      ids.push_back(g.drawn.id);
     }
-    growing = std::move(still);
+    std::swap(growing, still);
     if (growing.empty() || t + 1 == most) break;
-    logits = model.step(live, ids);
+    logits = model.step(parents, ids);
   }
-  for (Hypothesis& text : texts) text.score = text.log_probability;
+  for (std::vector<Hypothesis>& of_input : texts) {
+    for (Hypothesis& text : of_input) text.score = text.log_probability;
+  }
   return texts;
 }
 
-EIGENFORMER_INSTANCE(std::vector<Hypothesis> sample_texts(NextTokens<float>&, const Prompts&,
-                                                          std::span<const index_t>, const SamplingOptions&))
-EIGENFORMER_INSTANCE(std::vector<Hypothesis> sample_texts(NextTokens<double>&, const Prompts&,
-                                                          std::span<const index_t>, const SamplingOptions&))
+EIGENFORMER_INSTANCE(std::int32_t draw_token(std::span<const float>, const Sampling&, double))
+EIGENFORMER_INSTANCE(std::int32_t draw_token(std::span<const double>, const Sampling&, double))
+EIGENFORMER_INSTANCE(std::vector<std::vector<Hypothesis>> sample_texts(NextTokens<float>&, const Prompts&,
+                                                                       std::span<const std::size_t>,
+                                                                       std::span<const index_t>,
+                                                                       const SearchOptions&))
+EIGENFORMER_INSTANCE(std::vector<std::vector<Hypothesis>> sample_texts(NextTokens<double>&, const Prompts&,
+                                                                       std::span<const std::size_t>,
+                                                                       std::span<const index_t>,
+                                                                       const SearchOptions&))
 
 }  // namespace eigenformer::detail
 

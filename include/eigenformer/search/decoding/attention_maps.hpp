@@ -5,12 +5,23 @@
 #include <concepts>
 #include <cstdint>
 #include <limits>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "eigenformer/nn/models/seq2seq.hpp"
-#include "eigenformer/search/beams/hypothesis.hpp"
+#include "eigenformer/nn/stacks/cross_attention_pass.hpp"
 
 namespace eigenformer {
+
+/// The attention weights of a sentence and its translation, one tensor (heads, queries, keys) per layer. Row
+/// t of target and memory is the attention when token t was chosen, the last row that of the end symbol.
+struct AttentionMaps {
+  std::vector<Tensor<float>> source;  ///< the encoder's self-attention, (H, S, S)
+  /// The decoder's self-attention, (H, T + 1, T + 1); the first key is the begin symbol.
+  std::vector<Tensor<float>> target;
+  std::vector<Tensor<float>> memory;  ///< the decoder's cross-attention, (H, T + 1, S)
+};
 
 /// The attention weights of all layers for a source and a target sentence (forced decoding); decoding token
 /// by token gives the same weights.
@@ -56,6 +67,90 @@ concept HasAttentionMaps = requires(const M& model, const Context<typename M::va
   {
     attention_maps(model, ctx, input, target, std::int32_t{}, index_t{})
     } -> std::convertible_to<AttentionMaps>;
+};
+
+/// Resolves a layer number that may be negative to one from 0. name: the field's, for messages. Throws
+/// ValueError for a layer that the decoder lacks.
+inline index_t alignment_layer(index_t layer, index_t layers, const char* name = "alignment_layer") {
+  if (layer < layers && layer >= -layers) return layer < 0 ? layer + layers : layer;
+  throw ValueError("alignment", std::string(name) + " is " + std::to_string(layer) + ", must be in [-" +
+                                    std::to_string(layers) + ", " + std::to_string(layers) +
+                                    "): the decoder has " + std::to_string(layers) +
+                                    (layers == 1 ? " layer" : " layers"));
+}
+
+}  // namespace detail
+
+/// The cross-attention weights of one decoder layer for pairs of source and target sentences (forced
+/// decoding).
+///
+/// sources, targets: token ids, the targets without begin and end symbol. prefix: as in attention_maps().
+/// layer: as in AlignmentOptions. Returns a tensor (H, T + 1, S) for each pair; row t holds the attention
+/// when target token t was chosen, the last row the attention for the end symbol. The pairs run as one batch
+/// and do not affect one another.
+///
+/// Throws ValueError for a recording context, for unequal numbers of sources and targets, for a negative
+/// prefix, for a layer that the decoder lacks, and for linear attention, which has no weights; IndexError for
+/// an id outside its vocabulary.
+template <class T, class E, class D>
+[[nodiscard]] std::vector<Tensor<float>> cross_attention_weights(
+    const Seq2SeqTransformer<T, E, D>& model, const Context<T>& ctx,
+    std::span<const std::vector<std::int32_t>> sources, std::span<const std::vector<std::int32_t>> targets,
+    std::int32_t begin_id, index_t prefix, index_t layer) {
+  if (ctx.records())
+    throw ValueError("alignment", "the context records a tape, must be an inference context");
+  if (sources.size() != targets.size()) {
+    throw ValueError("alignment", std::to_string(sources.size()) + " sources and " +
+                                      std::to_string(targets.size()) + " targets, expected equal numbers");
+  }
+  if (sources.empty()) return {};
+  const auto layers = static_cast<index_t>(model.transformer.decoder.layers.size());
+  std::vector<std::int32_t> input;
+  std::vector<index_t> lengths;
+  for (const std::vector<std::int32_t>& target : targets) {
+    input.push_back(begin_id);
+    input.insert(input.end(), target.begin(), target.end());
+    lengths.push_back(static_cast<index_t>(target.size()) + 1);
+  }
+  const AttentionMask mask = prefix == 0
+                                 ? AttentionMask::none()
+                                 : AttentionMask::prefix(std::vector<index_t>(targets.size(), prefix));
+  CrossAttentionPass<T> pass(SequenceLayout::packed(lengths),
+                             model.options.causal ? mask.within_causal() : mask,
+                             model.encode_sentences(ctx, sources), detail::alignment_layer(layer, layers));
+  (void)model.run_decoder(ctx, Tensor<std::int32_t>::from(Shape{static_cast<index_t>(input.size())}, input),
+                          pass);
+  if (!pass.weights().defined()) {
+    throw ValueError("alignment", "the decoder computed no attention to the source in layer " +
+                                      std::to_string(layer) + ", from which the alignment is read");
+  }
+  // (B, H, T, S), padded to the longest pair.
+  const Tensor<T>& all = pass.weights().value();
+  const index_t heads = all.dim(1), rows = all.dim(2), columns = all.dim(3);
+  std::vector<Tensor<float>> weights;
+  for (std::size_t i = 0; i < targets.size(); ++i) {
+    const auto own = static_cast<index_t>(sources[i].size());
+    Tensor<float>& part = weights.emplace_back(Shape{heads, lengths[i], own});
+    for (index_t h = 0; h < heads; ++h) {
+      for (index_t t = 0; t < lengths[i]; ++t) {
+        const T* from = all.data() + ((static_cast<index_t>(i) * heads + h) * rows + t) * columns;
+        std::transform(from, from + own, part.data() + (h * lengths[i] + t) * own,
+                       [](T w) { return static_cast<float>(w); });
+      }
+    }
+  }
+  return weights;
+}
+
+namespace detail {
+
+template <class M>
+concept HasCrossAttention = requires(const M& model, const Context<typename M::value_type>& ctx,
+                                     std::span<const typename M::Input> inputs,
+                                     std::span<const std::vector<std::int32_t>> targets) {
+  {
+    cross_attention_weights(model, ctx, inputs, targets, std::int32_t{}, index_t{}, index_t{})
+    } -> std::convertible_to<std::vector<Tensor<float>>>;
 };
 
 }  // namespace detail

@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "eigenformer/kernels/reduction/top_k.hpp"
-#include "eigenformer/search/alignment/attention_alignment.hpp"
 #include "eigenformer/search/decoding/attention_maps.hpp"
 #include "eigenformer/search/decoding/next_tokens.hpp"
 
@@ -36,8 +35,8 @@ struct ModelOptions<M> {
 }  // namespace detail
 
 /// Several models of one vocabulary as one model: the probability of a token is the mean of the models'
-/// probabilities, and its logit the logarithm of that mean. Use it with generate(), beam_search(), sample()
-/// and score_targets() like a single model. An ensemble of one returns that model's own logits.
+/// probabilities, and its logit the logarithm of that mean. Use it with generate() and score_targets() like
+/// a single model. An ensemble of one returns that model's own logits.
 ///
 ///     const ef::Ensemble<ef::Seq2SeqTransformer<float>> both({{a, ctx_a}, {b, ctx_b}});
 ///     auto found = ef::generate(both, ef::Context<float>::inference(), sources);
@@ -82,7 +81,7 @@ class Ensemble : public detail::ModelOptions<M> {
     }
     /// See DecoderState::keep_apart(); for states that have it.
     void keep_apart() noexcept {
-      if constexpr (requires(models::StateOf<M> & state) { state.keep_apart(); }) {
+      if constexpr (requires(detail::StateOf<M> & state) { state.keep_apart(); }) {
         for (auto& state : states_) state.keep_apart();
       }
     }
@@ -133,7 +132,7 @@ class Ensemble : public detail::ModelOptions<M> {
       return Var<T>(std::move(joined));
     }
 
-    std::vector<models::StateOf<M>> states_;
+    std::vector<detail::StateOf<M>> states_;
     std::shared_ptr<std::vector<std::atomic<index_t>>> widths_;
   };
 
@@ -203,11 +202,11 @@ class Ensemble : public detail::ModelOptions<M> {
   }
 
   /// The first member's prompt, for decoder-only models.
-  decltype(auto) prompt(const Input& input) const requires models::HasPrompt<M> {
+  decltype(auto) prompt(const Input& input) const requires detail::HasPrompt<M> {
     return first(members_).prompt(input);
   }
   /// The first member's input_length().
-  index_t input_length(const Input& input) const requires models::HasInputLength<M> {
+  index_t input_length(const Input& input) const requires detail::HasInputLength<M> {
     return static_cast<index_t>(first(members_).input_length(input));
   }
 
@@ -231,7 +230,7 @@ class Ensemble : public detail::ModelOptions<M> {
 namespace detail {
 
 /// With a shortlist, each member's probabilities are normalised over its ids.
-template <models::HasOutputRows M>
+template <detail::HasOutputRows M>
 class ModelOutputRows<Ensemble<M>> {
  public:
   using T = typename M::value_type;

@@ -16,11 +16,8 @@
 #include "eigenformer/kernels/packed/packed_weights.hpp"
 #include "eigenformer/nn/module/module.hpp"
 #include "eigenformer/search/model.hpp"
-#include "eigenformer/search/processors/processor_list.hpp"
 
-namespace eigenformer {
-
-namespace models {
+namespace eigenformer::detail {
 
 /// model.readout(ctx, rows), projection_weight() and projection_bias: the parts of logits(), from which the
 /// logits of some ids can be computed alone.
@@ -32,16 +29,12 @@ concept HasOutputRows = requires(const M& model, const Context<typename M::value
   { model.projection_bias } -> std::convertible_to<const Parameter<typename M::value_type>&>;
 };
 
-}  // namespace models
-
-namespace detail {
-
 /// The rows of a model's output projection for some ids, copied once for many products.
 template <class T>
 class OutputRows {
  public:
   /// ids: ascending, within the vocabulary. Uses the context's packed weights if it has them.
-  template <models::HasOutputRows M>
+  template <HasOutputRows M>
   OutputRows(const M& model, const Context<T>& ctx, std::vector<std::int32_t> ids) : ids_(std::move(ids)) {
     const Parameter<T>& weight = model.projection_weight();
     const Parameter<T>& bias = model.projection_bias;
@@ -99,7 +92,7 @@ class OutputRows {
 template <class M>
 class ModelOutputRows;
 
-template <models::HasOutputRows M>
+template <HasOutputRows M>
 class ModelOutputRows<M> {
  public:
   using T = typename M::value_type;
@@ -124,12 +117,8 @@ concept HasModelOutputRows = requires {
   sizeof(ModelOutputRows<M>);
 };
 
-}  // namespace detail
-
 /// The tokens before the generated text, one list per input.
 using Prompts = std::vector<std::vector<std::int32_t>>;
-
-namespace detail {
 
 /// The logits of the next tokens of growing sequences, independent of the model's type.
 template <class T>
@@ -145,6 +134,12 @@ class NextTokens {
   /// The ids of the logits' columns with a shortlist; empty: all ids.
   virtual std::span<const std::int32_t> columns() const { return {}; }
 };
+
+/// A tensor that may be written: x itself if nobody else has its storage, else a copy.
+template <class T>
+Tensor<T> owned(Tensor<T>&& x) {
+  return x.unique() ? std::move(x) : x.clone();
+}
 
 inline Tensor<std::int32_t> id_row(const std::vector<std::int32_t>& ids) {
   return Tensor<std::int32_t>::from(Shape{static_cast<index_t>(ids.size())}, ids);
@@ -257,7 +252,7 @@ class ModelNextTokens final : public NextTokens<typename M::value_type> {
   const char* op_;
   const M& model_;
   Context<T> ctx_;
-  models::StateOf<M> state_;
+  StateOf<M> state_;
   struct None {};
   template <class Model>
   struct Outputs {
@@ -270,50 +265,4 @@ class ModelNextTokens final : public NextTokens<typename M::value_type> {
   [[no_unique_address]] typename Outputs<M>::type outputs_;  // with a shortlist
 };
 
-inline void require_id(const char* op, const char* field, std::int32_t id, index_t vocabulary,
-                       std::int32_t least) {
-  if (id >= least && id < vocabulary) return;
-  throw ValueError(op, std::string(field) + " is " + std::to_string(id) + ", must be " +
-                           (id < least ? "at least " + std::to_string(least)
-                                       : "below the vocabulary's size " + std::to_string(vocabulary)));
-}
-
-/// Throws ValueError unless there is one prefix per input or none at all.
-inline void require_one_prefix_each(const char* op, std::size_t prefixes, std::size_t inputs) {
-  if (prefixes == 0 || prefixes == inputs) return;
-  throw ValueError(op, "there are " + std::to_string(prefixes) + " prefixes, must be " +
-                           std::to_string(inputs) + ", one for each input, or none");
-}
-
-/// The prompt of each text: begin_id or the model's own prompt, then prefix_ids and the input's own prefix.
-/// places: the inputs as indices into the caller's list of prefixes. Throws ValueError for ids outside the
-/// vocabulary and an empty prompt.
-template <class M, class Options>
-Prompts make_prompts(const char* op, const M& model, std::span<const typename M::Input> inputs,
-                     const Options& options, std::span<const std::size_t> places) {
-  const auto vocabulary = static_cast<index_t>(model.vocabulary_size());
-  for (const std::int32_t id : options.prefix_ids) require_id(op, "one of prefix_ids", id, vocabulary, 0);
-  Prompts prompts;
-  prompts.reserve(inputs.size());
-  for (std::size_t i = 0; i < inputs.size(); ++i) {
-    if constexpr (models::HasPrompt<M>) {
-      prompts.push_back(model.prompt(inputs[i]));
-      if (prompts.back().empty())
-        throw ValueError(op, "prompt " + std::to_string(i) + " is empty, must have at least one token");
-    } else {
-      if (i == 0) require_id(op, "begin_id", options.begin_id, vocabulary, 0);
-      prompts.push_back({options.begin_id});
-    }
-    std::vector<std::int32_t>& prompt = prompts.back();
-    prompt.insert(prompt.end(), options.prefix_ids.begin(), options.prefix_ids.end());
-    if (options.prefixes.empty()) continue;
-    const std::vector<std::int32_t>& prefix = options.prefixes[places[i]];
-    for (const std::int32_t id : prefix) require_id(op, "one of a text's prefix", id, vocabulary, 0);
-    prompt.insert(prompt.end(), prefix.begin(), prefix.end());
-  }
-  return prompts;
-}
-
-}  // namespace detail
-
-}  // namespace eigenformer
+}  // namespace eigenformer::detail

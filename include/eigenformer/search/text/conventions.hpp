@@ -13,60 +13,27 @@
 #include "eigenformer/data/text/sentences.hpp"
 #include "eigenformer/data/tokenizers/tokenizer.hpp"
 #include "eigenformer/io/models/model_folder.hpp"
+#include "eigenformer/io/models/options_json.hpp"
 #include "eigenformer/search/alignment/token_spans.hpp"
 #include "eigenformer/search/beams/options.hpp"
-#include "eigenformer/search/beams/sampling_options.hpp"
 #include "eigenformer/search/text/document_parts.hpp"
 
 namespace eigenformer {
 
-namespace detail {
-
-// The options that search and sampling share. Options: SearchOptions or SamplingOptions.
-template <class Options>
-Options options_of_conventions(const TextConventions& text) {
-  Options o;
-  o.min_length = text.min_length;
-  o.max_length_factor = text.max_length_factor;
-  o.no_repeat_ngram_size = text.no_repeat_ngram_size;
-  o.begin_id = text.begin_id;
-  o.end_id = text.end_id;
-  o.prefix_ids = text.target_prefix;
-  o.forbidden_ids = text.forbidden_ids;
-  return o;
-}
-
-}  // namespace detail
-
-/// The search options of a model's conventions; beam_size and max_length keep their defaults if the
-/// conventions have none.
-inline SearchOptions search_options(const TextConventions& text) {
-  auto o = detail::options_of_conventions<SearchOptions>(text);
-  o.length_penalty = text.length_penalty;
-  o.word_penalty = text.word_penalty;
-  if (text.beam_size > 0) o.beam_size = text.beam_size;
-  const auto forced = static_cast<index_t>(o.prefix_ids.size());
-  if (text.max_length > 0) o.max_length = std::max(text.max_length, o.min_length + forced);
-  o.rule = text.search_rule;
-  o.early_stopping = text.early_stopping;
-  o.force_end = text.force_end;
-  return o;
+/// The search options of a model's conventions; what these do not set keeps its default. Throws ValueError
+/// for an unknown name and a value of the wrong type; validate() is not called.
+inline SearchOptions search_options(const ModelConventions& text) {
+  auto options = options_from_json<SearchOptions>(text.search);
+  options.begin_id = text.begin_id;
+  options.end_id = text.end_id;
+  options.prefix_ids = text.target_prefix;
+  options.forbidden_ids = text.forbidden_ids;
+  return options;
 }
 /// The same for the description of a model folder.
 template <class Options>
 SearchOptions search_options(const FolderDescription<Options>& description) {
   return search_options(description.text);
-}
-
-/// The sampling options of a model's conventions; temperature, top_k, top_p, seed and max_length keep their
-/// defaults.
-inline SamplingOptions sampling_options(const TextConventions& text) {
-  return detail::options_of_conventions<SamplingOptions>(text);
-}
-/// The same for the description of a model folder.
-template <class Options>
-SamplingOptions sampling_options(const FolderDescription<Options>& description) {
-  return sampling_options(description.text);
 }
 
 /// The source ids of a line of text, with the prefix and suffix of the conventions; empty for a blank line

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -12,27 +14,86 @@
 #include <utility>
 #include <vector>
 
+#include "eigenformer/core/base/error.hpp"
 #include "eigenformer/data/tokenizers/unknown_tokens.hpp"
 #include "eigenformer/search/alignment/attention_alignment.hpp"
 #include "eigenformer/search/alignment/token_spans.hpp"
 #include "eigenformer/search/beams/generate.hpp"
-#include "eigenformer/search/beams/sampling.hpp"
+#include "eigenformer/search/beams/target_scores.hpp"
 #include "eigenformer/search/constraints/term_forms.hpp"
-#include "eigenformer/search/decoding/target_scores.hpp"
 #include "eigenformer/search/model.hpp"
 #include "eigenformer/search/text/confidence.hpp"
 #include "eigenformer/search/text/conventions.hpp"
-#include "eigenformer/search/text/minimum_bayes_risk.hpp"
 #include "eigenformer/search/text/split_lines.hpp"
 #include "eigenformer/search/text/translation.hpp"
 
 namespace eigenformer {
 
+/// A function that scores each of n texts against each as the reference: n x n utilities, row-major,
+/// hypotheses as rows; higher is better. pairwise_chrf() and pairwise_bleu() in metrics/ are such functions.
+using PairwiseUtility = std::function<std::vector<double>(std::span<const std::string> texts)>;
+
+/// The expected utility of each candidate with all candidates as weighted references (Eikema & Aziz 2020, eq.
+/// 6); the candidate with the highest has minimum Bayes risk.
+///
+/// weights: one per candidate, not negative, not all 0; empty: equal weights, which is right for samples.
+/// Repeated texts add their weights. Throws ValueError for invalid weights, for a wrong number of weights or
+/// utilities, and what the utility throws.
+inline std::vector<double> expected_utilities(std::span<const std::string> candidates,
+                                              std::span<const double> weights,
+                                              const PairwiseUtility& utility) {
+  if (!weights.empty() && weights.size() != candidates.size()) {
+    throw ValueError("minimum_bayes_risk", "there are " + std::to_string(weights.size()) +
+                                               " weights, must be " + std::to_string(candidates.size()) +
+                                               ", one for each candidate, or none");
+  }
+  // Repeated texts are compared once.
+  std::vector<std::string> texts;
+  std::vector<double> mass;
+  std::vector<std::size_t> text_of;
+  double total = 0;
+  // A power of two, which does not round, so that the sum of the largest weights does not overflow.
+  const bool large = std::any_of(weights.begin(), weights.end(), [](double w) { return w > 1e280; });
+  const double unit = large ? 0x1p-64 : 1;
+  for (std::size_t i = 0; i < candidates.size(); ++i) {
+    const double weight = weights.empty() ? 1 : weights[i];
+    if (!(weight >= 0) || !std::isfinite(weight)) {
+      throw ValueError("minimum_bayes_risk", "weight " + std::to_string(i) + " is " + std::to_string(weight) +
+                                                 ", must be finite and not negative");
+    }
+    const auto at =
+        static_cast<std::size_t>(std::find(texts.begin(), texts.end(), candidates[i]) - texts.begin());
+    if (at == texts.size()) {
+      texts.push_back(candidates[i]);
+      mass.push_back(0);
+    }
+    mass[at] += weight * unit;
+    total += weight * unit;
+    text_of.push_back(at);
+  }
+  if (candidates.empty()) return {};
+  if (!(total > 0))
+    throw ValueError("minimum_bayes_risk", "all weights are 0, at least one must be positive");
+  const std::vector<double> values = utility(texts);
+  const std::size_t n = texts.size();
+  if (values.size() != n * n) {
+    throw ValueError("minimum_bayes_risk", "the utility returned " + std::to_string(values.size()) +
+                                               " numbers for " + std::to_string(n) + " texts, must be " +
+                                               std::to_string(n * n));
+  }
+  std::vector<double> expected(n);
+  for (std::size_t i = 0; i < n; ++i) {
+    for (std::size_t j = 0; j < n; ++j) expected[i] += mass[j] / total * values[i * n + j];
+  }
+  std::vector<double> of_candidates;
+  for (const std::size_t t : text_of) of_candidates.push_back(expected[t]);
+  return of_candidates;
+}
+
 /// Options of a TextTranslator.
 struct TextTranslatorOptions {
-  SearchOptions search{};                     ///< options of the search
-  std::optional<SamplingOptions> sampling{};  ///< if set, sample instead of searching
-  BatchSearchOptions batching{};              ///< size of batches; does not change results
+  SearchOptions search{};         ///< options of the search or of sampling
+  BatchSearchOptions batching{};  ///< size of batches; does not change results
   /// Minimum Bayes risk decoding (Eikema & Aziz 2020): orders translations by their expected utility over the
   /// sampled texts, or over the texts found by the search, weighted by their probabilities. Empty: off.
   PairwiseUtility utility{};
@@ -54,9 +115,8 @@ struct TextTranslatorOptions {
 /// Whether prepared lines with these options may share a batch: all fields but batching and splitting are
 /// equal. Always false with a utility: functions cannot be compared.
 inline bool translate_alike(const TextTranslatorOptions& a, const TextTranslatorOptions& b) {
-  return a.search == b.search && a.sampling == b.sampling && a.confidence == b.confidence &&
-         a.alignment == b.alignment && a.glossary == b.glossary && a.unknown == b.unknown && !a.utility &&
-         !b.utility;
+  return a.search == b.search && a.confidence == b.confidence && a.alignment == b.alignment &&
+         a.glossary == b.glossary && a.unknown == b.unknown && !a.utility && !b.utility;
 }
 
 /// The options of a model's conventions; a start for others.
@@ -110,8 +170,8 @@ class TextTranslator {
                  const Context<T>& ctx = Context<T>::inference())
       : TextTranslator(loaded.model, loaded.tokenizers, loaded.description, std::move(options), ctx) {}
 
-  /// Translates lines. Returns for each line up to search.num_hypotheses or sampling.num_samples
-  /// translations, the best first; a blank line has one empty translation.
+  /// Translates lines. Returns for each line up to search.num_hypotheses translations, the best
+  /// first; a blank line has one empty translation.
   ///
   /// - first: the number of the first line, which determines with the seed what is sampled, so that results
   /// do not depend on how lines are grouped into calls.
@@ -121,7 +181,7 @@ class TextTranslator {
   /// the square of its length.
   ///
   /// Throws ValueError for a wrong number of prefixes, for a prefix that is too long for the model, when a
-  /// tokenizer does, and as generate() and sample().
+  /// tokenizer does, and as generate().
   std::vector<std::vector<Translation>> alternatives(std::span<const std::string> lines,
                                                      std::size_t first = 0,
                                                      std::span<const std::string> prefixes = {},
@@ -134,7 +194,7 @@ class TextTranslator {
         });
     // Observers see lines, not parts.
     std::shared_ptr<const SearchObserver> observer;
-    const auto& own = options_.sampling ? options_.sampling->observer : options_.search.observer;
+    const auto& own = options_.search.observer;
     if (own != nullptr) {
       observer = search_observer([&](SearchProgress progress) {
         progress.input = parts.line_of(progress.input);
@@ -155,7 +215,7 @@ class TextTranslator {
 
   /// Translates prepared lines; a result does not depend on the other lines. observer: replaces the options'
   /// observer; SearchProgress::input is the index in `lines`. Throws ValueError for a prefix that is too long
-  /// for the model, and as generate() and sample().
+  /// for the model, and as generate().
   std::vector<std::vector<Translation>> alternatives(
       std::span<const PreparedLine> lines, std::shared_ptr<const SearchObserver> observer = nullptr) const {
     std::vector<std::vector<Translation>> translations(lines.size());
@@ -234,7 +294,7 @@ class TextTranslator {
     for (std::size_t k = 0; k < scores.size(); ++k)
       parts.push_back(
           {&translations[places[k]], &lines[places[k]], &targets[places[k]], &sources[k], given[k], true});
-    align(parts, options_.search);
+    align(parts);
     return translations;
   }
 
@@ -293,13 +353,10 @@ class TextTranslator {
   };
 
   void set(TextTranslatorOptions options) {
-    const auto limit = [&](auto& o) {
-      const auto forced = static_cast<index_t>(o.prefix_ids.size());
-      o.max_length = max_target_tokens(*description_, o.max_length - forced) + forced;
-      o.validate();
-    };
-    limit(options.search);
-    if (options.sampling) limit(*options.sampling);
+    SearchOptions& search = options.search;
+    const auto forced = static_cast<index_t>(search.prefix_ids.size());
+    search.max_length = max_target_tokens(*description_, search.max_length - forced) + forced;
+    search.validate();
     options.batching.validate();
     if (options.alignment) options.alignment->validate();
     if (options.alignment && !detail::HasCrossAttention<M>) {
@@ -307,13 +364,13 @@ class TextTranslator {
                        "an alignment is requested, but this model has no function "
                        "cross_attention_weights(model, ctx, inputs, targets, begin_id, prefix, layer)");
     }
-    if constexpr (!models::HasPrompt<M>) {
+    if constexpr (!detail::HasPrompt<M>) {
       if (!options.splitting) {
         if (!splitting_) splitting_ = line_splitting(description_->text, *tokenizers_.source);
         options.splitting = splitting_;
       }
     }
-    if (options.glossary != nullptr && options.sampling) {
+    if (options.glossary != nullptr && search.sampling) {
       throw ValueError(
           "text_translator",
           "a glossary is given together with sampling, which does not support constraints; use beam search");
@@ -347,18 +404,7 @@ class TextTranslator {
                                               " tokens, must be fewer than " + std::to_string(all) +
                                               ", the maximum length of the model");
     }
-    const index_t wanted =
-        options_.sampling ? detail::max_steps(*options_.sampling) : detail::max_steps(options_.search);
-    return all - taken < wanted ? std::optional(all - taken) : std::nullopt;
-  }
-
-  template <class Options>
-  static Options limited(Options options, std::optional<index_t> room) {
-    if (room) {
-      options.max_length = *room + static_cast<index_t>(options.prefix_ids.size());
-      options.min_length = std::min(options.min_length, *room);
-    }
-    return options;
+    return all - taken < detail::max_steps(options_.search) ? std::optional(all - taken) : std::nullopt;
   }
 
   // A translation to align.
@@ -371,11 +417,10 @@ class TextTranslator {
     bool ended;
   };
 
-  // options: those that the texts were found with.
-  template <class Options>
-  void align(const std::vector<Alignable>& parts, const Options& options) const {
+  void align(const std::vector<Alignable>& parts) const {
     if constexpr (detail::HasCrossAttention<M>) {
       if (!options_.alignment) return;
+      const SearchOptions& options = options_.search;
       std::vector<index_t> lengths;
       for (const Alignable& part : parts)
         lengths.push_back(static_cast<index_t>(part.source->size() + part.target.size()));
@@ -416,23 +461,10 @@ class TextTranslator {
     return alignment;
   }
 
-  // Wraps `observer`, or `own` if it is null, so that it gets the caller's indices for the lines from `begin`
-  // on.
-  static std::shared_ptr<const SearchObserver> at_places(std::shared_ptr<const SearchObserver> observer,
-                                                         const std::shared_ptr<const SearchObserver>& own,
-                                                         const Work& work, std::size_t begin) {
-    if (observer == nullptr) observer = own;
-    if (observer == nullptr) return nullptr;
-    return search_observer([observer, &work, begin](SearchProgress progress) {
-      progress.input = work.places[begin + progress.input];
-      return (*observer)(progress);
-    });
-  }
-
   void run(const Work& work, std::optional<index_t> room,
            const std::shared_ptr<const SearchObserver>& observer,
            std::vector<std::vector<Translation>>& translations) const {
-    const auto found = options_.sampling ? draw(work, room, observer) : search(work, room, observer);
+    const auto found = search(work, room, observer);
     std::vector<Alignable> parts;
     for (std::size_t k = 0; k < found.size(); ++k) {
       std::vector<Translation>& of_line = translations[work.places[k]];
@@ -448,50 +480,31 @@ class TextTranslator {
                          joined(work.prefixes[k], found[k][i].ids), found[k][i].finished});
       }
     }
-    if (options_.sampling) {
-      align(parts, *options_.sampling);
-    } else {
-      align(parts, options_.search);
-    }
+    align(parts);
     if (!options_.utility) return;
     for (const std::size_t place : work.places) order_by_utility(translations[place]);
   }
 
   std::vector<std::vector<Hypothesis>> search(const Work& work, std::optional<index_t> room,
                                               const std::shared_ptr<const SearchObserver>& observer) const {
-    SearchOptions options = limited(options_.search, room);
-    options.observer = at_places(observer, options.observer, work, 0);
+    SearchOptions options = options_.search;
+    if (room) {
+      options.max_length = *room + static_cast<index_t>(options.prefix_ids.size());
+      options.min_length = std::min(options.min_length, *room);
+    }
+    if (const auto own = observer != nullptr ? observer : options.observer; own != nullptr) {
+      // Observers see the caller's indices.
+      options.observer = search_observer([own, &work](SearchProgress progress) {
+        progress.input = work.places[progress.input];
+        return (*own)(progress);
+      });
+    }
+    if (options.sampling) options.sampling->numbers = work.numbers;
     if (work.prefixed) options.prefixes = work.prefixes;
     if (work.constrained) {
       for (const auto& terms : work.terms) options.constraints.push_back(term_forms_.constraints(terms));
     }
     return generate(model_, ctx_, std::span<const Ids>(work.sources), options, options_.batching);
-  }
-
-  std::vector<std::vector<Hypothesis>> draw(const Work& work, std::optional<index_t> room,
-                                            const std::shared_ptr<const SearchObserver>& observer) const {
-    std::vector<std::vector<Hypothesis>> drawn;
-    const SamplingOptions common = limited(*options_.sampling, room);
-    const auto samples = static_cast<std::size_t>(common.num_samples);
-    const std::size_t most =
-        std::max<std::size_t>(1, static_cast<std::size_t>(options_.batching.batch_size) / samples);
-    for (std::size_t begin = 0; begin < work.sources.size(); begin += most) {
-      const std::size_t count = std::min(most, work.sources.size() - begin);
-      SamplingOptions options = common;
-      options.observer = at_places(observer, options.observer, work, begin);
-      const auto take = [&](const auto& list, auto& into) {
-        const auto from = list.begin() + static_cast<std::ptrdiff_t>(begin);
-        into.assign(from, from + static_cast<std::ptrdiff_t>(count));
-      };
-      take(work.numbers, options.numbers);
-      if (work.prefixed) take(work.prefixes, options.prefixes);
-      auto texts = sample(model_, ctx_, std::span(work.sources).subspan(begin, count), options);
-      for (std::size_t i = 0; i < texts.size(); ++i) {
-        if (i % samples == 0) drawn.emplace_back();
-        drawn.back().push_back(std::move(texts[i]));
-      }
-    }
-    return drawn;
   }
 
   static Ids joined(const Ids& prefix, std::span<const std::int32_t> ids) {
@@ -511,9 +524,7 @@ class TextTranslator {
     const std::span<const double> scores(h.token_log_probabilities);
     if (scores.empty()) return translation;
     for (std::size_t t = 0; t < scores.size(); ++t) {
-      const std::int32_t id = t < h.ids.size()    ? h.ids[t]
-                              : options_.sampling ? options_.sampling->end_id
-                                                  : options_.search.end_id;
+      const std::int32_t id = t < h.ids.size() ? h.ids[t] : options_.search.end_id;
       translation.tokens.push_back({tokenizers_.target->token(id), scores[t]});
     }
     translation.words =
@@ -531,7 +542,7 @@ class TextTranslator {
     for (const Translation& t : translations) most = std::max(most, t.log_probability);
     for (const Translation& t : translations) {
       candidates.push_back(t.text);
-      if (!options_.sampling) weights.push_back(std::exp(t.log_probability - most));
+      if (!options_.search.sampling) weights.push_back(std::exp(t.log_probability - most));
     }
     const std::vector<double> expected = expected_utilities(candidates, weights, options_.utility);
     for (std::size_t i = 0; i < expected.size(); ++i) translations[i].expected_utility = expected[i];

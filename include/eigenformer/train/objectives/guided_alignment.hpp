@@ -11,6 +11,7 @@
 #include "eigenformer/data/corpus/batching.hpp"
 #include "eigenformer/nn/stacks/cross_attention_pass.hpp"
 #include "eigenformer/search/alignment/attention_alignment.hpp"
+#include "eigenformer/search/decoding/attention_maps.hpp"
 #include "eigenformer/train/objectives/guided_alignment_options.hpp"
 
 namespace eigenformer {

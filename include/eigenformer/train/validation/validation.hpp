@@ -34,8 +34,8 @@ inline ParallelCorpus spread_sample(const ParallelCorpus& corpus, index_t most) 
 
 /// Text to validate on, with its conventions, such as a target language's tag.
 struct ValidationText {
-  ParallelCorpus pairs;    ///< sources and references
-  TextConventions text{};  ///< special tokens around the sentences
+  ParallelCorpus pairs;     ///< sources and references
+  ModelConventions text{};  ///< special tokens around the sentences, and the search
 };
 
 /// The same for several texts, sampled as if they were one; texts without a sampled pair are left out.

@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <string>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -186,6 +188,61 @@ TEST_CASE("self_attention, cross_attention: gradients, and the values of attenti
   CHECK(values(cross_attention(ctx(tape), q, kv, layout, memory, none, op).value()) ==
         values(attention(ctx(tape), q, slice(kv, 1, 0, width), slice(kv, 1, width), layout, memory, none, op)
                    .value()));
+}
+
+TEST_CASE(
+    "attention of columns: one matrix in any order, columns that nobody reads, and columns read twice") {
+  const auto layout = SequenceLayout::packed({3, 5});
+  const AttentionOp op{.heads = H, .dropout = 0.2};
+  const index_t width = H * dk, spare = 5;
+  const auto mask = AttentionMask::causal();
+  const auto ctx = [](Tape<double>& tape) { return Context<double>::training(tape, DropoutKey{2, 1, 0}); };
+  const auto part = [&](const Var<double>& x, index_t column) {
+    return AttentionInput<double>(x, column, width);
+  };
+  using Heads = AttentionHeads<double>;
+  const std::vector<std::pair<std::string, std::function<Heads(const Vars&)>>> kinds{
+      {"values, queries, keys",
+       [&](const Vars& x) {
+         return Heads{part(x[0], width), part(x[0], 2 * width), part(x[0], 0)};
+       }},
+      {"after columns that nobody reads",
+       [&](const Vars& x) {
+         return Heads{part(x[0], spare), part(x[0], spare + width), part(x[0], spare + 2 * width)};
+       }},
+      {"keys that are values too, of the queries' matrix",
+       [&](const Vars& x) {
+         return Heads{part(x[0], 0), part(x[0], width), part(x[0], width)};
+       }},
+      {"overlapping", [&](const Vars& x) {
+         return Heads{part(x[0], 0), part(x[0], 3), part(x[0], 2 * width - 1)};
+       }}};
+  for (const auto& kind : kinds) {
+    CAPTURE(kind.first);
+    const auto& of = kind.second;
+    check_op(
+        [&](Tape<double>& t, const Vars& v) { return attention(ctx(t), of(v), layout, layout, mask, op); },
+        {random({8, 3 * width + spare}, 1)});
+    check_op([&](Tape<double>& t,
+                 const Vars& v) { return attention_weights(ctx(t), of(v), layout, layout, mask, op); },
+             {random({8, 3 * width + spare}, 1)});
+    Tape<double> tape;
+    const Heads parts = of({random({8, 3 * width + spare}, 4)});
+    CHECK(values(attention(ctx(tape), parts, layout, layout, mask, op).value()) ==
+          values(attention(ctx(tape), parts.q.alone(), parts.k.alone(), parts.v.alone(), layout, layout, mask,
+                           op)
+                     .value()));
+    CHECK(values(attention_weights(ctx(tape), parts, layout, layout, mask, op).value()) ==
+          values(attention_weights(ctx(tape), parts.q.alone(), parts.k.alone(), layout, layout, mask, op)
+                     .value()));
+  }
+  const Var<double> x = random({8, 2 * width}, 1);
+  CHECK(contains(
+      message_of<ShapeError>([&] {
+        const auto c = Context<double>::inference();
+        (void)attention(c, Heads{part(x, 0), part(x, width), part(x, width + 1)}, layout, layout, mask, op);
+      }),
+      "value in columns 13 to 25 must be inside (8, 24)"));
 }
 
 TEST_CASE(

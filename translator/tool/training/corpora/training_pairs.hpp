@@ -18,8 +18,8 @@ namespace translator {
 
 /// The conventions of a training whose corpora may have target languages and tags: those of the model it
 /// starts from, with these languages. Throws ValueError for a tag that is not in the vocabulary.
-inline ef::TextConventions conventions_of(const std::vector<TextCorpus>& corpora,
-                                          const ef::TokenizerPair& tokenizers, ef::TextConventions text) {
+inline ef::ModelConventions conventions_of(const std::vector<TextCorpus>& corpora,
+                                           const ef::TokenizerPair& tokenizers, ef::ModelConventions text) {
   std::vector<CorpusEntry> entries;
   for (const TextCorpus& corpus : corpora) entries.push_back(corpus.entry);
   for (const std::string& tag : all_tags(entries)) {
@@ -54,7 +54,7 @@ class TrainingPairs {
   TrainingPairs(std::vector<TextCorpus>& corpora, ef::ParallelCorpus TextCorpus::*side,
                 const TrainSettings& s, const ef::TokenizerPair& tokenizers,
                 const ef::ModelDescription& description, ef::index_t room, TerminalProgress& progress) {
-    const ef::TextConventions& text = description.text;
+    const ef::ModelConventions& text = description.text;
     const bool trains = side == &TextCorpus::train;
     std::vector<ef::MixturePart> parts;
     std::vector<std::string> names;
@@ -62,7 +62,7 @@ class TrainingPairs {
       ef::ParallelCorpus& pairs = corpus.*side;
       const ef::PreparedCorpus* prepared = trains ? corpus.prepared.get() : nullptr;
       if (prepared == nullptr && pairs.size() == 0) continue;
-      ef::TextConventions own = text_of(corpus.entry, tokenizers, text);
+      ef::ModelConventions own = text_of(corpus.entry, tokenizers, text);
       ef::ModelDescription with_own = description;
       with_own.text = own;
       const ef::index_t most = std::min(room, most_tokens(s.corpus, with_own));
@@ -116,7 +116,7 @@ class TrainingPairs {
   ef::EncodedCorpus* single() const { return single_; }
 
  private:
-  static ef::TextConventions in_language(const ef::TextConventions& text, const CorpusEntry& entry) {
+  static ef::ModelConventions in_language(const ef::ModelConventions& text, const CorpusEntry& entry) {
     try {
       return ef::with_target_language(text, entry.target_language);
     } catch (const ef::ValueError& error) {
@@ -124,9 +124,9 @@ class TrainingPairs {
                                         "; give the corpus its target_language in a list of --corpora");
     }
   }
-  static ef::TextConventions text_of(const CorpusEntry& entry, const ef::TokenizerPair& tokenizers,
-                                     const ef::TextConventions& text) {
-    ef::TextConventions own = in_language(text, entry);
+  static ef::ModelConventions text_of(const CorpusEntry& entry, const ef::TokenizerPair& tokenizers,
+                                      const ef::ModelConventions& text) {
+    ef::ModelConventions own = in_language(text, entry);
     if (!entry.tag.empty()) own.source_prefix.push_back(*ef::find_token(*tokenizers.source, entry.tag));
     return own;
   }

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <algorithm>
+#include <array>
+#include <span>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -10,45 +13,136 @@
 
 namespace eigenformer {
 
+namespace detail {
+
+// Where queries, keys and values are among an op's inputs: the matrices that they are columns of, each once.
+struct AttentionParts {
+  struct Part {
+    std::size_t matrix = 0;  // the number of its input
+    index_t column = 0;
+    bool given = false;
+  };
+
+  std::size_t matrices = 0;
+  std::array<index_t, 3> unread{};  // columns of each matrix that are in no part
+  Part q, k, v;
+};
+
+// The inputs of an attention as the tape sees them: matrices, and the terms by distance.
+template <class T>
+struct AttentionSources {
+  std::array<const Var<T>*, 6> inputs{};
+  AttentionParts parts;
+
+  AttentionSources(const AttentionHeads<T>& heads, const RelativePositions<T>& relative) {
+    parts.q = add(heads.q);
+    parts.k = add(heads.k);
+    if (heads.v.of.defined()) parts.v = add(heads.v);
+    inputs[parts.matrices] = &relative.bias;
+    inputs[parts.matrices + 1] = &relative.keys;
+    inputs[parts.matrices + 2] = &relative.values;
+  }
+
+  std::span<const Var<T>* const> all() const { return {inputs.data(), parts.matrices + 3}; }
+  bool recorded() const {
+    const auto every = all();
+    return std::any_of(every.begin(), every.end(), [](const Var<T>* x) { return x->recorded(); });
+  }
+
+ private:
+  // Parts that lie side by side in one matrix share its gradient. A matrix that is read twice, such as keys
+  // that are the values too, is two inputs.
+  AttentionParts::Part add(const AttentionInput<T>& x) {
+    const Var<T>* last = parts.matrices == 0 ? nullptr : inputs[parts.matrices - 1];
+    const bool follows = last != nullptr && x.column == end_ && last->node() == x.of.node() &&
+                         last->tape() == x.of.tape() && last->value().data() == x.of.value().data();
+    if (!follows) {
+      parts.unread[parts.matrices] = x.of.shape().cols();
+      inputs[parts.matrices++] = &x.of;
+    }
+    end_ = x.column + x.width;
+    parts.unread[parts.matrices - 1] -= x.width;
+    return {parts.matrices - 1, x.column, true};
+  }
+
+  index_t end_ = 0;  // of the last part's columns
+};
+
+// Where the backward of an attention writes. Ends with add_up().
+template <class T>
+struct AttentionSlots {
+  SeparateSlots<T> slots;
+  kernels::AttentionGradients<T> gradients;
+  RelativeSlots<T> relative;
+
+  AttentionSlots(Backward<T>& b, const AttentionParts& parts, const AttentionSaved<T>& saved)
+      : slots(b, 0, parts.matrices + 3) {
+    std::array<GradientSlot<T>, 3> of;
+    for (std::size_t i = 0; i < parts.matrices; ++i) {
+      of[i] = slots[i];
+      if (!of[i] || parts.unread[i] == 0 || of[i].beta != T(0)) continue;
+      std::fill_n(of[i].data, of[i].shape.numel(), T(0));
+      of[i].beta = T(1);
+    }
+    const auto set = [&](const AttentionParts::Part& part, index_t columns, T*& data, index_t& stride,
+                         T& beta) {
+      if (!part.given || !of[part.matrix]) return;
+      data = of[part.matrix].data + part.column;
+      stride = columns;
+      beta = of[part.matrix].beta;
+    };
+    set(parts.q, saved.q.stride(), gradients.dq, gradients.dq_stride, gradients.dq_beta);
+    set(parts.k, saved.k.stride(), gradients.dk, gradients.dk_stride, gradients.dk_beta);
+    set(parts.v, saved.v.stride(), gradients.dv, gradients.dv_stride, gradients.dv_beta);
+    const std::size_t n = parts.matrices;
+    relative = {slots[n], slots[n + 1], slots[n + 2]};
+  }
+};
+
+}  // namespace detail
+
 /// Multi-head scaled dot-product attention: softmax(scale Q K^T + mask) V for each sequence and head, without
 /// storing the weights (Vaswani et al. 2017, eq. 1; Dao et al. 2022).
 ///
-/// q: (Nq, H dk) or (B, Lq, H dk), with rows as in the layout `queries`; k: (Nk, G dk), v: (Nk, G dv), with
-/// rows as in `keys`, for G = op.key_value_heads, or H if that is 0. Returns (Nq, H dv) or (B, Lq, H dv). The
-/// terms by distance of `op` and `relative` are added to scores, keys and values. A query that may attend to
-/// nothing has an output and gradients of zero. Throws ShapeError when widths, rows or the mask do not fit,
-/// ValueError for invalid options.
+/// heads.q: (Nq, H dk) or (B, Lq, H dk), with rows as in the layout `queries`; heads.k: (Nk, G dk), heads.v:
+/// (Nk, G dv), with rows as in `keys`, for G = op.key_value_heads, or H if that is 0. Returns (Nq, H dv) or
+/// (B, Lq, H dv). The terms by distance of `op` and `relative` are added to scores, keys and values. A query
+/// that may attend to nothing has an output and gradients of zero. Throws ShapeError when widths, rows or the
+/// mask do not fit, ValueError for invalid options.
+template <class T>
+[[nodiscard]] Var<T> attention(const Context<T>& ctx, const AttentionHeads<T>& heads,
+                               const SequenceLayout& queries, const SequenceLayout& keys,
+                               const AttentionMask& mask, const AttentionOp& op,
+                               const std::type_identity_t<RelativePositions<T>>& relative = {}) {
+  detail::require_defined("attention", heads.q.of, heads.k.of, heads.v.of);
+  const detail::AttentionSources<T> sources(heads, relative);
+  const detail::AttentionParts parts = sources.parts;
+  const char* name = parts.matrices == 1                ? "self_attention"
+                     : parts.k.matrix == parts.v.matrix ? "cross_attention"
+                                                        : "attention";
+  const OpScope scope(Runtime::instance().profiler(), name);
+  detail::AttentionSaved<T> saved(name, ctx, heads.q, heads.k, heads.v, queries, keys, mask, op, relative);
+  saved.forward();
+  if (!sources.recorded()) return record(name, std::move(saved.out), sources.all(), {}, [](Backward<T>&) {});
+  const bool of_q = heads.q.of.recorded(), of_k = heads.k.of.recorded();
+  // With P the weights: dV = P^T dO, dS = P * (dO V^T - rowsum(dO * O)), dQ = scale dS K, dK = scale dS^T Q.
+  return record(name, saved.out, sources.all(),
+                saved.reads(of_q, of_q || of_k || detail::learns_scores(relative), heads.v.of.recorded()),
+                [saved, parts](Backward<T>& b) {
+                  const detail::AttentionSlots<T> d(b, parts, saved);
+                  saved.backward(b.dy(), d.relative, d.gradients);
+                  d.slots.add_up();
+                });
+}
+
+/// The same for queries, keys and values in matrices of their own.
 template <class T>
 [[nodiscard]] Var<T> attention(const Context<T>& ctx, const std::type_identity_t<Var<T>>& q,
                                const std::type_identity_t<Var<T>>& k, const std::type_identity_t<Var<T>>& v,
                                const SequenceLayout& queries, const SequenceLayout& keys,
                                const AttentionMask& mask, const AttentionOp& op,
                                const std::type_identity_t<RelativePositions<T>>& relative = {}) {
-  const OpScope scope(Runtime::instance().profiler(), "attention");
-  detail::require_defined("attention", q, k, v);
-  detail::AttentionSaved<T> saved("attention", ctx, detail::whole_input(q), detail::whole_input(k),
-                                  detail::whole_input(v), queries, keys, mask, op, relative);
-  saved.forward();
-  if (detail::not_recorded<T>(saved.out, q, k, v, relative.bias, relative.keys, relative.values))
-    return Var<T>(std::move(saved.out));
-  // With P the weights: dV = P^T dO, dS = P * (dO V^T - rowsum(dO * O)), dQ = scale dS K, dK = scale dS^T Q.
-  return record("attention", saved.out, {q, k, v, relative.bias, relative.keys, relative.values},
-                saved.reads(q.recorded(), q.recorded() || k.recorded() || detail::learns_scores(relative),
-                            v.recorded()),
-                [saved](Backward<T>& b) {
-                  const SeparateSlots<T> d(b, 0, 6);
-                  saved.backward(b.dy(), {d[3], d[4], d[5]},
-                                 {.dq = d[0].data,
-                                  .dq_stride = saved.q.stride(),
-                                  .dq_beta = d[0].beta,
-                                  .dk = d[1].data,
-                                  .dk_stride = saved.k.stride(),
-                                  .dk_beta = d[1].beta,
-                                  .dv = d[2].data,
-                                  .dv_stride = saved.v.stride(),
-                                  .dv_beta = d[2].beta});
-                  d.add_up();
-                });
+  return attention(ctx, AttentionHeads<T>{q, k, v}, queries, keys, mask, op, relative);
 }
 
 /// attention() with fused queries, keys and values. qkv: (..., (H + 2 G) dk), the heads of queries, then
@@ -59,7 +153,6 @@ template <class T>
                                     const SequenceLayout& layout, const AttentionMask& mask,
                                     const AttentionOp& op,
                                     const std::type_identity_t<RelativePositions<T>>& relative = {}) {
-  const OpScope scope(Runtime::instance().profiler(), "self_attention");
   detail::require_defined("self_attention", qkv);
   const index_t key_heads = op.key_value_heads == 0 ? op.heads : op.key_value_heads;
   const index_t heads = op.heads + 2 * key_heads, total = qkv.shape().cols();
@@ -72,32 +165,8 @@ template <class T>
                                      : " must divide into " + std::to_string(heads) + " heads"),
                      {qkv.shape()});
   }
-  const index_t width = parts == 3 ? total / 3 : total / heads * op.heads, side = (total - width) / 2;
-  detail::AttentionSaved<T> saved("self_attention", ctx, {qkv.value(), 0, width}, {qkv.value(), width, side},
-                                  {qkv.value(), width + side, side}, layout, layout, mask, op, relative);
-  saved.forward();
-  if (detail::not_recorded<T>(saved.out, qkv, relative.bias, relative.keys, relative.values))
-    return Var<T>(std::move(saved.out));
-  return record(
-      "self_attention", saved.out, {qkv, relative.bias, relative.keys, relative.values},
-      saved.reads(qkv.recorded(), qkv.recorded() || detail::learns_scores(relative), qkv.recorded()),
-      [saved, width, side, total](Backward<T>& b) {
-        // If the projection needs no gradient, the learned positions may still need theirs.
-        const SeparateSlots<T> slots(b, 0, 4);
-        const auto& d = slots[0];
-        const auto part = [&](index_t column) { return d ? d.data + column : nullptr; };
-        saved.backward(b.dy(), {slots[1], slots[2], slots[3]},
-                       {.dq = part(0),
-                        .dq_stride = total,
-                        .dq_beta = d.beta,
-                        .dk = part(width),
-                        .dk_stride = total,
-                        .dk_beta = d.beta,
-                        .dv = part(width + side),
-                        .dv_stride = total,
-                        .dv_beta = d.beta});
-        slots.add_up();
-      });
+  const index_t width = parts == 3 ? total / 3 : total / heads * op.heads;
+  return attention(ctx, AttentionHeads<T>::side_by_side(qkv, width), layout, layout, mask, op, relative);
 }
 
 /// attention() with fused keys and values. q: (..., H dk); kv: (..., 2 G dk), the heads of keys, then those
@@ -108,78 +177,59 @@ template <class T>
                                      const SequenceLayout& keys, const AttentionMask& mask,
                                      const AttentionOp& op,
                                      const std::type_identity_t<RelativePositions<T>>& relative = {}) {
-  const OpScope scope(Runtime::instance().profiler(), "cross_attention");
   detail::require_defined("cross_attention", q, kv);
-  const index_t width = kv.shape().cols() / 2;
-  if (kv.shape().cols() != 2 * width) {
+  if (kv.shape().cols() % 2 != 0) {
     throw ShapeError("cross_attention",
                      "fused projection of shape " + kv.shape().str() + " must have twice the model's width",
                      {kv.shape()});
   }
-  detail::AttentionSaved<T> saved("cross_attention", ctx, detail::whole_input(q), {kv.value(), 0, width},
-                                  {kv.value(), width, width}, queries, keys, mask, op, relative);
-  saved.forward();
-  if (detail::not_recorded<T>(saved.out, q, kv, relative.bias, relative.keys, relative.values))
-    return Var<T>(std::move(saved.out));
-  return record("cross_attention", saved.out, {q, kv, relative.bias, relative.keys, relative.values},
-                saved.reads(q.recorded(), q.recorded() || kv.recorded() || detail::learns_scores(relative),
-                            kv.recorded()),
-                [saved, width](Backward<T>& b) {
-                  const SeparateSlots<T> slots(b, 0, 5);
-                  const auto &dq = slots[0], &d = slots[1];
-                  const index_t stride = 2 * width;
-                  saved.backward(b.dy(), {slots[2], slots[3], slots[4]},
-                                 {.dq = dq.data,
-                                  .dq_stride = saved.q.stride(),
-                                  .dq_beta = dq.beta,
-                                  .dk = d.data,
-                                  .dk_stride = stride,
-                                  .dk_beta = d.beta,
-                                  .dv = d ? d.data + width : nullptr,
-                                  .dv_stride = stride,
-                                  .dv_beta = d.beta});
-                  slots.add_up();
-                });
+  return attention(ctx, AttentionHeads<T>::side_by_side(q, kv), queries, keys, mask, op, relative);
 }
 
 /// The attention weights, before dropout: (B, H, Lq, Lk), zero outside the sequences. Differentiable; the
-/// only attention op that stores Lq x Lk numbers. q: (..., H dk), k: (..., G dk). Throws as attention().
+/// only attention op that stores Lq x Lk numbers. heads.q: (..., H dk), heads.k: (..., G dk); heads.v is not
+/// read. Throws as attention().
 template <class T>
-[[nodiscard]] Var<T> attention_weights(const Context<T>& ctx, const std::type_identity_t<Var<T>>& q,
-                                       const std::type_identity_t<Var<T>>& k, const SequenceLayout& queries,
-                                       const SequenceLayout& keys, const AttentionMask& mask, AttentionOp op,
+[[nodiscard]] Var<T> attention_weights(const Context<T>& ctx, AttentionHeads<T> heads,
+                                       const SequenceLayout& queries, const SequenceLayout& keys,
+                                       const AttentionMask& mask, AttentionOp op,
                                        std::type_identity_t<RelativePositions<T>> relative = {}) {
   const OpScope scope(Runtime::instance().profiler(), "attention_weights");
-  detail::require_defined("attention_weights", q, k);
+  detail::require_defined("attention_weights", heads.q.of, heads.k.of);
+  heads.v = {};
   op.dropout = 0;
   relative.values = Var<T>();
-  detail::AttentionSaved<T> saved("attention_weights", ctx, detail::whole_input(q), detail::whole_input(k),
-                                  detail::whole_input(k), queries, keys, mask, op, relative);
+  const detail::AttentionSources<T> sources(heads, relative);
+  detail::AttentionSaved<T> saved("attention_weights", ctx, heads.q, heads.k, heads.k, queries, keys, mask,
+                                  op, relative);
   saved.forward();
   saved.out = Tensor<T>();
   Tensor<T> weights(Shape{queries.batch(), op.heads, queries.max_length(), keys.max_length()});
   kernels::attention_weights<T>(saved.problem(), saved.log_sum_exp.data(), weights.data());
-  if (detail::not_recorded<T>(weights, q, k, relative.bias, relative.keys)) return Var<T>(std::move(weights));
+  if (!sources.recorded())
+    return record("attention_weights", weights, sources.all(), {}, [](Backward<T>&) {});
   // dS = P * (dP - rowsum(dP * P)), dQ = scale dS K, dK = scale dS^T Q.
-  return record("attention_weights", weights, {q, k, relative.bias, relative.keys},
-                saved.reads(q.recorded(), true, false).add(weights), [saved, weights](Backward<T>& b) {
-                  const SeparateSlots<T> d(b, 0, 4);
-                  const kernels::AttentionGradients<T> gradients{.dq = d[0].data,
-                                                                 .dq_stride = saved.q.stride(),
-                                                                 .dq_beta = d[0].beta,
-                                                                 .dk = d[1].data,
-                                                                 .dk_stride = saved.k.stride(),
-                                                                 .dk_beta = d[1].beta,
-                                                                 .dv = nullptr,
-                                                                 .dv_stride = 0,
-                                                                 .dv_beta = T(0)};
+  return record("attention_weights", weights, sources.all(),
+                saved.reads(heads.q.of.recorded(), true, false).add(weights),
+                [saved, weights, parts = sources.parts](Backward<T>& b) {
+                  const detail::AttentionSlots<T> d(b, parts, saved);
                   const auto run = [&](const kernels::AttentionGradients<T>& wanted, const auto&) {
                     kernels::attention_weights_backward<T>(saved.problem(), weights.data(), b.dy().data(),
                                                            wanted);
                   };
-                  saved.backward_relative({d[2], d[3], {}}, nullptr, gradients, run);
-                  d.add_up();
+                  saved.backward_relative(d.relative, nullptr, d.gradients, run);
+                  d.slots.add_up();
                 });
+}
+
+/// The same for queries and keys in matrices of their own.
+template <class T>
+[[nodiscard]] Var<T> attention_weights(const Context<T>& ctx, const std::type_identity_t<Var<T>>& q,
+                                       const std::type_identity_t<Var<T>>& k, const SequenceLayout& queries,
+                                       const SequenceLayout& keys, const AttentionMask& mask,
+                                       const AttentionOp& op,
+                                       const std::type_identity_t<RelativePositions<T>>& relative = {}) {
+  return attention_weights(ctx, AttentionHeads<T>{q, k, {}}, queries, keys, mask, op, relative);
 }
 
 /// Attention as a plain function. q: (B, H, Lq, dk) or (B, Lq, dk), k: (..., Lk, dk), v: (..., Lk, dv).

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "eigenformer/autograd/ops/shape/shape.hpp"
 #include "eigenformer/autograd/tape/context.hpp"
 #include "eigenformer/autograd/tape/operand.hpp"
 #include "eigenformer/core/tensor/layout.hpp"
@@ -48,14 +49,56 @@ struct RelativePositions {
   Var<T> values{};  ///< (2R + 1, dv), added to the values (Shaw et al. 2018, eq. 3)
 };
 
-namespace detail {
-
-// Columns [column, column + width) of a (rows, ...) Var: q, k or v, alone or in a fused projection.
+/// Queries, keys or values, as an attention reads them: columns of a matrix, so that they may be parts of one
+/// projection. A Var converts to all of its columns.
 template <class T>
 struct AttentionInput {
+  Var<T> of;           ///< (..., columns)
+  index_t column = 0;  ///< the first
+  index_t width = 0;   ///< number of columns
+
+  /// Undefined.
+  AttentionInput() = default;
+  /// All columns of x.
+  AttentionInput(const Var<T>& x)  // NOLINT(google-explicit-constructor): a Var is one
+      : of(x), width(x.defined() ? x.shape().cols() : 0) {}
+  /// `count` columns of x, from `first` on.
+  AttentionInput(const Var<T>& x, index_t first, index_t count) : of(x), column(first), width(count) {}
+
+  /// The columns in a matrix of their own: (..., width).
+  Var<T> alone() const { return width == of.shape().cols() ? of : slice(of, -1, column, column + width); }
+};
+
+/// The inputs of an attention.
+template <class T>
+struct AttentionHeads {
+  AttentionInput<T> q;  ///< queries (..., H dk)
+  AttentionInput<T> k;  ///< keys (..., G dk)
+  AttentionInput<T> v;  ///< values (..., G dv)
+
+  /// Queries, keys and values side by side in qkv, (..., query_width + 2 w).
+  static AttentionHeads side_by_side(const Var<T>& qkv, index_t query_width) {
+    const index_t w = (qkv.shape().cols() - query_width) / 2;
+    return {{qkv, 0, query_width}, {qkv, query_width, w}, {qkv, query_width + w, w}};
+  }
+  /// Queries in q, keys and values side by side in kv, (..., 2 w).
+  static AttentionHeads side_by_side(const AttentionInput<T>& q, const Var<T>& kv) {
+    const index_t w = kv.shape().cols() / 2;
+    return {q, {kv, 0, w}, {kv, w, w}};
+  }
+};
+
+namespace detail {
+
+// The values of an AttentionInput, which a backward may keep.
+template <class T>
+struct AttentionColumns {
   Tensor<T> value;
-  index_t column = 0;
-  index_t width = 0;
+  index_t column;
+  index_t width;
+
+  explicit AttentionColumns(const AttentionInput<T>& x)
+      : value(x.of.value()), column(x.column), width(x.width) {}
 
   index_t stride() const { return value.shape().cols(); }
   const T* data() const { return value.data() + column; }
@@ -77,7 +120,7 @@ struct RelativeSlots {
 // stored.
 template <class T>
 struct AttentionSaved {
-  AttentionInput<T> q, k, v;
+  AttentionColumns<T> q, k, v;
   SequenceLayout queries, keys;
   AttentionMask mask;
   AttentionOp op;
@@ -90,17 +133,11 @@ struct AttentionSaved {
   Tensor<T> relative_scores;   // (rows, H, 2R + 1): queries times relative_keys
   Tensor<T> relative_weights;  // (rows, H, 2R + 1): each query's weights summed by distance
 
-  AttentionSaved(const char* name, const Context<T>& ctx, AttentionInput<T> query, AttentionInput<T> key,
-                 AttentionInput<T> value, const SequenceLayout& query_layout,
-                 const SequenceLayout& key_layout, const AttentionMask& m, const AttentionOp& options,
-                 const RelativePositions<T>& relative)
-      : q(std::move(query)),
-        k(std::move(key)),
-        v(std::move(value)),
-        queries(query_layout),
-        keys(key_layout),
-        mask(m),
-        op(options) {
+  AttentionSaved(const char* name, const Context<T>& ctx, const AttentionInput<T>& query,
+                 const AttentionInput<T>& key, const AttentionInput<T>& value,
+                 const SequenceLayout& query_layout, const SequenceLayout& key_layout, const AttentionMask& m,
+                 const AttentionOp& options, const RelativePositions<T>& relative)
+      : q(query), k(key), v(value), queries(query_layout), keys(key_layout), mask(m), op(options) {
     check_options(name);
     require_rows(name, "query", q, queries, op.heads);
     require_rows(name, "key", k, keys, op.key_value_heads);
@@ -282,13 +319,19 @@ struct AttentionSaved {
     return " in " + std::to_string(op.heads) + " and " + std::to_string(op.key_value_heads) + " heads";
   }
 
-  void require_rows(const char* name, const char* what, const AttentionInput<T>& in,
+  void require_rows(const char* name, const char* what, const AttentionColumns<T>& in,
                     const SequenceLayout& layout, index_t heads) const {
     const bool elsewhere = op.key_rows != nullptr && &layout == &keys;
     if (in.value.rank() < 2 || (in.value.shape().rows() != layout.rows() && !elsewhere)) {
       throw ShapeError(name,
                        std::string(what) + " of shape " + in.value.shape().str() + " must have the " +
                            std::to_string(layout.rows()) + " rows of its layout",
+                       {in.value.shape()});
+    }
+    if (in.column < 0 || in.column + in.width > in.stride()) {
+      throw ShapeError(name,
+                       std::string(what) + " in columns " + std::to_string(in.column) + " to " +
+                           std::to_string(in.column + in.width) + " must be inside " + in.value.shape().str(),
                        {in.value.shape()});
     }
     if (in.width < 1 || in.width % heads != 0) {
@@ -340,11 +383,6 @@ struct AttentionSaved {
     return clean;
   }
 };
-
-template <class T>
-AttentionInput<T> whole_input(const Var<T>& x) {
-  return {x.value(), 0, x.shape().cols()};
-}
 
 }  // namespace detail
 

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "eigenformer/autograd/ops/attention/attention_saved.hpp"
 #include "eigenformer/autograd/ops/elementwise/activation.hpp"
 #include "eigenformer/autograd/tape/operand.hpp"
 #include "eigenformer/core/tensor/mask.hpp"
@@ -244,5 +245,78 @@ requires detail::Converted<Q, K, V>
   return linear_attention(detail::operand<T>(q), detail::operand<T>(k), detail::operand<T>(v), queries, keys,
                           op);
 }
+
+namespace detail {
+
+// The features of columns, in a matrix of their own.
+template <class T>
+Tensor<T> linear_features(const AttentionInput<T>& x) {
+  const index_t rows = x.of.shape().rows(), stride = x.of.dim(-1);
+  Tensor<T> y(x.of.shape().with(-1, x.width));
+  const T* const none = nullptr;
+  kernels::activation_tile<T>(Activation::elu_plus_one, x.of.value().data() + x.column, stride, none, nullptr,
+                              y.data(), x.width, rows, x.width);
+  return y;
+}
+
+// Of equally wide queries, keys and values.
+template <class T>
+kernels::AttentionProblem<T> linear_problem(index_t width, index_t heads) {
+  kernels::AttentionProblem<T> p;
+  p.heads = heads;
+  p.head_dim = p.value_dim = width / heads;
+  p.q_stride = p.k_stride = width;
+  return p;
+}
+
+template <class T>
+Tensor<T> linear_state(index_t sequences, const kernels::AttentionProblem<T>& p) {
+  return Tensor<T>::zeros(
+      Shape{sequences, p.heads * kernels::linear_attention_state_size(p.head_dim, p.value_dim)});
+}
+
+/// The sums of linear attention over the keys of each sequence, (sequences, H * numbers), for
+/// linear_attention_step(). k, v: columns with rows as in `keys`, equally wide. Nothing is recorded.
+template <class T>
+Tensor<T> linear_attention_state(const AttentionInput<T>& k, const AttentionInput<T>& v,
+                                 const SequenceLayout& keys, index_t heads) {
+  kernels::AttentionProblem<T> p = linear_problem<T>(k.width, heads);
+  const Tensor<T> features = linear_features(k);
+  p.k = features.data();
+  p.v = v.of.value().data() + v.column;
+  p.v_stride = v.of.dim(-1);
+  p.keys = &keys;
+  Tensor<T> state = linear_state(keys.batch(), p);
+  kernels::linear_attention_accumulate<T>(p, state.data());
+  return state;
+}
+
+/// Linear attention of new queries to what a state has summed up, for decoding. x.k and x.v, if they are
+/// defined, are added to the sums, each row before its query reads them; an undefined state begins with
+/// zeros. Otherwise the queries of sequence b read the sums of sequence key_sequence[b]. Queries, keys and
+/// values have rows as in the layout and are equally wide. Returns (rows, width). Nothing is recorded.
+template <class T>
+Var<T> linear_attention_step(const AttentionHeads<T>& x, const SequenceLayout& layout, index_t heads,
+                             const std::vector<std::int32_t>& key_sequence, Tensor<T>& state) {
+  kernels::AttentionProblem<T> p = linear_problem<T>(x.q.width, heads);
+  const Tensor<T> queries = linear_features(x.q);
+  p.q = queries.data();
+  p.queries = p.keys = &layout;
+  Tensor<T> out(queries.shape());
+  if (!x.k.of.defined()) {
+    p.key_sequence = key_sequence.data();
+    kernels::linear_attention_apply<T>(p, state.data(), out.data(), x.q.width);
+    return Var<T>(std::move(out));
+  }
+  const Tensor<T> keys = linear_features(x.k);
+  p.k = keys.data();
+  p.v = x.v.of.value().data() + x.v.column;
+  p.v_stride = x.v.of.dim(-1);
+  if (!state.defined()) state = linear_state(layout.batch(), p);
+  kernels::linear_attention_causal<T>(p, state.data(), out.data(), x.q.width);
+  return Var<T>(std::move(out));
+}
+
+}  // namespace detail
 
 }  // namespace eigenformer

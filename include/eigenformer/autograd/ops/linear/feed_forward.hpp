@@ -79,11 +79,10 @@ template <class T>
                                     activation,
                                     detail::RowDropoutSite<T>("feed_forward", ctx, dropout_rate, rows)};
   if (activation != Activation::relu) saved.pre = Tensor<T>(saved.hidden.shape());
-  const detail::LinearEpilogue<T> tail{activation, saved.pre.defined() ? saved.pre.data() : nullptr, ff,
-                                       saved.dropout};
+  const detail::LinearTail<T> tail{activation, saved.dropout, saved.pre};
   const detail::WeightProducts<T> products(ctx);
   products.run(false, rows, T(1), x.value().data(), w1.value(), 0, ff, T(0), saved.hidden.data(),
-               {b1.defined() ? b1.value().data() : nullptr, detail::LinearEpilogue<T>::apply, &tail});
+               {b1.defined() ? b1.value().data() : nullptr, detail::LinearTail<T>::apply, &tail});
   Tensor<T> y(x.shape().with(-1, out));
   products.run(false, rows, T(1), saved.hidden.data(), w2.value(), 0, out, T(0), y.data(),
                {b2.defined() ? b2.value().data() : nullptr});

@@ -7,7 +7,6 @@
 #include <utility>
 #include <vector>
 
-#include "eigenformer/autograd/ops/linear/row_dropout.hpp"
 #include "eigenformer/autograd/tape/context.hpp"
 #include "eigenformer/autograd/tape/operand.hpp"
 #include "eigenformer/kernels/elementwise/activation.hpp"
@@ -17,6 +16,37 @@
 #include "eigenformer/kernels/packed/packed_weights.hpp"
 #include "eigenformer/kernels/packed/weight_cache.hpp"
 #include "eigenformer/kernels/reduction/reduce.hpp"
+
+namespace eigenformer::detail {
+
+/// Dropout of an op's rows as the kernels take it; rate 0 outside training. Throws ValueError for a rate
+/// outside [0, 1) and ShapeError when the context's layout does not have that many rows.
+template <class T>
+struct RowDropoutSite {
+  double rate = 0;
+  DropoutKey key;
+  std::shared_ptr<const std::vector<RowKey>> rows;
+
+  RowDropoutSite() = default;
+  RowDropoutSite(const char* op, const Context<T>& ctx, double p, index_t row_count) {
+    if (!(p >= 0 && p < 1))
+      throw ValueError(op, "dropout rate is " + std::to_string(p) + ", must be in [0, 1)");
+    if (!ctx.drops() || p == 0) return;
+    rate = p;
+    key = ctx.next_dropout();
+    if (ctx.rows()) {
+      rows = ctx.rows()->row_keys();
+      if (static_cast<index_t>(rows->size()) != row_count) {
+        throw ShapeError(op, std::to_string(row_count) + " rows do not fit the context's layout of " +
+                                 std::to_string(rows->size()) + " rows");
+      }
+    }
+  }
+  const RowKey* keys() const noexcept { return rows == nullptr ? nullptr : rows->data(); }
+  kernels::RowDropout view() const noexcept { return {rate, key, keys()}; }
+};
+
+}  // namespace eigenformer::detail
 
 namespace eigenformer::detail {
 
@@ -136,22 +166,30 @@ using kernels::GemmPrecision;
 
 namespace detail {
 
-// The epilogue of a linear layer's product, for each tile while it is in the cache.
+// What follows a linear layer's product, dropout(activation(y)): on each tile while it is in the cache.
 template <class T>
-struct LinearEpilogue {
+struct LinearTail {
   Activation activation;
-  T* pre;  // where the input of the activation is kept, or null
-  index_t pre_ld;
   RowDropoutSite<T> dropout;
+  mutable Tensor<T> input{};  // of the activation, for a backward that reads it; kept by apply()
 
+  bool empty() const noexcept { return activation == Activation::none && dropout.rate == 0; }
+  // ReLU's gradient follows from its output, also for dropped entries, which are zero either way.
+  bool relu() const noexcept { return activation == Activation::relu; }
+  // Before the product of an op whose backward() will be called.
+  void keep_input(const Shape& shape) {
+    if (activation != Activation::none && !relu()) input = Tensor<T>(shape);
+  }
+
+  // `context` is a LinearTail, the tile (rows, cols) is at (row, col) of y.
   static void apply(const void* context, T* c, index_t ldc, index_t row, index_t rows, index_t col,
                     index_t cols) {
-    const auto& self = *static_cast<const LinearEpilogue*>(context);
+    const auto& self = *static_cast<const LinearTail*>(context);
     if (self.activation != Activation::none) {
-      if (self.pre != nullptr) {
-        for (index_t r = 0; r < rows; ++r) {
-          std::copy(c + r * ldc, c + r * ldc + cols, self.pre + (row + r) * self.pre_ld + col);
-        }
+      if (self.input.defined()) {
+        const index_t width = self.input.dim(-1);
+        T* kept = self.input.data() + row * width + col;
+        for (index_t r = 0; r < rows; ++r) std::copy(c + r * ldc, c + r * ldc + cols, kept + r * width);
       }
       kernels::activation_tile<T>(self.activation, c, ldc, nullptr, nullptr, c, ldc, rows, cols);
     }
@@ -159,6 +197,59 @@ struct LinearEpilogue {
       kernels::dropout_tile<T>(c, c, self.dropout.keys(), row, rows, col, cols, ldc, self.dropout.rate,
                                self.dropout.key);
     }
+  }
+
+  // y (rows, width), in place, when it is more than one product.
+  void run(T* y, index_t rows, index_t width) const {
+    if (empty()) return;
+    parallel_for(rows, 64, [&](index_t begin, index_t end) {
+      apply(this, y + begin * width, width, begin, end - begin, 0, width);
+    });
+  }
+
+  // dz from dy, the gradients of the tail's input and output. y: the output, read for ReLU alone.
+  Tensor<T> backward(const Tensor<T>& dy, const Tensor<T>& y) const {
+    if (empty()) return dy;
+    Tensor<T> dz(dy.shape());
+    T* g = dz.data();
+    const T* source = dy.data();
+    if (relu()) {
+      const T keep = static_cast<T>(1 / (1 - dropout.rate));
+      const T* out = y.data();
+      parallel_for(dz.numel(), 1 << 14, [&](index_t begin, index_t end) {
+        for (index_t i = begin; i < end; ++i) g[i] = out[i] > T(0) ? keep * source[i] : T(0);
+      });
+      return dz;
+    }
+    if (dropout.rate > 0) {
+      const index_t rows = dy.shape().rows(), width = dy.shape().cols();
+      kernels::dropout_backward<T>(source, g, T(0), dropout.keys(), rows, width, width, dropout.rate,
+                                   dropout.key);
+      source = g;
+    }
+    if (activation == Activation::none) return dz;
+    // sigmoid and tanh need their output: apply them to the saved input again.
+    Tensor<T> state = input;
+    if (kernels::activation_backward_takes_output(activation)) {
+      state = Tensor<T>(input.shape());
+      kernels::activation_forward<T>(activation, input.data(), state.data(), input.numel());
+    }
+    kernels::activation_backward<T>(activation, state.data(), source, g, T(0), dz.numel());
+    return dz;
+  }
+};
+
+// Rows [first, first + count) of a weight with `all` rows, and these elements of its bias.
+struct WeightRows {
+  index_t first, count, all;
+
+  // The part of a gradient of `width` columns that belongs to these rows. It is added to: the gradient of
+  // other rows does not change, and is zero at the first write.
+  template <class T>
+  GradientSlot<T> part(const GradientSlot<T>& of, index_t width) const {
+    if (!of || count == all) return of;
+    if (of.beta == T(0)) std::fill_n(of.data, all * width, T(0));
+    return {of.data + first * width, T(1), of.shape};
   }
 };
 
@@ -225,13 +316,9 @@ void weight_product(const char* op, const Context<T>& ctx, index_t rows, const T
   WeightProducts<T>(ctx).run(false, rows, T(1), x, weight.value(), first_row, out, T(0), y, epilogue);
 }
 
-// linear() with rows [first_row, first_row + out) of the weight and the bias: for the fused in-projection of
-// an attention whose queries and keys have different inputs.
+// Throws ShapeError unless x, weight and bias fit each other.
 template <class T>
-[[nodiscard]] Var<T> linear_rows(const char* op, const Context<T>& ctx, const Var<T>& x,
-                                 const Parameter<T>& weight, const Parameter<T>& bias, index_t first_row,
-                                 index_t out, Activation activation, double dropout_rate) {
-  const OpScope scope(Runtime::instance().profiler(), op);
+void check_linear(const char* op, const Var<T>& x, const Parameter<T>& weight, const Parameter<T>& bias) {
   require_defined(op, x);
   const index_t in = weight.shape()[1];
   if (x.rank() < 1 || x.dim(-1) != in) {
@@ -241,36 +328,35 @@ template <class T>
                      {x.shape(), weight.shape()});
   }
   require_bias(op, bias, weight);
-  const index_t rows = x.shape().rows();
-  Tensor<T> y(x.shape().with(-1, out));
-  const Var<T> w = ctx.use(weight);
-  const Var<T> b = ctx.use(bias);
-  LowRankTerms<T> low(op, ctx, weight, first_row, out, rows);
-  const bool recorded = x.recorded() || w.recorded() || b.recorded() || low.recorded();
+}
 
-  LinearEpilogue<T> tail{activation, nullptr, out, RowDropoutSite<T>(op, ctx, dropout_rate, rows)};
-  // ReLU's gradient follows from its output, also for dropped entries, which are zero either way.
-  Tensor<T> pre;
-  const bool relu = activation == Activation::relu;
-  if (recorded && activation != Activation::none && !relu) {
-    pre = Tensor<T>(y.shape());
-    tail.pre = pre.data();
-  }
+// linear() with some rows of the weight and the bias: for the fused in-projection of an attention whose
+// queries and keys have different inputs. The product, the terms of adapters, and the tail follow one
+// another; without adapters the tail is part of the product.
+template <class T>
+[[nodiscard]] Var<T> linear_rows(const char* op, const Context<T>& ctx, const Var<T>& x,
+                                 const Parameter<T>& weight, const Parameter<T>& bias, const WeightRows& used,
+                                 Activation activation, double dropout_rate) {
+  const OpScope scope(Runtime::instance().profiler(), op);
+  check_linear(op, x, weight, bias);
+  const index_t rows = x.shape().rows(), in = weight.shape()[1], out = used.count;
+  Tensor<T> y(x.shape().with(-1, out));
+  const Var<T> w = ctx.use(weight), b = ctx.use(bias);
+  LowRankTerms<T> low(op, ctx, weight, used.first, out, rows);
+  const bool recorded = x.recorded() || w.recorded() || b.recorded() || low.recorded();
+  LinearTail<T> tail{activation, RowDropoutSite<T>(op, ctx, dropout_rate, rows)};
+  if (recorded) tail.keep_input(y.shape());
+
   kernels::GemmEpilogue<T> epilogue;
-  if (bias.defined()) epilogue.bias = bias.value().data() + first_row;
-  const bool has_tail = activation != Activation::none || tail.dropout.rate > 0;
-  if (has_tail && low.empty()) {
-    epilogue.apply = LinearEpilogue<T>::apply;
+  if (bias.defined()) epilogue.bias = bias.value().data() + used.first;
+  if (!tail.empty() && low.empty()) {
+    epilogue.apply = LinearTail<T>::apply;
     epilogue.context = &tail;
   }
-  weight_product<T>(op, ctx, rows, x.value().data(), weight, first_row, out, recorded, y.data(), epilogue);
+  weight_product<T>(op, ctx, rows, x.value().data(), weight, used.first, out, recorded, y.data(), epilogue);
   if (!low.empty()) {
     low.add_to(x.value(), y.data(), rows, out);
-    if (has_tail) {
-      parallel_for(rows, 64, [&](index_t begin, index_t end) {
-        LinearEpilogue<T>::apply(&tail, y.data() + begin * out, out, begin, end - begin, 0, out);
-      });
-    }
+    tail.run(y.data(), rows, out);
   }
   if (!recorded) {
     count_bytes<T>(x.shape().numel() + out * in + y.numel());
@@ -279,62 +365,23 @@ template <class T>
 
   // dz = dy through dropout and activation;  dx = dz W,  dW = dz^T x,  db = column sums of dz; an adapter's
   // terms add theirs (LowRankTerms).
-  auto backward = [x = x.value(), w = w.value(), y = relu ? y : Tensor<T>(), pre, activation, relu,
-                   dropout = tail.dropout, rows, in, out, first_row, low,
+  auto backward = [x = x.value(), w = w.value(), y = tail.relu() ? y : Tensor<T>(), tail, used, low,
                    products = WeightProducts<T>(ctx)](Backward<T>& back) {
-    const T* dz = back.dy().data();
-    Tensor<T> scratch;
-    if (activation != Activation::none || dropout.rate > 0) {
-      scratch = Tensor<T>(back.dy().shape());
-      dz = scratch.data();
-      const T keep = static_cast<T>(1 / (1 - dropout.rate));
-      const T* dy = back.dy().data();
-      T* g = scratch.data();
-      if (relu) {
-        const T* out_value = y.data();
-        parallel_for(scratch.numel(), 1 << 14, [&](index_t begin, index_t end) {
-          for (index_t i = begin; i < end; ++i) g[i] = out_value[i] > T(0) ? keep * dy[i] : T(0);
-        });
-      } else {
-        const T* source = dy;
-        if (dropout.rate > 0) {
-          kernels::dropout_backward<T>(dy, g, T(0), dropout.keys(), rows, out, out, dropout.rate,
-                                       dropout.key);
-          source = g;
-        }
-        if (activation != Activation::none) {
-          // sigmoid and tanh need their output: apply them to the saved input again.
-          const T* state = pre.data();
-          Tensor<T> again;
-          if (kernels::activation_backward_takes_output(activation)) {
-            again = Tensor<T>(pre.shape());
-            kernels::activation_forward<T>(activation, pre.data(), again.data(), pre.numel());
-            state = again.data();
-          }
-          kernels::activation_backward<T>(activation, state, source, g, T(0), scratch.numel());
-        }
-      }
+    const index_t n = x.shape().rows(), columns = x.shape().cols();
+    const Tensor<T> dz = tail.backward(back.dy(), y);
+    if (auto dx = back.grad(0))
+      products.run(true, n, T(1), dz.data(), w, used.first, used.count, dx.beta, dx.data);
+    if (auto dw = used.part(back.grad(1), columns)) {
+      kernels::gemm<T>(true, false, used.count, columns, n, T(1), dz.data(), used.count, x.data(), columns,
+                       dw.beta, dw.data, columns, {}, products.precision);
     }
-    if (auto dx = back.grad(0)) {
-      products.run(true, rows, T(1), dz, w, first_row, out, dx.beta, dx.data);
-    }
-    // A slice does not change the gradient of other rows, which is zero at the first write.
-    const bool slice = out != w.shape()[0];
-    if (auto dw = back.grad(1)) {
-      if (slice && dw.beta == T(0)) std::fill_n(dw.data, w.numel(), T(0));
-      kernels::gemm<T>(true, false, out, in, rows, T(1), dz, out, x.data(), in, slice ? T(1) : dw.beta,
-                       dw.data + first_row * in, in, {}, products.precision);
-    }
-    if (auto db = back.grad(2)) {
-      if (slice && db.beta == T(0)) std::fill_n(db.data, w.shape()[0], T(0));
-      kernels::sum_rows<T>(dz, db.data + first_row, slice ? T(1) : db.beta, rows, out);
-    }
-    if (!low.empty()) low.backward(back, 3, dz, x, rows, out);
+    if (auto db = used.part(back.grad(2), 1))
+      kernels::sum_rows<T>(dz.data(), db.data, db.beta, n, used.count);
+    low.backward(back, 3, dz.data(), x, n, used.count);
   };
-  SavedTensors saved =
-      SavedTensors().add_if(w.recorded() || !low.empty(), x).add_if(x.recorded(), w).add_if(relu, y);
-  if (low.empty()) return record(op, y, {x, w, b}, saved, std::move(backward));
   std::vector<Var<T>> inputs{x, w, b};
+  SavedTensors saved =
+      SavedTensors().add_if(w.recorded() || !low.empty(), x).add_if(x.recorded(), w).add_if(tail.relu(), y);
   low.add_inputs(inputs, saved);
   return record(op, y, inputs, saved, std::move(backward));
 }
@@ -355,7 +402,8 @@ template <class T>
                      "weight '" + weight.name() + "' of shape " + weight.shape().str() + " must be (out, in)",
                      {weight.shape()});
   }
-  return detail::linear_rows("linear", ctx, x, weight, bias, 0, weight.shape()[0], activation, dropout_rate);
+  return detail::linear_rows("linear", ctx, x, weight, bias, {0, weight.shape()[0], weight.shape()[0]},
+                             activation, dropout_rate);
 }
 
 /// x W[begin : begin + count]^T + b[begin : begin + count]: a part of a fused projection, without copying the
@@ -373,7 +421,8 @@ template <class T>
                                          std::to_string(begin) + " are outside '" + weight.name() +
                                          "' of shape " + weight.shape().str());
   }
-  return detail::linear_rows("linear_slice", ctx, x, weight, bias, begin, count, Activation::none, 0);
+  return detail::linear_rows("linear_slice", ctx, x, weight, bias, {begin, count, weight.shape()[0]},
+                             Activation::none, 0);
 }
 
 }  // namespace eigenformer

@@ -61,8 +61,16 @@ void add_products(bool transpose_x, bool transpose_y, index_t count, index_t m, 
     return;
   }
   if (sum.of.index == nullptr) {
-    kernels::gemm_batched<T>(transpose_x, transpose_y, count, m, n, k, T(1), x.data, x.ld, x.size, y.data,
-                             y.ld, y.size, sum.beta, sum.data, sum.of.ld, size);
+    kernels::gemm_batched<T>({.count = count,
+                              .m = m,
+                              .n = n,
+                              .k = k,
+                              .a = {x.data, x.ld, x.size, transpose_x},
+                              .b = {y.data, y.ld, y.size, transpose_y},
+                              .c = sum.data,
+                              .ldc = sum.of.ld,
+                              .stride_c = size,
+                              .beta = sum.beta});
     return;
   }
   const auto matrix = [](const BatchOperand<T>& o, index_t i) {
@@ -116,8 +124,15 @@ template <class T>
   const auto index_b = detail::broadcast_batch_index(batch, batch_b);
   const bool plain = batch_a == batch && batch_b == batch;
   if (plain) {
-    kernels::gemm_batched<T>(transpose_a, transpose_b, count, m, n, k, T(1), a.value().data(), lda, size_a,
-                             b.value().data(), ldb, size_b, T(0), y.data(), n, size_y);
+    kernels::gemm_batched<T>({.count = count,
+                              .m = m,
+                              .n = n,
+                              .k = k,
+                              .a = {a.value().data(), lda, size_a, transpose_a},
+                              .b = {b.value().data(), ldb, size_b, transpose_b},
+                              .c = y.data(),
+                              .ldc = n,
+                              .stride_c = size_y});
   } else {
     for (index_t i = 0; i < count; ++i) {
       kernels::gemm<T>(transpose_a, transpose_b, m, n, k, T(1),

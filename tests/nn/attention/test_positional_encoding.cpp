@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "eigenformer/nn/attention/added_positions.hpp"
+#include "eigenformer/nn/attention/positional_encoding.hpp"
 #include "nn/module_test_tools.hpp"
 
 using namespace eigenformer;

@@ -1,10 +1,10 @@
-#include "translator/server/metrics.hpp"
+#include "translator/server/http/metrics.hpp"
 
 #include <charconv>
 #include <locale>
 #include <sstream>
 
-#include "eigenformer/core/runtime/process_memory.hpp"
+#include "translator/preparing/process_memory.hpp"
 #include "translator/server/http/message.hpp"
 
 namespace eigenformer {

@@ -10,7 +10,8 @@
 #include <vector>
 
 #include "eigenformer/kernels/reduction/top_k.hpp"
-#include "eigenformer/search/beams/generate.hpp"
+#include "eigenformer/search/beams/batches.hpp"
+#include "eigenformer/search/processors/processors.hpp"
 
 namespace eigenformer {
 

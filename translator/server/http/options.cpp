@@ -1,4 +1,4 @@
-#include "translator/server/options.hpp"
+#include "translator/server/http/options.hpp"
 
 #include <boost/asio/ip/address.hpp>
 #include <boost/system/error_code.hpp>

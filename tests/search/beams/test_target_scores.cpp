@@ -3,8 +3,7 @@
 #include <numeric>
 #include <vector>
 
-#include "eigenformer/search/beams/sampling.hpp"
-#include "eigenformer/search/decoding/target_scores.hpp"
+#include "eigenformer/search/beams/target_scores.hpp"
 #include "search/language_tools.hpp"
 #include "search/search_tools.hpp"
 #include "search/table_model.hpp"
@@ -92,15 +91,15 @@ TEST_CASE("what a search and a sample say of their tokens is what scoring the te
   };
   SearchOptions search{.beam_size = 4, .max_length = 9};
   search.num_hypotheses = 4;
-  CHECK(beam_search(model, ctx, sources, search)[0][0].token_log_probabilities.empty());
+  CHECK(generate(model, ctx, sources, search)[0][0].token_log_probabilities.empty());
   search.token_scores = true;
-  const auto found = beam_search(model, ctx, sources, search);
+  const auto found = generate(model, ctx, sources, search);
   for (std::size_t i = 0; i < sources.size(); ++i) check(found[i], sources[i]);
-  SamplingOptions sampling;
+  SearchOptions sampling{.sampling = Sampling{}};
   sampling.max_length = 9;
   sampling.token_scores = true;
-  sampling.num_samples = 3;
-  const auto drawn = sample(model, ctx, std::span<const Ids>(sources), sampling);
+  sampling.num_hypotheses = 3;
+  const auto drawn = draw(model, ctx, std::span<const Ids>(sources), sampling);
   REQUIRE(drawn.size() == 12);
   for (std::size_t i = 0; i < drawn.size(); ++i) check({drawn[i]}, sources[i / 3]);
 }

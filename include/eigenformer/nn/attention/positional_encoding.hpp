@@ -178,16 +178,16 @@ EIGENFORMER_MODULE_INSTANCES(LearnedPositionalEmbedding)
 /// layers' attention has positions of its own.
 inline InputPositions input_positions(const std::optional<InputPositions>& given, const LayerOptions& layer) {
   if (given) return *given;
-  if (std::holds_alternative<NoPositions>(layer.positions)) return SinusoidalPositions{};
+  if (std::holds_alternative<NoPositions>(layer.attention.positions)) return SinusoidalPositions{};
   return NoPositions{};
 }
 
 /// Adds positions to a model's inputs: sinusoidal, learned or none, as its options choose.
 ///
-///     ef::AddedPositions<float> positions("my_model", ef::SinusoidalPositions{}, 128, 12, rng);
+///     ef::PositionalEncoding<float> positions("my_model", ef::SinusoidalPositions{}, 128, 12, rng);
 ///     auto y = positions(ctx, x, layout);  // (rows, 12) or (B, L, 12), the same shape as x
 template <class T = float>
-struct AddedPositions {
+struct PositionalEncoding {
   using value_type = T;  ///< element type, float or double
 
   std::optional<SinusoidalPositionalEncoding<T>> sinusoids;  ///< set for SinusoidalPositions
@@ -195,8 +195,8 @@ struct AddedPositions {
 
   /// max_length: number of learned positions; d_model: features of the inputs. Throws ValueError (`[op] ...`)
   /// for invalid options.
-  AddedPositions(const char* op, const InputPositions& positions, index_t max_length, index_t d_model,
-                 RandomGenerator& rng) {
+  PositionalEncoding(const char* op, const InputPositions& positions, index_t max_length, index_t d_model,
+                     RandomGenerator& rng) {
     if (const auto* o = std::get_if<SinusoidalPositions>(&positions)) {
       o->validate(op, d_model);
       sinusoids.emplace(d_model, *o);
@@ -219,8 +219,8 @@ struct AddedPositions {
   static void fields(auto& self, auto&& visit) { visit("", self.learned); }
 };
 
-static_assert(std::is_nothrow_move_constructible_v<AddedPositions<float>>);
+static_assert(std::is_nothrow_move_constructible_v<PositionalEncoding<float>>);
 
-EIGENFORMER_MODULE_INSTANCES(AddedPositions)
+EIGENFORMER_MODULE_INSTANCES(PositionalEncoding)
 
 }  // namespace eigenformer

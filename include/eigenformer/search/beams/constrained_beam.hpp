@@ -5,15 +5,34 @@
 #include <cstdint>
 #include <limits>
 #include <map>
+#include <memory>
+#include <optional>
 #include <span>
 #include <tuple>
 #include <utility>
 #include <vector>
 
-#include "eigenformer/search/beams/continuation.hpp"
+#include "eigenformer/search/beams/options.hpp"
 #include "eigenformer/search/constraints/phrase_automaton.hpp"
+#include "eigenformer/search/processors/processors.hpp"
 
 namespace eigenformer::detail {
+
+/// A candidate: hypothesis `parent` of a sentence followed by its rank-th best token.
+struct Continuation {
+  double log_probability;
+  std::size_t parent, rank;
+  std::int32_t id;
+  double diversity = 0;  ///< the diversity penalty of its tokens
+
+  double value() const noexcept { return log_probability - diversity; }
+};
+
+/// Whether a ranks before b.
+inline bool comes_before(const Continuation& a, const Continuation& b) noexcept {
+  if (a.value() != b.value()) return a.value() > b.value();
+  return a.parent != b.parent ? a.parent < b.parent : a.rank < b.rank;
+}
 
 /// Orders the continuations of a search so that its texts meet constraints: dynamic beam allocation (Post &
 /// Vilar 2018; Hu et al. 2019) over the states of a PhraseAutomaton.
@@ -177,6 +196,82 @@ class ConstrainedBeam {
   PhraseState begun_;
   std::vector<Growing> growing_, next_;  // next_: of the continuations in order()'s result
   std::vector<std::size_t> kept_;
+};
+
+/// The automaton of an input with constraints, and its state after the input's prefix.
+struct InputPhrases {
+  PhraseAutomaton automaton;
+  PhraseState begun;
+};
+using PhrasesByPlace = std::map<std::size_t, InputPhrases>;
+
+/// NoRepeatNgrams with an exception for tokens that begin or continue a required phrase.
+class NoRepeatOutsidePhrases final : public BasicProcessor<NoRepeatOutsidePhrases> {
+ public:
+  NoRepeatOutsidePhrases(index_t n, std::shared_ptr<const PhrasesByPlace> phrases)
+      : ngrams_(n), phrases_(std::move(phrases)) {}
+
+  template <class T>
+  void process(const LogitsStep& step, std::span<T> scores) const {
+    const auto found = phrases_->find(step.input);
+    std::vector<std::pair<std::size_t, T>> kept;
+    if (found != phrases_->end()) {
+      PhraseState state = found->second.begun;
+      for (const std::int32_t id : step.generated) found->second.automaton.advance(state, id);
+      for (const std::int32_t id : found->second.automaton.next_ids(state))
+        kept.emplace_back(static_cast<std::size_t>(id), scores[static_cast<std::size_t>(id)]);
+    }
+    ngrams_.process(step, scores);
+    for (const auto& [id, score] : kept) scores[id] = score;
+  }
+
+ private:
+  NoRepeatNgrams ngrams_;
+  std::shared_ptr<const PhrasesByPlace> phrases_;
+};
+
+/// The constraints of the inputs of a batch.
+class BatchConstraints {
+ public:
+  /// options: of all inputs; must outlive it. places: the batch's inputs, as indices into its lists.
+  BatchConstraints(const SearchOptions& options, std::span<const std::size_t> places) : options_(&options) {
+    if (options.constraints.empty()) return;
+    auto phrases = std::make_shared<PhrasesByPlace>();
+    for (const std::size_t place : places) {
+      const PhraseConstraints& constraints = options.constraints[place];
+      if (constraints.empty()) continue;
+      PhraseAutomaton automaton(constraints, options.forbidden_ids);
+      PhraseState begun =
+          options.prefixes.empty() ? automaton.begin() : automaton.begin(options.prefixes[place]);
+      phrases->emplace(place, InputPhrases{std::move(automaton), std::move(begun)});
+    }
+    if (!phrases->empty()) phrases_ = std::move(phrases);
+  }
+
+  /// The constrained beam for a search of an input; empty when the input has no constraints. max_steps:
+  /// tokens that the search may add.
+  std::optional<ConstrainedBeam> beam(std::size_t place, index_t max_steps) const {
+    if (phrases_ == nullptr) return std::nullopt;
+    const auto found = phrases_->find(place);
+    if (found == phrases_->end()) return std::nullopt;
+    const index_t most = options_->force_end ? std::max<index_t>(0, max_steps - 1) : max_steps;
+    return ConstrainedBeam(found->second.automaton, found->second.begun, most, options_->end_id);
+  }
+
+  /// The options with processors that exempt phrases from no_repeat_ngram_size; empty: the given options
+  /// are enough.
+  std::optional<SearchOptions> processing() const {
+    if (phrases_ == nullptr || options_->no_repeat_ngram_size == 0) return std::nullopt;
+    SearchOptions changed = *options_;
+    changed.processors.push_back(
+        std::make_shared<NoRepeatOutsidePhrases>(changed.no_repeat_ngram_size, phrases_));
+    changed.no_repeat_ngram_size = 0;
+    return changed;
+  }
+
+ private:
+  const SearchOptions* options_;
+  std::shared_ptr<const PhrasesByPlace> phrases_;  // null: no constraints
 };
 
 }  // namespace eigenformer::detail

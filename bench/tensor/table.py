@@ -1,0 +1,53 @@
+"""The table of ratios of a run of bench_tensor: the time of libtorch, and of Eigen, divided by ours.
+
+bench_tensor --benchmark_repetitions=5 --benchmark_enable_random_interleaving=true --benchmark_format=json > run.json
+python3 table.py run.json
+
+Each figure is the ratio of the medians of the processor times of all repetitions; above 1 ours is faster. The two
+rows at the end are the geometric mean and the worst.
+"""
+
+import collections
+import json
+import math
+import statistics
+import sys
+
+
+def main():
+    if len(sys.argv) != 2 or sys.argv[1] in ("-h", "--help"):
+        print(__doc__.strip())
+        return 0 if len(sys.argv) == 2 else 2
+    with open(sys.argv[1]) as file:
+        run = json.load(file)
+    clock = "cpu_time" if run["context"].get("threads", "1") == "1" else "real_time"
+    times = collections.defaultdict(list)
+    for row in run["benchmarks"]:
+        if row["run_type"] == "iteration":
+            library, operation, size = row["name"].split("/")[:3]
+            times[library, operation, int(size)].append(row[clock])
+    medians = {key: statistics.median(values) for key, values in times.items()}
+    sizes = sorted({size for _, operation, size in medians if operation not in ("matmul",) and size})
+    for other in sorted({library for library, _, _ in medians} - {"ours"}):
+        ratios = {(operation, size): medians[other, operation, size] / ours
+                  for (library, operation, size), ours in medians.items()
+                  if library == "ours" and (other, operation, size) in medians}
+        if not ratios:
+            continue
+        print(f"\n| {other}'s time over ours | " + " | ".join(f"{size:,}" for size in sizes) + " |")
+        print("|---|" + "---:|" * len(sizes))
+        for operation in dict.fromkeys(operation for operation, _ in ratios):
+            own = {size: ratio for (name, size), ratio in ratios.items() if name == operation}
+            if set(own) <= set(sizes):
+                print(f"| {operation} | " + " | ".join(f"{own[s]:.2f}" if s in own else "" for s in sizes) + " |")
+            else:
+                text = "; ".join(f"{size}: {ratio:.2f}" if size else f"{ratio:.2f}" for size, ratio in sorted(own.items()))
+                print(f"| {operation} | {text} |" + " |" * (len(sizes) - 1))
+        mean = math.exp(statistics.fmean(math.log(ratio) for ratio in ratios.values()))
+        worst = min(ratios, key=ratios.get)
+        print(f"\ngeometric mean {mean:.2f}, worst {ratios[worst]:.2f} ({worst[0]}, {worst[1]:,})")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
