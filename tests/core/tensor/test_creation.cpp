@@ -47,6 +47,7 @@ TEST_CASE("arange: integers are exact, the count is rounded up") {
   CHECK(values(ef::arange(1, 4)) == Floats{1, 2, 3});
   CHECK(values(ef::arange<double>(0, 1, 0.25)) == std::vector<double>{0, 0.25, 0.5, 0.75});
   CHECK(values(ef::arange(5, 0, -2)) == Floats{5, 3, 1});
+  CHECK(values(ef::arange(3)) == Floats{0, 1, 2});
   CHECK(ef::arange(3, 3).numel() == 0);
   CHECK(ef::arange(3, 1).numel() == 0);
   const std::int64_t big = (std::int64_t{1} << 55) + 1;

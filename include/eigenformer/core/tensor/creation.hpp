@@ -69,6 +69,12 @@ requires(std::is_arithmetic_v<A>&& std::is_arithmetic_v<B>&& std::is_arithmetic_
   return t;
 }
 
+/// The numbers 0, 1, ... n - 1: Tensor<T>::arange(n). Throws ShapeError for a negative n.
+template <class T = float>
+[[nodiscard]] Tensor<T> arange(index_t n) {
+  return Tensor<T>::arange(n);
+}
+
 /// A new tensor of x's shape and type with every element set to `value`. x: a Tensor or a Var.
 template <class X>
 requires requires(const X& x) { x.shape(); }
