@@ -22,7 +22,7 @@ concept IndexNumber = std::same_as<I, std::int32_t> || std::same_as<I, std::int6
 inline constexpr index_t slice_end = std::numeric_limits<index_t>::max();
 
 /// The entries begin, begin + step, ... before end: NumPy's begin:end:step. range() makes it.
-struct Range {
+struct IndexRange {
   index_t begin = 0;        ///< the first entry; negative counts from the end
   index_t end = slice_end;  ///< one past the last one; negative counts from the end
   index_t step = 1;         ///< not zero; negative walks towards the front
@@ -30,7 +30,7 @@ struct Range {
 
 /// The entries begin .. end - 1 of a dimension in steps, as an index. As in NumPy, bounds outside the
 /// dimension are moved to its ends, and slice_end leaves one out: range(slice_end, slice_end, -1) is ::-1.
-constexpr Range range(index_t begin, index_t end = slice_end, index_t step = 1) noexcept {
+constexpr IndexRange range(index_t begin, index_t end = slice_end, index_t step = 1) noexcept {
   return {begin, end, step};
 }
 
@@ -59,7 +59,7 @@ class Index {
     number,    ///< one entry
     range,     ///< some entries
     new_axis,  ///< a new dimension
-    ellipsis   ///< the dimensions that no other index names
+    rest       ///< the dimensions that no other index names
   };
 
   /// No index.
@@ -69,15 +69,15 @@ class Index {
   requires(!std::same_as<I, bool>) constexpr Index(I i)  // NOLINT(google-explicit-constructor)
       : range{static_cast<index_t>(i), 0, 1}, kind(Kind::number) {}
   /// Some entries.
-  constexpr Index(Range r) : range(r), kind(Kind::range) {}  // NOLINT(google-explicit-constructor)
+  constexpr Index(IndexRange r) : range(r), kind(Kind::range) {}  // NOLINT(google-explicit-constructor)
   /// Every entry.
   constexpr Index(EveryEntry (*)() noexcept) : kind(Kind::range) {}  // NOLINT(google-explicit-constructor)
   /// A new dimension.
   constexpr Index(NewAxis) : kind(Kind::new_axis) {}  // NOLINT(google-explicit-constructor)
   /// The remaining dimensions.
-  constexpr Index(Ellipsis) : kind(Kind::ellipsis) {}  // NOLINT(google-explicit-constructor)
+  constexpr Index(Ellipsis) : kind(Kind::rest) {}  // NOLINT(google-explicit-constructor)
 
-  Range range;               ///< of a range; a number is in `begin`
+  IndexRange range;          ///< of a range; a number is in `begin`
   Kind kind = Kind::absent;  ///< what it is
 };
 
@@ -121,7 +121,7 @@ EIGENFORMER_NOINLINE inline StridedView broadcast_view(const char* op, const Sha
 }
 
 // The number of entries of a range in a dimension of n, and its first entry.
-inline std::array<index_t, 2> entries_of(const Range& r, index_t n) {
+inline std::array<index_t, 2> entries_of(const IndexRange& r, index_t n) {
   const bool forward = r.step > 0;
   // Positions are moved to 0 .. n, walking backwards to -1 .. n - 1.
   const index_t least = forward ? 0 : -1, most = forward ? n : n - 1;
@@ -143,7 +143,7 @@ EIGENFORMER_NOINLINE inline StridedView indexed_view(const Shape& shape, std::sp
   index_t named = 0, ellipses = 0;
   for (const Index& i : indices) {
     named += i.kind == Index::Kind::number || i.kind == Index::Kind::range;
-    ellipses += i.kind == Index::Kind::ellipsis;
+    ellipses += i.kind == Index::Kind::rest;
   }
   if (named > shape.rank() || ellipses > 1) {
     throw IndexError("index", std::to_string(named) + " indices and " + std::to_string(ellipses) +
@@ -164,7 +164,7 @@ EIGENFORMER_NOINLINE inline StridedView indexed_view(const Shape& shape, std::sp
   for (const Index& i : indices) {
     if (i.kind == Index::Kind::new_axis) {
       append(1, 0);
-    } else if (i.kind == Index::Kind::ellipsis) {
+    } else if (i.kind == Index::Kind::rest) {
       keep(shape.rank() - named);
     } else if (i.kind != Index::Kind::absent) {
       const index_t n = shape[axis], stride = whole.strides[static_cast<std::size_t>(axis)];
