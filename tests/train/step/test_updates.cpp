@@ -2,7 +2,7 @@
 
 #include <doctest/doctest.h>
 
-#include "eigenformer/train/loop/updates.hpp"
+#include "eigenformer/train/step/updates.hpp"
 #include "line_model.hpp"
 #include "test_tools.hpp"
 
