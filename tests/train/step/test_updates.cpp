@@ -3,8 +3,8 @@
 #include <doctest/doctest.h>
 
 #include "eigenformer/train/step/updates.hpp"
-#include "line_model.hpp"
 #include "test_tools.hpp"
+#include "train/loop/line_model.hpp"
 
 using namespace eigenformer;
 using namespace eigenformer::testing;
