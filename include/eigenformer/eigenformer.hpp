@@ -14,7 +14,7 @@
 #include "eigenformer/core/tensor/eigen_interop.hpp"
 #include "eigenformer/core/tensor/print.hpp"
 #include "eigenformer/data/corpus/batching.hpp"
-#include "eigenformer/data/tokenizers/tokenizer_factory.hpp"
+#include "eigenformer/data/corpus/tokenizer_factory.hpp"
 #include "eigenformer/metrics/accuracy.hpp"
 #include "eigenformer/metrics/bleu.hpp"
 #include "eigenformer/nn/adapters/lora.hpp"

@@ -12,13 +12,13 @@
 #include <vector>
 
 #include "eigenformer/data/corpus/batching.hpp"
-#include "eigenformer/nn/attention/attention_options.hpp"
 #include "eigenformer/nn/models/language_model.hpp"
 #include "eigenformer/nn/models/sequence_regressor.hpp"
 #include "eigenformer/nn/models/text_encoder.hpp"
+#include "eigenformer/nn/options/attention_options.hpp"
 #include "eigenformer/search/alignment/attention_alignment.hpp"
 #include "eigenformer/search/beams/generate.hpp"
-#include "eigenformer/train/options.hpp"
+#include "eigenformer/train/options/options.hpp"
 #include "translator/preparing/prepare_options.hpp"
 #include "translator/serving/options.hpp"
 #include "translator/text/output_format.hpp"

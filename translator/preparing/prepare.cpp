@@ -21,7 +21,7 @@
 #include "eigenformer/data/corpus/corpus.hpp"
 #include "eigenformer/data/corpus/token_file_writer.hpp"
 #include "eigenformer/data/files/atomic_file.hpp"
-#include "eigenformer/data/files/compression.hpp"
+#include "eigenformer/data/files/compressed_text.hpp"
 #include "translator/preparing/hash_set.hpp"
 #include "translator/preparing/in_order.hpp"
 #include "translator/preparing/pair_filter.hpp"

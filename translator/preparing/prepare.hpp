@@ -5,7 +5,7 @@
 #include <string>
 
 #include "eigenformer/core/base/config.hpp"
-#include "eigenformer/data/tokenizers/tokenizer_factory.hpp"
+#include "eigenformer/data/corpus/tokenizer_factory.hpp"
 #include "translator/preparing/prepare_options.hpp"
 
 namespace eigenformer {

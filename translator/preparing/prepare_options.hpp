@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "eigenformer/core/base/config.hpp"
+#include "eigenformer/data/corpus/tokenizer_factory.hpp"
 #include "eigenformer/data/text/unicode_text.hpp"
-#include "eigenformer/data/tokenizers/tokenizer_factory.hpp"
 #include "eigenformer/nn/options/field.hpp"
 
 namespace eigenformer {

@@ -8,7 +8,7 @@
 #include "eigenformer/core/base/config.hpp"
 #include "eigenformer/data/corpus/corpus.hpp"
 #include "eigenformer/data/corpus/token_file.hpp"
-#include "eigenformer/data/tokenizers/tokenizer_factory.hpp"
+#include "eigenformer/data/corpus/tokenizer_factory.hpp"
 #include "translator/preparing/prepare.hpp"
 
 namespace eigenformer {

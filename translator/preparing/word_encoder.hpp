@@ -9,8 +9,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "eigenformer/data/corpus/vocabulary.hpp"
 #include "eigenformer/data/tokenizers/tokenizer.hpp"
+#include "eigenformer/data/tokenizers/vocabulary.hpp"
 
 namespace eigenformer::detail {
 

@@ -15,7 +15,7 @@
 #include "eigenformer/kernels/gemm/gemm_backend.hpp"
 #include "eigenformer/nn/models/seq2seq.hpp"
 #include "eigenformer/nn/models/seq2seq_options.hpp"
-#include "eigenformer/train/options.hpp"
+#include "eigenformer/train/options/options.hpp"
 #include "eigenformer/train/reporting/console_line.hpp"
 #include "eigenformer/train/trainer.hpp"
 

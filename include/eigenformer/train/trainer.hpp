@@ -13,9 +13,9 @@
 #include "eigenformer/optim/any_optimizer.hpp"
 #include "eigenformer/train/checkpoint/saved_corpus.hpp"
 #include "eigenformer/train/loop/loop.hpp"
-#include "eigenformer/train/loop/prefetched.hpp"
 #include "eigenformer/train/objectives/loss.hpp"
-#include "eigenformer/train/options.hpp"
+#include "eigenformer/train/options/options.hpp"
+#include "eigenformer/train/step/prefetched.hpp"
 
 namespace eigenformer {
 

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "eigenformer/data/corpus/tokenizer_factory.hpp"
 #include "eigenformer/data/files/compressed_text.hpp"
-#include "eigenformer/data/tokenizers/tokenizer_factory.hpp"
 #include "eigenformer/io/huggingface/tokenizer_json.hpp"
 #include "eigenformer/io/numpy/npz.hpp"
 

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "../work.hpp"
-#include "eigenformer/data/tokenizers/tokenizer_factory.hpp"
+#include "eigenformer/data/corpus/tokenizer_factory.hpp"
 
 static std::vector<std::vector<int>> search() {
   namespace ef = eigenformer;

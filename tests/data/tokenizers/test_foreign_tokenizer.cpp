@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "eigenformer/core/base/random.hpp"
-#include "eigenformer/data/tokenizers/tokenizer_factory.hpp"
+#include "eigenformer/data/corpus/tokenizer_factory.hpp"
 #include "temporary_folder.hpp"
 
 using namespace eigenformer;

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "eigenformer/data/corpus/tokenizer_factory.hpp"
 #include "eigenformer/data/tokenizers/foreign_tokenizer.hpp"
-#include "eigenformer/data/tokenizers/tokenizer_factory.hpp"
 #include "temporary_folder.hpp"
 
 using namespace eigenformer;

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "eigenformer/data/tokenizers/tokenizer_factory.hpp"
+#include "eigenformer/data/corpus/tokenizer_factory.hpp"
 #include "eigenformer/io/models/translation_model.hpp"
 #include "eigenformer/search/constraints/glossary.hpp"
 #include "eigenformer/search/constraints/phrase_automaton.hpp"

@@ -5,7 +5,7 @@
 
 #include <doctest/doctest.h>
 
-#include "eigenformer/data/tokenizers/tokenizer_factory.hpp"
+#include "eigenformer/data/corpus/tokenizer_factory.hpp"
 #include "eigenformer/search/text/translate.hpp"
 #include "eigenformer/train/validation/validation.hpp"
 #include "test_tools.hpp"

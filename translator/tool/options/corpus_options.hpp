@@ -3,8 +3,8 @@
 #include <string>
 
 #include "eigenformer/core/base/config.hpp"
-#include "eigenformer/data/sampling/subword_sampling.hpp"
-#include "eigenformer/data/tokenizers/tokenizer_factory.hpp"
+#include "eigenformer/data/corpus/tokenizer_factory.hpp"
+#include "eigenformer/data/tokenizers/subword_sampling.hpp"
 #include "eigenformer/nn/options/field.hpp"
 
 namespace translator {

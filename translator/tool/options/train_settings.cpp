@@ -7,7 +7,7 @@
 #include <string_view>
 #include <variant>
 
-#include "eigenformer/data/corpus/conventions.hpp"
+#include "eigenformer/data/tokenizers/conventions.hpp"
 #include "training/corpora/corpus_list.hpp"
 #include "translator/preparing/prepared_corpus.hpp"
 

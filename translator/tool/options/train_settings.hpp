@@ -7,7 +7,7 @@
 #include "default_model.hpp"
 #include "eigenformer/io/models/translation_model.hpp"
 #include "eigenformer/nn/models/seq2seq_options.hpp"
-#include "eigenformer/train/options.hpp"
+#include "eigenformer/train/options/options.hpp"
 #include "eigenformer/train/plan.hpp"
 #include "option_flags.hpp"
 

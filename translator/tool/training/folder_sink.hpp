@@ -14,7 +14,7 @@
 
 #include "eigenformer/train/checkpoint/room.hpp"
 #include "eigenformer/train/checkpoint/training_folder.hpp"
-#include "eigenformer/train/loop/progress.hpp"
+#include "eigenformer/train/reporting/progress.hpp"
 #include "model/confidence_file.hpp"
 #include "terminal/terminal_progress.hpp"
 #include "training/adapter_training.hpp"

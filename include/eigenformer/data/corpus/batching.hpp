@@ -11,10 +11,10 @@
 #include "eigenformer/core/base/error.hpp"
 #include "eigenformer/core/base/random.hpp"
 #include "eigenformer/core/tensor/layout.hpp"
-#include "eigenformer/data/corpus/conventions.hpp"
 #include "eigenformer/data/corpus/corpus.hpp"
 #include "eigenformer/data/corpus/pair_source.hpp"
-#include "eigenformer/data/corpus/vocabulary.hpp"
+#include "eigenformer/data/tokenizers/conventions.hpp"
+#include "eigenformer/data/tokenizers/vocabulary.hpp"
 #include "eigenformer/nn/options/field.hpp"
 
 namespace eigenformer {

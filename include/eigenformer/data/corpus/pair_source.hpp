@@ -9,7 +9,7 @@
 
 #include "eigenformer/core/base/config.hpp"
 #include "eigenformer/data/corpus/alignment_model.hpp"
-#include "eigenformer/data/corpus/conventions.hpp"
+#include "eigenformer/data/tokenizers/conventions.hpp"
 
 namespace eigenformer {
 

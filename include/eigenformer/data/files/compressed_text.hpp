@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -12,9 +13,232 @@
 
 #include "eigenformer/core/base/error.hpp"
 #include "eigenformer/core/base/linked.hpp"
-#include "eigenformer/data/files/compression.hpp"
-#include "eigenformer/data/files/gzip.hpp"
-#include "eigenformer/data/files/zstd.hpp"
+
+namespace eigenformer {
+
+/// The format of a compressed file.
+enum class Compression {
+  none,  ///< not compressed
+  gzip,  ///< RFC 1952; needs zlib
+  zstd   ///< RFC 8878; needs libzstd
+};
+
+/// The name of a format in messages: "no compression", "gzip" or "zstd".
+constexpr const char* compression_name(Compression compression) {
+  switch (compression) {
+    case Compression::gzip:
+      return "gzip";
+    case Compression::zstd:
+      return "zstd";
+    case Compression::none:
+      break;
+  }
+  return "no compression";
+}
+
+/// The format in which to write a file, by its extension: gzip for .gz, zstd for .zst, else none.
+inline Compression compression_of_name(const std::filesystem::path& path) {
+  const std::string suffix = path.extension().string();
+  return suffix == ".gz" ? Compression::gzip : suffix == ".zst" ? Compression::zstd : Compression::none;
+}
+
+/// Detects the format of data from its first bytes; nothing when more bytes are needed. Four bytes always
+/// suffice. No UTF-8 text begins with one of the signatures, except for that of zstd's skippable frames: a
+/// letter from P to _, "*M" and a control character (RFC 1952, RFC 8878).
+inline std::optional<Compression> compression_of_content(std::string_view begin) {
+  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(begin[i]); };
+  // Compares as many bytes as there are.
+  const auto matches = [&](auto... expected) {
+    std::size_t i = 0;
+    return ([&] {
+      const bool equal = i >= begin.size() || expected(byte(i));
+      ++i;
+      return equal;
+    }() && ...);
+  };
+  const auto is = [](unsigned char expected) {
+    return [expected](unsigned char x) { return x == expected; };
+  };
+  const auto in_50_to_5f = [](unsigned char x) { return x >> 4 == 5; };
+  if (matches(is(0x1f), is(0x8b))) return begin.size() < 2 ? std::nullopt : std::optional(Compression::gzip);
+  if (matches(is(0x28), is(0xb5), is(0x2f), is(0xfd)) || matches(in_50_to_5f, is(0x2a), is(0x4d), is(0x18)))
+    return begin.size() < 4 ? std::nullopt : std::optional(Compression::zstd);
+  return Compression::none;
+}
+
+namespace detail {
+
+/// Decompresses a stream, member by member (gzip) or frame by frame (zstd).
+class Decompressor {
+ public:
+  virtual ~Decompressor() = default;
+  /// Consumes bytes from the front of `in` and appends at most decompressed_at_once bytes to `out`. Returns a
+  /// message for damaged data, else null.
+  virtual const char* run(std::string_view& in, std::string& out) = 0;
+  /// Whether the input consumed so far ends at the end of a member or frame.
+  virtual bool at_end_of_member() const = 0;
+};
+
+/// The functions that need zlib.
+struct GzipFunctions {
+  std::unique_ptr<Decompressor> (*decompressor)();
+  /// Compresses the text to one member.
+  std::string (*compress)(std::string_view text);
+};
+/// The functions that need libzstd.
+struct ZstdFunctions {
+  std::unique_ptr<Decompressor> (*decompressor)();
+  /// Compresses the text to one frame.
+  std::string (*compress)(std::string_view text);
+};
+
+/// Most bytes that a call of Decompressor::run appends.
+inline constexpr std::size_t decompressed_at_once = std::size_t{1} << 20;
+
+}  // namespace detail
+
+}  // namespace eigenformer
+
+#ifdef EIGENFORMER_WITH_ZLIB
+#include <zlib.h>
+
+#include <algorithm>
+#include <limits>
+#include <new>
+
+namespace eigenformer::detail {
+
+/// Decompresses gzip members (RFC 1952) with zlib.
+class GzipDecompressor final : public Decompressor {
+ public:
+  GzipDecompressor() {
+    if (inflateInit2(&stream_, MAX_WBITS + 16) != Z_OK) throw std::bad_alloc();
+  }
+  GzipDecompressor(const GzipDecompressor&) = delete;
+  GzipDecompressor& operator=(const GzipDecompressor&) = delete;
+  ~GzipDecompressor() override { inflateEnd(&stream_); }
+
+  const char* run(std::string_view& in, std::string& out) override {
+    if (at_end_ && !in.empty()) {
+      // zlib reports a wrong second byte only together with the bytes after it.
+      if (static_cast<unsigned char>(in[0]) != 0x1f) return "no further member of gzip begins here";
+      if (inflateReset(&stream_) != Z_OK) return "its state is damaged";
+      at_end_ = false;
+    }
+    const std::size_t before = out.size();
+    const std::size_t give = std::min<std::size_t>(in.size(), std::numeric_limits<uInt>::max());
+    out.resize(before + decompressed_at_once);
+    // zlib's pointer is not const, but zlib does not write through it.
+    stream_.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(in.data()));
+    stream_.avail_in = static_cast<uInt>(give);
+    stream_.next_out = reinterpret_cast<Bytef*>(out.data() + before);
+    stream_.avail_out = static_cast<uInt>(decompressed_at_once);
+    const int status = inflate(&stream_, Z_NO_FLUSH);
+    out.resize(out.size() - stream_.avail_out);
+    in.remove_prefix(give - stream_.avail_in);
+    if (status == Z_STREAM_END) at_end_ = true;
+    if (status == Z_MEM_ERROR) throw std::bad_alloc();
+    if (status == Z_OK || status == Z_STREAM_END || status == Z_BUF_ERROR) return nullptr;
+    return stream_.msg != nullptr ? stream_.msg : "the data is damaged";
+  }
+  bool at_end_of_member() const override { return at_end_; }
+
+ private:
+  z_stream stream_{};
+  bool at_end_ = false;
+};
+
+inline std::unique_ptr<Decompressor> gzip_decompressor() { return std::make_unique<GzipDecompressor>(); }
+
+inline std::string gzip_member(std::string_view text) {
+  z_stream stream{};
+  if (deflateInit2(&stream, Z_DEFAULT_COMPRESSION, Z_DEFLATED, MAX_WBITS + 16, 8, Z_DEFAULT_STRATEGY) != Z_OK)
+    throw std::bad_alloc();
+  std::string member;
+  int status = Z_OK;
+  while (status != Z_STREAM_END) {
+    const std::size_t give = std::min<std::size_t>(text.size(), std::numeric_limits<uInt>::max());
+    const std::size_t before = member.size();
+    member.resize(before + std::max<std::size_t>(text.size() / 2, 1024));
+    stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(text.data()));
+    stream.avail_in = static_cast<uInt>(give);
+    stream.next_out = reinterpret_cast<Bytef*>(member.data() + before);
+    stream.avail_out =
+        static_cast<uInt>(std::min<std::size_t>(member.size() - before, std::numeric_limits<uInt>::max()));
+    status = deflate(&stream, give == text.size() ? Z_FINISH : Z_NO_FLUSH);
+    text.remove_prefix(give - stream.avail_in);
+    member.resize(static_cast<std::size_t>(reinterpret_cast<char*>(stream.next_out) - member.data()));
+  }
+  deflateEnd(&stream);
+  return member;
+}
+
+inline constexpr GzipFunctions gzip_functions{&gzip_decompressor, &gzip_member};
+inline const bool gzip_is_linked = link(gzip_functions);
+
+}  // namespace eigenformer::detail
+#endif
+
+#ifdef EIGENFORMER_WITH_ZSTD
+#include <zstd.h>
+
+#include <new>
+
+namespace eigenformer::detail {
+
+/// Decompresses zstd frames (RFC 8878) with libzstd.
+class ZstdDecompressor final : public Decompressor {
+ public:
+  ZstdDecompressor() : stream_(ZSTD_createDStream()) {
+    if (stream_ == nullptr) throw std::bad_alloc();
+  }
+  ZstdDecompressor(const ZstdDecompressor&) = delete;
+  ZstdDecompressor& operator=(const ZstdDecompressor&) = delete;
+  ~ZstdDecompressor() override { ZSTD_freeDStream(stream_); }
+
+  const char* run(std::string_view& in, std::string& out) override {
+    const std::size_t before = out.size();
+    out.resize(before + decompressed_at_once);
+    ZSTD_inBuffer from{in.data(), in.size(), 0};
+    ZSTD_outBuffer to{out.data() + before, decompressed_at_once, 0};
+    const std::size_t status = ZSTD_decompressStream(stream_, &to, &from);
+    out.resize(before + to.pos);
+    in.remove_prefix(from.pos);
+    if (ZSTD_isError(status) != 0) return ZSTD_getErrorName(status);
+    // 0: a frame has ended, and all of its text was returned.
+    if (status == 0) {
+      at_end_ = true;
+    } else if (from.pos > 0 || to.pos > 0) {
+      at_end_ = false;
+    }
+    return nullptr;
+  }
+  bool at_end_of_member() const override { return at_end_; }
+
+ private:
+  ZSTD_DStream* stream_;
+  bool at_end_ = false;
+};
+
+inline std::unique_ptr<Decompressor> zstd_decompressor() { return std::make_unique<ZstdDecompressor>(); }
+
+inline std::string zstd_frame(std::string_view text) {
+  const std::unique_ptr<ZSTD_CCtx, std::size_t (*)(ZSTD_CCtx*)> context(ZSTD_createCCtx(), &ZSTD_freeCCtx);
+  if (context == nullptr) throw std::bad_alloc();
+  ZSTD_CCtx_setParameter(context.get(), ZSTD_c_checksumFlag, 1);  // damage is found, as in gzip
+  std::string frame(ZSTD_compressBound(text.size()), '\0');
+  const std::size_t size =
+      ZSTD_compress2(context.get(), frame.data(), frame.size(), text.data(), text.size());
+  if (ZSTD_isError(size) != 0) throw std::bad_alloc();
+  frame.resize(size);
+  return frame;
+}
+
+inline constexpr ZstdFunctions zstd_functions{&zstd_decompressor, &zstd_frame};
+inline const bool zstd_is_linked = link(zstd_functions);
+
+}  // namespace eigenformer::detail
+#endif
 
 namespace eigenformer {
 

@@ -14,8 +14,8 @@
 #include "eigenformer/core/base/error.hpp"
 #include "eigenformer/core/base/index_permutation.hpp"
 #include "eigenformer/core/base/random.hpp"
-#include "eigenformer/data/corpus/conventions.hpp"
 #include "eigenformer/data/corpus/pair_source.hpp"
+#include "eigenformer/data/tokenizers/conventions.hpp"
 #include "eigenformer/nn/options/field.hpp"
 
 namespace eigenformer {

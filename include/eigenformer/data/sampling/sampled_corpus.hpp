@@ -9,9 +9,9 @@
 #include "eigenformer/core/base/random.hpp"
 #include "eigenformer/data/corpus/corpus.hpp"
 #include "eigenformer/data/corpus/pair_source.hpp"
+#include "eigenformer/data/corpus/tokenizer_factory.hpp"
 #include "eigenformer/data/files/hash64.hpp"
-#include "eigenformer/data/sampling/subword_sampling.hpp"
-#include "eigenformer/data/tokenizers/tokenizer_factory.hpp"
+#include "eigenformer/data/tokenizers/subword_sampling.hpp"
 
 namespace eigenformer {
 

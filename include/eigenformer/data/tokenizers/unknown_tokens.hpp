@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "eigenformer/data/corpus/conventions.hpp"
+#include "eigenformer/data/tokenizers/conventions.hpp"
 #include "eigenformer/data/tokenizers/tokenizer.hpp"
 
 namespace eigenformer {

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "eigenformer/core/base/linked.hpp"
-#include "eigenformer/data/tokenizers/tokenizer_factory.hpp"
+#include "eigenformer/data/corpus/tokenizer_factory.hpp"
 #include "eigenformer/io/shared/import_tools.hpp"
 
 namespace eigenformer::detail {

@@ -17,8 +17,8 @@
 #include <variant>
 #include <vector>
 
+#include "eigenformer/data/corpus/tokenizer_factory.hpp"
 #include "eigenformer/data/files/folder_transaction.hpp"
-#include "eigenformer/data/tokenizers/tokenizer_factory.hpp"
 #include "eigenformer/io/models/conventions_json.hpp"
 #include "eigenformer/io/models/folder_checksums.hpp"
 #include "eigenformer/io/models/options_json.hpp"

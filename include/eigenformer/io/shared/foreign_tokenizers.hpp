@@ -13,9 +13,9 @@
 #include <vector>
 
 #include "eigenformer/core/base/error.hpp"
-#include "eigenformer/data/corpus/conventions.hpp"
+#include "eigenformer/data/corpus/tokenizer_factory.hpp"
+#include "eigenformer/data/tokenizers/conventions.hpp"
 #include "eigenformer/data/tokenizers/foreign_tokenizer.hpp"
-#include "eigenformer/data/tokenizers/tokenizer_factory.hpp"
 #include "eigenformer/io/shared/import_tools.hpp"
 
 namespace eigenformer::detail {

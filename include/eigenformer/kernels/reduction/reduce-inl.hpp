@@ -69,12 +69,12 @@ struct MaxOf {
   // NaN is the result if any entry is NaN.
   template <class V>
   EIGENFORMER_ALWAYS_INLINE static void combine(V& a, const V& b) {
-    V larger = b <= a ? a : b;
+    V other = b, larger = other > a ? other : a;  // a, if one of them is NaN
 #if EIGENFORMER_X86 && !defined(__clang__)
     // GCC 12 would join the two choices, and take vectors of 64 bytes apart for the `or` of their conditions.
-    if constexpr (sizeof(V) == 64) __asm__("" : "+v"(larger));
+    if constexpr (sizeof(V) == 64) __asm__("" : "+v"(larger), "+v"(other));
 #endif
-    a = a != a ? a : larger;
+    a = other == other ? larger : other;
   }
   /// Whether x is equal to the maximum; NaN equals NaN.
   template <class T>

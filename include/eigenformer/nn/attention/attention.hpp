@@ -15,13 +15,13 @@
 #include "eigenformer/autograd/ops/linear/linear.hpp"
 #include "eigenformer/autograd/ops/shape/reduce.hpp"
 #include "eigenformer/autograd/ops/shape/shape.hpp"
-#include "eigenformer/nn/attention/attention_options.hpp"
 #include "eigenformer/nn/layers/linear.hpp"
 #include "eigenformer/nn/layers/norm.hpp"
 #include "eigenformer/nn/module/init.hpp"
 #include "eigenformer/nn/module/module.hpp"
 #include "eigenformer/nn/module/optional_module.hpp"
 #include "eigenformer/nn/module/rows.hpp"
+#include "eigenformer/nn/options/attention_options.hpp"
 #include "eigenformer/nn/options/positions.hpp"
 
 namespace eigenformer {

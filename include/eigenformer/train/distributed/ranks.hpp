@@ -15,7 +15,7 @@
 
 #include "eigenformer/kernels/simd/isa.hpp"
 #include "eigenformer/train/distributed/reducer.hpp"
-#include "eigenformer/train/loop/updates.hpp"
+#include "eigenformer/train/step/updates.hpp"
 
 namespace eigenformer::detail {
 

@@ -19,8 +19,8 @@
 #include "eigenformer/core/base/bfloat16.hpp"
 #include "eigenformer/optim/optimizer_state.hpp"
 #include "eigenformer/train/distributed/communicator.hpp"
-#include "eigenformer/train/distributed/options.hpp"
-#include "eigenformer/train/options.hpp"
+#include "eigenformer/train/options/distributed.hpp"
+#include "eigenformer/train/options/options.hpp"
 
 namespace eigenformer::detail {
 

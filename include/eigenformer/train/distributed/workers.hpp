@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "eigenformer/core/runtime/runtime.hpp"
-#include "eigenformer/train/loop/updates.hpp"
+#include "eigenformer/train/step/updates.hpp"
 
 namespace eigenformer::detail {
 

@@ -12,7 +12,7 @@
 #include "eigenformer/nn/stacks/cross_attention_pass.hpp"
 #include "eigenformer/search/alignment/attention_alignment.hpp"
 #include "eigenformer/search/decoding/attention_maps.hpp"
-#include "eigenformer/train/objectives/guided_alignment_options.hpp"
+#include "eigenformer/train/options/objectives.hpp"
 
 namespace eigenformer {
 

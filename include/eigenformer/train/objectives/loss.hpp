@@ -9,9 +9,9 @@
 
 #include "eigenformer/autograd/ops/normalization/loss.hpp"
 #include "eigenformer/data/corpus/batching.hpp"
-#include "eigenformer/train/loop/updates.hpp"
 #include "eigenformer/train/objectives/guided_alignment.hpp"
 #include "eigenformer/train/objectives/token_loss.hpp"
+#include "eigenformer/train/step/updates.hpp"
 
 namespace eigenformer {
 

@@ -16,10 +16,9 @@
 #include "eigenformer/kernels/normalization/softmax.hpp"
 #include "eigenformer/nn/models/seq2seq.hpp"
 #include "eigenformer/nn/stacks/transformer.hpp"
-#include "eigenformer/train/loop/updates.hpp"
-#include "eigenformer/train/objectives/distillation_options.hpp"
 #include "eigenformer/train/objectives/guided_alignment.hpp"
-#include "eigenformer/train/objectives/r_drop_options.hpp"
+#include "eigenformer/train/options/objectives.hpp"
+#include "eigenformer/train/step/updates.hpp"
 
 namespace eigenformer {
 

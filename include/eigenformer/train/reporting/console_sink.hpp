@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
-#include "eigenformer/train/loop/progress.hpp"
 #include "eigenformer/train/reporting/console_line.hpp"
+#include "eigenformer/train/reporting/progress.hpp"
 
 namespace eigenformer {
 

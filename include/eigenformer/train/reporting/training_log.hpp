@@ -27,7 +27,7 @@
 #include "eigenformer/data/files/atomic_file.hpp"
 #include "eigenformer/data/text/text_file.hpp"
 #include "eigenformer/io/safetensors/json_text.hpp"
-#include "eigenformer/train/loop/progress.hpp"
+#include "eigenformer/train/reporting/progress.hpp"
 #include "eigenformer/version.hpp"
 
 namespace eigenformer {

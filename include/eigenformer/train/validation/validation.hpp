@@ -13,9 +13,9 @@
 #include "eigenformer/metrics/chrf.hpp"
 #include "eigenformer/nn/decoding/packed_model.hpp"
 #include "eigenformer/search/text/text_translator.hpp"
-#include "eigenformer/train/loop/progress.hpp"
 #include "eigenformer/train/objectives/loss.hpp"
-#include "eigenformer/train/options.hpp"
+#include "eigenformer/train/options/options.hpp"
+#include "eigenformer/train/reporting/progress.hpp"
 
 namespace eigenformer {
 

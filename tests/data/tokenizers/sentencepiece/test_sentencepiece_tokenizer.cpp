@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "eigenformer/data/tokenizers/tokenizer_factory.hpp"
+#include "eigenformer/data/corpus/tokenizer_factory.hpp"
 #include "folders.hpp"
 #include "temporary_folder.hpp"
 

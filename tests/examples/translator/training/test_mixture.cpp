@@ -6,7 +6,7 @@
 
 #include <doctest/doctest.h>
 
-#include "eigenformer/data/tokenizers/tokenizer_factory.hpp"
+#include "eigenformer/data/corpus/tokenizer_factory.hpp"
 #include "examples/translator/translator_corpus.hpp"
 #include "folders.hpp"
 #include "test_tools.hpp"

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "eigenformer/core/base/error.hpp"
-#include "eigenformer/data/sampling/sentencepiece_sampler.hpp"
 #include "eigenformer/data/tokenizers/sentencepiece/model.hpp"
+#include "eigenformer/data/tokenizers/sentencepiece_sampler.hpp"
 
 namespace eigenformer::detail {
 

@@ -2,11 +2,17 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "eigenformer/core/base/config.hpp"
 #include "eigenformer/core/base/error.hpp"
@@ -17,16 +23,185 @@
 #include "eigenformer/optim/optimizer_options.hpp"
 #include "eigenformer/optim/parameter_groups.hpp"
 #include "eigenformer/optim/schedule.hpp"
-#include "eigenformer/train/distributed/options.hpp"
-#include "eigenformer/train/loop/early_stopping.hpp"
-#include "eigenformer/train/loop/progress.hpp"
-#include "eigenformer/train/loop/warmup.hpp"
-#include "eigenformer/train/objectives/distillation_options.hpp"
-#include "eigenformer/train/objectives/guided_alignment_options.hpp"
-#include "eigenformer/train/objectives/r_drop_options.hpp"
-#include "eigenformer/train/validation/validation_options.hpp"
+#include "eigenformer/train/options/distributed.hpp"
+#include "eigenformer/train/options/objectives.hpp"
+#include "eigenformer/train/reporting/progress.hpp"
 
 namespace eigenformer {
+
+/// What a validation can measure.
+enum class ValidationMeasure {
+  loss,  ///< cross entropy of the references, in nats per target token
+  bleu,  ///< corpus_bleu() of translations, 0 to 100
+  chrf   ///< corpus_chrf() of translations, 0 to 100
+};
+/// The names of ValidationMeasure in options and reports.
+template <>
+struct EnumNames<ValidationMeasure> {
+  /// In the order of the enumerators.
+  static constexpr std::array names = {"loss", "bleu", "chrf"};
+};
+
+/// What validations on sentence pairs measure, and which measure decides what is best and when to stop;
+/// validation_of() creates the Validation.
+struct ValidationOptions {
+  std::string measures = "loss";                   ///< names of ValidationMeasure, separated by commas
+  ValidationMeasure by = ValidationMeasure::loss;  ///< the deciding measure, always measured
+  index_t sample = 500;                            ///< maximum pairs to translate; 0: all
+  index_t beam = 1;                                ///< beam size of these translations; 1: greedy
+
+  /// Visits the fields with their names and descriptions, for files and command lines.
+  static void fields(auto& self, auto&& visit) {
+    visit(OptionField{"validate_with", "comma-separated validation metrics: loss, bleu, chrf"},
+          self.measures);
+    visit(OptionField{"validate_by", "metric that selects the best weights and decides when to stop"},
+          self.by);
+    visit(OptionField{"validate_sample",
+                      "pairs translated for BLEU and chrF, evenly spread over the data; 0: all",
+                      Allowed::not_negative},
+          self.sample);
+    visit(
+        OptionField{"validate_beam", "beam size of these translations; 1: greedy search", Allowed::positive},
+        self.beam);
+  }
+
+  /// Whether validations measure it: it is `by` or one of `measures`.
+  bool has(ValidationMeasure measure) const {
+    if (measure == by) return true;
+    for (const std::string& name : names()) {
+      if (name == EnumNames<ValidationMeasure>::names[static_cast<std::size_t>(measure)]) return true;
+    }
+    return false;
+  }
+  /// Whether validations translate the sample.
+  bool translates() const { return has(ValidationMeasure::bleu) || has(ValidationMeasure::chrf); }
+
+  /// Throws ValueError when `measures` contains an unknown name, or one twice.
+  void validate() const {
+    std::set<std::string> given;
+    for (const std::string& name : names()) {
+      bool known = false;
+      for (const char* measure : EnumNames<ValidationMeasure>::names) known = known || name == measure;
+      if (known && !given.insert(name).second)
+        throw ValueError("training", "validate_with has '" + name + "' twice, expected each measure once");
+      if (!known) {
+        throw ValueError("training", "validate_with has '" + name +
+                                         "', expected loss, bleu and chrf, separated by commas");
+      }
+    }
+  }
+
+ private:
+  // The names in `measures`, without spaces.
+  std::vector<std::string> names() const {
+    std::vector<std::string> all(1);
+    for (const char c : measures) {
+      if (c == ',') {
+        all.emplace_back();
+      } else if (c != ' ') {
+        all.back() += c;
+      }
+    }
+    return all;
+  }
+};
+
+/// Which of two measurements is better.
+enum class Better {
+  lower,  ///< as for a loss
+  higher  ///< as for BLEU
+};
+
+/// Tracks the best validation, and stops after `patience` validations without improvement.
+class EarlyStopping {
+ public:
+  /// patience: validations without improvement after which stop() is true; 0: never.
+  explicit EarlyStopping(index_t patience = 0, Better better = Better::lower)
+      : patience_(patience), better_(better), best_(worst(better)) {}
+
+  /// Records a validation's value; returns true when it is the best so far, which NaN never is.
+  bool update(double value) {
+    if (improves(value)) {
+      best_ = value;
+      without_improvement_ = 0;
+      return true;
+    }
+    ++without_improvement_;
+    return false;
+  }
+
+  /// Whether a value is better than best(); false for NaN. Records nothing.
+  bool improves(double value) const noexcept {
+    return better_ == Better::lower ? value < best_ : value > best_;
+  }
+  /// Whether `patience` validations in a row brought no improvement.
+  bool stop() const noexcept { return patience_ > 0 && without_improvement_ >= patience_; }
+  /// The best value so far; before the first it is worst().
+  double best() const noexcept { return best_; }
+  /// The number of validations since the best one.
+  index_t without_improvement() const noexcept { return without_improvement_; }
+  /// Restores a saved best() and without_improvement().
+  void restore(double best, index_t without_improvement) noexcept {
+    best_ = best;
+    without_improvement_ = without_improvement;
+  }
+
+  /// A value worse than every number: infinity, or -infinity when higher is better.
+  static double worst(Better better) noexcept {
+    constexpr double infinity = std::numeric_limits<double>::infinity();
+    return better == Better::lower ? infinity : -infinity;
+  }
+
+ private:
+  index_t patience_;
+  Better better_;
+  double best_;
+  index_t without_improvement_ = 0;
+};
+
+/// The default length of the linear warm-up, in updates, for a training of `total` updates: 400, or a quarter
+/// of the total if that is less, and at least 1.
+inline index_t fitted_warmup(index_t total) noexcept { return std::clamp<index_t>(total / 4, 1, 400); }
+
+namespace detail {
+
+// The warm-up of one training: as given, or fitted once to the expected number of updates. Reports a fitted
+// or an overlong warm-up when it is decided.
+class Warmup {
+ public:
+  // given: updates, or empty. say: receives notices.
+  Warmup(std::optional<index_t> given, std::function<void(const std::string&)> say)
+      : given_(given), say_(std::move(say)) {}
+
+  // Updates of warm-up for the next update. total: expected updates in all. settled: whether that is final;
+  // until then the warm-up may still get shorter.
+  index_t at(index_t total, bool settled) {
+    if (decided_) return *decided_;
+    const index_t updates = given_.value_or(fitted_warmup(total));
+    if (!settled) return updates;
+    decided_ = updates;
+    const std::string expected = std::to_string(total) + " expected updates";
+    if (given_ && updates > total / 2) {
+      say_("the warm-up of " + std::to_string(updates) + " updates takes most of the " + expected +
+           ": the learning rate reaches its peak late or never");
+    } else if (!given_ && updates == total / 4 && updates > 0) {
+      say_("warm-up: " + std::to_string(updates) + " updates, a quarter of the " + expected);
+    }
+    return updates;
+  }
+
+  // For the training state: empty before it is decided.
+  std::optional<index_t> decided() const noexcept { return decided_; }
+  // Restores decided(). A warm-up given now takes precedence.
+  void restore(std::optional<index_t> decided) noexcept { decided_ = given_ ? given_ : decided; }
+
+ private:
+  std::optional<index_t> given_;
+  std::function<void(const std::string&)> say_;
+  std::optional<index_t> decided_;
+};
+
+}  // namespace detail
 
 /// The names of kernels::GemmPrecision in options and files.
 template <>

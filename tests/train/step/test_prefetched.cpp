@@ -1,4 +1,4 @@
-#include "eigenformer/train/loop/prefetched.hpp"
+#include "eigenformer/train/step/prefetched.hpp"
 
 #include <doctest/doctest.h>
 

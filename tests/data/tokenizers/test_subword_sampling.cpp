@@ -1,4 +1,4 @@
-#include "eigenformer/data/sampling/subword_sampling.hpp"
+#include "eigenformer/data/tokenizers/subword_sampling.hpp"
 
 #include <doctest/doctest.h>
 
@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "data/word_parts.hpp"
+#include "eigenformer/data/corpus/tokenizer_factory.hpp"
 #include "eigenformer/data/tokenizers/pair_merging.hpp"
 #include "eigenformer/data/tokenizers/subword_models.hpp"
-#include "eigenformer/data/tokenizers/tokenizer_factory.hpp"
 #include "folders.hpp"
 #include "test_tools.hpp"
 

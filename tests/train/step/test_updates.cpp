@@ -2,9 +2,9 @@
 
 #include <doctest/doctest.h>
 
-#include "eigenformer/train/loop/updates.hpp"
-#include "line_model.hpp"
+#include "eigenformer/train/step/updates.hpp"
 #include "test_tools.hpp"
+#include "train/loop/line_model.hpp"
 
 using namespace eigenformer;
 using namespace eigenformer::testing;

@@ -17,12 +17,12 @@
 
 #include "eigenformer/core/base/error.hpp"
 #include "eigenformer/core/base/random.hpp"
-#include "eigenformer/data/corpus/vocabulary.hpp"
-#include "eigenformer/data/sampling/subword_sampling.hpp"
 #include "eigenformer/data/text/utf8.hpp"
 #include "eigenformer/data/tokenizers/pair_merging.hpp"
 #include "eigenformer/data/tokenizers/sentencepiece/model.hpp"
 #include "eigenformer/data/tokenizers/subword_models.hpp"
+#include "eigenformer/data/tokenizers/subword_sampling.hpp"
+#include "eigenformer/data/tokenizers/vocabulary.hpp"
 
 namespace eigenformer {
 

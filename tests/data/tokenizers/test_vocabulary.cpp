@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "eigenformer/data/corpus/vocabulary.hpp"
+#include "eigenformer/data/tokenizers/vocabulary.hpp"
 #include "temporary_folder.hpp"
 #include "test_tools.hpp"
 

@@ -4,7 +4,7 @@
 
 #include <doctest/doctest.h>
 
-#include "eigenformer/train/options.hpp"
+#include "eigenformer/train/options/options.hpp"
 #include "test_tools.hpp"
 
 using namespace eigenformer;

@@ -17,7 +17,7 @@
 #include "eigenformer/autograd/tape/context.hpp"
 #include "eigenformer/kernels/packed/weight_cache.hpp"
 #include "eigenformer/optim/clip.hpp"
-#include "eigenformer/train/loop/progress.hpp"
+#include "eigenformer/train/reporting/progress.hpp"
 
 namespace eigenformer {
 

@@ -3,7 +3,7 @@
 
 #include <doctest/doctest.h>
 
-#include "eigenformer/train/loop/early_stopping.hpp"
+#include "eigenformer/train/options/options.hpp"
 
 using eigenformer::EarlyStopping;
 

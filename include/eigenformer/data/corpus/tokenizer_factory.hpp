@@ -10,9 +10,9 @@
 
 #include "eigenformer/core/base/error.hpp"
 #include "eigenformer/core/base/linked.hpp"
-#include "eigenformer/data/corpus/conventions.hpp"
 #include "eigenformer/data/corpus/corpus.hpp"
 #include "eigenformer/data/files/hash64.hpp"
+#include "eigenformer/data/tokenizers/conventions.hpp"
 #include "eigenformer/data/tokenizers/foreign_tokenizer.hpp"
 #include "eigenformer/data/tokenizers/tokenizer.hpp"
 #if defined(EIGENFORMER_WITH_SENTENCEPIECE) && EIGENFORMER_WITH_SENTENCEPIECE

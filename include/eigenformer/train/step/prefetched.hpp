@@ -14,7 +14,7 @@
 
 #include "eigenformer/core/base/config.hpp"
 #include "eigenformer/core/runtime/runtime.hpp"
-#include "eigenformer/train/loop/updates.hpp"
+#include "eigenformer/train/step/updates.hpp"
 
 namespace eigenformer {
 

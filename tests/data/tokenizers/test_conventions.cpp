@@ -4,8 +4,8 @@
 
 #include "eigenformer/core/base/special_ids.hpp"
 #include "eigenformer/data/corpus/batching.hpp"
-#include "eigenformer/data/corpus/conventions.hpp"
-#include "eigenformer/data/corpus/vocabulary.hpp"
+#include "eigenformer/data/tokenizers/conventions.hpp"
+#include "eigenformer/data/tokenizers/vocabulary.hpp"
 
 using namespace eigenformer;
 

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "eigenformer/data/tokenizers/tokenizer_factory.hpp"
+#include "eigenformer/data/corpus/tokenizer_factory.hpp"
 #include "temporary_folder.hpp"
 #include "test_tools.hpp"
 

@@ -7,7 +7,7 @@
 
 #include <doctest/doctest.h>
 
-#include "eigenformer/train/loop/warmup.hpp"
+#include "eigenformer/train/options/options.hpp"
 #include "test_tools.hpp"
 #include "train/train_test_tools.hpp"
 
