@@ -159,6 +159,18 @@ TEST_CASE_TEMPLATE("every op of one operand takes each kind, and refuses what ha
   CHECK_OP(sum);
   CHECK_OP(mean);
   CHECK_OP(max);
+  CHECK_OP(min);
+  CHECK_OP(prod);
+  CHECK_OP(var);
+  CHECK_OP(std);
+  CHECK_OP(norm);
+  CHECK_OP(logsumexp);
+  CHECK_OP(any);
+  CHECK_OP(all);
+  CHECK_OP(count_nonzero);
+  CHECK_OP(argmin);
+  CHECK_OP(argmax);
+  CHECK_OP(argsort);
   CHECK_OP(softmax);
   CHECK_OP(log_softmax);
   CHECK_OP(glu);
@@ -191,7 +203,12 @@ TEST_CASE_TEMPLATE("every op of one operand takes each kind, and refuses what ha
   CHECK_CALL(masked_fill, v, Tensor<bool>::full({6}, true), 1);
   CHECK_CALL(masked_select, v, Tensor<bool>::full({6}, true));
   CHECK_CALL(nonzero, v);
+  CHECK_CALL(cumsum, v, 1);
 #undef CHECK_CALL
+  check<1, T>(
+      "sort", [](const auto& v) { return ef::sort(v, 0).values; }, x);
+  check<1, T>(
+      "topk", [](const auto& v) { return ef::topk(v, 2).values; }, x);
   check<1, T>(
       "split", [](const auto& v) { return ef::split(v, 4)[0]; }, x);
   check<1, T>(
