@@ -65,6 +65,16 @@ TEST_CASE("sort, argsort, topk: equal entries keep their order, NaN is above all
   CHECK(ef::sort(Tensor<float>(Shape{0, 2}), 0).indices.shape() == Shape{0, 2});
 }
 
+TEST_CASE("topk: the first k of all in order, for every k") {
+  const Tensor<double> x = random({2, 40}, 7);
+  for (const bool largest : {false, true}) {
+    const auto order = ef::argsort(x, 1, largest);
+    for (index_t k = 0; k <= 40; ++k) {
+      CHECK(values(ef::topk(x, k, 1, largest).indices) == values(order(ef::all, ef::range(0, k))));
+    }
+  }
+}
+
 TEST_CASE("cumsum: doubles add up, and threads do not change the result") {
   const Tensor<float> x = Tensor<float>::full({2, 300001}, 0.1f);
   CHECK(static_cast<double>(ef::cumsum(x, 1).value()(1, 300000)) ==

@@ -36,6 +36,15 @@ void cumulate(const T* x, T* y, const AxisView& view, bool backwards, T beta) {
                [&](index_t begin, index_t end) {
                  for (index_t task = begin; task < end; ++task) {
                    const index_t first = task % blocks * width, count = std::min(width, inner - first);
+                   if (inner == 1) {  // a sum in a register
+                     double sum = 0;
+                     for (index_t i = 0; i < n; ++i) {
+                       const index_t at = task * n + (backwards ? n - 1 - i : i);
+                       sum += static_cast<double>(x[at]);
+                       y[at] = beta == T(0) ? static_cast<T>(sum) : beta * y[at] + static_cast<T>(sum);
+                     }
+                     continue;
+                   }
                    std::array<double, 64> total{};
                    for (index_t i = 0; i < n; ++i) {
                      const index_t row = backwards ? n - 1 - i : i;
@@ -92,8 +101,14 @@ Tensor<std::int64_t> places_in_order(const char* op, const Tensor<T>& x, index_t
       for (index_t i = 0; i < n; ++i) {
         entries[static_cast<std::size_t>(i)] = {x.data()[(o * n + i) * inner + c], i};
       }
-      if (k < n) std::nth_element(entries.begin(), entries.begin() + k, entries.end(), before);
-      std::sort(entries.begin(), entries.begin() + k, before);
+      // A heap of the first k passes over most entries of a long row with one comparison each.
+      const auto last = entries.begin() + k;
+      if (k <= n / 8) {
+        std::partial_sort(entries.begin(), last, entries.end(), before);
+      } else {
+        if (k < n) std::nth_element(entries.begin(), last, entries.end(), before);
+        std::sort(entries.begin(), last, before);
+      }
       for (index_t i = 0; i < k; ++i) {
         y.data()[(o * k + i) * inner + c] = entries[static_cast<std::size_t>(i)].place;
       }
