@@ -22,23 +22,7 @@ class AlignmentError {
  public:
   /// Adds one sentence pair. Repeated links count once; `possible` need not repeat the sure links.
   void add(std::span<const AlignmentLink> found, std::span<const AlignmentLink> sure,
-           std::span<const AlignmentLink> possible = {}) {
-    using Links = std::set<std::pair<index_t, index_t>>;
-    const auto set_of = [](std::span<const AlignmentLink> links) {
-      Links set;
-      for (const AlignmentLink& link : links) set.emplace(link.source, link.target);
-      return set;
-    };
-    const Links a = set_of(found), s = set_of(sure);
-    Links p = set_of(possible);
-    p.insert(s.begin(), s.end());
-    found_ += static_cast<index_t>(a.size());
-    sure_ += static_cast<index_t>(s.size());
-    for (const auto& link : a) {
-      found_sure_ += s.contains(link) ? 1 : 0;
-      found_possible_ += p.contains(link) ? 1 : 0;
-    }
-  }
+           std::span<const AlignmentLink> possible = {});
 
   /// The alignment error rate, in [0, 1], lower is better; NaN when no link was found and none is sure.
   double rate() const { return 1 - share(found_sure_ + found_possible_, found_ + sure_); }
@@ -62,3 +46,31 @@ class AlignmentError {
 };
 
 }  // namespace eigenformer
+
+#if EIGENFORMER_IO_DEFINITIONS
+
+namespace eigenformer {
+
+EIGENFORMER_IO_FUNCTION void AlignmentError::add(std::span<const AlignmentLink> found,
+                                                 std::span<const AlignmentLink> sure,
+                                                 std::span<const AlignmentLink> possible) {
+  using Links = std::set<std::pair<index_t, index_t>>;
+  const auto set_of = [](std::span<const AlignmentLink> links) {
+    Links set;
+    for (const AlignmentLink& link : links) set.emplace(link.source, link.target);
+    return set;
+  };
+  const Links a = set_of(found), s = set_of(sure);
+  Links p = set_of(possible);
+  p.insert(s.begin(), s.end());
+  found_ += static_cast<index_t>(a.size());
+  sure_ += static_cast<index_t>(s.size());
+  for (const auto& link : a) {
+    found_sure_ += s.contains(link) ? 1 : 0;
+    found_possible_ += p.contains(link) ? 1 : 0;
+  }
+}
+
+}  // namespace eigenformer
+
+#endif

@@ -32,14 +32,7 @@ struct BleuScore {
 
   /// The line that sacreBLEU prints: "BLEU = 30.52 62.1/38.4/26.0/17.9 (BP = 0.987 ratio = 0.987 hyp_len =
   /// 812 ref_len = 823)".
-  std::string str() const {
-    std::array<char, 256> line{};
-    std::snprintf(line.data(), line.size(),
-                  "BLEU = %.2f %.1f/%.1f/%.1f/%.1f (BP = %.3f ratio = %.3f hyp_len = %lld ref_len = %lld)",
-                  score, precisions[0], precisions[1], precisions[2], precisions[3], brevity_penalty, ratio,
-                  static_cast<long long>(hypothesis_length), static_cast<long long>(reference_length));
-    return line.data();
-  }
+  std::string str() const;
 };
 
 /// The signature of corpus_bleu() in sacreBLEU's notation, with this library's version.
@@ -49,16 +42,7 @@ inline std::string bleu_signature() {
 
 namespace detail {
 
-inline void replace_all(std::string& text, std::string_view from, std::string_view to) {
-  std::size_t at = text.find(from), done = 0;
-  if (at == std::string::npos) return;
-  std::string out;
-  for (; at != std::string::npos; at = text.find(from, done)) {
-    out.append(text, done, at - done) += to;
-    done = at + from.size();
-  }
-  text = out.append(text, done);
-}
+EIGENFORMER_FUNCTION void replace_all(std::string& text, std::string_view from, std::string_view to);
 
 inline bool is_digit(char c) { return c >= '0' && c <= '9'; }
 inline bool is_point(char c) { return c == '.' || c == ','; }
@@ -69,17 +53,7 @@ inline bool stands_alone(char c) {
          (c >= '(' && c <= '+') || (c >= ':' && c <= '@') || c == '/';
 }
 
-inline std::string space_marks(const std::string& line) {
-  std::string out;
-  for (const char c : line) {
-    if (stands_alone(c)) {
-      (out += ' ', out += c) += ' ';
-    } else {
-      out += c;
-    }
-  }
-  return out;
-}
+EIGENFORMER_FUNCTION std::string space_marks(const std::string& line);
 
 /// Rewrites each matching pair of adjacent bytes with `write`, from left to right and without overlap; other
 /// bytes are copied.
@@ -99,64 +73,20 @@ std::string rewrite_pairs(const std::string& line, Match match, Write write) {
 }
 
 /// The words of a text, split at white space.
-inline std::vector<std::string> split_spaces(std::string_view text) {
-  std::vector<std::string> words;
-  bool in_word = false;
-  for_each_code_point(text, [&](char32_t c, std::string_view bytes) {
-    if (is_space(c)) {
-      in_word = false;
-    } else {
-      if (!in_word) words.emplace_back();
-      words.back() += bytes;
-      in_word = true;
-    }
-  });
-  return words;
-}
+EIGENFORMER_FUNCTION std::vector<std::string> split_spaces(std::string_view text);
 
 }  // namespace detail
 
 /// Splits a text into words by tokenization 13a (mteval-v13a.pl, as sacreBLEU defines it). Its patterns match
 /// ASCII only, so they work on bytes; the text is UTF-8.
-inline std::vector<std::string> tokenize_13a(std::string_view text) {
-  std::string line(text.substr(0, detail::before_spaces(text, text.size())));
-  detail::replace_all(line, "<skipped>", "");
-  detail::replace_all(line, "-\n", "");
-  detail::replace_all(line, "\n", " ");
-  detail::replace_all(line, "&quot;", "\"");
-  detail::replace_all(line, "&amp;", "&");
-  detail::replace_all(line, "&lt;", "<");
-  detail::replace_all(line, "&gt;", ">");
-  line = detail::space_marks(" " + line + " ");
-  // Points and commas stand alone, except between digits.
-  line = detail::rewrite_pairs(
-      line, [](char a, char b) { return !detail::is_digit(a) && detail::is_point(b); },
-      [](std::string& out, char a, char b) { ((out += a, out += ' ') += b) += ' '; });
-  line = detail::rewrite_pairs(
-      line, [](char a, char b) { return detail::is_point(a) && !detail::is_digit(b); },
-      [](std::string& out, char a, char b) { ((out += ' ', out += a) += ' ') += b; });
-  // A hyphen stands alone behind a digit.
-  line = detail::rewrite_pairs(
-      line, [](char a, char b) { return detail::is_digit(a) && b == '-'; },
-      [](std::string& out, char a, char b) { ((out += a, out += ' ') += b) += ' '; });
-  return detail::split_spaces(line);
-}
+EIGENFORMER_FUNCTION std::vector<std::string> tokenize_13a(std::string_view text);
 
 namespace detail {
 
 using Ngram = std::array<std::int32_t, 4>;
 
 /// All n-grams of one order, sorted; elements beyond n are -1.
-inline std::vector<Ngram> sorted_ngrams(std::span<const std::int32_t> tokens, std::size_t n) {
-  std::vector<Ngram> ngrams;
-  for (std::size_t i = 0; i + n <= tokens.size(); ++i) {
-    Ngram ngram = {-1, -1, -1, -1};
-    std::copy_n(tokens.begin() + static_cast<std::ptrdiff_t>(i), n, ngram.begin());
-    ngrams.push_back(ngram);
-  }
-  std::sort(ngrams.begin(), ngrams.end());
-  return ngrams;
-}
+EIGENFORMER_FUNCTION std::vector<Ngram> sorted_ngrams(std::span<const std::int32_t> tokens, std::size_t n);
 
 /// The size of the multiset intersection of two sorted sequences.
 template <class T>
@@ -185,22 +115,141 @@ inline void require_pairs(const char* op, std::size_t hypotheses, std::size_t re
 /// Maps words to consecutive numbers, in order of first use.
 class WordNumbers {
  public:
-  std::vector<std::int32_t> operator()(std::string_view text) {
-    std::vector<std::int32_t> tokens;
-    for (std::string& word : tokenize_13a(text)) {
-      tokens.push_back(
-          numbers_.try_emplace(std::move(word), static_cast<std::int32_t>(numbers_.size())).first->second);
-    }
-    return tokens;
-  }
+  std::vector<std::int32_t> operator()(std::string_view text);
 
  private:
   std::unordered_map<std::string, std::int32_t> numbers_;
 };
 
 /// Adds the counts of one sentence pair, given as word numbers.
-inline void add_bleu_counts(BleuScore& bleu, std::span<const std::int32_t> hypothesis,
-                            std::span<const std::int32_t> reference) {
+EIGENFORMER_FUNCTION void add_bleu_counts(BleuScore& bleu, std::span<const std::int32_t> hypothesis,
+                                          std::span<const std::int32_t> reference);
+
+/// Computes the score from the counts. effective_order: skip orders that have no n-gram.
+EIGENFORMER_FUNCTION void score_bleu_counts(BleuScore& bleu, bool effective_order);
+
+}  // namespace detail
+
+/// Corpus BLEU with one reference per hypothesis, equal to sacreBLEU's default: tokenization 13a, mixed case,
+/// 4-grams, exponential smoothing, no effective order (see bleu_signature()). Throws ValueError when the two
+/// spans differ in size or are empty.
+EIGENFORMER_FUNCTION BleuScore corpus_bleu(std::span<const std::string> hypotheses,
+                                           std::span<const std::string> references);
+
+}  // namespace eigenformer
+
+#if EIGENFORMER_DEFINITIONS
+
+namespace eigenformer {
+
+EIGENFORMER_FUNCTION std::string BleuScore::str() const {
+  std::array<char, 256> line{};
+  std::snprintf(line.data(), line.size(),
+                "BLEU = %.2f %.1f/%.1f/%.1f/%.1f (BP = %.3f ratio = %.3f hyp_len = %lld ref_len = %lld)",
+                score, precisions[0], precisions[1], precisions[2], precisions[3], brevity_penalty, ratio,
+                static_cast<long long>(hypothesis_length), static_cast<long long>(reference_length));
+  return line.data();
+}
+
+}  // namespace eigenformer
+
+namespace eigenformer {
+namespace detail {
+
+EIGENFORMER_FUNCTION void replace_all(std::string& text, std::string_view from, std::string_view to) {
+  std::size_t at = text.find(from), done = 0;
+  if (at == std::string::npos) return;
+  std::string out;
+  for (; at != std::string::npos; at = text.find(from, done)) {
+    out.append(text, done, at - done) += to;
+    done = at + from.size();
+  }
+  text = out.append(text, done);
+}
+
+EIGENFORMER_FUNCTION std::string space_marks(const std::string& line) {
+  std::string out;
+  for (const char c : line) {
+    if (stands_alone(c)) {
+      (out += ' ', out += c) += ' ';
+    } else {
+      out += c;
+    }
+  }
+  return out;
+}
+
+EIGENFORMER_FUNCTION std::vector<std::string> split_spaces(std::string_view text) {
+  std::vector<std::string> words;
+  bool in_word = false;
+  for_each_code_point(text, [&](char32_t c, std::string_view bytes) {
+    if (is_space(c)) {
+      in_word = false;
+    } else {
+      if (!in_word) words.emplace_back();
+      words.back() += bytes;
+      in_word = true;
+    }
+  });
+  return words;
+}
+
+}  // namespace detail
+}  // namespace eigenformer
+
+namespace eigenformer {
+
+EIGENFORMER_FUNCTION std::vector<std::string> tokenize_13a(std::string_view text) {
+  std::string line(text.substr(0, detail::before_spaces(text, text.size())));
+  detail::replace_all(line, "<skipped>", "");
+  detail::replace_all(line, "-\n", "");
+  detail::replace_all(line, "\n", " ");
+  detail::replace_all(line, "&quot;", "\"");
+  detail::replace_all(line, "&amp;", "&");
+  detail::replace_all(line, "&lt;", "<");
+  detail::replace_all(line, "&gt;", ">");
+  line = detail::space_marks(" " + line + " ");
+  // Points and commas stand alone, except between digits.
+  line = detail::rewrite_pairs(
+      line, [](char a, char b) { return !detail::is_digit(a) && detail::is_point(b); },
+      [](std::string& out, char a, char b) { ((out += a, out += ' ') += b) += ' '; });
+  line = detail::rewrite_pairs(
+      line, [](char a, char b) { return detail::is_point(a) && !detail::is_digit(b); },
+      [](std::string& out, char a, char b) { ((out += ' ', out += a) += ' ') += b; });
+  // A hyphen stands alone behind a digit.
+  line = detail::rewrite_pairs(
+      line, [](char a, char b) { return detail::is_digit(a) && b == '-'; },
+      [](std::string& out, char a, char b) { ((out += a, out += ' ') += b) += ' '; });
+  return detail::split_spaces(line);
+}
+
+}  // namespace eigenformer
+
+namespace eigenformer {
+namespace detail {
+
+EIGENFORMER_FUNCTION std::vector<Ngram> sorted_ngrams(std::span<const std::int32_t> tokens, std::size_t n) {
+  std::vector<Ngram> ngrams;
+  for (std::size_t i = 0; i + n <= tokens.size(); ++i) {
+    Ngram ngram = {-1, -1, -1, -1};
+    std::copy_n(tokens.begin() + static_cast<std::ptrdiff_t>(i), n, ngram.begin());
+    ngrams.push_back(ngram);
+  }
+  std::sort(ngrams.begin(), ngrams.end());
+  return ngrams;
+}
+
+EIGENFORMER_FUNCTION std::vector<std::int32_t> WordNumbers::operator()(std::string_view text) {
+  std::vector<std::int32_t> tokens;
+  for (std::string& word : tokenize_13a(text)) {
+    tokens.push_back(
+        numbers_.try_emplace(std::move(word), static_cast<std::int32_t>(numbers_.size())).first->second);
+  }
+  return tokens;
+}
+
+EIGENFORMER_FUNCTION void add_bleu_counts(BleuScore& bleu, std::span<const std::int32_t> hypothesis,
+                                          std::span<const std::int32_t> reference) {
   bleu.hypothesis_length += static_cast<index_t>(hypothesis.size());
   bleu.reference_length += static_cast<index_t>(reference.size());
   for (std::size_t n = 1; n <= 4; ++n) {
@@ -210,8 +259,7 @@ inline void add_bleu_counts(BleuScore& bleu, std::span<const std::int32_t> hypot
   }
 }
 
-/// Computes the score from the counts. effective_order: skip orders that have no n-gram.
-inline void score_bleu_counts(BleuScore& bleu, bool effective_order) {
+EIGENFORMER_FUNCTION void score_bleu_counts(BleuScore& bleu, bool effective_order) {
   const auto h = static_cast<double>(bleu.hypothesis_length);
   const auto r = static_cast<double>(bleu.reference_length);
   bleu.ratio = r > 0 ? h / r : 0;
@@ -236,12 +284,12 @@ inline void score_bleu_counts(BleuScore& bleu, bool effective_order) {
 }
 
 }  // namespace detail
+}  // namespace eigenformer
 
-/// Corpus BLEU with one reference per hypothesis, equal to sacreBLEU's default: tokenization 13a, mixed case,
-/// 4-grams, exponential smoothing, no effective order (see bleu_signature()). Throws ValueError when the two
-/// spans differ in size or are empty.
-inline BleuScore corpus_bleu(std::span<const std::string> hypotheses,
-                             std::span<const std::string> references) {
+namespace eigenformer {
+
+EIGENFORMER_FUNCTION BleuScore corpus_bleu(std::span<const std::string> hypotheses,
+                                           std::span<const std::string> references) {
   detail::require_pairs("corpus_bleu", hypotheses.size(), references.size());
   BleuScore bleu;
   for (std::size_t i = 0; i < hypotheses.size(); ++i) {
@@ -254,3 +302,5 @@ inline BleuScore corpus_bleu(std::span<const std::string> hypotheses,
 }
 
 }  // namespace eigenformer
+
+#endif

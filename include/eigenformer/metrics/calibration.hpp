@@ -39,28 +39,50 @@ struct Calibration {
   double brier = 0;  ///< Brier score: the mean of (confidence - right)^2
 
   /// A table with a header, a line for each bin that has predictions, and a line for all.
-  std::string str() const {
-    const int digits = bins.size() <= 10 ? 1 : 3;
-    std::string table = "confidence" + std::string(digits == 1 ? 6 : 10, ' ') + "count   mean  right\n";
-    std::array<char, 96> line{};
-    for (const CalibrationBin& bin : bins) {
-      if (bin.count == 0) continue;
-      std::snprintf(line.data(), line.size(), "%.*f to %.*f  %9lld  %.3f  %.3f\n", digits, bin.from, digits,
-                    bin.to, static_cast<long long>(bin.count), bin.confidence, bin.right);
-      table += line.data();
-    }
-    std::snprintf(line.data(), line.size(), "%-*s%9lld  %.3f  %.3f  ECE %.3f  Brier %.3f\n",
-                  digits == 1 ? 12 : 16, "all", static_cast<long long>(count), confidence, right,
-                  expected_error, brier);
-    return table + line.data();
-  }
+  std::string str() const;
 };
 
 /// Compares confidences with outcomes: `right` holds 1 or 0 for each prediction, or a share in between.
 /// Throws ValueError when the spans differ in size or are empty, for values outside [0, 1], and for bins
 /// below 1.
-inline Calibration calibration(std::span<const double> confidences, std::span<const double> right,
-                               index_t bins = 10) {
+EIGENFORMER_IO_FUNCTION Calibration calibration(std::span<const double> confidences,
+                                                std::span<const double> right, index_t bins = 10);
+
+/// Fits a ConfidenceScale by maximum likelihood to word probabilities and their outcomes (1: right, 0:
+/// wrong): logistic regression on logit(p), by Newton's method (Platt 1999). Throws ValueError when the spans
+/// differ in size, for values outside [0, 1], and unless some outcomes are above 0.5 and some are not.
+EIGENFORMER_IO_FUNCTION ConfidenceScale fit_confidence(std::span<const double> probabilities,
+                                                       std::span<const double> right);
+
+/// Returns 1 for each word that the reference also has, else 0. The reference is split at white space; each
+/// of its words matches once, whatever its position.
+EIGENFORMER_IO_FUNCTION std::vector<double> right_words(std::span<const WordConfidence> words,
+                                                        std::string_view reference);
+
+}  // namespace eigenformer
+
+#if EIGENFORMER_IO_DEFINITIONS
+
+namespace eigenformer {
+
+EIGENFORMER_IO_FUNCTION std::string Calibration::str() const {
+  const int digits = bins.size() <= 10 ? 1 : 3;
+  std::string table = "confidence" + std::string(digits == 1 ? 6 : 10, ' ') + "count   mean  right\n";
+  std::array<char, 96> line{};
+  for (const CalibrationBin& bin : bins) {
+    if (bin.count == 0) continue;
+    std::snprintf(line.data(), line.size(), "%.*f to %.*f  %9lld  %.3f  %.3f\n", digits, bin.from, digits,
+                  bin.to, static_cast<long long>(bin.count), bin.confidence, bin.right);
+    table += line.data();
+  }
+  std::snprintf(line.data(), line.size(), "%-*s%9lld  %.3f  %.3f  ECE %.3f  Brier %.3f\n",
+                digits == 1 ? 12 : 16, "all", static_cast<long long>(count), confidence, right,
+                expected_error, brier);
+  return table + line.data();
+}
+
+EIGENFORMER_IO_FUNCTION Calibration calibration(std::span<const double> confidences,
+                                                std::span<const double> right, index_t bins) {
   if (confidences.size() != right.size() || confidences.empty()) {
     throw ValueError("calibration", std::to_string(confidences.size()) + " confidences and " +
                                         std::to_string(right.size()) +
@@ -99,10 +121,8 @@ inline Calibration calibration(std::span<const double> confidences, std::span<co
   return c;
 }
 
-/// Fits a ConfidenceScale by maximum likelihood to word probabilities and their outcomes (1: right, 0:
-/// wrong): logistic regression on logit(p), by Newton's method (Platt 1999). Throws ValueError when the spans
-/// differ in size, for values outside [0, 1], and unless some outcomes are above 0.5 and some are not.
-inline ConfidenceScale fit_confidence(std::span<const double> probabilities, std::span<const double> right) {
+EIGENFORMER_IO_FUNCTION ConfidenceScale fit_confidence(std::span<const double> probabilities,
+                                                       std::span<const double> right) {
   const auto n_right = std::count_if(right.begin(), right.end(), [](double x) { return x > 0.5; });
   if (probabilities.size() != right.size() || n_right == 0 ||
       n_right == static_cast<std::ptrdiff_t>(right.size())) {
@@ -156,9 +176,8 @@ inline ConfidenceScale fit_confidence(std::span<const double> probabilities, std
   return {.slope = slope, .offset = offset};
 }
 
-/// Returns 1 for each word that the reference also has, else 0. The reference is split at white space; each
-/// of its words matches once, whatever its position.
-inline std::vector<double> right_words(std::span<const WordConfidence> words, std::string_view reference) {
+EIGENFORMER_IO_FUNCTION std::vector<double> right_words(std::span<const WordConfidence> words,
+                                                        std::string_view reference) {
   std::map<std::string, index_t> left;
   for (const std::string& word : detail::split_spaces(reference)) ++left[word];
   std::vector<double> right;
@@ -172,3 +191,5 @@ inline std::vector<double> right_words(std::span<const WordConfidence> words, st
 }
 
 }  // namespace eigenformer
+
+#endif

@@ -27,15 +27,7 @@ namespace detail {
 using CharacterNgram = std::array<std::uint64_t, 2>;
 
 /// All n-grams of code points of one order, up to 6, sorted.
-inline std::vector<CharacterNgram> sorted_ngrams(const std::u32string& text, std::size_t n) {
-  std::vector<CharacterNgram> ngrams;
-  for (std::size_t i = 0; i + n <= text.size(); ++i) {
-    CharacterNgram& ngram = ngrams.emplace_back();
-    for (std::size_t k = 0; k < n; ++k) ngram[k / 3] = ngram[k / 3] << 21 | text[i + k];
-  }
-  std::sort(ngrams.begin(), ngrams.end());
-  return ngrams;
-}
+EIGENFORMER_IO_FUNCTION std::vector<CharacterNgram> sorted_ngrams(const std::u32string& text, std::size_t n);
 
 inline std::u32string without_spaces(std::string_view text) {
   std::u32string out;
@@ -63,31 +55,9 @@ class ChrfNgrams {
 /// Sums n-gram counts over sentences and computes the score.
 class ChrfCounts {
  public:
-  void add(const ChrfNgrams& hypothesis, const ChrfNgrams& reference) {
-    for (std::size_t n = 0; n < ChrfNgrams::order; ++n) {
-      const auto &h = hypothesis[n], &r = reference[n];
-      // As in sacreBLEU: n-grams of the hypothesis count only where the reference has some of that order.
-      if (!r.empty()) in_hypotheses_[n] += static_cast<index_t>(h.size());
-      in_references_[n] += static_cast<index_t>(r.size());
-      common_[n] += common_count(h, r);
-    }
-  }
+  void add(const ChrfNgrams& hypothesis, const ChrfNgrams& reference);
 
-  double score() const {
-    constexpr double beta2 = 4;
-    double precision = 0, recall = 0;
-    int orders = 0;
-    for (std::size_t n = 0; n < ChrfNgrams::order; ++n) {
-      if (in_hypotheses_[n] == 0 || in_references_[n] == 0) continue;
-      precision += static_cast<double>(common_[n]) / static_cast<double>(in_hypotheses_[n]);
-      recall += static_cast<double>(common_[n]) / static_cast<double>(in_references_[n]);
-      ++orders;
-    }
-    if (precision + recall == 0) return 0;
-    precision /= orders;
-    recall /= orders;
-    return 100 * (1 + beta2) * precision * recall / (beta2 * precision + recall);
-  }
+  double score() const;
 
  private:
   std::array<index_t, ChrfNgrams::order> in_hypotheses_{}, in_references_{}, common_{};
@@ -106,3 +76,49 @@ inline double corpus_chrf(std::span<const std::string> hypotheses, std::span<con
 }
 
 }  // namespace eigenformer
+
+#if EIGENFORMER_IO_DEFINITIONS
+
+namespace eigenformer {
+namespace detail {
+
+EIGENFORMER_IO_FUNCTION std::vector<CharacterNgram> sorted_ngrams(const std::u32string& text, std::size_t n) {
+  std::vector<CharacterNgram> ngrams;
+  for (std::size_t i = 0; i + n <= text.size(); ++i) {
+    CharacterNgram& ngram = ngrams.emplace_back();
+    for (std::size_t k = 0; k < n; ++k) ngram[k / 3] = ngram[k / 3] << 21 | text[i + k];
+  }
+  std::sort(ngrams.begin(), ngrams.end());
+  return ngrams;
+}
+
+EIGENFORMER_IO_FUNCTION void ChrfCounts::add(const ChrfNgrams& hypothesis, const ChrfNgrams& reference) {
+  for (std::size_t n = 0; n < ChrfNgrams::order; ++n) {
+    const auto &h = hypothesis[n], &r = reference[n];
+    // As in sacreBLEU: n-grams of the hypothesis count only where the reference has some of that order.
+    if (!r.empty()) in_hypotheses_[n] += static_cast<index_t>(h.size());
+    in_references_[n] += static_cast<index_t>(r.size());
+    common_[n] += common_count(h, r);
+  }
+}
+
+EIGENFORMER_IO_FUNCTION double ChrfCounts::score() const {
+  constexpr double beta2 = 4;
+  double precision = 0, recall = 0;
+  int orders = 0;
+  for (std::size_t n = 0; n < ChrfNgrams::order; ++n) {
+    if (in_hypotheses_[n] == 0 || in_references_[n] == 0) continue;
+    precision += static_cast<double>(common_[n]) / static_cast<double>(in_hypotheses_[n]);
+    recall += static_cast<double>(common_[n]) / static_cast<double>(in_references_[n]);
+    ++orders;
+  }
+  if (precision + recall == 0) return 0;
+  precision /= orders;
+  recall /= orders;
+  return 100 * (1 + beta2) * precision * recall / (beta2 * precision + recall);
+}
+
+}  // namespace detail
+}  // namespace eigenformer
+
+#endif

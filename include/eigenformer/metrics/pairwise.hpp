@@ -33,7 +33,22 @@ inline double sentence_chrf(const std::string& hypothesis, const std::string& re
 
 /// BLEU of one sentence, 0 to 100, equal to sacreBLEU's sentence_bleu(): as corpus_bleu(), but with effective
 /// order, so that a sentence of fewer than four words has a score.
-inline double sentence_bleu(const std::string& hypothesis, const std::string& reference) {
+EIGENFORMER_IO_FUNCTION double sentence_bleu(const std::string& hypothesis, const std::string& reference);
+
+/// sentence_chrf() of every pair of texts: n x n scores, row-major, with the hypothesis as the row and the
+/// reference as the column. A PairwiseUtility for minimum Bayes risk decoding.
+EIGENFORMER_IO_FUNCTION std::vector<double> pairwise_chrf(std::span<const std::string> texts);
+
+/// The same with sentence_bleu().
+EIGENFORMER_IO_FUNCTION std::vector<double> pairwise_bleu(std::span<const std::string> texts);
+
+}  // namespace eigenformer
+
+#if EIGENFORMER_IO_DEFINITIONS
+
+namespace eigenformer {
+
+EIGENFORMER_IO_FUNCTION double sentence_bleu(const std::string& hypothesis, const std::string& reference) {
   detail::WordNumbers numbers;
   BleuScore bleu;
   const std::vector<std::int32_t> h = numbers(hypothesis), r = numbers(reference);
@@ -42,9 +57,7 @@ inline double sentence_bleu(const std::string& hypothesis, const std::string& re
   return bleu.score;
 }
 
-/// sentence_chrf() of every pair of texts: n x n scores, row-major, with the hypothesis as the row and the
-/// reference as the column. A PairwiseUtility for minimum Bayes risk decoding.
-inline std::vector<double> pairwise_chrf(std::span<const std::string> texts) {
+EIGENFORMER_IO_FUNCTION std::vector<double> pairwise_chrf(std::span<const std::string> texts) {
   std::vector<detail::ChrfNgrams> ngrams;
   for (const std::string& text : texts) ngrams.emplace_back(text);
   return detail::all_pairs(texts.size(), [&](std::size_t i, std::size_t j) {
@@ -54,8 +67,7 @@ inline std::vector<double> pairwise_chrf(std::span<const std::string> texts) {
   });
 }
 
-/// The same with sentence_bleu().
-inline std::vector<double> pairwise_bleu(std::span<const std::string> texts) {
+EIGENFORMER_IO_FUNCTION std::vector<double> pairwise_bleu(std::span<const std::string> texts) {
   detail::WordNumbers numbers;
   std::vector<std::vector<std::int32_t>> words;
   for (const std::string& text : texts) words.push_back(numbers(text));
@@ -68,3 +80,5 @@ inline std::vector<double> pairwise_bleu(std::span<const std::string> texts) {
 }
 
 }  // namespace eigenformer
+
+#endif

@@ -193,19 +193,7 @@ struct AdafactorOptions {
   ParameterGroups groups{};     ///< parameters with rates or decay of their own
 
   /// Throws ValueError that names the invalid field.
-  void validate() const {
-    const auto require = [](bool valid, const char* field, double value, const char* rule) {
-      if (valid && std::isfinite(value)) return;
-      throw ValueError("adafactor",
-                       std::string(field) + " is " + std::to_string(value) + ", must be " + rule);
-    };
-    require(eps1 >= 0, "eps1", eps1, "finite and not negative");
-    require(eps2 >= 0, "eps2", eps2, "finite and not negative");
-    require(clip_threshold > 0, "clip_threshold", clip_threshold, "finite and positive");
-    require(decay_rate > 0, "decay_rate", decay_rate, "finite and positive");
-    require(beta1 >= 0 && beta1 < 1, "beta1", beta1, "in [0, 1)");
-    require(weight_decay >= 0, "weight_decay", weight_decay, "finite and not negative");
-  }
+  void validate() const;
 };
 
 /// Adafactor (Shazeer and Stern 2018, algorithms 4 and 5), with the same numbers as transformers' Adafactor.
@@ -375,3 +363,24 @@ class Adafactor {
 };
 
 }  // namespace eigenformer
+
+#if EIGENFORMER_DEFINITIONS
+
+namespace eigenformer {
+
+EIGENFORMER_FUNCTION void AdafactorOptions::validate() const {
+  const auto require = [](bool valid, const char* field, double value, const char* rule) {
+    if (valid && std::isfinite(value)) return;
+    throw ValueError("adafactor", std::string(field) + " is " + std::to_string(value) + ", must be " + rule);
+  };
+  require(eps1 >= 0, "eps1", eps1, "finite and not negative");
+  require(eps2 >= 0, "eps2", eps2, "finite and not negative");
+  require(clip_threshold > 0, "clip_threshold", clip_threshold, "finite and positive");
+  require(decay_rate > 0, "decay_rate", decay_rate, "finite and positive");
+  require(beta1 >= 0 && beta1 < 1, "beta1", beta1, "in [0, 1)");
+  require(weight_decay >= 0, "weight_decay", weight_decay, "finite and not negative");
+}
+
+}  // namespace eigenformer
+
+#endif

@@ -45,14 +45,7 @@ inline float from_bf16(std::uint16_t bits) noexcept {
 
 // Rounds x to one of its bfloat16 neighbours, by `random` in [0, 2^16): away from zero with the probability
 // of x's distance from the one nearer to zero. Infinities keep their bits, and NaN stays NaN.
-inline std::uint16_t round_stochastically(float x, std::uint32_t random) noexcept {
-  const auto bits = std::bit_cast<std::uint32_t>(x);
-  if ((bits & 0x7F800000u) == 0x7F800000u)
-    return static_cast<std::uint16_t>(bits >> 16 | ((bits & 0xFFFFu) != 0 ? 1u : 0u));
-  const std::uint32_t rounded = bits + random;
-  // The largest numbers must not become infinite.
-  return static_cast<std::uint16_t>(((rounded & 0x7F800000u) == 0x7F800000u ? bits : rounded) >> 16);
-}
+EIGENFORMER_FUNCTION std::uint16_t round_stochastically(float x, std::uint32_t random) noexcept;
 
 // kernels::adam_step with n moments in bfloat16 each. key: of the random bits.
 template <class T>
@@ -315,3 +308,22 @@ class AdamW : public Adam<T> {
 EIGENFORMER_INSTANCES(class Adam)
 
 }  // namespace eigenformer
+
+#if EIGENFORMER_DEFINITIONS
+
+namespace eigenformer {
+namespace detail {
+
+EIGENFORMER_FUNCTION std::uint16_t round_stochastically(float x, std::uint32_t random) noexcept {
+  const auto bits = std::bit_cast<std::uint32_t>(x);
+  if ((bits & 0x7F800000u) == 0x7F800000u)
+    return static_cast<std::uint16_t>(bits >> 16 | ((bits & 0xFFFFu) != 0 ? 1u : 0u));
+  const std::uint32_t rounded = bits + random;
+  // The largest numbers must not become infinite.
+  return static_cast<std::uint16_t>(((rounded & 0x7F800000u) == 0x7F800000u ? bits : rounded) >> 16);
+}
+
+}  // namespace detail
+}  // namespace eigenformer
+
+#endif

@@ -28,17 +28,8 @@ template <class T>
 }
 
 /// The factor for gradients whose norm is known; otherwise as the other clip_factor().
-[[nodiscard]] inline ClipFactor clip_factor(double norm, double max_norm, double grad_scale = 1) {
-  if (!(max_norm >= 0)) {
-    throw ValueError("clip", "max_norm is " + std::to_string(max_norm) + ", must not be negative");
-  }
-  ClipFactor result;
-  result.norm = norm * std::abs(grad_scale);
-  result.finite = std::isfinite(result.norm);
-  result.factor = grad_scale;
-  if (result.finite && max_norm > 0) result.factor *= std::min(1.0, max_norm / (result.norm + 1e-6));
-  return result;
-}
+[[nodiscard]] EIGENFORMER_FUNCTION ClipFactor clip_factor(double norm, double max_norm,
+                                                          double grad_scale = 1);
 
 /// The factor that scales gradients to a norm of at most max_norm (Pascanu et al. 2013): min(1, max_norm /
 /// (norm + 1e-6)) as in PyTorch's clip_grad_norm_, times `grad_scale`, where norm is that of the scaled
@@ -63,3 +54,23 @@ double clip_global_norm(Gradients<T>& gradients, double max_norm) {
 }
 
 }  // namespace eigenformer
+
+#if EIGENFORMER_DEFINITIONS
+
+namespace eigenformer {
+
+EIGENFORMER_FUNCTION ClipFactor clip_factor(double norm, double max_norm, double grad_scale) {
+  if (!(max_norm >= 0)) {
+    throw ValueError("clip", "max_norm is " + std::to_string(max_norm) + ", must not be negative");
+  }
+  ClipFactor result;
+  result.norm = norm * std::abs(grad_scale);
+  result.finite = std::isfinite(result.norm);
+  result.factor = grad_scale;
+  if (result.finite && max_norm > 0) result.factor *= std::min(1.0, max_norm / (result.norm + 1e-6));
+  return result;
+}
+
+}  // namespace eigenformer
+
+#endif

@@ -64,18 +64,28 @@ struct OptimizerOptions {
   }
 
   /// Throws ValueError that names an invalid field, or one that the chosen optimizer does not have.
-  void validate() const {
-    validate_fields("optimizer", *this);
-    const auto require = [&](bool unset, const char* field, OptimizerKind owner) {
-      if (unset || kind == owner) return;
-      throw ValueError("optimizer", std::string(field) + " is an option of " + word_of(owner) +
-                                        ", and the optimizer is " + word_of(kind));
-    };
-    require(state == StatePrecision::float32, "optimizer_state = bf16", OptimizerKind::adam);
-    require(momentum == 0, "momentum", OptimizerKind::sgd);
-    require(!scale_parameter, "adafactor_scale_parameter", OptimizerKind::adafactor);
-    require(!relative_step, "adafactor_relative_step", OptimizerKind::adafactor);
-  }
+  void validate() const;
 };
 
 }  // namespace eigenformer
+
+#if EIGENFORMER_DEFINITIONS
+
+namespace eigenformer {
+
+EIGENFORMER_FUNCTION void OptimizerOptions::validate() const {
+  validate_fields("optimizer", *this);
+  const auto require = [&](bool unset, const char* field, OptimizerKind owner) {
+    if (unset || kind == owner) return;
+    throw ValueError("optimizer", std::string(field) + " is an option of " + word_of(owner) +
+                                      ", and the optimizer is " + word_of(kind));
+  };
+  require(state == StatePrecision::float32, "optimizer_state = bf16", OptimizerKind::adam);
+  require(momentum == 0, "momentum", OptimizerKind::sgd);
+  require(!scale_parameter, "adafactor_scale_parameter", OptimizerKind::adafactor);
+  require(!relative_step, "adafactor_relative_step", OptimizerKind::adafactor);
+}
+
+}  // namespace eigenformer
+
+#endif

@@ -43,21 +43,7 @@ struct StepRule {
 };
 
 // Edit distance between a name and a pattern; text matched by '*' costs nothing.
-inline std::size_t pattern_distance(std::string_view pattern, std::string_view name) {
-  std::vector<std::size_t> row(name.size() + 1), next(name.size() + 1);
-  for (std::size_t n = 0; n <= name.size(); ++n) row[n] = n;
-  for (const char c : pattern) {
-    next[0] = row[0] + (c == '*' ? 0 : 1);
-    for (std::size_t n = 1; n <= name.size(); ++n) {
-      next[n] =
-          c == '*'
-              ? std::min(row[n], next[n - 1])
-              : std::min({row[n] + 1, next[n - 1] + 1, row[n - 1] + (c == '?' || c == name[n - 1] ? 0 : 1)});
-    }
-    std::swap(row, next);
-  }
-  return row.back();
-}
+EIGENFORMER_FUNCTION std::size_t pattern_distance(std::string_view pattern, std::string_view name);
 
 // "'a.weight', 'b.weight', 'c.bias'": the names nearest to a pattern.
 template <class T>
@@ -178,3 +164,29 @@ index_t freeze(const std::vector<ParameterHandle<T>>& parameters, std::string_vi
 }
 
 }  // namespace eigenformer
+
+#if EIGENFORMER_DEFINITIONS
+
+namespace eigenformer {
+namespace detail {
+
+EIGENFORMER_FUNCTION std::size_t pattern_distance(std::string_view pattern, std::string_view name) {
+  std::vector<std::size_t> row(name.size() + 1), next(name.size() + 1);
+  for (std::size_t n = 0; n <= name.size(); ++n) row[n] = n;
+  for (const char c : pattern) {
+    next[0] = row[0] + (c == '*' ? 0 : 1);
+    for (std::size_t n = 1; n <= name.size(); ++n) {
+      next[n] =
+          c == '*'
+              ? std::min(row[n], next[n - 1])
+              : std::min({row[n] + 1, next[n - 1] + 1, row[n - 1] + (c == '?' || c == name[n - 1] ? 0 : 1)});
+    }
+    std::swap(row, next);
+  }
+  return row.back();
+}
+
+}  // namespace detail
+}  // namespace eigenformer
+
+#endif

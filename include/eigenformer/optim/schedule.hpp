@@ -49,14 +49,8 @@ inline double decay(double done, double share = 0.2) {
 
 /// constant() times decay(): warm-up, stable rate, and a decay over the last `share` of `total` steps. Hu et
 /// al. 2024 ("WSD"). Until the decay, rates do not depend on `total`, which must be at least 1.
-inline double warmup_stable_decay(index_t step, double peak, index_t warmup, index_t total,
-                                  double share = 0.2) {
-  if (total < 1) {
-    throw ValueError("warmup_stable_decay", "total is " + std::to_string(total) + ", must be at least 1");
-  }
-  const double before = constant(step, peak, warmup);
-  return before * decay(static_cast<double>(step - 1) / static_cast<double>(total), share);
-}
+EIGENFORMER_FUNCTION double warmup_stable_decay(index_t step, double peak, index_t warmup, index_t total,
+                                                double share = 0.2);
 
 /// peak sqrt(warmup / step) after the warm-up, peak / sqrt(step) without one.
 inline double inverse_square_root(index_t step, double peak, index_t warmup = 0) {
@@ -68,16 +62,7 @@ inline double inverse_square_root(index_t step, double peak, index_t warmup = 0)
 /// The peak of noam(): factor / sqrt(d_model warmup), which is 7e-4 for d_model 512, 4000 steps and factor 1.
 /// noam(step, d, w, f) equals inverse_square_root(step, noam_peak(d, w, f), w). Throws ValueError unless
 /// d_model and warmup are at least 1.
-inline double noam_peak(index_t d_model, index_t warmup = 4000, double factor = 1) {
-  if (d_model < 1) throw ValueError("noam", "d_model is " + std::to_string(d_model) + ", must be positive");
-  if (warmup < 1) {
-    throw ValueError("noam", "warmup is " + std::to_string(warmup) + ", must be at least 1");
-  }
-  if (!(factor >= 0 && std::isfinite(factor))) {
-    throw ValueError("noam", "factor is " + std::to_string(factor) + ", must be finite and not negative");
-  }
-  return factor / std::sqrt(static_cast<double>(d_model) * static_cast<double>(warmup));
-}
+EIGENFORMER_FUNCTION double noam_peak(index_t d_model, index_t warmup = 4000, double factor = 1);
 
 /// factor d_model^-1/2 min(step^-1/2, step warmup^-3/2): Vaswani et al. 2017, eq. 3. The factor is not the
 /// peak, which is noam_peak(). warmup must be at least 1.
@@ -90,7 +75,37 @@ inline double noam(index_t step, index_t d_model, index_t warmup = 4000, double 
 /// Falls as half a cosine from the peak, at the end of the warm-up, to `floor` at step `total`, and stays
 /// there. Loshchilov and Hutter 2017, eq. 5, without restarts. total must exceed warmup, floor lie between 0
 /// and the peak.
-inline double cosine(index_t step, double peak, index_t warmup, index_t total, double floor = 0) {
+EIGENFORMER_FUNCTION double cosine(index_t step, double peak, index_t warmup, index_t total,
+                                   double floor = 0);
+
+}  // namespace eigenformer::schedule
+
+#if EIGENFORMER_DEFINITIONS
+
+namespace eigenformer {
+namespace schedule {
+
+EIGENFORMER_FUNCTION double warmup_stable_decay(index_t step, double peak, index_t warmup, index_t total,
+                                                double share) {
+  if (total < 1) {
+    throw ValueError("warmup_stable_decay", "total is " + std::to_string(total) + ", must be at least 1");
+  }
+  const double before = constant(step, peak, warmup);
+  return before * decay(static_cast<double>(step - 1) / static_cast<double>(total), share);
+}
+
+EIGENFORMER_FUNCTION double noam_peak(index_t d_model, index_t warmup, double factor) {
+  if (d_model < 1) throw ValueError("noam", "d_model is " + std::to_string(d_model) + ", must be positive");
+  if (warmup < 1) {
+    throw ValueError("noam", "warmup is " + std::to_string(warmup) + ", must be at least 1");
+  }
+  if (!(factor >= 0 && std::isfinite(factor))) {
+    throw ValueError("noam", "factor is " + std::to_string(factor) + ", must be finite and not negative");
+  }
+  return factor / std::sqrt(static_cast<double>(d_model) * static_cast<double>(warmup));
+}
+
+EIGENFORMER_FUNCTION double cosine(index_t step, double peak, index_t warmup, index_t total, double floor) {
   detail::check("cosine", step, peak, warmup);
   if (total <= warmup) {
     throw ValueError("cosine", "total is " + std::to_string(total) + ", must exceed warmup, which is " +
@@ -104,4 +119,7 @@ inline double cosine(index_t step, double peak, index_t warmup, index_t total, d
   return floor + (peak - floor) * 0.5 * (1 + std::cos(3.141592653589793 * done));
 }
 
-}  // namespace eigenformer::schedule
+}  // namespace schedule
+}  // namespace eigenformer
+
+#endif

@@ -18,15 +18,7 @@ struct SgdOptions {
   ParameterGroups groups{};  ///< parameters with rates or decay of their own
 
   /// Throws ValueError that names the invalid field.
-  void validate() const {
-    if (!(momentum >= 0 && momentum < 1)) {
-      throw ValueError("sgd", "momentum is " + std::to_string(momentum) + ", must be in [0, 1)");
-    }
-    if (nesterov && momentum == 0) throw ValueError("sgd", "nesterov needs a momentum above 0");
-    if (!(weight_decay >= 0 && std::isfinite(weight_decay))) {
-      throw ValueError("sgd", "weight_decay is " + std::to_string(weight_decay) + ", must not be negative");
-    }
-  }
+  void validate() const;
 };
 
 /// Stochastic gradient descent with momentum (Sutskever et al. 2013), in PyTorch's form. It holds the
@@ -119,3 +111,21 @@ class Sgd {
 };
 
 }  // namespace eigenformer
+
+#if EIGENFORMER_DEFINITIONS
+
+namespace eigenformer {
+
+EIGENFORMER_FUNCTION void SgdOptions::validate() const {
+  if (!(momentum >= 0 && momentum < 1)) {
+    throw ValueError("sgd", "momentum is " + std::to_string(momentum) + ", must be in [0, 1)");
+  }
+  if (nesterov && momentum == 0) throw ValueError("sgd", "nesterov needs a momentum above 0");
+  if (!(weight_decay >= 0 && std::isfinite(weight_decay))) {
+    throw ValueError("sgd", "weight_decay is " + std::to_string(weight_decay) + ", must not be negative");
+  }
+}
+
+}  // namespace eigenformer
+
+#endif

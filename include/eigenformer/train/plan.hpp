@@ -89,7 +89,105 @@ struct TrainingPlan {
 };
 
 /// Counts a corpus. Throws ValueError for an empty one.
-[[nodiscard]] inline CorpusStatistics corpus_statistics(const PairSource& corpus) {
+[[nodiscard]] EIGENFORMER_IO_FUNCTION CorpusStatistics corpus_statistics(const PairSource& corpus);
+
+namespace detail::loss_law {
+
+// Written by bench/training/fit.
+inline constexpr double floor_constant = -2.451, floor_of_entropy = 0.5786, size_factor = 682.1,
+                        size_power = 0.5884, half_way = 1.62e+05, data_power = 0.9295,
+                        worth_of_repeats = 2.714, critical_batch = 1981, dropout_slows = 2.027,
+                        dropout_keeps = 6.299, relative_error = 0.018;
+
+}  // namespace detail::loss_law
+
+/// The expected validation loss, in nats per target token, of a model with this many weights in its layers
+/// (embeddings not counted), trained with `updates` batches of `batch_tokens` target tokens:
+///
+///     E + A N^-a + (H - E) / (1 + (D / D0)^b),  E = e0 + e1 H
+///
+/// with N the weights in layers, H the entropy of the corpus' target tokens, and D the tokens of training, of
+/// which repeated ones count less (Muennighoff et al. 2023, eq. 5), and so do those of batches above the
+/// critical size (McCandlish et al. 2018, eq. 5.1). Dropout, here that of residuals, makes all tokens count
+/// less and repeated ones more. For long trainings this is the form of Hoffmann et al. 2022, eq. 2; short
+/// ones begin at H. `bench/training/fit` fitted the constants to the trainings of
+/// docs/figures/training/sweep.jsonl; docs/training/plan.md has the errors.
+[[nodiscard]] EIGENFORMER_IO_FUNCTION double expected_loss(const CorpusStatistics& corpus,
+                                                           double layer_weights, double updates,
+                                                           double batch_tokens, double dropout = 0);
+
+namespace detail {
+
+// A size that plans choose from.
+struct PlannedSize {
+  index_t d_model, num_heads, layers;
+  double learning_rate;
+};
+inline constexpr std::array<PlannedSize, 7> planned_sizes = {{{64, 2, 2, 4e-3},
+                                                              {96, 3, 3, 3.5e-3},
+                                                              {128, 4, 3, 3e-3},
+                                                              {192, 4, 3, 2e-3},
+                                                              {256, 4, 3, 1.5e-3},
+                                                              {384, 6, 4, 1e-3},
+                                                              {512, 8, 6, 7e-4}}};
+
+// Weights in the layers of a model, without biases and norms.
+EIGENFORMER_IO_FUNCTION double layer_weights(const Seq2SeqOptions& options);
+
+// The options of a size, before what is given. docs/training/plan.md has the measurements behind each rule.
+EIGENFORMER_IO_FUNCTION void choose_size(const PlannedSize& size, TrainingPlan& plan);
+
+// A number of updates that is easy to read: its first two digits.
+inline index_t two_digits(double updates) {
+  const double unit = std::pow(10, std::max(0.0, std::floor(std::log10(std::max(updates, 1.0))) - 1));
+  return std::max<index_t>(1, static_cast<index_t>(std::round(updates / unit) * unit));
+}
+
+// What depends on the length of the training.
+inline void choose_length(TrainingPlan& plan) {
+  plan.bpe_dropout = plan.epochs > 12 ? 0.1 : 0;
+  plan.training.warmup = std::clamp<index_t>(two_digits(plan.updates / 10), 1, 200);
+  plan.training.loop.validate_every = std::max<index_t>(20, two_digits(plan.updates / 12));
+}
+
+// Plans the training of one size.
+EIGENFORMER_IO_FUNCTION TrainingPlan plan_of_size(const PlannedSize& size, const CorpusStatistics& corpus,
+                                                  const TrainingBudget& budget);
+
+EIGENFORMER_IO_FUNCTION void warn(TrainingPlan& plan, const CorpusStatistics& corpus,
+                                  const TrainingBudget& budget);
+
+}  // namespace detail
+
+/// Chooses the recipe of a training for a corpus and a budget: the size of the model, batches, learning rate,
+/// schedule, dropout, random segmentations and the interval of validations. It considers sizes from d64 to
+/// d512 with at most 12 weights in layers for a target token of the corpus, computes what each is expected to
+/// reach (expected_loss), and takes the lowest. Without a limit of seconds it takes the smallest size than
+/// which the next is less than 4 % better, and without any limit it trains until twice the updates are worth
+/// less than 2 %, with patience.
+///
+///     const ef::TrainingPlan plan = ef::plan_training(
+///         ef::corpus_statistics(corpus),
+///         {.seconds = 600, .speed = ef::measured_speed(corpus), .model = {.source_vocab_size = 8000}});
+///     ef::Seq2SeqTransformer<float> model(plan.model, rng);
+///     ef::Trainer trainer(model, corpus, &validation, plan.training);
+///
+/// The result depends only on the arguments. Throws ValueError for an empty corpus, negative limits, and a
+/// limit of seconds without `speed`.
+[[nodiscard]] EIGENFORMER_IO_FUNCTION TrainingPlan plan_training(const CorpusStatistics& corpus,
+                                                                 const TrainingBudget& budget);
+
+/// Measures the speed of trainings on this corpus, with the threads and the precision of this process: trains
+/// a model with random weights for four updates, which takes seconds. The corpus must outlive the function.
+[[nodiscard]] EIGENFORMER_IO_FUNCTION TrainingSpeed measured_speed(const PairSource& corpus);
+
+}  // namespace eigenformer
+
+#if EIGENFORMER_IO_DEFINITIONS
+
+namespace eigenformer {
+
+EIGENFORMER_IO_FUNCTION CorpusStatistics corpus_statistics(const PairSource& corpus) {
   CorpusStatistics s{.pairs = corpus.size()};
   if (s.pairs == 0) throw ValueError("plan", "the corpus has no pairs, expected at least one");
   std::unordered_set<std::uint64_t> targets;
@@ -117,29 +215,8 @@ struct TrainingPlan {
   return s;
 }
 
-namespace detail::loss_law {
-
-// Written by bench/training/fit.
-inline constexpr double floor_constant = -2.451, floor_of_entropy = 0.5786, size_factor = 682.1,
-                        size_power = 0.5884, half_way = 1.62e+05, data_power = 0.9295,
-                        worth_of_repeats = 2.714, critical_batch = 1981, dropout_slows = 2.027,
-                        dropout_keeps = 6.299, relative_error = 0.018;
-
-}  // namespace detail::loss_law
-
-/// The expected validation loss, in nats per target token, of a model with this many weights in its layers
-/// (embeddings not counted), trained with `updates` batches of `batch_tokens` target tokens:
-///
-///     E + A N^-a + (H - E) / (1 + (D / D0)^b),  E = e0 + e1 H
-///
-/// with N the weights in layers, H the entropy of the corpus' target tokens, and D the tokens of training, of
-/// which repeated ones count less (Muennighoff et al. 2023, eq. 5), and so do those of batches above the
-/// critical size (McCandlish et al. 2018, eq. 5.1). Dropout, here that of residuals, makes all tokens count
-/// less and repeated ones more. For long trainings this is the form of Hoffmann et al. 2022, eq. 2; short
-/// ones begin at H. `bench/training/fit` fitted the constants to the trainings of
-/// docs/figures/training/sweep.jsonl; docs/training/plan.md has the errors.
-[[nodiscard]] inline double expected_loss(const CorpusStatistics& corpus, double layer_weights,
-                                          double updates, double batch_tokens, double dropout = 0) {
+EIGENFORMER_IO_FUNCTION double expected_loss(const CorpusStatistics& corpus, double layer_weights,
+                                             double updates, double batch_tokens, double dropout) {
   using namespace detail::loss_law;
   const double tokens =
       updates * batch_tokens / (1 + batch_tokens / critical_batch) / (1 + dropout_slows * dropout);
@@ -155,23 +232,12 @@ inline constexpr double floor_constant = -2.451, floor_of_entropy = 0.5786, size
   return std::min(loss, corpus.entropy);
 }
 
+}  // namespace eigenformer
+
+namespace eigenformer {
 namespace detail {
 
-// A size that plans choose from.
-struct PlannedSize {
-  index_t d_model, num_heads, layers;
-  double learning_rate;
-};
-inline constexpr std::array<PlannedSize, 7> planned_sizes = {{{64, 2, 2, 4e-3},
-                                                              {96, 3, 3, 3.5e-3},
-                                                              {128, 4, 3, 3e-3},
-                                                              {192, 4, 3, 2e-3},
-                                                              {256, 4, 3, 1.5e-3},
-                                                              {384, 6, 4, 1e-3},
-                                                              {512, 8, 6, 7e-4}}};
-
-// Weights in the layers of a model, without biases and norms.
-inline double layer_weights(const Seq2SeqOptions& options) {
+EIGENFORMER_IO_FUNCTION double layer_weights(const Seq2SeqOptions& options) {
   const auto of = [&](const ModelStack& stack, double attentions) {
     const LayerOptions& layer = stack.layer ? *stack.layer : options.layer;
     const auto d = static_cast<double>(options.layer.d_model),
@@ -181,8 +247,7 @@ inline double layer_weights(const Seq2SeqOptions& options) {
   return of(options.encoder, 1) + of(options.decoder, 2);
 }
 
-// The options of a size, before what is given. docs/training/plan.md has the measurements behind each rule.
-inline void choose_size(const PlannedSize& size, TrainingPlan& plan) {
+EIGENFORMER_IO_FUNCTION void choose_size(const PlannedSize& size, TrainingPlan& plan) {
   LayerOptions& layer = plan.model.layer;
   layer.d_model = size.d_model;
   layer.num_heads = size.num_heads;
@@ -196,22 +261,8 @@ inline void choose_size(const PlannedSize& size, TrainingPlan& plan) {
   if (kernels::bf16_products_pay()) training.loop.precision = kernels::GemmPrecision::bf16;
 }
 
-// A number of updates that is easy to read: its first two digits.
-inline index_t two_digits(double updates) {
-  const double unit = std::pow(10, std::max(0.0, std::floor(std::log10(std::max(updates, 1.0))) - 1));
-  return std::max<index_t>(1, static_cast<index_t>(std::round(updates / unit) * unit));
-}
-
-// What depends on the length of the training.
-inline void choose_length(TrainingPlan& plan) {
-  plan.bpe_dropout = plan.epochs > 12 ? 0.1 : 0;
-  plan.training.warmup = std::clamp<index_t>(two_digits(plan.updates / 10), 1, 200);
-  plan.training.loop.validate_every = std::max<index_t>(20, two_digits(plan.updates / 12));
-}
-
-// Plans the training of one size.
-inline TrainingPlan plan_of_size(const PlannedSize& size, const CorpusStatistics& corpus,
-                                 const TrainingBudget& budget) {
+EIGENFORMER_IO_FUNCTION TrainingPlan plan_of_size(const PlannedSize& size, const CorpusStatistics& corpus,
+                                                  const TrainingBudget& budget) {
   TrainingPlan plan{.corpus = corpus};
   plan.model = budget.model;
   plan.training = budget.training;
@@ -256,7 +307,8 @@ inline TrainingPlan plan_of_size(const PlannedSize& size, const CorpusStatistics
   return plan;
 }
 
-inline void warn(TrainingPlan& plan, const CorpusStatistics& corpus, const TrainingBudget& budget) {
+EIGENFORMER_IO_FUNCTION void warn(TrainingPlan& plan, const CorpusStatistics& corpus,
+                                  const TrainingBudget& budget) {
   // Measured: above half of the entropy, translations are hardly sentences (BLEU below 10).
   constexpr double hopeless = 0.5;
   const auto update = static_cast<double>(plan.training.batch_tokens * plan.training.loop.accumulate);
@@ -291,24 +343,12 @@ inline void warn(TrainingPlan& plan, const CorpusStatistics& corpus, const Train
 }
 
 }  // namespace detail
+}  // namespace eigenformer
 
-/// Chooses the recipe of a training for a corpus and a budget: the size of the model, batches, learning rate,
-/// schedule, dropout, random segmentations and the interval of validations. It considers sizes from d64 to
-/// d512 with at most 12 weights in layers for a target token of the corpus, computes what each is expected to
-/// reach (expected_loss), and takes the lowest. Without a limit of seconds it takes the smallest size than
-/// which the next is less than 4 % better, and without any limit it trains until twice the updates are worth
-/// less than 2 %, with patience.
-///
-///     const ef::TrainingPlan plan = ef::plan_training(
-///         ef::corpus_statistics(corpus),
-///         {.seconds = 600, .speed = ef::measured_speed(corpus), .model = {.source_vocab_size = 8000}});
-///     ef::Seq2SeqTransformer<float> model(plan.model, rng);
-///     ef::Trainer trainer(model, corpus, &validation, plan.training);
-///
-/// The result depends only on the arguments. Throws ValueError for an empty corpus, negative limits, and a
-/// limit of seconds without `speed`.
-[[nodiscard]] inline TrainingPlan plan_training(const CorpusStatistics& corpus,
-                                                const TrainingBudget& budget) {
+namespace eigenformer {
+
+EIGENFORMER_IO_FUNCTION TrainingPlan plan_training(const CorpusStatistics& corpus,
+                                                   const TrainingBudget& budget) {
   if (corpus.target_tokens < 1) throw ValueError("plan", "the corpus has no target tokens, expected some");
   if (!(budget.seconds >= 0) || budget.max_steps < 0 || budget.epochs < 0)
     throw ValueError("plan", "a limit of the budget is negative, expected 0 (no limit) or more");
@@ -352,9 +392,7 @@ inline void warn(TrainingPlan& plan, const CorpusStatistics& corpus, const Train
   return plan;
 }
 
-/// Measures the speed of trainings on this corpus, with the threads and the precision of this process: trains
-/// a model with random weights for four updates, which takes seconds. The corpus must outlive the function.
-[[nodiscard]] inline TrainingSpeed measured_speed(const PairSource& corpus) {
+EIGENFORMER_IO_FUNCTION TrainingSpeed measured_speed(const PairSource& corpus) {
   return [&corpus](const Seq2SeqOptions& options, TrainingOptions training) {
     struct Fastest : TrainingSink {
       double tokens_per_second = 0;
@@ -379,7 +417,7 @@ inline void warn(TrainingPlan& plan, const CorpusStatistics& corpus, const Train
   };
 }
 
-inline std::string TrainingPlan::str() const {
+EIGENFORMER_IO_FUNCTION std::string TrainingPlan::str() const {
   const LayerOptions& layer = model.layer;
   const auto count = [](index_t n) { return static_cast<long long>(n); };
   std::string text = "corpus: " + corpus.str();
@@ -410,3 +448,5 @@ inline std::string TrainingPlan::str() const {
 }
 
 }  // namespace eigenformer
+
+#endif

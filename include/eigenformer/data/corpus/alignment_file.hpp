@@ -19,41 +19,11 @@ namespace eigenformer {
 
 /// Returns links in the text form of Moses, fast_align and Marian, such as "0-0 1-2"; no links give an empty
 /// text.
-inline std::string alignment_text(std::span<const AlignmentLink> links) {
-  std::string text;
-  for (const AlignmentLink& link : links) {
-    if (!text.empty()) text += ' ';
-    text += std::to_string(link.source) + '-' + std::to_string(link.target);
-  }
-  return text;
-}
+EIGENFORMER_IO_FUNCTION std::string alignment_text(std::span<const AlignmentLink> links);
 
 /// Parses a line such as "0-0 1-2": links source-target, counted from 0, separated by spaces or tabs. Throws
 /// ValueError that quotes the first word that is not a link.
-inline std::vector<AlignmentLink> parse_alignment(std::string_view line) {
-  std::vector<AlignmentLink> links;
-  const auto number = [](std::string_view digits) -> std::optional<index_t> {
-    std::int32_t value = -1;
-    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
-    if (error != std::errc() || end != digits.data() + digits.size() || value < 0) return std::nullopt;
-    return value;
-  };
-  for (std::size_t at = 0; at < line.size();) {
-    const std::size_t end = std::min(line.find_first_of(" \t\r", at), line.size());
-    const std::string_view word = line.substr(at, end - at);
-    at = end + 1;
-    if (word.empty()) continue;
-    const std::size_t dash = word.find('-');
-    const auto source = number(word.substr(0, dash));
-    const auto target = dash == std::string_view::npos ? std::nullopt : number(word.substr(dash + 1));
-    if (!source || !target) {
-      throw ValueError("alignment", "'" + std::string(word) +
-                                        "' is not a link, expected links such as 0-0 1-2, counted from 0");
-    }
-    links.push_back({*source, *target});
-  }
-  return links;
-}
+EIGENFORMER_IO_FUNCTION std::vector<AlignmentLink> parse_alignment(std::string_view line);
 
 /// A gold alignment with sure and possible links (Och and Ney 2003).
 struct RightAlignment {
@@ -88,7 +58,49 @@ inline std::vector<std::vector<AlignmentLink>> read_alignments(const std::filesy
 
 /// Reads one gold alignment per line from a file, with sure links written 0-0 and possible ones 0p0. Throws
 /// as read_alignments() does.
-inline std::vector<RightAlignment> read_right_alignments(const std::filesystem::path& path) {
+EIGENFORMER_IO_FUNCTION std::vector<RightAlignment> read_right_alignments(const std::filesystem::path& path);
+
+}  // namespace eigenformer
+
+#if EIGENFORMER_IO_DEFINITIONS
+
+namespace eigenformer {
+
+EIGENFORMER_IO_FUNCTION std::string alignment_text(std::span<const AlignmentLink> links) {
+  std::string text;
+  for (const AlignmentLink& link : links) {
+    if (!text.empty()) text += ' ';
+    text += std::to_string(link.source) + '-' + std::to_string(link.target);
+  }
+  return text;
+}
+
+EIGENFORMER_IO_FUNCTION std::vector<AlignmentLink> parse_alignment(std::string_view line) {
+  std::vector<AlignmentLink> links;
+  const auto number = [](std::string_view digits) -> std::optional<index_t> {
+    std::int32_t value = -1;
+    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+    if (error != std::errc() || end != digits.data() + digits.size() || value < 0) return std::nullopt;
+    return value;
+  };
+  for (std::size_t at = 0; at < line.size();) {
+    const std::size_t end = std::min(line.find_first_of(" \t\r", at), line.size());
+    const std::string_view word = line.substr(at, end - at);
+    at = end + 1;
+    if (word.empty()) continue;
+    const std::size_t dash = word.find('-');
+    const auto source = number(word.substr(0, dash));
+    const auto target = dash == std::string_view::npos ? std::nullopt : number(word.substr(dash + 1));
+    if (!source || !target) {
+      throw ValueError("alignment", "'" + std::string(word) +
+                                        "' is not a link, expected links such as 0-0 1-2, counted from 0");
+    }
+    links.push_back({*source, *target});
+  }
+  return links;
+}
+
+EIGENFORMER_IO_FUNCTION std::vector<RightAlignment> read_right_alignments(const std::filesystem::path& path) {
   return detail::read_alignment_lines(path, [](const std::string& line) {
     std::string sure, possible;
     for (std::size_t at = 0; at < line.size();) {
@@ -105,3 +117,5 @@ inline std::vector<RightAlignment> read_right_alignments(const std::filesystem::
 }
 
 }  // namespace eigenformer
+
+#endif

@@ -46,7 +46,43 @@ inline void require_source_size(index_t source_size) {
 // Weights by source and target id.
 using LexiconCounts = std::vector<std::unordered_map<std::int32_t, double>>;
 
-inline Lexicon normalised(const LexiconCounts& counts, double least) {
+EIGENFORMER_FUNCTION Lexicon normalised(const LexiconCounts& counts, double least);
+
+}  // namespace detail
+
+/// Computes a translation table from aligned sentence pairs: for each source id, the share of its links that
+/// go to each target id. source_size: size of the source vocabulary, which is the size of the result. Throws
+/// ValueError for lists of different sizes and a negative source_size, IndexError for a link outside its
+/// sentences, a source id outside the vocabulary or a negative target id.
+EIGENFORMER_FUNCTION Lexicon lexicon_of_alignments(std::span<const std::vector<std::int32_t>> sources,
+                                                   std::span<const std::vector<std::int32_t>> targets,
+                                                   std::span<const std::vector<AlignmentLink>> alignments,
+                                                   index_t source_size);
+
+/// Options of train_lexicon().
+struct LexiconOptions {
+  int iterations = 5;  ///< EM passes over the pairs, at least 1
+  double least =
+      1e-3;  ///< smaller probabilities are dropped after each pass, but not after the first of several
+};
+
+/// Estimates p(target id | source id) from sentence pairs without alignments by IBM Model 1 (Brown et al.
+/// 1993, 4.1) without its empty word: every target token comes from some source token. source_size: size of
+/// the source vocabulary, which is the size of the result. Throws ValueError for lists of different sizes, a
+/// negative source_size and less than one iteration, IndexError for a source id outside the vocabulary or a
+/// negative target id.
+EIGENFORMER_FUNCTION Lexicon train_lexicon(std::span<const std::vector<std::int32_t>> sources,
+                                           std::span<const std::vector<std::int32_t>> targets,
+                                           index_t source_size, const LexiconOptions& options = {});
+
+}  // namespace eigenformer
+
+#if EIGENFORMER_DEFINITIONS
+
+namespace eigenformer {
+namespace detail {
+
+EIGENFORMER_FUNCTION Lexicon normalised(const LexiconCounts& counts, double least) {
   Lexicon lexicon(counts.size());
   for (std::size_t s = 0; s < counts.size(); ++s) {
     double total = 0;
@@ -59,15 +95,14 @@ inline Lexicon normalised(const LexiconCounts& counts, double least) {
 }
 
 }  // namespace detail
+}  // namespace eigenformer
 
-/// Computes a translation table from aligned sentence pairs: for each source id, the share of its links that
-/// go to each target id. source_size: size of the source vocabulary, which is the size of the result. Throws
-/// ValueError for lists of different sizes and a negative source_size, IndexError for a link outside its
-/// sentences, a source id outside the vocabulary or a negative target id.
-inline Lexicon lexicon_of_alignments(std::span<const std::vector<std::int32_t>> sources,
-                                     std::span<const std::vector<std::int32_t>> targets,
-                                     std::span<const std::vector<AlignmentLink>> alignments,
-                                     index_t source_size) {
+namespace eigenformer {
+
+EIGENFORMER_FUNCTION Lexicon lexicon_of_alignments(std::span<const std::vector<std::int32_t>> sources,
+                                                   std::span<const std::vector<std::int32_t>> targets,
+                                                   std::span<const std::vector<AlignmentLink>> alignments,
+                                                   index_t source_size) {
   detail::require_lexicon_pairs(sources.size(), targets.size());
   detail::require_lexicon_pairs(sources.size(), alignments.size());
   detail::require_source_size(source_size);
@@ -90,21 +125,9 @@ inline Lexicon lexicon_of_alignments(std::span<const std::vector<std::int32_t>> 
   return detail::normalised(counts, 0);
 }
 
-/// Options of train_lexicon().
-struct LexiconOptions {
-  int iterations = 5;  ///< EM passes over the pairs, at least 1
-  double least =
-      1e-3;  ///< smaller probabilities are dropped after each pass, but not after the first of several
-};
-
-/// Estimates p(target id | source id) from sentence pairs without alignments by IBM Model 1 (Brown et al.
-/// 1993, 4.1) without its empty word: every target token comes from some source token. source_size: size of
-/// the source vocabulary, which is the size of the result. Throws ValueError for lists of different sizes, a
-/// negative source_size and less than one iteration, IndexError for a source id outside the vocabulary or a
-/// negative target id.
-inline Lexicon train_lexicon(std::span<const std::vector<std::int32_t>> sources,
-                             std::span<const std::vector<std::int32_t>> targets, index_t source_size,
-                             const LexiconOptions& options = {}) {
+EIGENFORMER_FUNCTION Lexicon train_lexicon(std::span<const std::vector<std::int32_t>> sources,
+                                           std::span<const std::vector<std::int32_t>> targets,
+                                           index_t source_size, const LexiconOptions& options) {
   detail::require_lexicon_pairs(sources.size(), targets.size());
   if (options.iterations < 1)
     throw ValueError("lexicon", "iterations is " + std::to_string(options.iterations) + ", must be positive");
@@ -143,3 +166,5 @@ inline Lexicon train_lexicon(std::span<const std::vector<std::int32_t>> sources,
 }
 
 }  // namespace eigenformer
+
+#endif

@@ -45,17 +45,7 @@ struct Batch {
 
 /// Packs sentences, given as ids without the end symbol, for the encoder; an empty sentence becomes the end
 /// symbol alone.
-inline SourceBatch make_source_batch(std::span<const std::vector<std::int32_t>> sentences) {
-  SourceBatch batch;
-  std::vector<index_t> lengths;
-  for (const std::vector<std::int32_t>& sentence : sentences) {
-    batch.ids.insert(batch.ids.end(), sentence.begin(), sentence.end());
-    batch.ids.push_back(Vocabulary::end_id);
-    lengths.push_back(static_cast<index_t>(sentence.size()) + 1);
-  }
-  batch.layout = SequenceLayout::packed(lengths);
-  return batch;
-}
+EIGENFORMER_FUNCTION SourceBatch make_source_batch(std::span<const std::vector<std::int32_t>> sentences);
 
 /// How an epoch is cut into batches.
 struct BatchingOptions {
@@ -185,4 +175,24 @@ class Batcher {
 
 #if EIGENFORMER_DEFINITIONS
 #include "eigenformer/data/corpus/batching-inl.hpp"
+#endif
+
+#if EIGENFORMER_DEFINITIONS
+
+namespace eigenformer {
+
+EIGENFORMER_FUNCTION SourceBatch make_source_batch(std::span<const std::vector<std::int32_t>> sentences) {
+  SourceBatch batch;
+  std::vector<index_t> lengths;
+  for (const std::vector<std::int32_t>& sentence : sentences) {
+    batch.ids.insert(batch.ids.end(), sentence.begin(), sentence.end());
+    batch.ids.push_back(Vocabulary::end_id);
+    lengths.push_back(static_cast<index_t>(sentence.size()) + 1);
+  }
+  batch.layout = SequenceLayout::packed(lengths);
+  return batch;
+}
+
+}  // namespace eigenformer
+
 #endif

@@ -26,14 +26,7 @@ struct CorpusReport {
   index_t kept = 0;       ///< pairs that were not dropped
 
   /// A readable summary: "164408 pairs read, 164390 kept; dropped: 3 empty, 15 over-long".
-  std::string str() const {
-    std::string text = std::to_string(read) + (read == 1 ? " pair read, " : " pairs read, ") +
-                       std::to_string(kept) + " kept";
-    if (kept < read) {
-      text += "; dropped: " + std::to_string(empty) + " empty, " + std::to_string(over_long) + " over-long";
-    }
-    return text;
-  }
+  std::string str() const;
 };
 
 /// Sentences and their translations, in UTF-8; readers pass both through normalize_text().
@@ -50,77 +43,24 @@ struct ParallelCorpus {
 
 namespace detail {
 
-inline void add_pair(ParallelCorpus& corpus, std::string_view source, std::string_view target) {
-  std::string s = normalize_text(source);
-  std::string t = normalize_text(target);
-  ++corpus.report.read;
-  if (s.empty() || t.empty()) {
-    ++corpus.report.empty;
-    return;
-  }
-  ++corpus.report.kept;
-  corpus.lines.push_back(corpus.report.read - 1);
-  corpus.source.push_back(std::move(s));
-  corpus.target.push_back(std::move(t));
-}
+EIGENFORMER_FUNCTION void add_pair(ParallelCorpus& corpus, std::string_view source, std::string_view target);
 
 // name: what was read, as the subject of a message; verb: "is" or "are", to match it.
-inline void require_pairs(const ParallelCorpus& corpus, const std::string& name, const char* verb) {
-  if (corpus.report.read == 0)
-    throw IoError("corpus", name + ' ' + verb + " empty, expected at least one sentence pair");
-  if (corpus.size() == 0) {
-    throw IoError("corpus", "all " + std::to_string(corpus.report.read) + " pairs of " + name +
-                                " are empty on one side, expected at least one sentence pair");
-  }
-}
+EIGENFORMER_FUNCTION void require_pairs(const ParallelCorpus& corpus, const std::string& name,
+                                        const char* verb);
 
 }  // namespace detail
 
 /// Reads two line-aligned UTF-8 files. Pairs with an empty side are dropped and counted. Throws IoError for a
 /// file that is missing, unreadable, empty, not UTF-8 or that has NUL bytes, and for files that differ in
 /// their number of lines.
-inline ParallelCorpus read_parallel_files(const std::filesystem::path& source,
-                                          const std::filesystem::path& target) {
-  const std::vector<std::string> s = read_lines(source);
-  const std::vector<std::string> t = read_lines(target);
-  const std::string source_name = "'" + source.string() + "'", target_name = "'" + target.string() + "'";
-  if (s.empty() != t.empty()) {
-    throw IoError("corpus", (s.empty() ? source_name : target_name) + " is empty, expected " +
-                                std::to_string(std::max(s.size(), t.size())) + " lines, as many as " +
-                                (s.empty() ? target_name : source_name) + " has");
-  }
-  if (s.size() != t.size()) {
-    throw IoError(
-        "corpus",
-        source_name + " has " + std::to_string(s.size()) + " lines and " + target_name + " has " +
-            std::to_string(t.size()) +
-            ", expected equal numbers: line n of one file must be the translation of line n of the other");
-  }
-  ParallelCorpus corpus;
-  for (std::size_t i = 0; i < s.size(); ++i) detail::add_pair(corpus, s[i], t[i]);
-  detail::require_pairs(corpus, source_name + " and " + target_name, "are");
-  return corpus;
-}
+EIGENFORMER_FUNCTION ParallelCorpus read_parallel_files(const std::filesystem::path& source,
+                                                        const std::filesystem::path& target);
 
 /// Reads one UTF-8 file with the source, a tab and the target in each line; further columns are ignored.
 /// Empty lines and pairs with an empty side are dropped and counted. Throws IoError as read_parallel_files()
 /// does, and for a line without a tab.
-inline ParallelCorpus read_parallel_tsv(const std::filesystem::path& path) {
-  const std::vector<std::string> lines = read_lines(path);
-  ParallelCorpus corpus;
-  for (std::size_t i = 0; i < lines.size(); ++i) {
-    const std::string_view line = lines[i];
-    const std::size_t tab = line.find('\t');
-    if (tab == std::string_view::npos && !line.empty()) {
-      throw IoError("corpus", "'" + path.string() + "', line " + std::to_string(i + 1) +
-                                  " has no tab, expected source, tab, target");
-    }
-    const std::string_view target = tab == std::string_view::npos ? line : line.substr(tab + 1);
-    detail::add_pair(corpus, line.substr(0, tab), target.substr(0, target.find('\t')));
-  }
-  detail::require_pairs(corpus, "'" + path.string() + "'", "is");
-  return corpus;
-}
+EIGENFORMER_FUNCTION ParallelCorpus read_parallel_tsv(const std::filesystem::path& path);
 
 /// Token sequences stored one after the other in one block of memory.
 class TokenSequences {
@@ -134,25 +74,10 @@ class TokenSequences {
   index_t length(index_t i) const { return static_cast<index_t>((*this)[i].size()); }
   /// The ids of sequence i, without a copy; valid until the next push_back(). Throws IndexError when there is
   /// no sequence i.
-  std::span<const std::int32_t> operator[](index_t i) const {
-    if (i < 0 || i >= size()) {
-      throw IndexError("token_sequences",
-                       "index is " + std::to_string(i) + ", must be in [0, " + std::to_string(size()) + ")");
-    }
-    const std::size_t begin = offsets_[static_cast<std::size_t>(i)];
-    return {ids_.data() + begin, offsets_[static_cast<std::size_t>(i) + 1] - begin};
-  }
+  std::span<const std::int32_t> operator[](index_t i) const;
 
   /// Appends a copy of a sequence, which may be empty; appends nothing when memory runs out.
-  void push_back(std::span<const std::int32_t> ids) {
-    offsets_.push_back(ids_.size() + ids.size());
-    try {
-      ids_.insert(ids_.end(), ids.begin(), ids.end());
-    } catch (...) {
-      offsets_.pop_back();
-      throw;
-    }
-  }
+  void push_back(std::span<const std::int32_t> ids);
 
  private:
   std::vector<std::int32_t> ids_;
@@ -193,34 +118,148 @@ struct EncodedCorpus : PairSource {
   bool in_memory() const noexcept override { return true; }
 
  private:
-  std::string content() const {
-    std::uint64_t hash = 0xCBF29CE484222325u;
-    const auto add = [&](std::uint64_t value) { hash = (hash ^ value) * 0x100000001B3u; };
-    for (const TokenSequences* side : {&source, &target}) {
-      for (index_t i = 0; i < side->size(); ++i) {
-        const std::span<const std::int32_t> ids = (*side)[i];
-        add(ids.size());
-        for (const std::int32_t id : ids) add(static_cast<std::uint32_t>(id));
-      }
-    }
-    for (const std::vector<AlignmentLink>& links : alignment) {
-      add(links.size());
-      for (const AlignmentLink& link : links) {
-        add(static_cast<std::uint64_t>(link.source));
-        add(static_cast<std::uint64_t>(link.target));
-      }
-    }
-    return std::to_string(hash);
-  }
+  std::string content() const;
 };
 
 /// Encodes every pair; source_text is put before each source sentence. Pairs with a side of no token or of
 /// more than max_length tokens (0: no limit; begin and end not counted) are dropped and counted in the
 /// report, in addition to what reading dropped. Throws ValueError for a negative limit, for different numbers
 /// of source and target sentences, and when no pair is left.
-inline EncodedCorpus encode_corpus(const ParallelCorpus& corpus, const Tokenizer& source,
-                                   const Tokenizer& target, index_t max_length = 0,
-                                   const std::string& source_text = {}) {
+EIGENFORMER_FUNCTION EncodedCorpus encode_corpus(const ParallelCorpus& corpus, const Tokenizer& source,
+                                                 const Tokenizer& target, index_t max_length = 0,
+                                                 const std::string& source_text = {});
+
+}  // namespace eigenformer
+
+#if EIGENFORMER_DEFINITIONS
+
+namespace eigenformer {
+
+EIGENFORMER_FUNCTION std::string CorpusReport::str() const {
+  std::string text =
+      std::to_string(read) + (read == 1 ? " pair read, " : " pairs read, ") + std::to_string(kept) + " kept";
+  if (kept < read) {
+    text += "; dropped: " + std::to_string(empty) + " empty, " + std::to_string(over_long) + " over-long";
+  }
+  return text;
+}
+
+}  // namespace eigenformer
+
+namespace eigenformer {
+namespace detail {
+
+EIGENFORMER_FUNCTION void add_pair(ParallelCorpus& corpus, std::string_view source, std::string_view target) {
+  std::string s = normalize_text(source);
+  std::string t = normalize_text(target);
+  ++corpus.report.read;
+  if (s.empty() || t.empty()) {
+    ++corpus.report.empty;
+    return;
+  }
+  ++corpus.report.kept;
+  corpus.lines.push_back(corpus.report.read - 1);
+  corpus.source.push_back(std::move(s));
+  corpus.target.push_back(std::move(t));
+}
+
+EIGENFORMER_FUNCTION void require_pairs(const ParallelCorpus& corpus, const std::string& name,
+                                        const char* verb) {
+  if (corpus.report.read == 0)
+    throw IoError("corpus", name + ' ' + verb + " empty, expected at least one sentence pair");
+  if (corpus.size() == 0) {
+    throw IoError("corpus", "all " + std::to_string(corpus.report.read) + " pairs of " + name +
+                                " are empty on one side, expected at least one sentence pair");
+  }
+}
+
+}  // namespace detail
+}  // namespace eigenformer
+
+namespace eigenformer {
+
+EIGENFORMER_FUNCTION ParallelCorpus read_parallel_files(const std::filesystem::path& source,
+                                                        const std::filesystem::path& target) {
+  const std::vector<std::string> s = read_lines(source);
+  const std::vector<std::string> t = read_lines(target);
+  const std::string source_name = "'" + source.string() + "'", target_name = "'" + target.string() + "'";
+  if (s.empty() != t.empty()) {
+    throw IoError("corpus", (s.empty() ? source_name : target_name) + " is empty, expected " +
+                                std::to_string(std::max(s.size(), t.size())) + " lines, as many as " +
+                                (s.empty() ? target_name : source_name) + " has");
+  }
+  if (s.size() != t.size()) {
+    throw IoError(
+        "corpus",
+        source_name + " has " + std::to_string(s.size()) + " lines and " + target_name + " has " +
+            std::to_string(t.size()) +
+            ", expected equal numbers: line n of one file must be the translation of line n of the other");
+  }
+  ParallelCorpus corpus;
+  for (std::size_t i = 0; i < s.size(); ++i) detail::add_pair(corpus, s[i], t[i]);
+  detail::require_pairs(corpus, source_name + " and " + target_name, "are");
+  return corpus;
+}
+
+EIGENFORMER_FUNCTION ParallelCorpus read_parallel_tsv(const std::filesystem::path& path) {
+  const std::vector<std::string> lines = read_lines(path);
+  ParallelCorpus corpus;
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    const std::string_view line = lines[i];
+    const std::size_t tab = line.find('\t');
+    if (tab == std::string_view::npos && !line.empty()) {
+      throw IoError("corpus", "'" + path.string() + "', line " + std::to_string(i + 1) +
+                                  " has no tab, expected source, tab, target");
+    }
+    const std::string_view target = tab == std::string_view::npos ? line : line.substr(tab + 1);
+    detail::add_pair(corpus, line.substr(0, tab), target.substr(0, target.find('\t')));
+  }
+  detail::require_pairs(corpus, "'" + path.string() + "'", "is");
+  return corpus;
+}
+
+EIGENFORMER_FUNCTION std::span<const std::int32_t> TokenSequences::operator[](index_t i) const {
+  if (i < 0 || i >= size()) {
+    throw IndexError("token_sequences",
+                     "index is " + std::to_string(i) + ", must be in [0, " + std::to_string(size()) + ")");
+  }
+  const std::size_t begin = offsets_[static_cast<std::size_t>(i)];
+  return {ids_.data() + begin, offsets_[static_cast<std::size_t>(i) + 1] - begin};
+}
+
+EIGENFORMER_FUNCTION void TokenSequences::push_back(std::span<const std::int32_t> ids) {
+  offsets_.push_back(ids_.size() + ids.size());
+  try {
+    ids_.insert(ids_.end(), ids.begin(), ids.end());
+  } catch (...) {
+    offsets_.pop_back();
+    throw;
+  }
+}
+
+EIGENFORMER_FUNCTION std::string EncodedCorpus::content() const {
+  std::uint64_t hash = 0xCBF29CE484222325u;
+  const auto add = [&](std::uint64_t value) { hash = (hash ^ value) * 0x100000001B3u; };
+  for (const TokenSequences* side : {&source, &target}) {
+    for (index_t i = 0; i < side->size(); ++i) {
+      const std::span<const std::int32_t> ids = (*side)[i];
+      add(ids.size());
+      for (const std::int32_t id : ids) add(static_cast<std::uint32_t>(id));
+    }
+  }
+  for (const std::vector<AlignmentLink>& links : alignment) {
+    add(links.size());
+    for (const AlignmentLink& link : links) {
+      add(static_cast<std::uint64_t>(link.source));
+      add(static_cast<std::uint64_t>(link.target));
+    }
+  }
+  return std::to_string(hash);
+}
+
+EIGENFORMER_FUNCTION EncodedCorpus encode_corpus(const ParallelCorpus& corpus, const Tokenizer& source,
+                                                 const Tokenizer& target, index_t max_length,
+                                                 const std::string& source_text) {
   if (max_length < 0) {
     throw ValueError("encode_corpus",
                      "max_length is " + std::to_string(max_length) + ", must not be negative");
@@ -256,3 +295,5 @@ inline EncodedCorpus encode_corpus(const ParallelCorpus& corpus, const Tokenizer
 }
 
 }  // namespace eigenformer
+
+#endif

@@ -31,36 +31,11 @@ class Shortlist {
 
   /// lists: target ids for each source id, in any order; repeated ones count once. first: target ids below it
   /// are always chosen. Throws ValueError for negative numbers.
-  Shortlist(index_t first, std::vector<std::vector<std::int32_t>> lists) : first_(first) {
-    if (first < 0)
-      throw ValueError("shortlist", "first is " + std::to_string(first) + ", must not be negative");
-    for (auto& list : lists) {
-      std::sort(list.begin(), list.end());
-      list.erase(std::unique(list.begin(), list.end()), list.end());
-      if (!list.empty() && list.front() < 0)
-        throw ValueError("shortlist",
-                         "a target id is " + std::to_string(list.front()) + ", must not be negative");
-      best_ = std::max(best_, list.size());
-      ids_.insert(ids_.end(), list.begin(), list.end());
-      offsets_.push_back(ids_.size());
-    }
-  }
+  Shortlist(index_t first, std::vector<std::vector<std::int32_t>> lists);
 
   /// Makes a shortlist of the `best` most probable target ids of each source id. Throws ValueError when
   /// `first` or `best` is negative.
-  static Shortlist from_lexicon(const Lexicon& lexicon, index_t first, index_t best) {
-    if (best < 0) throw ValueError("shortlist", "best is " + std::to_string(best) + ", must not be negative");
-    std::vector<std::vector<std::int32_t>> lists(lexicon.size());
-    for (std::size_t s = 0; s < lexicon.size(); ++s) {
-      auto entries = lexicon[s];
-      std::sort(entries.begin(), entries.end(), [](const auto& a, const auto& b) {
-        return a.second != b.second ? a.second > b.second : a.first < b.first;
-      });
-      if (entries.size() > static_cast<std::size_t>(best)) entries.resize(static_cast<std::size_t>(best));
-      for (const auto& entry : entries) lists[s].push_back(entry.first);
-    }
-    return {first, std::move(lists)};
-  }
+  static Shortlist from_lexicon(const Lexicon& lexicon, index_t first, index_t best);
 
   /// Reads a binary shortlist of Marian. Throws IoError naming the file and what was expected.
   static Shortlist load(const std::filesystem::path& path) {
@@ -68,70 +43,10 @@ class Shortlist {
   }
 
   /// Parses the bytes of such a file; messages call it `name`. Throws IoError.
-  static Shortlist parse(const std::string& bytes, const std::string& name) {
-    const auto refuse = [&](const std::string& what) {
-      return IoError("shortlist", "'" + name + "' " + what);
-    };
-    Header head;
-    if (bytes.size() < sizeof head) {
-      throw refuse("has " + std::to_string(bytes.size()) + " bytes, expected at least " +
-                   std::to_string(sizeof head) + ", the header of a binary shortlist");
-    }
-    std::memcpy(&head, bytes.data(), sizeof head);
-    if (head.magic != magic)
-      throw refuse("is not a binary shortlist: its first eight bytes are not those of the format");
-    const std::size_t left = bytes.size() - sizeof head;
-    // Checked before sizes are multiplied.
-    if (head.offsets > left / 8 || head.ids > left / 4 || 8 * head.offsets + 4 * head.ids != left) {
-      throw refuse("is truncated or damaged: " + std::to_string(head.offsets) + " offsets and " +
-                   std::to_string(head.ids) + " ids do not fill the " + std::to_string(left) +
-                   " bytes that follow");
-    }
-    if (head.checksum != checksum(bytes)) throw refuse("is damaged: its checksum does not match");
-    if (head.offsets == 0) throw refuse("has no offsets, expected one more than source ids");
-    std::vector<std::uint64_t> offsets(static_cast<std::size_t>(head.offsets));
-    std::memcpy(offsets.data(), bytes.data() + sizeof head, 8 * offsets.size());
-    std::vector<std::uint32_t> ids(static_cast<std::size_t>(head.ids));
-    if (!ids.empty())
-      std::memcpy(ids.data(), bytes.data() + sizeof head + 8 * offsets.size(), 4 * ids.size());
-    constexpr std::uint64_t most = 0x7fffffff;
-    if (head.first > most)
-      throw refuse("has " + std::to_string(head.first) + " first ids, expected less than 2^31");
-    Shortlist result;
-    result.first_ = static_cast<index_t>(head.first);
-    result.best_ = static_cast<std::size_t>(std::min(head.best, most));
-    std::uint64_t before = 0;
-    for (std::size_t i = 0; i < offsets.size(); ++i) {
-      if (offsets[i] < before || offsets[i] > head.ids || (i == 0 && offsets[i] != 0)) {
-        throw refuse("has offset " + std::to_string(offsets[i]) + " of source id " + std::to_string(i) +
-                     ", expected " + std::to_string(before) + " to " + std::to_string(head.ids));
-      }
-      before = offsets[i];
-      if (i > 0) result.offsets_.push_back(static_cast<std::size_t>(offsets[i]));
-    }
-    if (before != head.ids) {
-      throw refuse("has " + std::to_string(head.ids) + " ids, but its lists end at " +
-                   std::to_string(before));
-    }
-    for (const std::uint32_t id : ids) {
-      if (id > most) throw refuse("has the target id " + std::to_string(id) + ", expected less than 2^31");
-      result.ids_.push_back(static_cast<std::int32_t>(id));
-    }
-    return result;
-  }
+  static Shortlist parse(const std::string& bytes, const std::string& name);
 
   /// Writes Marian's binary format. with_source_ids() is not part of it. Throws IoError.
-  void save(const std::filesystem::path& path) const {
-    Header head{magic, 0, static_cast<std::uint64_t>(first_), best_, offsets_.size(), ids_.size()};
-    const std::vector<std::uint64_t> offsets(offsets_.begin(), offsets_.end());
-    std::string bytes(sizeof head, '\0');
-    bytes.append(reinterpret_cast<const char*>(offsets.data()), 8 * offsets.size());
-    bytes.append(reinterpret_cast<const char*>(ids_.data()), 4 * ids_.size());
-    std::memcpy(bytes.data(), &head, sizeof head);
-    head.checksum = checksum(bytes);
-    std::memcpy(bytes.data(), &head, sizeof head);
-    write_file(path, bytes);
-  }
+  void save(const std::filesystem::path& path) const;
 
   /// Returns a copy for which choose() also chooses the source ids themselves, so that names can be copied;
   /// for a joint vocabulary.
@@ -156,27 +71,7 @@ class Shortlist {
   /// of all sources, the sources themselves after with_source_ids(), and the lowest ids not yet chosen, to
   /// make their number a multiple of eight. In ascending order, below `vocabulary`; the same choice as
   /// Marian's.
-  std::vector<std::int32_t> choose(std::span<const std::int32_t> sources, index_t vocabulary) const {
-    std::vector<bool> taken(static_cast<std::size_t>(std::max<index_t>(0, vocabulary)));
-    std::size_t count = 0;
-    const auto take = [&](std::int64_t id) {
-      if (id < 0 || id >= vocabulary || taken[static_cast<std::size_t>(id)]) return;
-      taken[static_cast<std::size_t>(id)] = true;
-      ++count;
-    };
-    for (index_t id = 0; id < std::min(first_, vocabulary); ++id) take(id);
-    for (const std::int32_t source : sources) {
-      for (const std::int32_t id : list(source)) take(id);
-      if (source_ids_) take(source);
-    }
-    for (index_t id = first_; count % 8 != 0 && id < vocabulary; ++id) take(id);
-    std::vector<std::int32_t> chosen;
-    chosen.reserve(count);
-    for (std::size_t id = 0; id < taken.size(); ++id) {
-      if (taken[id]) chosen.push_back(static_cast<std::int32_t>(id));
-    }
-    return chosen;
-  }
+  std::vector<std::int32_t> choose(std::span<const std::int32_t> sources, index_t vocabulary) const;
 
  private:
   struct Header {
@@ -185,15 +80,7 @@ class Shortlist {
   static constexpr std::uint64_t magic = 0xF11A48D5013417F5;
 
   // Over the 64-bit words that follow the checksum; half a word at the end is left out, as in Marian.
-  static std::uint64_t checksum(const std::string& bytes) {
-    std::uint64_t sum = 0;
-    for (std::size_t at = 16; at + 8 <= bytes.size(); at += 8) {
-      std::uint64_t word = 0;
-      std::memcpy(&word, bytes.data() + at, 8);
-      sum ^= word + 0x9e3779b9 + (sum << 6) + (sum >> 2);
-    }
-    return sum;
-  }
+  static std::uint64_t checksum(const std::string& bytes);
 
   index_t first_ = 0;
   std::size_t best_ = 0;
@@ -203,3 +90,134 @@ class Shortlist {
 };
 
 }  // namespace eigenformer
+
+#if EIGENFORMER_DEFINITIONS
+
+namespace eigenformer {
+
+EIGENFORMER_FUNCTION Shortlist::Shortlist(index_t first, std::vector<std::vector<std::int32_t>> lists)
+    : first_(first) {
+  if (first < 0)
+    throw ValueError("shortlist", "first is " + std::to_string(first) + ", must not be negative");
+  for (auto& list : lists) {
+    std::sort(list.begin(), list.end());
+    list.erase(std::unique(list.begin(), list.end()), list.end());
+    if (!list.empty() && list.front() < 0)
+      throw ValueError("shortlist",
+                       "a target id is " + std::to_string(list.front()) + ", must not be negative");
+    best_ = std::max(best_, list.size());
+    ids_.insert(ids_.end(), list.begin(), list.end());
+    offsets_.push_back(ids_.size());
+  }
+}
+
+EIGENFORMER_FUNCTION Shortlist Shortlist::from_lexicon(const Lexicon& lexicon, index_t first, index_t best) {
+  if (best < 0) throw ValueError("shortlist", "best is " + std::to_string(best) + ", must not be negative");
+  std::vector<std::vector<std::int32_t>> lists(lexicon.size());
+  for (std::size_t s = 0; s < lexicon.size(); ++s) {
+    auto entries = lexicon[s];
+    std::sort(entries.begin(), entries.end(), [](const auto& a, const auto& b) {
+      return a.second != b.second ? a.second > b.second : a.first < b.first;
+    });
+    if (entries.size() > static_cast<std::size_t>(best)) entries.resize(static_cast<std::size_t>(best));
+    for (const auto& entry : entries) lists[s].push_back(entry.first);
+  }
+  return {first, std::move(lists)};
+}
+
+EIGENFORMER_FUNCTION Shortlist Shortlist::parse(const std::string& bytes, const std::string& name) {
+  const auto refuse = [&](const std::string& what) { return IoError("shortlist", "'" + name + "' " + what); };
+  Header head;
+  if (bytes.size() < sizeof head) {
+    throw refuse("has " + std::to_string(bytes.size()) + " bytes, expected at least " +
+                 std::to_string(sizeof head) + ", the header of a binary shortlist");
+  }
+  std::memcpy(&head, bytes.data(), sizeof head);
+  if (head.magic != magic)
+    throw refuse("is not a binary shortlist: its first eight bytes are not those of the format");
+  const std::size_t left = bytes.size() - sizeof head;
+  // Checked before sizes are multiplied.
+  if (head.offsets > left / 8 || head.ids > left / 4 || 8 * head.offsets + 4 * head.ids != left) {
+    throw refuse("is truncated or damaged: " + std::to_string(head.offsets) + " offsets and " +
+                 std::to_string(head.ids) + " ids do not fill the " + std::to_string(left) +
+                 " bytes that follow");
+  }
+  if (head.checksum != checksum(bytes)) throw refuse("is damaged: its checksum does not match");
+  if (head.offsets == 0) throw refuse("has no offsets, expected one more than source ids");
+  std::vector<std::uint64_t> offsets(static_cast<std::size_t>(head.offsets));
+  std::memcpy(offsets.data(), bytes.data() + sizeof head, 8 * offsets.size());
+  std::vector<std::uint32_t> ids(static_cast<std::size_t>(head.ids));
+  if (!ids.empty()) std::memcpy(ids.data(), bytes.data() + sizeof head + 8 * offsets.size(), 4 * ids.size());
+  constexpr std::uint64_t most = 0x7fffffff;
+  if (head.first > most)
+    throw refuse("has " + std::to_string(head.first) + " first ids, expected less than 2^31");
+  Shortlist result;
+  result.first_ = static_cast<index_t>(head.first);
+  result.best_ = static_cast<std::size_t>(std::min(head.best, most));
+  std::uint64_t before = 0;
+  for (std::size_t i = 0; i < offsets.size(); ++i) {
+    if (offsets[i] < before || offsets[i] > head.ids || (i == 0 && offsets[i] != 0)) {
+      throw refuse("has offset " + std::to_string(offsets[i]) + " of source id " + std::to_string(i) +
+                   ", expected " + std::to_string(before) + " to " + std::to_string(head.ids));
+    }
+    before = offsets[i];
+    if (i > 0) result.offsets_.push_back(static_cast<std::size_t>(offsets[i]));
+  }
+  if (before != head.ids) {
+    throw refuse("has " + std::to_string(head.ids) + " ids, but its lists end at " + std::to_string(before));
+  }
+  for (const std::uint32_t id : ids) {
+    if (id > most) throw refuse("has the target id " + std::to_string(id) + ", expected less than 2^31");
+    result.ids_.push_back(static_cast<std::int32_t>(id));
+  }
+  return result;
+}
+
+EIGENFORMER_FUNCTION void Shortlist::save(const std::filesystem::path& path) const {
+  Header head{magic, 0, static_cast<std::uint64_t>(first_), best_, offsets_.size(), ids_.size()};
+  const std::vector<std::uint64_t> offsets(offsets_.begin(), offsets_.end());
+  std::string bytes(sizeof head, '\0');
+  bytes.append(reinterpret_cast<const char*>(offsets.data()), 8 * offsets.size());
+  bytes.append(reinterpret_cast<const char*>(ids_.data()), 4 * ids_.size());
+  std::memcpy(bytes.data(), &head, sizeof head);
+  head.checksum = checksum(bytes);
+  std::memcpy(bytes.data(), &head, sizeof head);
+  write_file(path, bytes);
+}
+
+EIGENFORMER_FUNCTION std::vector<std::int32_t> Shortlist::choose(std::span<const std::int32_t> sources,
+                                                                 index_t vocabulary) const {
+  std::vector<bool> taken(static_cast<std::size_t>(std::max<index_t>(0, vocabulary)));
+  std::size_t count = 0;
+  const auto take = [&](std::int64_t id) {
+    if (id < 0 || id >= vocabulary || taken[static_cast<std::size_t>(id)]) return;
+    taken[static_cast<std::size_t>(id)] = true;
+    ++count;
+  };
+  for (index_t id = 0; id < std::min(first_, vocabulary); ++id) take(id);
+  for (const std::int32_t source : sources) {
+    for (const std::int32_t id : list(source)) take(id);
+    if (source_ids_) take(source);
+  }
+  for (index_t id = first_; count % 8 != 0 && id < vocabulary; ++id) take(id);
+  std::vector<std::int32_t> chosen;
+  chosen.reserve(count);
+  for (std::size_t id = 0; id < taken.size(); ++id) {
+    if (taken[id]) chosen.push_back(static_cast<std::int32_t>(id));
+  }
+  return chosen;
+}
+
+EIGENFORMER_FUNCTION std::uint64_t Shortlist::checksum(const std::string& bytes) {
+  std::uint64_t sum = 0;
+  for (std::size_t at = 16; at + 8 <= bytes.size(); at += 8) {
+    std::uint64_t word = 0;
+    std::memcpy(&word, bytes.data() + at, 8);
+    sum ^= word + 0x9e3779b9 + (sum << 6) + (sum >> 2);
+  }
+  return sum;
+}
+
+}  // namespace eigenformer
+
+#endif

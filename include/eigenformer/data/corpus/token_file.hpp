@@ -78,26 +78,7 @@ class TokenFile final : public PairSource {
  public:
   /// Maps a file and verifies its checksums, which reads all of it. Throws IoError that names the file and
   /// what is wrong with it.
-  explicit TokenFile(const std::filesystem::path& path) : path_(path), file_(MappedFile::open(path)) {
-    const std::string_view bytes = std::as_const(*file_).text();
-    if (bytes.size() < sizeof head_ + sizeof tail_) throw refuse("is too short to be a token file");
-    std::memcpy(&head_, bytes.data(), sizeof head_);
-    if (head_.magic != head_.right_magic)
-      throw refuse("is not a token file: its first eight bytes are not those of the format");
-    if (head_.version != head_.right_version) {
-      throw refuse("has version " + std::to_string(head_.version) + ", expected " +
-                   std::to_string(head_.right_version));
-    }
-    std::memcpy(&tail_, bytes.data() + (bytes.size() - sizeof tail_), sizeof tail_);
-    if (tail_.hash != tail_.right_hash(head_))
-      throw refuse("is truncated or damaged: the checksum of its last bytes does not match");
-    require_sizes(bytes.size() - sizeof head_ - sizeof tail_);
-    ids_ = bytes.data() + sizeof head_;
-    const std::uint64_t id_bytes = (tail_.source_tokens + tail_.target_tokens) * head_.id_bytes;
-    read_lengths(bytes.substr(sizeof head_ + id_bytes, sizeof(detail::TokenFileLengths) * tail_.pairs));
-    require_ids(bytes.substr(sizeof head_, id_bytes));
-    ::madvise(file_->bytes().data(), file_->bytes().size(), MADV_RANDOM);
-  }
+  explicit TokenFile(const std::filesystem::path& path);
   TokenFile(const TokenFile&) = delete;
   TokenFile& operator=(const TokenFile&) = delete;
 
@@ -106,18 +87,7 @@ class TokenFile final : public PairSource {
   index_t target_length(index_t i) const override { return lengths_[at(i)].target; }
 
   /// Throws IndexError when there is no pair i, IoError for an id outside the vocabulary.
-  void read(index_t, index_t i, EncodedPair& out) const override {
-    const std::size_t pair = at(i);
-    std::uint64_t from = starts_[pair / pairs_a_start];
-    for (std::size_t k = pair / pairs_a_start * pairs_a_start; k < pair; ++k)
-      from += std::uint64_t{lengths_[k].source} + lengths_[k].target;
-    copy(from, lengths_[pair].source, tail_.source_vocabulary, pair, out.source);
-    copy(from + lengths_[pair].source, lengths_[pair].target, tail_.target_vocabulary, pair, out.target);
-    out.links.clear();
-    out.text = nullptr;
-    if (reads_.fetch_add(1, std::memory_order_relaxed) % reads_a_release == reads_a_release - 1)
-      release(std::as_const(*file_).text());
-  }
+  void read(index_t, index_t i, EncodedPair& out) const override;
 
   /// The number of pairs and a hash of the file's contents, as text.
   std::string fingerprint() const override {
@@ -151,52 +121,11 @@ class TokenFile final : public PairSource {
   }
 
   // Before sizes are multiplied or memory is taken.
-  void require_sizes(std::uint64_t body) const {
-    const auto& t = tail_;
-    if (head_.id_bytes != 2 && head_.id_bytes != 4)
-      throw refuse("has ids of " + std::to_string(head_.id_bytes) + " bytes, expected 2 or 4");
-    if (t.pairs > body / 4 || t.source_tokens > body || t.target_tokens > body ||
-        (t.source_tokens + t.target_tokens) > body / head_.id_bytes ||
-        (t.source_tokens + t.target_tokens) * head_.id_bytes + 4 * t.pairs != body) {
-      throw refuse("is truncated or damaged: " + std::to_string(t.pairs) +
-                   " pairs and their tokens do not fill the " + std::to_string(body) + " bytes of its body");
-    }
-    constexpr std::uint32_t most = std::numeric_limits<std::int32_t>::max();
-    if (t.source_vocabulary > most || t.target_vocabulary > most)
-      throw refuse("has a vocabulary of more than 2^31 entries");
-  }
+  void require_sizes(std::uint64_t body) const;
 
-  void read_lengths(std::string_view stored) {
-    lengths_.resize(static_cast<std::size_t>(tail_.pairs));
-    std::uint64_t source = 0, target = 0;
-    Hash64 hash;
-    for (std::size_t first = 0; first < lengths_.size(); first += block / 4) {
-      const std::string_view part = stored.substr(4 * first, block);
-      std::memcpy(lengths_.data() + first, part.data(), part.size());
-      hash.add(part);
-      release(part);
-    }
-    if (hash.value() != tail_.lengths_hash)
-      throw refuse("is damaged: the checksum of its lengths does not match");
-    starts_.reserve(lengths_.size() / pairs_a_start + 1);
-    for (std::size_t i = 0; i < lengths_.size(); ++i) {
-      if (i % pairs_a_start == 0) starts_.push_back(source + target);
-      source += lengths_[i].source;
-      target += lengths_[i].target;
-    }
-    if (source != tail_.source_tokens || target != tail_.target_tokens)
-      throw refuse("is damaged: its lengths do not add up to its tokens");
-  }
+  void read_lengths(std::string_view stored);
 
-  void require_ids(std::string_view stored) const {
-    Hash64 hash;
-    for (; !stored.empty(); stored.remove_prefix(std::min(block, stored.size()))) {
-      const std::string_view part = stored.substr(0, block);
-      hash.add(part);
-      release(part);
-    }
-    if (hash.value() != tail_.ids_hash) throw refuse("is damaged: the checksum of its ids does not match");
-  }
+  void require_ids(std::string_view stored) const;
 
   // Releases the pages of a part from this process's memory; they stay in the system's page cache.
   static void release(std::string_view part) {
@@ -214,19 +143,7 @@ class TokenFile final : public PairSource {
   }
 
   void copy(std::uint64_t from, std::size_t count, std::uint32_t vocabulary, std::size_t pair,
-            std::vector<std::int32_t>& out) const {
-    out.resize(count);
-    const char* const stored = ids_ + from * head_.id_bytes;
-    for (std::size_t k = 0; k < count; ++k) {
-      std::uint32_t id = 0;
-      std::memcpy(&id, stored + k * head_.id_bytes, head_.id_bytes);
-      if (id >= vocabulary) {
-        throw refuse("has the id " + std::to_string(id) + " in pair " + std::to_string(pair) +
-                     ", must be below " + std::to_string(vocabulary));
-      }
-      out[k] = static_cast<std::int32_t>(id);
-    }
-  }
+            std::vector<std::int32_t>& out) const;
 
   static constexpr std::size_t block = std::size_t{1} << 24;
 
@@ -241,3 +158,108 @@ class TokenFile final : public PairSource {
 };
 
 }  // namespace eigenformer
+
+#if EIGENFORMER_IO_DEFINITIONS
+
+namespace eigenformer {
+
+EIGENFORMER_IO_FUNCTION TokenFile::TokenFile(const std::filesystem::path& path)
+    : path_(path), file_(MappedFile::open(path)) {
+  const std::string_view bytes = std::as_const(*file_).text();
+  if (bytes.size() < sizeof head_ + sizeof tail_) throw refuse("is too short to be a token file");
+  std::memcpy(&head_, bytes.data(), sizeof head_);
+  if (head_.magic != head_.right_magic)
+    throw refuse("is not a token file: its first eight bytes are not those of the format");
+  if (head_.version != head_.right_version) {
+    throw refuse("has version " + std::to_string(head_.version) + ", expected " +
+                 std::to_string(head_.right_version));
+  }
+  std::memcpy(&tail_, bytes.data() + (bytes.size() - sizeof tail_), sizeof tail_);
+  if (tail_.hash != tail_.right_hash(head_))
+    throw refuse("is truncated or damaged: the checksum of its last bytes does not match");
+  require_sizes(bytes.size() - sizeof head_ - sizeof tail_);
+  ids_ = bytes.data() + sizeof head_;
+  const std::uint64_t id_bytes = (tail_.source_tokens + tail_.target_tokens) * head_.id_bytes;
+  read_lengths(bytes.substr(sizeof head_ + id_bytes, sizeof(detail::TokenFileLengths) * tail_.pairs));
+  require_ids(bytes.substr(sizeof head_, id_bytes));
+  ::madvise(file_->bytes().data(), file_->bytes().size(), MADV_RANDOM);
+}
+
+EIGENFORMER_IO_FUNCTION void TokenFile::read(index_t, index_t i, EncodedPair& out) const {
+  const std::size_t pair = at(i);
+  std::uint64_t from = starts_[pair / pairs_a_start];
+  for (std::size_t k = pair / pairs_a_start * pairs_a_start; k < pair; ++k)
+    from += std::uint64_t{lengths_[k].source} + lengths_[k].target;
+  copy(from, lengths_[pair].source, tail_.source_vocabulary, pair, out.source);
+  copy(from + lengths_[pair].source, lengths_[pair].target, tail_.target_vocabulary, pair, out.target);
+  out.links.clear();
+  out.text = nullptr;
+  if (reads_.fetch_add(1, std::memory_order_relaxed) % reads_a_release == reads_a_release - 1)
+    release(std::as_const(*file_).text());
+}
+
+EIGENFORMER_IO_FUNCTION void TokenFile::require_sizes(std::uint64_t body) const {
+  const auto& t = tail_;
+  if (head_.id_bytes != 2 && head_.id_bytes != 4)
+    throw refuse("has ids of " + std::to_string(head_.id_bytes) + " bytes, expected 2 or 4");
+  if (t.pairs > body / 4 || t.source_tokens > body || t.target_tokens > body ||
+      (t.source_tokens + t.target_tokens) > body / head_.id_bytes ||
+      (t.source_tokens + t.target_tokens) * head_.id_bytes + 4 * t.pairs != body) {
+    throw refuse("is truncated or damaged: " + std::to_string(t.pairs) +
+                 " pairs and their tokens do not fill the " + std::to_string(body) + " bytes of its body");
+  }
+  constexpr std::uint32_t most = std::numeric_limits<std::int32_t>::max();
+  if (t.source_vocabulary > most || t.target_vocabulary > most)
+    throw refuse("has a vocabulary of more than 2^31 entries");
+}
+
+EIGENFORMER_IO_FUNCTION void TokenFile::read_lengths(std::string_view stored) {
+  lengths_.resize(static_cast<std::size_t>(tail_.pairs));
+  std::uint64_t source = 0, target = 0;
+  Hash64 hash;
+  for (std::size_t first = 0; first < lengths_.size(); first += block / 4) {
+    const std::string_view part = stored.substr(4 * first, block);
+    std::memcpy(lengths_.data() + first, part.data(), part.size());
+    hash.add(part);
+    release(part);
+  }
+  if (hash.value() != tail_.lengths_hash)
+    throw refuse("is damaged: the checksum of its lengths does not match");
+  starts_.reserve(lengths_.size() / pairs_a_start + 1);
+  for (std::size_t i = 0; i < lengths_.size(); ++i) {
+    if (i % pairs_a_start == 0) starts_.push_back(source + target);
+    source += lengths_[i].source;
+    target += lengths_[i].target;
+  }
+  if (source != tail_.source_tokens || target != tail_.target_tokens)
+    throw refuse("is damaged: its lengths do not add up to its tokens");
+}
+
+EIGENFORMER_IO_FUNCTION void TokenFile::require_ids(std::string_view stored) const {
+  Hash64 hash;
+  for (; !stored.empty(); stored.remove_prefix(std::min(block, stored.size()))) {
+    const std::string_view part = stored.substr(0, block);
+    hash.add(part);
+    release(part);
+  }
+  if (hash.value() != tail_.ids_hash) throw refuse("is damaged: the checksum of its ids does not match");
+}
+
+EIGENFORMER_IO_FUNCTION void TokenFile::copy(std::uint64_t from, std::size_t count, std::uint32_t vocabulary,
+                                             std::size_t pair, std::vector<std::int32_t>& out) const {
+  out.resize(count);
+  const char* const stored = ids_ + from * head_.id_bytes;
+  for (std::size_t k = 0; k < count; ++k) {
+    std::uint32_t id = 0;
+    std::memcpy(&id, stored + k * head_.id_bytes, head_.id_bytes);
+    if (id >= vocabulary) {
+      throw refuse("has the id " + std::to_string(id) + " in pair " + std::to_string(pair) +
+                   ", must be below " + std::to_string(vocabulary));
+    }
+    out[k] = static_cast<std::int32_t>(id);
+  }
+}
+
+}  // namespace eigenformer
+
+#endif

@@ -49,16 +49,7 @@ struct TokenizerPair {
 
 /// A hash of the kinds and all tokens of tokenizers, to tell whether ids were made by them; both sides must
 /// be set. Stored by TokenFileWriter.
-inline std::uint64_t tokenizer_fingerprint(const TokenizerPair& tokenizers) {
-  Hash64 hash;
-  for (const auto& tokenizer : {tokenizers.source, tokenizers.target}) {
-    hash.add(tokenizer->kind() + '\n');
-    for (index_t id = 0; id < tokenizer->vocabulary_size(); ++id)
-      hash.add(tokenizer->token(static_cast<std::int32_t>(id)) + '\n');
-    if (tokenizers.joint()) break;
-  }
-  return hash.value();
-}
+EIGENFORMER_FUNCTION std::uint64_t tokenizer_fingerprint(const TokenizerPair& tokenizers);
 
 /// encode_corpus() with the tokenizers and conventions of a model folder or an import. Of `text`, only
 /// source_text is used; Batcher adds the ids around a sentence. Throws ValueError as encode_corpus() does,
@@ -164,8 +155,53 @@ inline bool has_icu_tokenizers() noexcept { return detail::find_linked<detail::I
 
 /// Trains a tokenizer on UTF-8 sentences. Throws ValueError for an invalid option and for a kind that is
 /// unknown, cannot be trained or is not built in.
-inline std::shared_ptr<const Tokenizer> train_tokenizer(const TokenizerOptions& options,
-                                                        std::span<const std::string> sentences) {
+EIGENFORMER_FUNCTION std::shared_ptr<const Tokenizer> train_tokenizer(const TokenizerOptions& options,
+                                                                      std::span<const std::string> sentences);
+
+/// Trains tokenizers for both languages of a corpus: one on all sentences with options.joint, else one for
+/// each side, of which only the source's has the reserved entries. Throws as train_tokenizer() does.
+EIGENFORMER_FUNCTION TokenizerPair train_tokenizers(const TokenizerOptions& options,
+                                                    const ParallelCorpus& corpus);
+
+/// Loads the tokenizer that save(directory, name) of the same kind wrote: char, word or subword, or tokens,
+/// sentencepiece, metaspace, byte_bpe or wordpiece for imported checkpoints. Throws IoError for a missing or
+/// damaged file, ValueError for a kind that is unknown or not built in.
+EIGENFORMER_FUNCTION std::shared_ptr<const Tokenizer> load_tokenizer(const std::string& kind,
+                                                                     const std::filesystem::path& directory,
+                                                                     const std::string& name = "tokenizer");
+
+/// Writes both tokenizers, which must not be null, to an existing folder: a joint one as `tokenizer`, two as
+/// `source` and `target`. Throws IoError.
+EIGENFORMER_FUNCTION void save_tokenizers(const TokenizerPair& tokenizers,
+                                          const std::filesystem::path& directory);
+
+/// Loads what save_tokenizers() wrote. Throws as load_tokenizer() does.
+inline TokenizerPair load_tokenizers(const std::string& kind, bool joint,
+                                     const std::filesystem::path& directory) {
+  if (!joint) return {load_tokenizer(kind, directory, "source"), load_tokenizer(kind, directory, "target")};
+  const auto tokenizer = load_tokenizer(kind, directory, "tokenizer");
+  return {tokenizer, tokenizer};
+}
+
+}  // namespace eigenformer
+
+#if EIGENFORMER_DEFINITIONS
+
+namespace eigenformer {
+
+EIGENFORMER_FUNCTION std::uint64_t tokenizer_fingerprint(const TokenizerPair& tokenizers) {
+  Hash64 hash;
+  for (const auto& tokenizer : {tokenizers.source, tokenizers.target}) {
+    hash.add(tokenizer->kind() + '\n');
+    for (index_t id = 0; id < tokenizer->vocabulary_size(); ++id)
+      hash.add(tokenizer->token(static_cast<std::int32_t>(id)) + '\n');
+    if (tokenizers.joint()) break;
+  }
+  return hash.value();
+}
+
+EIGENFORMER_FUNCTION std::shared_ptr<const Tokenizer> train_tokenizer(
+    const TokenizerOptions& options, std::span<const std::string> sentences) {
   const auto train = [&]<class T>() -> std::shared_ptr<const Tokenizer> {
     return std::make_shared<T>(T::train(
         sentences,
@@ -179,9 +215,8 @@ inline std::shared_ptr<const Tokenizer> train_tokenizer(const TokenizerOptions& 
   throw ValueError("tokenizer", "kind is '" + options.kind + "', expected char, word or subword");
 }
 
-/// Trains tokenizers for both languages of a corpus: one on all sentences with options.joint, else one for
-/// each side, of which only the source's has the reserved entries. Throws as train_tokenizer() does.
-inline TokenizerPair train_tokenizers(const TokenizerOptions& options, const ParallelCorpus& corpus) {
+EIGENFORMER_FUNCTION TokenizerPair train_tokenizers(const TokenizerOptions& options,
+                                                    const ParallelCorpus& corpus) {
   if (!options.joint) {
     TokenizerOptions of_target = options;
     of_target.reserved.clear();
@@ -193,12 +228,9 @@ inline TokenizerPair train_tokenizers(const TokenizerOptions& options, const Par
   return {tokenizer, tokenizer};
 }
 
-/// Loads the tokenizer that save(directory, name) of the same kind wrote: char, word or subword, or tokens,
-/// sentencepiece, metaspace, byte_bpe or wordpiece for imported checkpoints. Throws IoError for a missing or
-/// damaged file, ValueError for a kind that is unknown or not built in.
-inline std::shared_ptr<const Tokenizer> load_tokenizer(const std::string& kind,
-                                                       const std::filesystem::path& directory,
-                                                       const std::string& name = "tokenizer") {
+EIGENFORMER_FUNCTION std::shared_ptr<const Tokenizer> load_tokenizer(const std::string& kind,
+                                                                     const std::filesystem::path& directory,
+                                                                     const std::string& name) {
   using namespace detail;
   const std::string what = "kind '" + kind + "'";
   if (kind == "char") return load_shared<CharacterTokenizer>(directory, name);
@@ -215,9 +247,8 @@ inline std::shared_ptr<const Tokenizer> load_tokenizer(const std::string& kind,
                                     "metaspace or wordpiece");
 }
 
-/// Writes both tokenizers, which must not be null, to an existing folder: a joint one as `tokenizer`, two as
-/// `source` and `target`. Throws IoError.
-inline void save_tokenizers(const TokenizerPair& tokenizers, const std::filesystem::path& directory) {
+EIGENFORMER_FUNCTION void save_tokenizers(const TokenizerPair& tokenizers,
+                                          const std::filesystem::path& directory) {
   if (tokenizers.joint()) {
     tokenizers.source->save(directory, "tokenizer");
   } else {
@@ -226,12 +257,6 @@ inline void save_tokenizers(const TokenizerPair& tokenizers, const std::filesyst
   }
 }
 
-/// Loads what save_tokenizers() wrote. Throws as load_tokenizer() does.
-inline TokenizerPair load_tokenizers(const std::string& kind, bool joint,
-                                     const std::filesystem::path& directory) {
-  if (!joint) return {load_tokenizer(kind, directory, "source"), load_tokenizer(kind, directory, "target")};
-  const auto tokenizer = load_tokenizer(kind, directory, "tokenizer");
-  return {tokenizer, tokenizer};
-}
-
 }  // namespace eigenformer
+
+#endif

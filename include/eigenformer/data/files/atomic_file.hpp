@@ -34,35 +34,11 @@ inline IoError errno_error(const char* op, const std::string& action, const std:
 
 /// Writes all bytes to a descriptor, continuing after interruptions and short writes. Returns 0, or the errno
 /// of the failure.
-inline int write_all(int descriptor, std::span<const std::byte> bytes) noexcept {
-  // Linux writes at most 0x7ffff000 bytes a call.
-  constexpr std::size_t at_most = std::size_t{1} << 30;
-  while (!bytes.empty()) {
-    const ssize_t n = ::write(descriptor, bytes.data(), std::min(bytes.size(), at_most));
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return errno;
-    if (n == 0) return EIO;
-    bytes = bytes.subspan(static_cast<std::size_t>(n));
-  }
-  return 0;
-}
+EIGENFORMER_FUNCTION int write_all(int descriptor, std::span<const std::byte> bytes) noexcept;
 
 /// Makes renames and new names inside a directory durable. Does nothing on file systems that cannot sync
 /// directories. Throws IoError, as `op`.
-inline void sync_directory(const char* op, const std::filesystem::path& directory) {
-  const std::filesystem::path name = directory.empty() ? std::filesystem::path(".") : directory;
-  const int descriptor = ::open(name.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (descriptor < 0) {
-    // A directory that may be written but not listed cannot be opened to sync it.
-    if (errno == EACCES) return;
-    throw errno_error(op, "open the folder", name, errno);
-  }
-  const int error = ::fsync(descriptor) == 0 ? 0 : errno;
-  ::close(descriptor);
-  if (error != 0 && error != EINVAL && error != ENOTSUP && error != EROFS) {
-    throw errno_error(op, "write the folder", name, error);
-  }
-}
+EIGENFORMER_FUNCTION void sync_directory(const char* op, const std::filesystem::path& directory);
 
 /// A suffix that no other running process or thread of this machine uses.
 inline std::string unique_suffix() {
@@ -82,21 +58,7 @@ class AtomicFile {
  public:
   /// Opens the temporary file. Throws IoError when the folder does not exist or cannot be written, and when
   /// the target exists and is not a regular file.
-  explicit AtomicFile(const std::filesystem::path& path) : target_(path) {
-    std::error_code ignored;
-    if (std::filesystem::is_symlink(path, ignored)) {
-      const std::filesystem::path resolved = std::filesystem::weakly_canonical(path, ignored);
-      if (!resolved.empty()) target_ = resolved;
-    }
-    struct stat existing {};
-    const bool exists = ::stat(target_.c_str(), &existing) == 0;
-    if (exists && !S_ISREG(existing.st_mode)) {
-      throw IoError("write", "cannot write '" + target_.string() + "': it exists and is not a regular file");
-    }
-    open_temporary();
-    if (exists && ::fchmod(descriptor_, existing.st_mode & 07777U) != 0)
-      fail("set the permissions of", errno);
-  }
+  explicit AtomicFile(const std::filesystem::path& path);
 
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
@@ -119,36 +81,10 @@ class AtomicFile {
   /// the file is not the number of bytes written; the target is then unchanged, unless only syncing its
   /// folder failed: then the message says that the new file is in place. Either way the object is finished:
   /// write() and commit() throw IoError from then on.
-  void commit() {
-    require_open();
-    struct stat state {};
-    if (::fstat(descriptor_, &state) != 0) fail("write", errno);
-    if (static_cast<std::uint64_t>(state.st_size) != written_) fail("write", EIO);
-    if (::fsync(descriptor_) != 0) fail("write", errno);
-    if (const int descriptor = std::exchange(descriptor_, -1); ::close(descriptor) != 0) fail("write", errno);
-    if (::rename(temporary_.c_str(), target_.c_str()) != 0) fail("rename a temporary file to", errno);
-    temporary_.clear();
-    try {
-      detail::sync_directory("write", target_.parent_path());
-    } catch (const IoError& error) {
-      throw IoError("write", detail::message_of(error) + "; '" + target_.string() +
-                                 "' is replaced, but may be lost if the system fails now");
-    }
-  }
+  void commit();
 
  private:
-  void open_temporary() {
-    for (;;) {
-      temporary_ = target_;
-      temporary_ += ".tmp-" + detail::unique_suffix();
-      descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-      if (descriptor_ >= 0) return;
-      if (errno == EEXIST || errno == EINTR) continue;
-      const int error = errno;
-      temporary_.clear();
-      throw detail::errno_error("write", "write", target_, error);
-    }
-  }
+  void open_temporary();
 
   void require_open() const {
     if (descriptor_ < 0) {
@@ -181,3 +117,90 @@ inline void write_file(const std::filesystem::path& path, std::string_view conte
 }
 
 }  // namespace eigenformer
+
+#if EIGENFORMER_DEFINITIONS
+
+namespace eigenformer {
+namespace detail {
+
+EIGENFORMER_FUNCTION int write_all(int descriptor, std::span<const std::byte> bytes) noexcept {
+  // Linux writes at most 0x7ffff000 bytes a call.
+  constexpr std::size_t at_most = std::size_t{1} << 30;
+  while (!bytes.empty()) {
+    const ssize_t n = ::write(descriptor, bytes.data(), std::min(bytes.size(), at_most));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return errno;
+    if (n == 0) return EIO;
+    bytes = bytes.subspan(static_cast<std::size_t>(n));
+  }
+  return 0;
+}
+
+EIGENFORMER_FUNCTION void sync_directory(const char* op, const std::filesystem::path& directory) {
+  const std::filesystem::path name = directory.empty() ? std::filesystem::path(".") : directory;
+  const int descriptor = ::open(name.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (descriptor < 0) {
+    // A directory that may be written but not listed cannot be opened to sync it.
+    if (errno == EACCES) return;
+    throw errno_error(op, "open the folder", name, errno);
+  }
+  const int error = ::fsync(descriptor) == 0 ? 0 : errno;
+  ::close(descriptor);
+  if (error != 0 && error != EINVAL && error != ENOTSUP && error != EROFS) {
+    throw errno_error(op, "write the folder", name, error);
+  }
+}
+
+}  // namespace detail
+}  // namespace eigenformer
+
+namespace eigenformer {
+
+EIGENFORMER_FUNCTION AtomicFile::AtomicFile(const std::filesystem::path& path) : target_(path) {
+  std::error_code ignored;
+  if (std::filesystem::is_symlink(path, ignored)) {
+    const std::filesystem::path resolved = std::filesystem::weakly_canonical(path, ignored);
+    if (!resolved.empty()) target_ = resolved;
+  }
+  struct stat existing {};
+  const bool exists = ::stat(target_.c_str(), &existing) == 0;
+  if (exists && !S_ISREG(existing.st_mode)) {
+    throw IoError("write", "cannot write '" + target_.string() + "': it exists and is not a regular file");
+  }
+  open_temporary();
+  if (exists && ::fchmod(descriptor_, existing.st_mode & 07777U) != 0) fail("set the permissions of", errno);
+}
+
+EIGENFORMER_FUNCTION void AtomicFile::commit() {
+  require_open();
+  struct stat state {};
+  if (::fstat(descriptor_, &state) != 0) fail("write", errno);
+  if (static_cast<std::uint64_t>(state.st_size) != written_) fail("write", EIO);
+  if (::fsync(descriptor_) != 0) fail("write", errno);
+  if (const int descriptor = std::exchange(descriptor_, -1); ::close(descriptor) != 0) fail("write", errno);
+  if (::rename(temporary_.c_str(), target_.c_str()) != 0) fail("rename a temporary file to", errno);
+  temporary_.clear();
+  try {
+    detail::sync_directory("write", target_.parent_path());
+  } catch (const IoError& error) {
+    throw IoError("write", detail::message_of(error) + "; '" + target_.string() +
+                               "' is replaced, but may be lost if the system fails now");
+  }
+}
+
+EIGENFORMER_FUNCTION void AtomicFile::open_temporary() {
+  for (;;) {
+    temporary_ = target_;
+    temporary_ += ".tmp-" + detail::unique_suffix();
+    descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (descriptor_ >= 0) return;
+    if (errno == EEXIST || errno == EINTR) continue;
+    const int error = errno;
+    temporary_.clear();
+    throw detail::errno_error("write", "write", target_, error);
+  }
+}
+
+}  // namespace eigenformer
+
+#endif

@@ -45,26 +45,7 @@ inline Compression compression_of_name(const std::filesystem::path& path) {
 /// Detects the format of data from its first bytes; nothing when more bytes are needed. Four bytes always
 /// suffice. No UTF-8 text begins with one of the signatures, except for that of zstd's skippable frames: a
 /// letter from P to _, "*M" and a control character (RFC 1952, RFC 8878).
-inline std::optional<Compression> compression_of_content(std::string_view begin) {
-  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(begin[i]); };
-  // Compares as many bytes as there are.
-  const auto matches = [&](auto... expected) {
-    std::size_t i = 0;
-    return ([&] {
-      const bool equal = i >= begin.size() || expected(byte(i));
-      ++i;
-      return equal;
-    }() && ...);
-  };
-  const auto is = [](unsigned char expected) {
-    return [expected](unsigned char x) { return x == expected; };
-  };
-  const auto in_50_to_5f = [](unsigned char x) { return x >> 4 == 5; };
-  if (matches(is(0x1f), is(0x8b))) return begin.size() < 2 ? std::nullopt : std::optional(Compression::gzip);
-  if (matches(is(0x28), is(0xb5), is(0x2f), is(0xfd)) || matches(in_50_to_5f, is(0x2a), is(0x4d), is(0x18)))
-    return begin.size() < 4 ? std::nullopt : std::optional(Compression::zstd);
-  return Compression::none;
-}
+EIGENFORMER_FUNCTION std::optional<Compression> compression_of_content(std::string_view begin);
 
 namespace detail {
 
@@ -258,18 +239,7 @@ const Functions& require_compression(const char* op, const std::string& what) {
 
 /// Compresses bytes to one gzip member or zstd frame; Compression::none copies them. Results may be
 /// concatenated and are read as one text. Throws IoError when the program was built without the library.
-inline std::string compress(Compression compression, std::string_view text) {
-  const std::string what = std::string("text cannot be compressed by ") + compression_name(compression);
-  switch (compression) {
-    case Compression::gzip:
-      return detail::require_compression<detail::GzipFunctions>("compress", what).compress(text);
-    case Compression::zstd:
-      return detail::require_compression<detail::ZstdFunctions>("compress", what).compress(text);
-    case Compression::none:
-      break;
-  }
-  return std::string(text);
-}
+EIGENFORMER_FUNCTION std::string compress(Compression compression, std::string_view text);
 
 /// Decompresses a stream of bytes that arrive in parts. The format (none, gzip or zstd) is detected from the
 /// first bytes. Concatenated members and frames are read as one text.
@@ -288,31 +258,7 @@ class DecompressedStream {
   /// Appends decompressed bytes to `out`: about 1 MiB at most, or all input so far when it is not compressed.
   /// Returns whether another call may give more without further input. Throws IoError for damaged data, with
   /// the name and byte offset, and when the program was built without the library.
-  bool read(std::string& out) {
-    std::string_view in(waiting_.data() + (waiting_.size() - left_), left_);
-    if (!compression_) {
-      compression_ = compression_of_content(in);
-      if (!compression_ && over_) compression_ = Compression::none;
-      if (!compression_) return false;
-      start();
-    }
-    if (!decompressor_) {
-      out.append(in);
-      left_ = 0;
-      taken_ += in.size();
-      return false;
-    }
-    const std::size_t before = out.size();
-    const char* const problem = decompressor_->run(in, out);
-    const std::uint64_t at = taken_ + (left_ - in.size());
-    if (problem != nullptr) {
-      throw IoError("read", "cannot read '" + name_ + "': its " + compression_name(*compression_) +
-                                " data is damaged at about byte " + std::to_string(at) + ": " + problem);
-    }
-    taken_ = at;
-    left_ = in.size();
-    return left_ > 0 || out.size() - before == detail::decompressed_at_once;
-  }
+  bool read(std::string& out);
 
   /// Marks the end of the input; call read() until it returns false after that.
   void end() { over_ = true; }
@@ -333,15 +279,7 @@ class DecompressedStream {
   Compression compression() const noexcept { return compression_.value_or(Compression::none); }
 
  private:
-  void start() {
-    const std::string what =
-        "cannot read '" + name_ + "': it is compressed by " + compression_name(*compression_);
-    if (*compression_ == Compression::gzip) {
-      decompressor_ = detail::require_compression<detail::GzipFunctions>("read", what).decompressor();
-    } else if (*compression_ == Compression::zstd) {
-      decompressor_ = detail::require_compression<detail::ZstdFunctions>("read", what).decompressor();
-    }
-  }
+  void start();
 
   std::string name_;
   std::string waiting_;  // stored bytes, of which the last left_ were not read
@@ -355,8 +293,86 @@ class DecompressedStream {
 /// Decompresses bytes that begin as gzip or zstd data; others are returned unchanged. name: their name in
 /// messages; most: the most bytes that the text may have. Throws IoError as DecompressedStream does, and for
 /// a longer text.
-inline std::string decompress(std::string stored, const std::string& name,
-                              std::size_t most = std::numeric_limits<std::size_t>::max()) {
+EIGENFORMER_FUNCTION std::string decompress(std::string stored, const std::string& name,
+                                            std::size_t most = std::numeric_limits<std::size_t>::max());
+
+}  // namespace eigenformer
+
+#if EIGENFORMER_DEFINITIONS
+
+namespace eigenformer {
+
+EIGENFORMER_FUNCTION std::optional<Compression> compression_of_content(std::string_view begin) {
+  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(begin[i]); };
+  // Compares as many bytes as there are.
+  const auto matches = [&](auto... expected) {
+    std::size_t i = 0;
+    return ([&] {
+      const bool equal = i >= begin.size() || expected(byte(i));
+      ++i;
+      return equal;
+    }() && ...);
+  };
+  const auto is = [](unsigned char expected) {
+    return [expected](unsigned char x) { return x == expected; };
+  };
+  const auto in_50_to_5f = [](unsigned char x) { return x >> 4 == 5; };
+  if (matches(is(0x1f), is(0x8b))) return begin.size() < 2 ? std::nullopt : std::optional(Compression::gzip);
+  if (matches(is(0x28), is(0xb5), is(0x2f), is(0xfd)) || matches(in_50_to_5f, is(0x2a), is(0x4d), is(0x18)))
+    return begin.size() < 4 ? std::nullopt : std::optional(Compression::zstd);
+  return Compression::none;
+}
+
+EIGENFORMER_FUNCTION std::string compress(Compression compression, std::string_view text) {
+  const std::string what = std::string("text cannot be compressed by ") + compression_name(compression);
+  switch (compression) {
+    case Compression::gzip:
+      return detail::require_compression<detail::GzipFunctions>("compress", what).compress(text);
+    case Compression::zstd:
+      return detail::require_compression<detail::ZstdFunctions>("compress", what).compress(text);
+    case Compression::none:
+      break;
+  }
+  return std::string(text);
+}
+
+EIGENFORMER_FUNCTION bool DecompressedStream::read(std::string& out) {
+  std::string_view in(waiting_.data() + (waiting_.size() - left_), left_);
+  if (!compression_) {
+    compression_ = compression_of_content(in);
+    if (!compression_ && over_) compression_ = Compression::none;
+    if (!compression_) return false;
+    start();
+  }
+  if (!decompressor_) {
+    out.append(in);
+    left_ = 0;
+    taken_ += in.size();
+    return false;
+  }
+  const std::size_t before = out.size();
+  const char* const problem = decompressor_->run(in, out);
+  const std::uint64_t at = taken_ + (left_ - in.size());
+  if (problem != nullptr) {
+    throw IoError("read", "cannot read '" + name_ + "': its " + compression_name(*compression_) +
+                              " data is damaged at about byte " + std::to_string(at) + ": " + problem);
+  }
+  taken_ = at;
+  left_ = in.size();
+  return left_ > 0 || out.size() - before == detail::decompressed_at_once;
+}
+
+EIGENFORMER_FUNCTION void DecompressedStream::start() {
+  const std::string what =
+      "cannot read '" + name_ + "': it is compressed by " + compression_name(*compression_);
+  if (*compression_ == Compression::gzip) {
+    decompressor_ = detail::require_compression<detail::GzipFunctions>("read", what).decompressor();
+  } else if (*compression_ == Compression::zstd) {
+    decompressor_ = detail::require_compression<detail::ZstdFunctions>("read", what).decompressor();
+  }
+}
+
+EIGENFORMER_FUNCTION std::string decompress(std::string stored, const std::string& name, std::size_t most) {
   const auto require = [&](std::size_t size) {
     if (size > most) {
       throw IoError("read",
@@ -378,3 +394,5 @@ inline std::string decompress(std::string stored, const std::string& name,
 }
 
 }  // namespace eigenformer
+
+#endif

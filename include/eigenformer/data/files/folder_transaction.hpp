@@ -44,52 +44,19 @@ class FolderTransaction {
 
   /// Opens a folder for writing, creates it if necessary, and completes an interrupted commit. Throws
   /// IoError.
-  explicit FolderTransaction(const std::filesystem::path& folder) : folder_(folder) {
-    std::error_code error;
-    created_ = std::filesystem::create_directories(folder_, error);
-    std::error_code ignored;
-    if (error || !std::filesystem::is_directory(folder_, ignored)) {
-      throw detail::errno_error("write", "create the folder", folder_, error ? error.value() : ENOTDIR);
-    }
-    recover(folder_);
-    staging_ = folder_ / (staging_prefix + detail::unique_suffix());
-    if (!std::filesystem::create_directory(staging_, error)) {
-      throw detail::errno_error("write", "write in the folder", folder_, error ? error.value() : EEXIST);
-    }
-  }
+  explicit FolderTransaction(const std::filesystem::path& folder);
 
   FolderTransaction(const FolderTransaction&) = delete;
   FolderTransaction& operator=(const FolderTransaction&) = delete;
 
   /// Removes all files that were not committed, and the folder when this object created it and it is empty.
-  ~FolderTransaction() {
-    if (staging_.empty()) return;
-    try {
-      std::error_code ignored;
-      std::filesystem::remove_all(staging_, ignored);
-      if (created_) std::filesystem::remove(folder_, ignored);
-    } catch (const std::bad_alloc&) {  // the next writer removes them: recover()
-    }
-  }
+  ~FolderTransaction();
 
   /// The path at which to write the new version of file `name`, by write_file(), AtomicFile, or functions
   /// that use them (save_safetensors(), Tokenizer::save()). `name` may be in a subfolder, which is created.
   /// Throws ValueError for a name that is empty, hidden or more than one subfolder deep, IoError after
   /// commit() and when the subfolder cannot be created.
-  std::filesystem::path file(std::string_view name) const {
-    const std::size_t slash = name.find('/');
-    if (!is_plain(name.substr(0, slash)) ||
-        (slash != std::string_view::npos && !is_plain(name.substr(slash + 1)))) {
-      throw ValueError("write", "'" + std::string(name) + "' is not a plain file name");
-    }
-    if (staging_.empty())
-      throw IoError("write", "the changes to '" + folder_.string() + "' were already committed");
-    const std::filesystem::path path = staging_ / name;
-    std::error_code error;
-    std::filesystem::create_directories(path.parent_path(), error);
-    if (error) throw detail::errno_error("write", "make the folder", path.parent_path(), error.value());
-    return path;
-  }
+  std::filesystem::path file(std::string_view name) const;
 
   /// Replaces the staging folder in a message by the folder itself, so that it names the final files.
   std::string with_final_names(std::string message) const {
@@ -101,66 +68,20 @@ class FolderTransaction {
   }
 
   /// Replaces the old files by all files written so far; call it once. Throws IoError.
-  void commit() {
-    if (staging_.empty())
-      throw IoError("write", "the changes to '" + folder_.string() + "' were already committed");
-    detail::sync_directory("write", staging_);
-    const std::filesystem::path committed = folder_ / commit_name;
-    if (std::rename(staging_.c_str(), committed.c_str()) != 0) {
-      throw detail::errno_error("write", "commit the files of", folder_, errno);
-    }
-    staging_.clear();
-    detail::sync_directory("write", folder_);
-    move_up(committed, folder_);
-  }
+  void commit();
 
   /// Completes an interrupted commit and removes the staging folders of interrupted writers, as the
   /// constructor does. Must not run while another process writes. Throws IoError.
-  static void recover(const std::filesystem::path& folder) {
-    for (const std::filesystem::path& entry : entries(folder)) {
-      const std::string name = entry.filename().string();
-      if (name == commit_name) {
-        move_up(entry, folder);
-      } else if (name.rfind(staging_prefix, 0) == 0) {
-        std::error_code ignored;
-        std::filesystem::remove_all(entry, ignored);
-      }
-    }
-  }
+  static void recover(const std::filesystem::path& folder);
 
  private:
   static bool is_plain(std::string_view name) {
     return !name.empty() && name.front() != '.' && name.find('/') == std::string_view::npos;
   }
 
-  static std::vector<std::filesystem::path> entries(const std::filesystem::path& folder) {
-    std::vector<std::filesystem::path> found;
-    std::error_code error;
-    for (std::filesystem::directory_iterator it(folder, error), end; !error && it != end;
-         it.increment(error)) {
-      found.push_back(it->path());
-    }
-    if (error) throw detail::errno_error("write", "list the folder", folder, error.value());
-    return found;
-  }
+  static std::vector<std::filesystem::path> entries(const std::filesystem::path& folder);
 
-  static void move_up(const std::filesystem::path& committed, const std::filesystem::path& folder) {
-    std::error_code error;
-    for (const std::filesystem::path& from : entries(committed)) {
-      const std::filesystem::path to = folder / from.filename();
-      if (std::filesystem::is_directory(std::filesystem::symlink_status(from, error))) {
-        std::filesystem::create_directory(to, error);
-        if (error) throw detail::errno_error("write", "make the folder", to, error.value());
-        move_up(from, to);
-      } else if (std::rename(from.c_str(), to.c_str()) != 0) {
-        throw detail::errno_error("write", "replace", to, errno);
-      }
-    }
-    // The new names must be durable before the folder that readers would fall back on is removed.
-    detail::sync_directory("write", folder);
-    std::filesystem::remove(committed, error);
-    if (error) throw detail::errno_error("write", "remove", committed, error.value());
-  }
+  static void move_up(const std::filesystem::path& committed, const std::filesystem::path& folder);
 
   std::filesystem::path folder_;
   std::filesystem::path staging_;
@@ -197,20 +118,7 @@ struct FolderVersion {
   std::vector<Entry> entries;
   bool in_commit = false;
 
-  static FolderVersion of(const std::filesystem::path& folder, const std::vector<std::string>& names) {
-    FolderVersion version;
-    struct stat state {};
-    const std::filesystem::path committed = folder / FolderTransaction::commit_name;
-    version.in_commit = ::stat(committed.c_str(), &state) == 0;
-    for (const std::string& name : names) {
-      Entry entry;
-      if (::stat((committed / name).c_str(), &state) == 0 || ::stat((folder / name).c_str(), &state) == 0) {
-        entry = {state.st_dev, state.st_ino, state.st_size, modification_time(state)};
-      }
-      version.entries.push_back(entry);
-    }
-    return version;
-  }
+  static FolderVersion of(const std::filesystem::path& folder, const std::vector<std::string>& names);
 };
 
 }  // namespace detail
@@ -240,3 +148,128 @@ auto read_folder(const std::filesystem::path& folder, const std::vector<std::str
 }
 
 }  // namespace eigenformer
+
+#if EIGENFORMER_IO_DEFINITIONS
+
+namespace eigenformer {
+
+EIGENFORMER_IO_FUNCTION FolderTransaction::FolderTransaction(const std::filesystem::path& folder)
+    : folder_(folder) {
+  std::error_code error;
+  created_ = std::filesystem::create_directories(folder_, error);
+  std::error_code ignored;
+  if (error || !std::filesystem::is_directory(folder_, ignored)) {
+    throw detail::errno_error("write", "create the folder", folder_, error ? error.value() : ENOTDIR);
+  }
+  recover(folder_);
+  staging_ = folder_ / (staging_prefix + detail::unique_suffix());
+  if (!std::filesystem::create_directory(staging_, error)) {
+    throw detail::errno_error("write", "write in the folder", folder_, error ? error.value() : EEXIST);
+  }
+}
+
+EIGENFORMER_IO_FUNCTION FolderTransaction::~FolderTransaction() {
+  if (staging_.empty()) return;
+  try {
+    std::error_code ignored;
+    std::filesystem::remove_all(staging_, ignored);
+    if (created_) std::filesystem::remove(folder_, ignored);
+  } catch (const std::bad_alloc&) {  // the next writer removes them: recover()
+  }
+}
+
+EIGENFORMER_IO_FUNCTION std::filesystem::path FolderTransaction::file(std::string_view name) const {
+  const std::size_t slash = name.find('/');
+  if (!is_plain(name.substr(0, slash)) ||
+      (slash != std::string_view::npos && !is_plain(name.substr(slash + 1)))) {
+    throw ValueError("write", "'" + std::string(name) + "' is not a plain file name");
+  }
+  if (staging_.empty())
+    throw IoError("write", "the changes to '" + folder_.string() + "' were already committed");
+  const std::filesystem::path path = staging_ / name;
+  std::error_code error;
+  std::filesystem::create_directories(path.parent_path(), error);
+  if (error) throw detail::errno_error("write", "make the folder", path.parent_path(), error.value());
+  return path;
+}
+
+EIGENFORMER_IO_FUNCTION void FolderTransaction::commit() {
+  if (staging_.empty())
+    throw IoError("write", "the changes to '" + folder_.string() + "' were already committed");
+  detail::sync_directory("write", staging_);
+  const std::filesystem::path committed = folder_ / commit_name;
+  if (std::rename(staging_.c_str(), committed.c_str()) != 0) {
+    throw detail::errno_error("write", "commit the files of", folder_, errno);
+  }
+  staging_.clear();
+  detail::sync_directory("write", folder_);
+  move_up(committed, folder_);
+}
+
+EIGENFORMER_IO_FUNCTION void FolderTransaction::recover(const std::filesystem::path& folder) {
+  for (const std::filesystem::path& entry : entries(folder)) {
+    const std::string name = entry.filename().string();
+    if (name == commit_name) {
+      move_up(entry, folder);
+    } else if (name.rfind(staging_prefix, 0) == 0) {
+      std::error_code ignored;
+      std::filesystem::remove_all(entry, ignored);
+    }
+  }
+}
+
+EIGENFORMER_IO_FUNCTION std::vector<std::filesystem::path> FolderTransaction::entries(
+    const std::filesystem::path& folder) {
+  std::vector<std::filesystem::path> found;
+  std::error_code error;
+  for (std::filesystem::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
+    found.push_back(it->path());
+  }
+  if (error) throw detail::errno_error("write", "list the folder", folder, error.value());
+  return found;
+}
+
+EIGENFORMER_IO_FUNCTION void FolderTransaction::move_up(const std::filesystem::path& committed,
+                                                        const std::filesystem::path& folder) {
+  std::error_code error;
+  for (const std::filesystem::path& from : entries(committed)) {
+    const std::filesystem::path to = folder / from.filename();
+    if (std::filesystem::is_directory(std::filesystem::symlink_status(from, error))) {
+      std::filesystem::create_directory(to, error);
+      if (error) throw detail::errno_error("write", "make the folder", to, error.value());
+      move_up(from, to);
+    } else if (std::rename(from.c_str(), to.c_str()) != 0) {
+      throw detail::errno_error("write", "replace", to, errno);
+    }
+  }
+  // The new names must be durable before the folder that readers would fall back on is removed.
+  detail::sync_directory("write", folder);
+  std::filesystem::remove(committed, error);
+  if (error) throw detail::errno_error("write", "remove", committed, error.value());
+}
+
+}  // namespace eigenformer
+
+namespace eigenformer {
+namespace detail {
+
+EIGENFORMER_IO_FUNCTION FolderVersion FolderVersion::of(const std::filesystem::path& folder,
+                                                        const std::vector<std::string>& names) {
+  FolderVersion version;
+  struct stat state {};
+  const std::filesystem::path committed = folder / FolderTransaction::commit_name;
+  version.in_commit = ::stat(committed.c_str(), &state) == 0;
+  for (const std::string& name : names) {
+    Entry entry;
+    if (::stat((committed / name).c_str(), &state) == 0 || ::stat((folder / name).c_str(), &state) == 0) {
+      entry = {state.st_dev, state.st_ino, state.st_size, modification_time(state)};
+    }
+    version.entries.push_back(entry);
+  }
+  return version;
+}
+
+}  // namespace detail
+}  // namespace eigenformer
+
+#endif

@@ -15,38 +15,14 @@ namespace eigenformer {
 class Hash64 {
  public:
   /// Appends bytes to the stream.
-  void add(std::string_view bytes) noexcept {
-    size_ += bytes.size();
-    if (waiting_ > 0) {
-      const std::size_t more = std::min(sizeof word_ - waiting_, bytes.size());
-      std::memcpy(word_ + waiting_, bytes.data(), more);
-      waiting_ += more;
-      bytes.remove_prefix(more);
-      if (waiting_ < sizeof word_) return;
-      mix(word_);
-      waiting_ = 0;
-    }
-    for (; bytes.size() >= sizeof word_; bytes.remove_prefix(sizeof word_)) mix(bytes.data());
-    if (!bytes.empty()) std::memcpy(word_, bytes.data(), bytes.size());
-    waiting_ = bytes.size();
-  }
+  void add(std::string_view bytes) noexcept;
   /// Appends bytes to the stream.
   void add(std::span<const std::byte> bytes) noexcept {
     add(std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
   }
 
   /// The hash of all bytes added so far; more may be added after it.
-  std::uint64_t value() const noexcept {
-    Hash64 end = *this;
-    if (end.waiting_ > 0) {
-      std::memset(end.word_ + end.waiting_, 0, sizeof word_ - end.waiting_);
-      end.mix(end.word_);
-    }
-    std::uint64_t x = end.state_ ^ size_;
-    x = (x ^ (x >> 33)) * 0xFF51AFD7ED558CCDu;
-    x = (x ^ (x >> 33)) * 0xC4CEB9FE1A85EC53u;
-    return x ^ (x >> 33);
-  }
+  std::uint64_t value() const noexcept;
 
   /// The hash of these bytes alone.
   static std::uint64_t of(std::string_view bytes) noexcept {
@@ -70,3 +46,39 @@ class Hash64 {
 };
 
 }  // namespace eigenformer
+
+#if EIGENFORMER_DEFINITIONS
+
+namespace eigenformer {
+
+EIGENFORMER_FUNCTION void Hash64::add(std::string_view bytes) noexcept {
+  size_ += bytes.size();
+  if (waiting_ > 0) {
+    const std::size_t more = std::min(sizeof word_ - waiting_, bytes.size());
+    std::memcpy(word_ + waiting_, bytes.data(), more);
+    waiting_ += more;
+    bytes.remove_prefix(more);
+    if (waiting_ < sizeof word_) return;
+    mix(word_);
+    waiting_ = 0;
+  }
+  for (; bytes.size() >= sizeof word_; bytes.remove_prefix(sizeof word_)) mix(bytes.data());
+  if (!bytes.empty()) std::memcpy(word_, bytes.data(), bytes.size());
+  waiting_ = bytes.size();
+}
+
+EIGENFORMER_FUNCTION std::uint64_t Hash64::value() const noexcept {
+  Hash64 end = *this;
+  if (end.waiting_ > 0) {
+    std::memset(end.word_ + end.waiting_, 0, sizeof word_ - end.waiting_);
+    end.mix(end.word_);
+  }
+  std::uint64_t x = end.state_ ^ size_;
+  x = (x ^ (x >> 33)) * 0xFF51AFD7ED558CCDu;
+  x = (x ^ (x >> 33)) * 0xC4CEB9FE1A85EC53u;
+  return x ^ (x >> 33);
+}
+
+}  // namespace eigenformer
+
+#endif

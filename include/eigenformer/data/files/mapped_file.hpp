@@ -26,40 +26,11 @@ class MappedFile {
  public:
   /// Maps a whole regular file; an empty file has no bytes. Throws IoError with its path and the system's
   /// message.
-  static std::shared_ptr<MappedFile> open(const std::filesystem::path& path) {
-    struct stat state {};
-    if (::stat(path.c_str(), &state) != 0) throw detail::errno_error("read", "open", path, errno);
-    if (!S_ISREG(state.st_mode)) {
-      throw IoError("read", "cannot open '" + path.string() + "': it is not a regular file");
-    }
-    const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-    if (descriptor < 0) throw detail::errno_error("read", "open", path, errno);
-    std::shared_ptr<MappedFile> file(new MappedFile);
-    file->path_ = path;
-    file->descriptor_ = descriptor;
-    if (::fstat(descriptor, &state) != 0) throw detail::errno_error("read", "read", path, errno);
-    if (!std::in_range<std::ptrdiff_t>(state.st_size)) throw detail::errno_error("read", "read", path, EFBIG);
-    file->map(descriptor, static_cast<std::size_t>(state.st_size));
-    return file;
-  }
+  static std::shared_ptr<MappedFile> open(const std::filesystem::path& path);
 
   /// Maps the same file again, even when another file has its name by now, without what was written to the
   /// bytes of this mapping. Throws IoError when the size of the file has changed.
-  std::shared_ptr<MappedFile> again() const {
-    struct stat state {};
-    if (::fstat(descriptor_, &state) != 0) throw detail::errno_error("read", "read", path_, errno);
-    if (!std::cmp_equal(state.st_size, bytes_.size())) {
-      throw IoError("read", "'" + path_.string() + "' has changed since it was opened: it had " +
-                                std::to_string(bytes_.size()) + " bytes, and now has " +
-                                std::to_string(state.st_size));
-    }
-    std::shared_ptr<MappedFile> file(new MappedFile);
-    file->path_ = path_;
-    file->descriptor_ = ::fcntl(descriptor_, F_DUPFD_CLOEXEC, 0);
-    if (file->descriptor_ < 0) throw detail::errno_error("read", "read", path_, errno);
-    file->map(descriptor_, bytes_.size());
-    return file;
-  }
+  std::shared_ptr<MappedFile> again() const;
 
   MappedFile(const MappedFile&) = delete;
   MappedFile& operator=(const MappedFile&) = delete;
@@ -100,3 +71,44 @@ inline std::string read_file(const std::filesystem::path& path) {
 }
 
 }  // namespace eigenformer
+
+#if EIGENFORMER_IO_DEFINITIONS
+
+namespace eigenformer {
+
+EIGENFORMER_IO_FUNCTION std::shared_ptr<MappedFile> MappedFile::open(const std::filesystem::path& path) {
+  struct stat state {};
+  if (::stat(path.c_str(), &state) != 0) throw detail::errno_error("read", "open", path, errno);
+  if (!S_ISREG(state.st_mode)) {
+    throw IoError("read", "cannot open '" + path.string() + "': it is not a regular file");
+  }
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (descriptor < 0) throw detail::errno_error("read", "open", path, errno);
+  std::shared_ptr<MappedFile> file(new MappedFile);
+  file->path_ = path;
+  file->descriptor_ = descriptor;
+  if (::fstat(descriptor, &state) != 0) throw detail::errno_error("read", "read", path, errno);
+  if (!std::in_range<std::ptrdiff_t>(state.st_size)) throw detail::errno_error("read", "read", path, EFBIG);
+  file->map(descriptor, static_cast<std::size_t>(state.st_size));
+  return file;
+}
+
+EIGENFORMER_IO_FUNCTION std::shared_ptr<MappedFile> MappedFile::again() const {
+  struct stat state {};
+  if (::fstat(descriptor_, &state) != 0) throw detail::errno_error("read", "read", path_, errno);
+  if (!std::cmp_equal(state.st_size, bytes_.size())) {
+    throw IoError("read", "'" + path_.string() + "' has changed since it was opened: it had " +
+                              std::to_string(bytes_.size()) + " bytes, and now has " +
+                              std::to_string(state.st_size));
+  }
+  std::shared_ptr<MappedFile> file(new MappedFile);
+  file->path_ = path_;
+  file->descriptor_ = ::fcntl(descriptor_, F_DUPFD_CLOEXEC, 0);
+  if (file->descriptor_ < 0) throw detail::errno_error("read", "read", path_, errno);
+  file->map(descriptor_, bytes_.size());
+  return file;
+}
+
+}  // namespace eigenformer
+
+#endif

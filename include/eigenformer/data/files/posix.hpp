@@ -38,7 +38,16 @@ inline int sync_data(int descriptor) noexcept {
 
 /// Allocates `bytes` of disk space for a file. Returns 0 or the errno of the failure: EOPNOTSUPP or ENOSYS if
 /// the system or the file system cannot allocate space in advance.
-inline int reserve_room(int descriptor, std::uint64_t bytes) noexcept {
+EIGENFORMER_IO_FUNCTION int reserve_room(int descriptor, std::uint64_t bytes) noexcept;
+
+}  // namespace eigenformer::detail
+
+#if EIGENFORMER_IO_DEFINITIONS
+
+namespace eigenformer {
+namespace detail {
+
+EIGENFORMER_IO_FUNCTION int reserve_room(int descriptor, std::uint64_t bytes) noexcept {
 #ifdef __linux__
   while (::fallocate(descriptor, 0, 0, static_cast<off_t>(bytes)) != 0) {
     if (errno != EINTR) return errno;
@@ -50,4 +59,7 @@ inline int reserve_room(int descriptor, std::uint64_t bytes) noexcept {
 #endif
 }
 
-}  // namespace eigenformer::detail
+}  // namespace detail
+}  // namespace eigenformer
+
+#endif

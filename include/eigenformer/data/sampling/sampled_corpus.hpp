@@ -25,26 +25,7 @@ class SampledCorpus final : public PairSource {
   /// Encodes every pair as encode_corpus() does, and throws as it does; throws ValueError for invalid
   /// sampling options and for a tokenizer of a sampled side that cannot sample with them.
   SampledCorpus(ParallelCorpus text, TokenizerPair tokenizers, const SubwordSampling& sampling,
-                std::uint64_t seed, index_t max_length = 0, const TextConventions& conventions = {})
-      : plain_(encode_corpus(text, tokenizers, conventions, max_length)),
-        tokenizers_(std::move(tokenizers)),
-        sampling_(sampling),
-        seed_(seed),
-        max_length_(max_length) {
-    sampling.validate();
-    RandomGenerator rng(seed);
-    for (const auto& [drawn, tokenizer] :
-         {std::pair(draws_source(), tokenizers_.source), std::pair(draws_target(), tokenizers_.target)}) {
-      if (drawn) (void)tokenizer->encode_sampled("a", sampling_, rng);
-    }
-    source_.reserve(static_cast<std::size_t>(plain_.size()));
-    target_.reserve(static_cast<std::size_t>(plain_.size()));
-    for (const index_t i : plain_.pairs) {
-      const auto at = static_cast<std::size_t>(i);
-      if (draws_source()) source_.push_back(conventions.source_text + text.source[at]);
-      if (draws_target()) target_.push_back(std::move(text.target[at]));
-    }
-  }
+                std::uint64_t seed, index_t max_length = 0, const TextConventions& conventions = {});
 
   /// The pairs with their plain segmentation.
   const EncodedCorpus& plain() const noexcept { return plain_; }
@@ -89,19 +70,7 @@ class SampledCorpus final : public PairSource {
   }
 
   void draw(const Tokenizer& tokenizer, const std::vector<std::string>& text, index_t epoch, index_t i,
-            std::uint32_t side, std::vector<std::int32_t>& ids) const {
-    // Each (seed, epoch, pair, side) has its own generator.
-    const auto pair = static_cast<std::uint64_t>(i);
-    const auto words =
-        Philox4x32::generate({static_cast<std::uint32_t>(epoch), static_cast<std::uint32_t>(pair),
-                              static_cast<std::uint32_t>(pair >> 32), side},
-                             {static_cast<std::uint32_t>(seed_), static_cast<std::uint32_t>(seed_ >> 32)});
-    RandomGenerator rng(std::uint64_t{words[0]} << 32 | words[1]);
-    std::vector<std::int32_t> drawn =
-        tokenizer.encode_sampled(text[static_cast<std::size_t>(i)], sampling_, rng);
-    if (drawn.empty() || (max_length_ > 0 && static_cast<index_t>(drawn.size()) > max_length_)) return;
-    ids = std::move(drawn);
-  }
+            std::uint32_t side, std::vector<std::int32_t>& ids) const;
 
   EncodedCorpus plain_;
   TokenizerPair tokenizers_;
@@ -112,3 +81,51 @@ class SampledCorpus final : public PairSource {
 };
 
 }  // namespace eigenformer
+
+#if EIGENFORMER_IO_DEFINITIONS
+
+namespace eigenformer {
+
+EIGENFORMER_IO_FUNCTION SampledCorpus::SampledCorpus(ParallelCorpus text, TokenizerPair tokenizers,
+                                                     const SubwordSampling& sampling, std::uint64_t seed,
+                                                     index_t max_length, const TextConventions& conventions)
+    : plain_(encode_corpus(text, tokenizers, conventions, max_length)),
+      tokenizers_(std::move(tokenizers)),
+      sampling_(sampling),
+      seed_(seed),
+      max_length_(max_length) {
+  sampling.validate();
+  RandomGenerator rng(seed);
+  for (const auto& [drawn, tokenizer] :
+       {std::pair(draws_source(), tokenizers_.source), std::pair(draws_target(), tokenizers_.target)}) {
+    if (drawn) (void)tokenizer->encode_sampled("a", sampling_, rng);
+  }
+  source_.reserve(static_cast<std::size_t>(plain_.size()));
+  target_.reserve(static_cast<std::size_t>(plain_.size()));
+  for (const index_t i : plain_.pairs) {
+    const auto at = static_cast<std::size_t>(i);
+    if (draws_source()) source_.push_back(conventions.source_text + text.source[at]);
+    if (draws_target()) target_.push_back(std::move(text.target[at]));
+  }
+}
+
+EIGENFORMER_IO_FUNCTION void SampledCorpus::draw(const Tokenizer& tokenizer,
+                                                 const std::vector<std::string>& text, index_t epoch,
+                                                 index_t i, std::uint32_t side,
+                                                 std::vector<std::int32_t>& ids) const {
+  // Each (seed, epoch, pair, side) has its own generator.
+  const auto pair = static_cast<std::uint64_t>(i);
+  const auto words =
+      Philox4x32::generate({static_cast<std::uint32_t>(epoch), static_cast<std::uint32_t>(pair),
+                            static_cast<std::uint32_t>(pair >> 32), side},
+                           {static_cast<std::uint32_t>(seed_), static_cast<std::uint32_t>(seed_ >> 32)});
+  RandomGenerator rng(std::uint64_t{words[0]} << 32 | words[1]);
+  std::vector<std::int32_t> drawn =
+      tokenizer.encode_sampled(text[static_cast<std::size_t>(i)], sampling_, rng);
+  if (drawn.empty() || (max_length_ > 0 && static_cast<index_t>(drawn.size()) > max_length_)) return;
+  ids = std::move(drawn);
+}
+
+}  // namespace eigenformer
+
+#endif

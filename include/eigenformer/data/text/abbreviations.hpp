@@ -232,7 +232,16 @@ inline constexpr std::string_view common_before_ordinals[] = {"beim",    "dem", 
 
 /// The lists of a language, by its two-letter code (ISO 639-1); of an empty code, what many languages have;
 /// empty lists for other languages.
-inline Abbreviations abbreviations_of(std::string_view language) {
+EIGENFORMER_IO_FUNCTION Abbreviations abbreviations_of(std::string_view language);
+
+}  // namespace eigenformer::detail
+
+#if EIGENFORMER_IO_DEFINITIONS
+
+namespace eigenformer {
+namespace detail {
+
+EIGENFORMER_IO_FUNCTION Abbreviations abbreviations_of(std::string_view language) {
   if (language == "en")
     return {english_inside, english_anywhere, english_before_numbers, english_openers, {}, {}};
   if (language == "de")
@@ -245,4 +254,7 @@ inline Abbreviations abbreviations_of(std::string_view language) {
   return {};
 }
 
-}  // namespace eigenformer::detail
+}  // namespace detail
+}  // namespace eigenformer
+
+#endif

@@ -8,7 +8,15 @@
 namespace eigenformer {
 
 /// Decodes base64 (RFC 4648, section 4) to bytes; returns nothing when the text is not valid base64.
-inline std::optional<std::string> decode_base64(std::string_view text) {
+EIGENFORMER_IO_FUNCTION std::optional<std::string> decode_base64(std::string_view text);
+
+}  // namespace eigenformer
+
+#if EIGENFORMER_IO_DEFINITIONS
+
+namespace eigenformer {
+
+EIGENFORMER_IO_FUNCTION std::optional<std::string> decode_base64(std::string_view text) {
   constexpr std::string_view alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
   if (text.size() % 4 != 0) return std::nullopt;
   for (int i = 0; i < 2 && text.ends_with('='); ++i) text.remove_suffix(1);
@@ -29,3 +37,5 @@ inline std::optional<std::string> decode_base64(std::string_view text) {
 }
 
 }  // namespace eigenformer
+
+#endif

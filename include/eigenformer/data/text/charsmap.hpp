@@ -23,14 +23,7 @@ namespace eigenformer {
 class Charsmap {
  public:
   /// bytes: the table in its serialised form. Throws ValueError when they are not such a table.
-  explicit Charsmap(std::string bytes) : bytes_(std::move(bytes)) {
-    const std::size_t size = bytes_.size() < 4 ? 0 : word(0);
-    if (bytes_.size() < 8 || size % 4 != 0 || size < 4 || size > bytes_.size() - 4) {
-      throw ValueError("tokenizer", "the table of characters (precompiled_charsmap) of " +
-                                        std::to_string(bytes_.size()) + " bytes is damaged");
-    }
-    units_ = size / 4;
-  }
+  explicit Charsmap(std::string bytes);
 
   /// The serialised table, as passed to the constructor.
   const std::string& bytes() const noexcept { return bytes_; }
@@ -38,19 +31,7 @@ class Charsmap {
   /// Normalises UTF-8 text as Hugging Face's tokenizers package does: a grapheme cluster of less than 6 bytes
   /// whose beginning is in the table is replaced as a whole, others code point by code point. (SentencePiece
   /// itself replaces the longest match.) Throws ValueError when ICU fails.
-  std::string apply(std::string_view text) const {
-    std::string out;
-    for_each_grapheme(text, [&](std::string_view grapheme) {
-      if (grapheme.size() < 6) {
-        if (const auto found = replacement(grapheme)) {
-          out += *found;
-          return;
-        }
-      }
-      for_each_code_point(grapheme, [&](char32_t, std::string_view c) { out += replacement(c).value_or(c); });
-    });
-    return out;
-  }
+  std::string apply(std::string_view text) const;
 
  private:
   std::uint32_t word(std::size_t i) const {
@@ -61,25 +42,7 @@ class Charsmap {
   }
 
   // The replacement of the shortest prefix of `text` that is in the trie.
-  std::optional<std::string_view> replacement(std::string_view text) const {
-    const auto offset = [](std::uint32_t unit) { return std::size_t{unit >> 10} << ((unit & 0x200u) >> 6); };
-    std::size_t node = offset(word(1));
-    for (const char c : text) {
-      const auto byte = static_cast<std::uint8_t>(c);
-      node ^= byte;
-      if (byte == 0 || node >= units_) return std::nullopt;
-      const std::uint32_t unit = word(1 + node);
-      if ((unit & 0x800000FFu) != byte) return std::nullopt;
-      node ^= offset(unit);
-      if (node >= units_) return std::nullopt;
-      if ((unit & 0x100u) == 0) continue;
-      const std::size_t begin = 4 + 4 * units_ + (word(1 + node) & 0x7FFFFFFFu);
-      if (begin >= bytes_.size()) return std::nullopt;
-      const std::size_t end = std::min(bytes_.find('\0', begin), bytes_.size());
-      return std::string_view(bytes_).substr(begin, end - begin);
-    }
-    return std::nullopt;
-  }
+  std::optional<std::string_view> replacement(std::string_view text) const;
 
   template <class F>
   static void for_each_grapheme(std::string_view text, F&& f) {
@@ -110,3 +73,54 @@ class Charsmap {
 };
 
 }  // namespace eigenformer
+
+#if EIGENFORMER_IO_DEFINITIONS
+
+namespace eigenformer {
+
+EIGENFORMER_IO_FUNCTION Charsmap::Charsmap(std::string bytes) : bytes_(std::move(bytes)) {
+  const std::size_t size = bytes_.size() < 4 ? 0 : word(0);
+  if (bytes_.size() < 8 || size % 4 != 0 || size < 4 || size > bytes_.size() - 4) {
+    throw ValueError("tokenizer", "the table of characters (precompiled_charsmap) of " +
+                                      std::to_string(bytes_.size()) + " bytes is damaged");
+  }
+  units_ = size / 4;
+}
+
+EIGENFORMER_IO_FUNCTION std::string Charsmap::apply(std::string_view text) const {
+  std::string out;
+  for_each_grapheme(text, [&](std::string_view grapheme) {
+    if (grapheme.size() < 6) {
+      if (const auto found = replacement(grapheme)) {
+        out += *found;
+        return;
+      }
+    }
+    for_each_code_point(grapheme, [&](char32_t, std::string_view c) { out += replacement(c).value_or(c); });
+  });
+  return out;
+}
+
+EIGENFORMER_IO_FUNCTION std::optional<std::string_view> Charsmap::replacement(std::string_view text) const {
+  const auto offset = [](std::uint32_t unit) { return std::size_t{unit >> 10} << ((unit & 0x200u) >> 6); };
+  std::size_t node = offset(word(1));
+  for (const char c : text) {
+    const auto byte = static_cast<std::uint8_t>(c);
+    node ^= byte;
+    if (byte == 0 || node >= units_) return std::nullopt;
+    const std::uint32_t unit = word(1 + node);
+    if ((unit & 0x800000FFu) != byte) return std::nullopt;
+    node ^= offset(unit);
+    if (node >= units_) return std::nullopt;
+    if ((unit & 0x100u) == 0) continue;
+    const std::size_t begin = 4 + 4 * units_ + (word(1 + node) & 0x7FFFFFFFu);
+    if (begin >= bytes_.size()) return std::nullopt;
+    const std::size_t end = std::min(bytes_.find('\0', begin), bytes_.size());
+    return std::string_view(bytes_).substr(begin, end - begin);
+  }
+  return std::nullopt;
+}
+
+}  // namespace eigenformer
+
+#endif

@@ -62,14 +62,7 @@ class SentenceSplitter {
  public:
   /// Throws ValueError for a language that ICU does not know, for an empty abbreviation, and in a program
   /// built without ICU.
-  explicit SentenceSplitter(const SentenceOptions& options)
-      : functions_(detail::find_linked<detail::SentenceFunctions>()) {
-    if (functions_ == nullptr) {
-      throw ValueError("sentence_splitter",
-                       "splitting text into sentences needs ICU, which this program was built without");
-    }
-    rules_ = functions_->make(options.language, options.abbreviations);
-  }
+  explicit SentenceSplitter(const SentenceOptions& options);
 
   /// The byte spans of the sentences of a paragraph, in order, without the white space around them. Every
   /// character that is not white space is in exactly one; line breaks count as white space. Throws ValueError
@@ -100,7 +93,24 @@ inline constexpr double most_several_sentences = 0.2;
 /// The share of lines in which a SentenceSplitter without a language finds several sentences, of those with
 /// text among at most 10,000 evenly spread ones. Nothing without such lines and in a program built without
 /// ICU.
-inline std::optional<double> several_sentences(std::span<const std::string> lines) {
+EIGENFORMER_IO_FUNCTION std::optional<double> several_sentences(std::span<const std::string> lines);
+
+}  // namespace eigenformer
+
+#if EIGENFORMER_IO_DEFINITIONS
+
+namespace eigenformer {
+
+EIGENFORMER_IO_FUNCTION SentenceSplitter::SentenceSplitter(const SentenceOptions& options)
+    : functions_(detail::find_linked<detail::SentenceFunctions>()) {
+  if (functions_ == nullptr) {
+    throw ValueError("sentence_splitter",
+                     "splitting text into sentences needs ICU, which this program was built without");
+  }
+  rules_ = functions_->make(options.language, options.abbreviations);
+}
+
+EIGENFORMER_IO_FUNCTION std::optional<double> several_sentences(std::span<const std::string> lines) {
   if (!SentenceSplitter::available()) return std::nullopt;
   const SentenceSplitter splitter(SentenceOptions{});
   const std::size_t count = std::min<std::size_t>(lines.size(), 10000);
@@ -116,3 +126,5 @@ inline std::optional<double> several_sentences(std::span<const std::string> line
 }
 
 }  // namespace eigenformer
+
+#endif

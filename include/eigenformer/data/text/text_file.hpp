@@ -19,7 +19,28 @@
 namespace eigenformer {
 
 /// Reads all bytes of a file, unchanged. Throws IoError when it is missing, a folder or unreadable.
-inline std::string read_text_file(const std::filesystem::path& path) {
+EIGENFORMER_FUNCTION std::string read_text_file(const std::filesystem::path& path);
+
+/// Splits UTF-8 text into copies of its lines: `\n` and `\r\n` end a line, a byte order mark at the start is
+/// dropped, and the last line needs no line end. Messages call the text `name`. Throws IoError for invalid
+/// UTF-8 and for a NUL byte, naming line and byte offset.
+EIGENFORMER_FUNCTION std::vector<std::string> split_lines(std::string_view text, const std::string& name);
+
+/// Reads the lines of a UTF-8 file, as split_lines() does; an empty file has none. Files that begin as gzip
+/// or zstd data are decompressed. most: the most bytes that the text may have. Throws IoError when the file
+/// cannot be read, for a longer text, for invalid UTF-8, for NUL bytes and for damaged compressed data.
+inline std::vector<std::string> read_lines(const std::filesystem::path& path,
+                                           std::size_t most = std::numeric_limits<std::size_t>::max()) {
+  return split_lines(decompress(read_text_file(path), path.string(), most), path.string());
+}
+
+}  // namespace eigenformer
+
+#if EIGENFORMER_DEFINITIONS
+
+namespace eigenformer {
+
+EIGENFORMER_FUNCTION std::string read_text_file(const std::filesystem::path& path) {
   const auto refuse = [&](const std::string& why) -> IoError {
     return IoError("read_text_file", "cannot read '" + path.string() + "': " + why);
   };
@@ -37,10 +58,7 @@ inline std::string read_text_file(const std::filesystem::path& path) {
   return bytes;
 }
 
-/// Splits UTF-8 text into copies of its lines: `\n` and `\r\n` end a line, a byte order mark at the start is
-/// dropped, and the last line needs no line end. Messages call the text `name`. Throws IoError for invalid
-/// UTF-8 and for a NUL byte, naming line and byte offset.
-inline std::vector<std::string> split_lines(std::string_view text, const std::string& name) {
+EIGENFORMER_FUNCTION std::vector<std::string> split_lines(std::string_view text, const std::string& name) {
   const auto place = [&](std::size_t offset) {
     std::size_t line = 1;
     for (std::size_t i = 0; i < offset; ++i) line += text[i] == '\n' ? 1 : 0;
@@ -65,12 +83,6 @@ inline std::vector<std::string> split_lines(std::string_view text, const std::st
   return lines;
 }
 
-/// Reads the lines of a UTF-8 file, as split_lines() does; an empty file has none. Files that begin as gzip
-/// or zstd data are decompressed. most: the most bytes that the text may have. Throws IoError when the file
-/// cannot be read, for a longer text, for invalid UTF-8, for NUL bytes and for damaged compressed data.
-inline std::vector<std::string> read_lines(const std::filesystem::path& path,
-                                           std::size_t most = std::numeric_limits<std::size_t>::max()) {
-  return split_lines(decompress(read_text_file(path), path.string(), most), path.string());
-}
-
 }  // namespace eigenformer
+
+#endif

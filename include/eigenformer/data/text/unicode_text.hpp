@@ -57,38 +57,14 @@ class Scripts {
   /// names: Unicode script names or ISO 15924 codes, separated by commas: "Cyrillic", "Hani,Hira,Kana";
   /// empty: all scripts. Throws ValueError for an unknown name, and for any name in a program built without
   /// ICU.
-  explicit Scripts(const std::string& names = {}) {
-    for (std::size_t at = 0; at < names.size();) {
-      const std::size_t end = std::min(names.find(',', at), names.size());
-      const std::string name = trim(std::string_view(names).substr(at, end - at));
-      at = end + 1;
-      unicode_ = &detail::require_unicode("scripts", "a script such as '" + name + "'");
-      const int script = unicode_->find_script(name);
-      if (name.empty() || script < 0) {
-        throw ValueError(
-            "scripts",
-            "'" + name +
-                "' is not a script, expected Unicode names or ISO 15924 codes, such as Latin or Latn");
-      }
-      scripts_.push_back(script);
-    }
-  }
+  explicit Scripts(const std::string& names = {});
 
   /// Whether all scripts are accepted, because no names were given.
   bool all() const noexcept { return scripts_.empty(); }
 
   /// The share, in [0, 1], of the letters of a UTF-8 text that are of these scripts; 1 for a text without
   /// letters.
-  double share(std::string_view text) const {
-    if (all()) return 1;
-    double letters = 0, own = 0;
-    for_each_code_point(text, [&](char32_t c, std::string_view) {
-      if (!unicode_->is_letter(c)) return;
-      ++letters;
-      own += std::find(scripts_.begin(), scripts_.end(), unicode_->script_of(c)) != scripts_.end() ? 1 : 0;
-    });
-    return letters > 0 ? own / letters : 1;
-  }
+  double share(std::string_view text) const;
 
  private:
   const detail::UnicodeFunctions* unicode_ = nullptr;
@@ -96,3 +72,38 @@ class Scripts {
 };
 
 }  // namespace eigenformer
+
+#if EIGENFORMER_IO_DEFINITIONS
+
+namespace eigenformer {
+
+EIGENFORMER_IO_FUNCTION Scripts::Scripts(const std::string& names) {
+  for (std::size_t at = 0; at < names.size();) {
+    const std::size_t end = std::min(names.find(',', at), names.size());
+    const std::string name = trim(std::string_view(names).substr(at, end - at));
+    at = end + 1;
+    unicode_ = &detail::require_unicode("scripts", "a script such as '" + name + "'");
+    const int script = unicode_->find_script(name);
+    if (name.empty() || script < 0) {
+      throw ValueError(
+          "scripts",
+          "'" + name + "' is not a script, expected Unicode names or ISO 15924 codes, such as Latin or Latn");
+    }
+    scripts_.push_back(script);
+  }
+}
+
+EIGENFORMER_IO_FUNCTION double Scripts::share(std::string_view text) const {
+  if (all()) return 1;
+  double letters = 0, own = 0;
+  for_each_code_point(text, [&](char32_t c, std::string_view) {
+    if (!unicode_->is_letter(c)) return;
+    ++letters;
+    own += std::find(scripts_.begin(), scripts_.end(), unicode_->script_of(c)) != scripts_.end() ? 1 : 0;
+  });
+  return letters > 0 ? own / letters : 1;
+}
+
+}  // namespace eigenformer
+
+#endif

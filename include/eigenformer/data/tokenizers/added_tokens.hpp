@@ -31,16 +31,7 @@ class AddedTokens {
  public:
   AddedTokens() = default;
   /// tokens: in any order; require_ids() checks their ids.
-  explicit AddedTokens(std::vector<AddedToken> tokens) : tokens_(std::move(tokens)) {
-    for (std::size_t i = 0; i < tokens_.size(); ++i) {
-      if (!tokens_[i].text.empty()) by_first_byte_[tokens_[i].text[0]].push_back(i);
-    }
-    for (auto& [byte, found] : by_first_byte_) {
-      std::stable_sort(found.begin(), found.end(), [&](std::size_t a, std::size_t b) {
-        return tokens_[a].text.size() > tokens_[b].text.size();
-      });
-    }
-  }
+  explicit AddedTokens(std::vector<AddedToken> tokens);
 
   /// The tokens, in the order in which they were given.
   const std::vector<AddedToken>& tokens() const noexcept { return tokens_; }
@@ -76,51 +67,14 @@ class AddedTokens {
   }
 
   /// Stores the tokens as the part "added"; nothing when there are none.
-  void add_to(TokenizerParts& parts) const {
-    if (empty()) return;
-    std::vector<std::string> items;
-    for (const AddedToken& t : tokens_) {
-      const int flags =
-          (t.strip_left ? 1 : 0) + (t.strip_right ? 2 : 0) + (t.single_word ? 4 : 0) + (t.normalized ? 8 : 0);
-      items.push_back(t.text);
-      items.push_back(std::to_string(t.id));
-      items.push_back(std::to_string(flags));
-    }
-    parts.set_list("added", items);
-  }
+  void add_to(TokenizerParts& parts) const;
   /// Reads what add_to() stored; no tokens when there is no such part. Throws IoError for a damaged part.
-  static AddedTokens read(const TokenizerParts& parts) {
-    std::vector<AddedToken> tokens;
-    if (!parts.contains("added")) return {};
-    const std::vector<std::string> items = parts.list("added");
-    if (items.size() % 3 != 0) throw parts.refuse("is damaged in its part 'added'");
-    for (std::size_t i = 0; i < items.size(); i += 3) {
-      const std::int32_t flags = parts.number("added", items[i + 2]);
-      tokens.push_back({items[i], parts.number("added", items[i + 1]), (flags & 1) != 0, (flags & 2) != 0,
-                        (flags & 4) != 0, (flags & 8) != 0});
-    }
-    return AddedTokens(std::move(tokens));
-  }
+  static AddedTokens read(const TokenizerParts& parts);
   /// Throws ValueError for an id outside a vocabulary of this size.
-  void require_ids(index_t size) const {
-    for (const AddedToken& token : tokens_) {
-      if (token.id < 0 || token.id >= size) {
-        throw ValueError("tokenizer", "the added token '" + token.text + "' has the id " +
-                                          std::to_string(token.id) + ", outside the vocabulary of size " +
-                                          std::to_string(size));
-      }
-    }
-  }
+  void require_ids(index_t size) const;
 
  private:
-  const AddedToken* find(std::string_view rest, bool normalized) const {
-    const auto candidates = by_first_byte_.find(rest[0]);
-    if (candidates == by_first_byte_.end()) return nullptr;
-    for (const std::size_t i : candidates->second) {
-      if (tokens_[i].normalized == normalized && rest.starts_with(tokens_[i].text)) return &tokens_[i];
-    }
-    return nullptr;
-  }
+  const AddedToken* find(std::string_view rest, bool normalized) const;
 
   template <class Characters>
   static std::size_t white_space_at_start(std::string_view text) {
@@ -163,3 +117,68 @@ class AddedTokens {
 };
 
 }  // namespace eigenformer
+
+#if EIGENFORMER_IO_DEFINITIONS
+
+namespace eigenformer {
+
+EIGENFORMER_IO_FUNCTION AddedTokens::AddedTokens(std::vector<AddedToken> tokens)
+    : tokens_(std::move(tokens)) {
+  for (std::size_t i = 0; i < tokens_.size(); ++i) {
+    if (!tokens_[i].text.empty()) by_first_byte_[tokens_[i].text[0]].push_back(i);
+  }
+  for (auto& [byte, found] : by_first_byte_) {
+    std::stable_sort(found.begin(), found.end(), [&](std::size_t a, std::size_t b) {
+      return tokens_[a].text.size() > tokens_[b].text.size();
+    });
+  }
+}
+
+EIGENFORMER_IO_FUNCTION void AddedTokens::add_to(TokenizerParts& parts) const {
+  if (empty()) return;
+  std::vector<std::string> items;
+  for (const AddedToken& t : tokens_) {
+    const int flags =
+        (t.strip_left ? 1 : 0) + (t.strip_right ? 2 : 0) + (t.single_word ? 4 : 0) + (t.normalized ? 8 : 0);
+    items.push_back(t.text);
+    items.push_back(std::to_string(t.id));
+    items.push_back(std::to_string(flags));
+  }
+  parts.set_list("added", items);
+}
+
+EIGENFORMER_IO_FUNCTION AddedTokens AddedTokens::read(const TokenizerParts& parts) {
+  std::vector<AddedToken> tokens;
+  if (!parts.contains("added")) return {};
+  const std::vector<std::string> items = parts.list("added");
+  if (items.size() % 3 != 0) throw parts.refuse("is damaged in its part 'added'");
+  for (std::size_t i = 0; i < items.size(); i += 3) {
+    const std::int32_t flags = parts.number("added", items[i + 2]);
+    tokens.push_back({items[i], parts.number("added", items[i + 1]), (flags & 1) != 0, (flags & 2) != 0,
+                      (flags & 4) != 0, (flags & 8) != 0});
+  }
+  return AddedTokens(std::move(tokens));
+}
+
+EIGENFORMER_IO_FUNCTION void AddedTokens::require_ids(index_t size) const {
+  for (const AddedToken& token : tokens_) {
+    if (token.id < 0 || token.id >= size) {
+      throw ValueError("tokenizer", "the added token '" + token.text + "' has the id " +
+                                        std::to_string(token.id) + ", outside the vocabulary of size " +
+                                        std::to_string(size));
+    }
+  }
+}
+
+EIGENFORMER_IO_FUNCTION const AddedToken* AddedTokens::find(std::string_view rest, bool normalized) const {
+  const auto candidates = by_first_byte_.find(rest[0]);
+  if (candidates == by_first_byte_.end()) return nullptr;
+  for (const std::size_t i : candidates->second) {
+    if (tokens_[i].normalized == normalized && rest.starts_with(tokens_[i].text)) return &tokens_[i];
+  }
+  return nullptr;
+}
+
+}  // namespace eigenformer
+
+#endif

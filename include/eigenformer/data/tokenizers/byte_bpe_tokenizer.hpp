@@ -28,25 +28,7 @@ class ByteBpeTokenizer final : public ForeignTokenizer {
  public:
   /// merges: lines "left right" by descending priority. Throws ValueError for a line that is not a pair, and
   /// for a special id or an added token's id outside the vocabulary.
-  ByteBpeTokenizer(ForeignVocabulary given, std::vector<std::string> merges, AddedTokens added = {})
-      : ForeignTokenizer(std::move(given)), merges_(std::move(merges)), added_(std::move(added)) {
-    added_.require_ids(vocabulary_size());
-    for (std::size_t i = 0; i < merges_.size(); ++i) {
-      const std::size_t space = merges_[i].find(' ');
-      if (space == std::string::npos || space == 0 || space + 1 == merges_[i].size() ||
-          merges_[i].find(' ', space + 1) != std::string::npos) {
-        throw ValueError("tokenizer",
-                         "merge " + std::to_string(i + 1) + " is '" + merges_[i] + "', expected two tokens");
-      }
-      ranks_.emplace(merges_[i], i);
-    }
-    for (std::uint32_t byte = 0, other = 0; byte < 256; ++byte) {
-      const bool visible = (byte >= 33 && byte <= 126) || (byte >= 161 && byte <= 172) || byte >= 174;
-      const char32_t c = visible ? byte : 256 + other++;
-      icu::append_utf8(spelled_[byte], c);
-      bytes_[c] = static_cast<char>(byte);
-    }
-  }
+  ByteBpeTokenizer(ForeignVocabulary given, std::vector<std::string> merges, AddedTokens added = {});
 
   /// Loads `directory/name.tokenizer`. Throws IoError.
   static ByteBpeTokenizer load(const std::filesystem::path& directory,
@@ -64,43 +46,13 @@ class ByteBpeTokenizer final : public ForeignTokenizer {
   }
 
   std::vector<std::int32_t> encode_sampled(std::string_view text, const SubwordSampling& sampling,
-                                           RandomGenerator& rng) const override {
-    detail::require_rate_of(true, sampling);
-    return encode_words(text, [&](const std::string& word) {
-      std::vector<std::string> parts = spelled(word);
-      detail::merge_with_dropout(parts, sampling.bpe_dropout, rng,
-                                 std::bind_front(&ByteBpeTokenizer::possible_merge, this));
-      return parts;
-    });
-  }
+                                           RandomGenerator& rng) const override;
 
-  std::string decode(std::span<const std::int32_t> ids) const override {
-    std::string text;
-    for (const std::string& piece : pieces(ids)) {
-      for_each_code_point(piece, [&](char32_t c, std::string_view spelling) {
-        const auto byte = bytes_.find(c);
-        if (byte == bytes_.end()) {
-          text += spelling;
-        } else {
-          text += byte->second;
-        }
-      });
-    }
-    return valid_utf8(text);
-  }
+  std::string decode(std::span<const std::int32_t> ids) const override;
 
   /// Splits UTF-8 text into words by GPT-2's pattern: contractions; runs of letters, of numbers or of other
   /// characters, each with one space before it; other white space. Their concatenation is valid_utf8(text).
-  static std::vector<std::string> split(const std::string& text) {
-    const std::u32string points = icu::code_points(text);
-    std::vector<std::string> words;
-    for (std::size_t i = 0; i < points.size();) {
-      const std::size_t end = word_end(points, i);
-      std::string& word = words.emplace_back();
-      for (; i < end; ++i) icu::append_utf8(word, points[i]);
-    }
-    return words;
-  }
+  static std::vector<std::string> split(const std::string& text);
 
  protected:
   void add_parts(TokenizerParts& parts) const override {
@@ -117,24 +69,7 @@ class ByteBpeTokenizer final : public ForeignTokenizer {
     return icu::is_white_space(c) ? Class::space : Class::other;
   }
 
-  static std::size_t word_end(const std::u32string& text, std::size_t begin) {
-    const auto run = [&](std::size_t i) {
-      const Class kind = class_of(text[i]);
-      while (i < text.size() && class_of(text[i]) == kind) ++i;
-      return i;
-    };
-    if (text[begin] == U'\'') {
-      for (const std::u32string_view tail : {U"s", U"t", U"re", U"ve", U"m", U"ll", U"d"}) {
-        if (std::u32string_view(text).substr(begin + 1, tail.size()) == tail) return begin + 1 + tail.size();
-      }
-    }
-    if (class_of(text[begin]) != Class::space) return run(begin);
-    if (text[begin] == U' ' && begin + 1 < text.size() && class_of(text[begin + 1]) != Class::space)
-      return run(begin + 1);
-    // The last of several spaces belongs to the next word.
-    const std::size_t end = run(begin);
-    return end < text.size() && end - begin > 1 ? end - 1 : end;
-  }
+  static std::size_t word_end(const std::u32string& text, std::size_t begin);
 
   // merge(word): its pieces.
   template <class Merge>
@@ -181,3 +116,89 @@ class ByteBpeTokenizer final : public ForeignTokenizer {
 };
 
 }  // namespace eigenformer
+
+#if EIGENFORMER_IO_DEFINITIONS
+
+namespace eigenformer {
+
+EIGENFORMER_IO_FUNCTION ByteBpeTokenizer::ByteBpeTokenizer(ForeignVocabulary given,
+                                                           std::vector<std::string> merges, AddedTokens added)
+    : ForeignTokenizer(std::move(given)), merges_(std::move(merges)), added_(std::move(added)) {
+  added_.require_ids(vocabulary_size());
+  for (std::size_t i = 0; i < merges_.size(); ++i) {
+    const std::size_t space = merges_[i].find(' ');
+    if (space == std::string::npos || space == 0 || space + 1 == merges_[i].size() ||
+        merges_[i].find(' ', space + 1) != std::string::npos) {
+      throw ValueError("tokenizer",
+                       "merge " + std::to_string(i + 1) + " is '" + merges_[i] + "', expected two tokens");
+    }
+    ranks_.emplace(merges_[i], i);
+  }
+  for (std::uint32_t byte = 0, other = 0; byte < 256; ++byte) {
+    const bool visible = (byte >= 33 && byte <= 126) || (byte >= 161 && byte <= 172) || byte >= 174;
+    const char32_t c = visible ? byte : 256 + other++;
+    icu::append_utf8(spelled_[byte], c);
+    bytes_[c] = static_cast<char>(byte);
+  }
+}
+
+EIGENFORMER_IO_FUNCTION std::vector<std::int32_t> ByteBpeTokenizer::encode_sampled(
+    std::string_view text, const SubwordSampling& sampling, RandomGenerator& rng) const {
+  detail::require_rate_of(true, sampling);
+  return encode_words(text, [&](const std::string& word) {
+    std::vector<std::string> parts = spelled(word);
+    detail::merge_with_dropout(parts, sampling.bpe_dropout, rng,
+                               std::bind_front(&ByteBpeTokenizer::possible_merge, this));
+    return parts;
+  });
+}
+
+EIGENFORMER_IO_FUNCTION std::string ByteBpeTokenizer::decode(std::span<const std::int32_t> ids) const {
+  std::string text;
+  for (const std::string& piece : pieces(ids)) {
+    for_each_code_point(piece, [&](char32_t c, std::string_view spelling) {
+      const auto byte = bytes_.find(c);
+      if (byte == bytes_.end()) {
+        text += spelling;
+      } else {
+        text += byte->second;
+      }
+    });
+  }
+  return valid_utf8(text);
+}
+
+EIGENFORMER_IO_FUNCTION std::vector<std::string> ByteBpeTokenizer::split(const std::string& text) {
+  const std::u32string points = icu::code_points(text);
+  std::vector<std::string> words;
+  for (std::size_t i = 0; i < points.size();) {
+    const std::size_t end = word_end(points, i);
+    std::string& word = words.emplace_back();
+    for (; i < end; ++i) icu::append_utf8(word, points[i]);
+  }
+  return words;
+}
+
+EIGENFORMER_IO_FUNCTION std::size_t ByteBpeTokenizer::word_end(const std::u32string& text,
+                                                               std::size_t begin) {
+  const auto run = [&](std::size_t i) {
+    const Class kind = class_of(text[i]);
+    while (i < text.size() && class_of(text[i]) == kind) ++i;
+    return i;
+  };
+  if (text[begin] == U'\'') {
+    for (const std::u32string_view tail : {U"s", U"t", U"re", U"ve", U"m", U"ll", U"d"}) {
+      if (std::u32string_view(text).substr(begin + 1, tail.size()) == tail) return begin + 1 + tail.size();
+    }
+  }
+  if (class_of(text[begin]) != Class::space) return run(begin);
+  if (text[begin] == U' ' && begin + 1 < text.size() && class_of(text[begin + 1]) != Class::space)
+    return run(begin + 1);
+  // The last of several spaces belongs to the next word.
+  const std::size_t end = run(begin);
+  return end < text.size() && end - begin > 1 ? end - 1 : end;
+}
+
+}  // namespace eigenformer
+
+#endif

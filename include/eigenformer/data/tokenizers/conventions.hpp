@@ -92,16 +92,7 @@ Text with_target_language(Text text, const std::string& language) {
 }
 
 /// The ids that conventions add to a sentence pair in training, as text; equal texts lead to equal batches.
-inline std::string training_ids(const TextConventions& text) {
-  const auto list = [](const std::vector<std::int32_t>& ids) {
-    std::string words;
-    for (const std::int32_t id : ids) words += ' ' + std::to_string(id);
-    return ids.empty() ? std::string(" none") : words;
-  };
-  return "source_prefix" + list(text.source_prefix) + ", source_suffix" + list(text.source_suffix) +
-         ", begin_id " + std::to_string(text.begin_id) + ", target_prefix" + list(text.target_prefix) +
-         ", end_id " + std::to_string(text.end_id);
-}
+EIGENFORMER_FUNCTION std::string training_ids(const TextConventions& text);
 
 /// Number of positions that a sentence of up to `tokens` tokens takes in training and in decoding: its own,
 /// and those of the ids around it (source: prefix and suffix; target: begin or end, and the prefix). A table
@@ -112,3 +103,22 @@ inline index_t num_positions(index_t tokens, const TextConventions& text = {}) {
 }
 
 }  // namespace eigenformer
+
+#if EIGENFORMER_DEFINITIONS
+
+namespace eigenformer {
+
+EIGENFORMER_FUNCTION std::string training_ids(const TextConventions& text) {
+  const auto list = [](const std::vector<std::int32_t>& ids) {
+    std::string words;
+    for (const std::int32_t id : ids) words += ' ' + std::to_string(id);
+    return ids.empty() ? std::string(" none") : words;
+  };
+  return "source_prefix" + list(text.source_prefix) + ", source_suffix" + list(text.source_suffix) +
+         ", begin_id " + std::to_string(text.begin_id) + ", target_prefix" + list(text.target_prefix) +
+         ", end_id " + std::to_string(text.end_id);
+}
+
+}  // namespace eigenformer
+
+#endif

@@ -58,51 +58,18 @@ class ForeignTokenizer : public Tokenizer {
   }
 
   /// Writes `directory/name.tokenizer`. Throws IoError.
-  void save(const std::filesystem::path& directory, const std::string& name = "tokenizer") const override {
-    TokenizerParts parts;
-    parts.set("kind", kind());
-    parts.set_list("tokens", vocabulary_.tokens);
-    parts.set_ids("unknown", {vocabulary_.unknown_id});
-    parts.set_ids("special", vocabulary_.special_ids);
-    add_parts(parts);
-    parts.save(directory / (name + ".tokenizer"));
-  }
+  void save(const std::filesystem::path& directory, const std::string& name = "tokenizer") const override;
 
  protected:
   /// Throws ValueError for a special id outside the vocabulary. A repeated token is encoded by its first id.
-  explicit ForeignTokenizer(ForeignVocabulary vocabulary) : vocabulary_(std::move(vocabulary)) {
-    special_.resize(vocabulary_.tokens.size());
-    for (std::size_t i = 0; i < vocabulary_.tokens.size(); ++i) {
-      if (vocabulary_.tokens[i].empty()) {
-        special_[i] = true;
-      } else {
-        ids_.emplace(vocabulary_.tokens[i], static_cast<std::int32_t>(i));
-      }
-    }
-    std::vector<std::int32_t> ids = vocabulary_.special_ids;
-    if (vocabulary_.unknown_id != -1) ids.push_back(vocabulary_.unknown_id);
-    for (const std::int32_t id : ids) {
-      if (id < 0 || id >= vocabulary_size()) {
-        throw ValueError("tokenizer", "the special id " + std::to_string(id) +
-                                          " is outside the vocabulary of size " +
-                                          std::to_string(vocabulary_size()));
-      }
-    }
-    for (const std::int32_t id : vocabulary_.special_ids) special_[static_cast<std::size_t>(id)] = true;
-  }
+  explicit ForeignTokenizer(ForeignVocabulary vocabulary);
 
   /// Adds the parts that save() writes beside kind and vocabulary.
   virtual void add_parts(TokenizerParts&) const {}
 
   /// Reads the file that save() of the same kind wrote. Throws IoError, also for another kind.
   static TokenizerParts read_parts(const char* kind, const std::filesystem::path& directory,
-                                   const std::string& name) {
-    TokenizerParts parts = TokenizerParts::load(directory / (name + ".tokenizer"));
-    if (parts.get("kind") != kind) {
-      throw parts.refuse("is of kind '" + parts.get("kind") + "', expected '" + std::string(kind) + "'");
-    }
-    return parts;
-  }
+                                   const std::string& name);
   /// The vocabulary that save() wrote. Throws IoError for missing or damaged parts.
   static ForeignVocabulary read_vocabulary(const TokenizerParts& parts) {
     ForeignVocabulary vocabulary{parts.list("tokens"), -1, parts.ids("special")};
@@ -131,29 +98,11 @@ class ForeignTokenizer : public Tokenizer {
   bool is_special(std::int32_t id) const { return special_[static_cast<std::size_t>(id)]; }
 
   /// Appends the id of a piece; for an unknown piece unknown_id, or nothing when that is -1.
-  void append(std::vector<std::int32_t>& ids, std::string_view piece) const {
-    const std::optional<std::int32_t> id = find(piece);
-    if (id) {
-      ids.push_back(*id);
-    } else if (vocabulary_.unknown_id >= 0) {
-      ids.push_back(vocabulary_.unknown_id);
-    }
-  }
+  void append(std::vector<std::int32_t>& ids, std::string_view piece) const;
 
   /// The tokens of ids, without special ones; unknown_id becomes U+2047. Throws IndexError for an id outside
   /// the vocabulary.
-  std::vector<std::string> pieces(std::span<const std::int32_t> ids) const {
-    std::vector<std::string> found;
-    for (const std::int32_t id : ids) {
-      check(id);
-      if (id == vocabulary_.unknown_id) {
-        found.emplace_back(unknown_text);
-      } else if (!is_special(id)) {
-        found.push_back(vocabulary_.tokens[static_cast<std::size_t>(id)]);
-      }
-    }
-    return found;
-  }
+  std::vector<std::string> pieces(std::span<const std::int32_t> ids) const;
 
   /// The vocabulary that was passed to the constructor.
   const ForeignVocabulary& vocabulary() const noexcept { return vocabulary_; }
@@ -178,15 +127,7 @@ class TokenTokenizer final : public ForeignTokenizer {
 
   std::string kind() const override { return "tokens"; }
 
-  std::vector<std::int32_t> encode(std::string_view text) const override {
-    std::vector<std::int32_t> ids;
-    for (std::size_t i = 0; i < text.size();) {
-      const std::size_t end = std::min(text.find(' ', i), text.size());
-      if (end > i) append(ids, text.substr(i, end - i));
-      i = end + 1;
-    }
-    return ids;
-  }
+  std::vector<std::int32_t> encode(std::string_view text) const override;
 
   std::string decode(std::span<const std::int32_t> ids) const override {
     std::string text;
@@ -196,3 +137,88 @@ class TokenTokenizer final : public ForeignTokenizer {
 };
 
 }  // namespace eigenformer
+
+#if EIGENFORMER_DEFINITIONS
+
+namespace eigenformer {
+
+EIGENFORMER_FUNCTION void ForeignTokenizer::save(const std::filesystem::path& directory,
+                                                 const std::string& name) const {
+  TokenizerParts parts;
+  parts.set("kind", kind());
+  parts.set_list("tokens", vocabulary_.tokens);
+  parts.set_ids("unknown", {vocabulary_.unknown_id});
+  parts.set_ids("special", vocabulary_.special_ids);
+  add_parts(parts);
+  parts.save(directory / (name + ".tokenizer"));
+}
+
+EIGENFORMER_FUNCTION ForeignTokenizer::ForeignTokenizer(ForeignVocabulary vocabulary)
+    : vocabulary_(std::move(vocabulary)) {
+  special_.resize(vocabulary_.tokens.size());
+  for (std::size_t i = 0; i < vocabulary_.tokens.size(); ++i) {
+    if (vocabulary_.tokens[i].empty()) {
+      special_[i] = true;
+    } else {
+      ids_.emplace(vocabulary_.tokens[i], static_cast<std::int32_t>(i));
+    }
+  }
+  std::vector<std::int32_t> ids = vocabulary_.special_ids;
+  if (vocabulary_.unknown_id != -1) ids.push_back(vocabulary_.unknown_id);
+  for (const std::int32_t id : ids) {
+    if (id < 0 || id >= vocabulary_size()) {
+      throw ValueError("tokenizer", "the special id " + std::to_string(id) +
+                                        " is outside the vocabulary of size " +
+                                        std::to_string(vocabulary_size()));
+    }
+  }
+  for (const std::int32_t id : vocabulary_.special_ids) special_[static_cast<std::size_t>(id)] = true;
+}
+
+EIGENFORMER_FUNCTION TokenizerParts ForeignTokenizer::read_parts(const char* kind,
+                                                                 const std::filesystem::path& directory,
+                                                                 const std::string& name) {
+  TokenizerParts parts = TokenizerParts::load(directory / (name + ".tokenizer"));
+  if (parts.get("kind") != kind) {
+    throw parts.refuse("is of kind '" + parts.get("kind") + "', expected '" + std::string(kind) + "'");
+  }
+  return parts;
+}
+
+EIGENFORMER_FUNCTION void ForeignTokenizer::append(std::vector<std::int32_t>& ids,
+                                                   std::string_view piece) const {
+  const std::optional<std::int32_t> id = find(piece);
+  if (id) {
+    ids.push_back(*id);
+  } else if (vocabulary_.unknown_id >= 0) {
+    ids.push_back(vocabulary_.unknown_id);
+  }
+}
+
+EIGENFORMER_FUNCTION std::vector<std::string> ForeignTokenizer::pieces(
+    std::span<const std::int32_t> ids) const {
+  std::vector<std::string> found;
+  for (const std::int32_t id : ids) {
+    check(id);
+    if (id == vocabulary_.unknown_id) {
+      found.emplace_back(unknown_text);
+    } else if (!is_special(id)) {
+      found.push_back(vocabulary_.tokens[static_cast<std::size_t>(id)]);
+    }
+  }
+  return found;
+}
+
+EIGENFORMER_FUNCTION std::vector<std::int32_t> TokenTokenizer::encode(std::string_view text) const {
+  std::vector<std::int32_t> ids;
+  for (std::size_t i = 0; i < text.size();) {
+    const std::size_t end = std::min(text.find(' ', i), text.size());
+    if (end > i) append(ids, text.substr(i, end - i));
+    i = end + 1;
+  }
+  return ids;
+}
+
+}  // namespace eigenformer
+
+#endif

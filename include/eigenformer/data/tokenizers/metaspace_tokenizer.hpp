@@ -61,37 +61,7 @@ class MetaspaceTokenizer final : public ForeignTokenizer {
 
   /// Loads `directory/name.tokenizer`. Throws IoError.
   static MetaspaceTokenizer load(const std::filesystem::path& directory,
-                                 const std::string& name = "tokenizer") {
-    const TokenizerParts parts = read_parts("metaspace", directory, name);
-    MetaspaceOptions options;
-    const std::vector<std::string> steps = parts.list("normalizer");
-    if (steps.size() % 3 != 0) throw parts.refuse("is damaged in its part 'normalizer'");
-    for (std::size_t i = 0; i < steps.size(); i += 3)
-      options.normalizer.push_back({steps[i], steps[i + 1], steps[i + 2]});
-    options.split_white_space = parts.contains("split_white_space");
-    options.prepend = parts.get("prepend");
-    options.split = parts.contains("split");
-    return made_of(parts, [&] {
-      AddedTokens added = AddedTokens::read(parts);
-      if (parts.contains("merges")) {
-        return MetaspaceTokenizer(read_vocabulary(parts), std::move(options), parts.list("merges"),
-                                  std::move(added));
-      }
-      std::vector<double> scores;
-      for (const std::string& item : parts.list("scores")) {
-        double score = std::numeric_limits<double>::quiet_NaN();
-        if (!item.empty()) {
-          const auto [end, error] = std::from_chars(item.data(), item.data() + item.size(), score);
-          if (error != std::errc() || end != item.data() + item.size()) {
-            throw ValueError("tokenizer", "'" + item + "' is not a score, expected a number");
-          }
-        }
-        scores.push_back(score);
-      }
-      return MetaspaceTokenizer(read_vocabulary(parts), std::move(options), std::move(scores),
-                                std::move(added));
-    });
-  }
+                                 const std::string& name = "tokenizer");
 
   std::string kind() const override { return "metaspace"; }
 
@@ -103,88 +73,18 @@ class MetaspaceTokenizer final : public ForeignTokenizer {
     return encode(text, Draw{&sampling, &rng});
   }
 
-  std::string decode(std::span<const std::int32_t> ids) const override {
-    std::string text;
-    bool first = options_.prepend != "never";
-    for (const std::string& piece : pieces(ids)) {
-      for (std::size_t i = 0; i < piece.size();) {
-        if (std::string_view(piece).substr(i).starts_with(mark)) {
-          if (!first) text += ' ';
-          i += mark.size();
-        } else {
-          text += piece[i++];
-        }
-      }
-      first = false;
-    }
-    return text;
-  }
+  std::string decode(std::span<const std::int32_t> ids) const override;
 
   /// Applies the steps of MetaspaceOptions::normalizer to UTF-8 text. Throws ValueError when ICU fails.
-  std::string normalize(std::string_view text) const {
-    std::string out(text);
-    std::size_t table = 0;
-    for (const MetaspaceOptions::Step& step : options_.normalizer) {
-      if (step.name == "charsmap") {
-        out = charsmaps_[table++].apply(out);
-      } else if (step.name == "strip") {
-        out = stripped(out, step.argument != "right", step.argument != "left");
-      } else {
-        out = step.name == "spaces" ? without_runs_of_spaces(out, step.replacement)
-                                    : replaced(out, step.argument, step.replacement);
-      }
-    }
-    return out;
-  }
+  std::string normalize(std::string_view text) const;
 
  protected:
-  void add_parts(TokenizerParts& parts) const override {
-    std::vector<std::string> steps;
-    for (const auto& [name, argument, replacement] : options_.normalizer) {
-      for (const std::string& item : {name, argument, replacement}) steps.push_back(item);
-    }
-    parts.set_list("normalizer", steps);
-    if (options_.split_white_space) parts.set("split_white_space", "");
-    parts.set("prepend", options_.prepend);
-    if (options_.split) parts.set("split", "");
-    added_.add_to(parts);
-    if (const auto* pairs = std::get_if<PairModel>(&model_)) {
-      parts.set_list("merges", pairs->merges());
-      return;
-    }
-    std::vector<std::string> items;
-    for (const double score : std::get<UnigramModel>(model_).scores()) {
-      char digits[64];
-      const auto end = std::to_chars(digits, digits + sizeof digits, score).ptr;
-      items.emplace_back(digits, std::isnan(score) ? digits : end);  // nothing: no piece
-    }
-    parts.set_list("scores", items);
-  }
+  void add_parts(TokenizerParts& parts) const override;
 
  private:
   static constexpr std::string_view mark = "\xE2\x96\x81";
 
-  MetaspaceTokenizer(ForeignVocabulary given, MetaspaceOptions options, AddedTokens added)
-      : ForeignTokenizer(std::move(given)), options_(std::move(options)) {
-    if (options_.prepend != "always" && options_.prepend != "first" && options_.prepend != "never") {
-      throw ValueError("tokenizer", "prepend is '" + options_.prepend + "', expected always, first or never");
-    }
-    for (const MetaspaceOptions::Step& step : options_.normalizer) {
-      if (step.name == "charsmap") {
-        charsmaps_.emplace_back(step.argument);
-      } else if (step.name != "strip" && step.name != "spaces" &&
-                 (step.name != "replace" || step.argument.empty())) {
-        throw ValueError("tokenizer", "the normaliser has the unknown step '" + step.name +
-                                          "' with the argument '" + step.argument + "'");
-      }
-    }
-    added.require_ids(vocabulary_size());
-    std::vector<AddedToken> tokens = added.tokens();
-    for (AddedToken& token : tokens) {
-      if (token.normalized) token.text = normalize(token.text);
-    }
-    added_ = AddedTokens(std::move(tokens));
-  }
+  MetaspaceTokenizer(ForeignVocabulary given, MetaspaceOptions options, AddedTokens added);
 
   // How words are segmented: as encode() does, or drawn.
   struct Draw {
@@ -192,99 +92,19 @@ class MetaspaceTokenizer final : public ForeignTokenizer {
     RandomGenerator* rng = nullptr;
   };
 
-  std::vector<std::int32_t> encode(std::string_view text, Draw draw) const {
-    const std::string valid = valid_utf8(text);
-    std::vector<std::int32_t> ids;
-    const auto put = [&](std::int32_t id) { ids.push_back(id); };
-    added_.split<icu::AddedTokenCharacters>(valid, false, put, [&](std::string_view part, std::size_t begin) {
-      const std::string normal = normalize(part);
-      added_.split<icu::AddedTokenCharacters>(normal, true, put,
-                                              [&](std::string_view rest, std::size_t inner) {
-                                                append_text(ids, rest, begin == 0 && inner == 0, draw);
-                                              });
-    });
-    return ids;
-  }
+  std::vector<std::int32_t> encode(std::string_view text, Draw draw) const;
 
-  void append_text(std::vector<std::int32_t>& ids, std::string_view text, bool at_begin, Draw draw) const {
-    if (!options_.split_white_space) return append_words(ids, text, at_begin, draw);
-    std::size_t begin = 0, at = 0;
-    for_each_code_point(text, [&](char32_t c, std::string_view bytes) {
-      if (icu::is_white_space(c)) {
-        if (begin < at) append_words(ids, text.substr(begin, at - begin), at_begin && begin == 0, draw);
-        begin = at + bytes.size();
-      }
-      at += bytes.size();
-    });
-    if (begin < at) append_words(ids, text.substr(begin), at_begin && begin == 0, draw);
-  }
+  void append_text(std::vector<std::int32_t>& ids, std::string_view text, bool at_begin, Draw draw) const;
 
-  void append_words(std::vector<std::int32_t>& ids, std::string_view text, bool at_begin, Draw draw) const {
-    std::string marked = replaced(std::string(text), " ", std::string(mark));
-    const bool wanted = options_.prepend == "always" || (options_.prepend == "first" && at_begin);
-    if (wanted && !marked.starts_with(mark)) marked.insert(0, mark);
-    for (std::size_t begin = 0; begin < marked.size();) {
-      std::size_t end = marked.size();
-      if (options_.split) end = std::min(end, marked.find(mark, begin + 1));
-      append_word(ids, std::string_view(marked).substr(begin, end - begin), draw);
-      begin = end;
-    }
-  }
+  void append_words(std::vector<std::int32_t>& ids, std::string_view text, bool at_begin, Draw draw) const;
 
-  void append_word(std::vector<std::int32_t>& ids, std::string_view word, Draw draw) const {
-    const auto search = [&](std::string_view piece) { return find(piece); };
-    const auto put = [&](std::int32_t id) {
-      if (id < 0) id = vocabulary().unknown_id;
-      if (id >= 0) ids.push_back(id);
-    };
-    if (draw.rng == nullptr) {
-      std::visit([&](const auto& model) { model.segment(word, search, put); }, model_);
-    } else if (const auto* pairs = std::get_if<PairModel>(&model_)) {
-      pairs->sample(word, draw.sampling->bpe_dropout, *draw.rng, search, put);
-    } else {
-      const auto path =
-          std::get<UnigramModel>(model_).sample(word, draw.sampling->unigram_alpha, *draw.rng, search);
-      for (std::size_t i = 0; i < path.size(); ++i) {
-        if (path[i].id >= 0 || i == 0 || path[i - 1].id >= 0)
-          put(path[i].id);  // a run of unknown ones is one
-      }
-    }
-  }
+  void append_word(std::vector<std::int32_t>& ids, std::string_view word, Draw draw) const;
 
-  static std::string replaced(const std::string& text, const std::string& from, const std::string& to) {
-    std::string out;
-    for (std::size_t i = 0; i < text.size();) {
-      const std::size_t at = std::min(text.find(from, i), text.size());
-      out.append(text, i, at - i);
-      if (at < text.size()) out += to;
-      i = std::min(text.size(), at + from.size());
-    }
-    return out;
-  }
+  static std::string replaced(const std::string& text, const std::string& from, const std::string& to);
 
-  static std::string without_runs_of_spaces(const std::string& text, const std::string& to) {
-    std::string out;
-    for (std::size_t i = 0; i < text.size();) {
-      const std::size_t end = text[i] == ' ' ? std::min(text.find_first_not_of(' ', i), text.size()) : i + 1;
-      out += end - i > 1 ? to : text.substr(i, 1);
-      i = end;
-    }
-    return out;
-  }
+  static std::string without_runs_of_spaces(const std::string& text, const std::string& to);
 
-  static std::string stripped(const std::string& text, bool left, bool right) {
-    std::optional<std::size_t> first;
-    std::size_t last = 0, at = 0;
-    for_each_code_point(text, [&](char32_t c, std::string_view bytes) {
-      if (!icu::is_white_space(c)) {
-        if (!first) first = at;
-        last = at + bytes.size();
-      }
-      at += bytes.size();
-    });
-    const std::size_t begin = left ? first.value_or(text.size()) : 0, end = right ? last : text.size();
-    return begin < end ? text.substr(begin, end - begin) : std::string();
-  }
+  static std::string stripped(const std::string& text, bool left, bool right);
 
   MetaspaceOptions options_;
   std::vector<Charsmap> charsmaps_;
@@ -293,3 +113,225 @@ class MetaspaceTokenizer final : public ForeignTokenizer {
 };
 
 }  // namespace eigenformer
+
+#if EIGENFORMER_IO_DEFINITIONS
+
+namespace eigenformer {
+
+EIGENFORMER_IO_FUNCTION MetaspaceTokenizer MetaspaceTokenizer::load(const std::filesystem::path& directory,
+                                                                    const std::string& name) {
+  const TokenizerParts parts = read_parts("metaspace", directory, name);
+  MetaspaceOptions options;
+  const std::vector<std::string> steps = parts.list("normalizer");
+  if (steps.size() % 3 != 0) throw parts.refuse("is damaged in its part 'normalizer'");
+  for (std::size_t i = 0; i < steps.size(); i += 3)
+    options.normalizer.push_back({steps[i], steps[i + 1], steps[i + 2]});
+  options.split_white_space = parts.contains("split_white_space");
+  options.prepend = parts.get("prepend");
+  options.split = parts.contains("split");
+  return made_of(parts, [&] {
+    AddedTokens added = AddedTokens::read(parts);
+    if (parts.contains("merges")) {
+      return MetaspaceTokenizer(read_vocabulary(parts), std::move(options), parts.list("merges"),
+                                std::move(added));
+    }
+    std::vector<double> scores;
+    for (const std::string& item : parts.list("scores")) {
+      double score = std::numeric_limits<double>::quiet_NaN();
+      if (!item.empty()) {
+        const auto [end, error] = std::from_chars(item.data(), item.data() + item.size(), score);
+        if (error != std::errc() || end != item.data() + item.size()) {
+          throw ValueError("tokenizer", "'" + item + "' is not a score, expected a number");
+        }
+      }
+      scores.push_back(score);
+    }
+    return MetaspaceTokenizer(read_vocabulary(parts), std::move(options), std::move(scores),
+                              std::move(added));
+  });
+}
+
+EIGENFORMER_IO_FUNCTION std::string MetaspaceTokenizer::decode(std::span<const std::int32_t> ids) const {
+  std::string text;
+  bool first = options_.prepend != "never";
+  for (const std::string& piece : pieces(ids)) {
+    for (std::size_t i = 0; i < piece.size();) {
+      if (std::string_view(piece).substr(i).starts_with(mark)) {
+        if (!first) text += ' ';
+        i += mark.size();
+      } else {
+        text += piece[i++];
+      }
+    }
+    first = false;
+  }
+  return text;
+}
+
+EIGENFORMER_IO_FUNCTION std::string MetaspaceTokenizer::normalize(std::string_view text) const {
+  std::string out(text);
+  std::size_t table = 0;
+  for (const MetaspaceOptions::Step& step : options_.normalizer) {
+    if (step.name == "charsmap") {
+      out = charsmaps_[table++].apply(out);
+    } else if (step.name == "strip") {
+      out = stripped(out, step.argument != "right", step.argument != "left");
+    } else {
+      out = step.name == "spaces" ? without_runs_of_spaces(out, step.replacement)
+                                  : replaced(out, step.argument, step.replacement);
+    }
+  }
+  return out;
+}
+
+EIGENFORMER_IO_FUNCTION void MetaspaceTokenizer::add_parts(TokenizerParts& parts) const {
+  std::vector<std::string> steps;
+  for (const auto& [name, argument, replacement] : options_.normalizer) {
+    for (const std::string& item : {name, argument, replacement}) steps.push_back(item);
+  }
+  parts.set_list("normalizer", steps);
+  if (options_.split_white_space) parts.set("split_white_space", "");
+  parts.set("prepend", options_.prepend);
+  if (options_.split) parts.set("split", "");
+  added_.add_to(parts);
+  if (const auto* pairs = std::get_if<PairModel>(&model_)) {
+    parts.set_list("merges", pairs->merges());
+    return;
+  }
+  std::vector<std::string> items;
+  for (const double score : std::get<UnigramModel>(model_).scores()) {
+    char digits[64];
+    const auto end = std::to_chars(digits, digits + sizeof digits, score).ptr;
+    items.emplace_back(digits, std::isnan(score) ? digits : end);  // nothing: no piece
+  }
+  parts.set_list("scores", items);
+}
+
+EIGENFORMER_IO_FUNCTION MetaspaceTokenizer::MetaspaceTokenizer(ForeignVocabulary given,
+                                                               MetaspaceOptions options, AddedTokens added)
+    : ForeignTokenizer(std::move(given)), options_(std::move(options)) {
+  if (options_.prepend != "always" && options_.prepend != "first" && options_.prepend != "never") {
+    throw ValueError("tokenizer", "prepend is '" + options_.prepend + "', expected always, first or never");
+  }
+  for (const MetaspaceOptions::Step& step : options_.normalizer) {
+    if (step.name == "charsmap") {
+      charsmaps_.emplace_back(step.argument);
+    } else if (step.name != "strip" && step.name != "spaces" &&
+               (step.name != "replace" || step.argument.empty())) {
+      throw ValueError("tokenizer", "the normaliser has the unknown step '" + step.name +
+                                        "' with the argument '" + step.argument + "'");
+    }
+  }
+  added.require_ids(vocabulary_size());
+  std::vector<AddedToken> tokens = added.tokens();
+  for (AddedToken& token : tokens) {
+    if (token.normalized) token.text = normalize(token.text);
+  }
+  added_ = AddedTokens(std::move(tokens));
+}
+
+EIGENFORMER_IO_FUNCTION std::vector<std::int32_t> MetaspaceTokenizer::encode(std::string_view text,
+                                                                             Draw draw) const {
+  const std::string valid = valid_utf8(text);
+  std::vector<std::int32_t> ids;
+  const auto put = [&](std::int32_t id) { ids.push_back(id); };
+  added_.split<icu::AddedTokenCharacters>(valid, false, put, [&](std::string_view part, std::size_t begin) {
+    const std::string normal = normalize(part);
+    added_.split<icu::AddedTokenCharacters>(normal, true, put, [&](std::string_view rest, std::size_t inner) {
+      append_text(ids, rest, begin == 0 && inner == 0, draw);
+    });
+  });
+  return ids;
+}
+
+EIGENFORMER_IO_FUNCTION void MetaspaceTokenizer::append_text(std::vector<std::int32_t>& ids,
+                                                             std::string_view text, bool at_begin,
+                                                             Draw draw) const {
+  if (!options_.split_white_space) return append_words(ids, text, at_begin, draw);
+  std::size_t begin = 0, at = 0;
+  for_each_code_point(text, [&](char32_t c, std::string_view bytes) {
+    if (icu::is_white_space(c)) {
+      if (begin < at) append_words(ids, text.substr(begin, at - begin), at_begin && begin == 0, draw);
+      begin = at + bytes.size();
+    }
+    at += bytes.size();
+  });
+  if (begin < at) append_words(ids, text.substr(begin), at_begin && begin == 0, draw);
+}
+
+EIGENFORMER_IO_FUNCTION void MetaspaceTokenizer::append_words(std::vector<std::int32_t>& ids,
+                                                              std::string_view text, bool at_begin,
+                                                              Draw draw) const {
+  std::string marked = replaced(std::string(text), " ", std::string(mark));
+  const bool wanted = options_.prepend == "always" || (options_.prepend == "first" && at_begin);
+  if (wanted && !marked.starts_with(mark)) marked.insert(0, mark);
+  for (std::size_t begin = 0; begin < marked.size();) {
+    std::size_t end = marked.size();
+    if (options_.split) end = std::min(end, marked.find(mark, begin + 1));
+    append_word(ids, std::string_view(marked).substr(begin, end - begin), draw);
+    begin = end;
+  }
+}
+
+EIGENFORMER_IO_FUNCTION void MetaspaceTokenizer::append_word(std::vector<std::int32_t>& ids,
+                                                             std::string_view word, Draw draw) const {
+  const auto search = [&](std::string_view piece) { return find(piece); };
+  const auto put = [&](std::int32_t id) {
+    if (id < 0) id = vocabulary().unknown_id;
+    if (id >= 0) ids.push_back(id);
+  };
+  if (draw.rng == nullptr) {
+    std::visit([&](const auto& model) { model.segment(word, search, put); }, model_);
+  } else if (const auto* pairs = std::get_if<PairModel>(&model_)) {
+    pairs->sample(word, draw.sampling->bpe_dropout, *draw.rng, search, put);
+  } else {
+    const auto path =
+        std::get<UnigramModel>(model_).sample(word, draw.sampling->unigram_alpha, *draw.rng, search);
+    for (std::size_t i = 0; i < path.size(); ++i) {
+      if (path[i].id >= 0 || i == 0 || path[i - 1].id >= 0) put(path[i].id);  // a run of unknown ones is one
+    }
+  }
+}
+
+EIGENFORMER_IO_FUNCTION std::string MetaspaceTokenizer::replaced(const std::string& text,
+                                                                 const std::string& from,
+                                                                 const std::string& to) {
+  std::string out;
+  for (std::size_t i = 0; i < text.size();) {
+    const std::size_t at = std::min(text.find(from, i), text.size());
+    out.append(text, i, at - i);
+    if (at < text.size()) out += to;
+    i = std::min(text.size(), at + from.size());
+  }
+  return out;
+}
+
+EIGENFORMER_IO_FUNCTION std::string MetaspaceTokenizer::without_runs_of_spaces(const std::string& text,
+                                                                               const std::string& to) {
+  std::string out;
+  for (std::size_t i = 0; i < text.size();) {
+    const std::size_t end = text[i] == ' ' ? std::min(text.find_first_not_of(' ', i), text.size()) : i + 1;
+    out += end - i > 1 ? to : text.substr(i, 1);
+    i = end;
+  }
+  return out;
+}
+
+EIGENFORMER_IO_FUNCTION std::string MetaspaceTokenizer::stripped(const std::string& text, bool left,
+                                                                 bool right) {
+  std::optional<std::size_t> first;
+  std::size_t last = 0, at = 0;
+  for_each_code_point(text, [&](char32_t c, std::string_view bytes) {
+    if (!icu::is_white_space(c)) {
+      if (!first) first = at;
+      last = at + bytes.size();
+    }
+    at += bytes.size();
+  });
+  const std::size_t begin = left ? first.value_or(text.size()) : 0, end = right ? last : text.size();
+  return begin < end ? text.substr(begin, end - begin) : std::string();
+}
+
+}  // namespace eigenformer
+
+#endif

@@ -27,22 +27,7 @@ class UnigramModel {
   UnigramModel() = default;
   /// scores: log probabilities by id, NaN for a token that is not a piece; missing ones are NaN. tokens:
   /// their texts in UTF-8. Throws ValueError for an infinite or huge score and when there are no pieces.
-  UnigramModel(std::vector<double> scores, const std::vector<std::string>& tokens)
-      : scores_(std::move(scores)) {
-    scores_.resize(tokens.size(), std::numeric_limits<double>::quiet_NaN());
-    double least = std::numeric_limits<double>::infinity();
-    for (std::size_t i = 0; i < tokens.size(); ++i) {
-      if (std::isnan(scores_[i])) continue;
-      if (!(std::abs(scores_[i]) < 1e30)) {
-        throw ValueError("tokenizer", "the piece '" + tokens[i] + "' has the score " +
-                                          std::to_string(scores_[i]) + ", expected a finite number");
-      }
-      least = std::min(least, scores_[i]);
-      longest_ = std::max(longest_, tokens[i].size());
-    }
-    if (longest_ == 0) throw ValueError("tokenizer", "the model has no pieces");
-    unknown_score_ = least - 10;  // as in SentencePiece
-  }
+  UnigramModel(std::vector<double> scores, const std::vector<std::string>& tokens);
 
   /// The scores by id, NaN for a token that is not a piece.
   const std::vector<double>& scores() const noexcept { return scores_; }
@@ -221,3 +206,29 @@ class PairModel {
 };
 
 }  // namespace eigenformer
+
+#if EIGENFORMER_IO_DEFINITIONS
+
+namespace eigenformer {
+
+EIGENFORMER_IO_FUNCTION UnigramModel::UnigramModel(std::vector<double> scores,
+                                                   const std::vector<std::string>& tokens)
+    : scores_(std::move(scores)) {
+  scores_.resize(tokens.size(), std::numeric_limits<double>::quiet_NaN());
+  double least = std::numeric_limits<double>::infinity();
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    if (std::isnan(scores_[i])) continue;
+    if (!(std::abs(scores_[i]) < 1e30)) {
+      throw ValueError("tokenizer", "the piece '" + tokens[i] + "' has the score " +
+                                        std::to_string(scores_[i]) + ", expected a finite number");
+    }
+    least = std::min(least, scores_[i]);
+    longest_ = std::max(longest_, tokens[i].size());
+  }
+  if (longest_ == 0) throw ValueError("tokenizer", "the model has no pieces");
+  unknown_score_ = least - 10;  // as in SentencePiece
+}
+
+}  // namespace eigenformer
+
+#endif

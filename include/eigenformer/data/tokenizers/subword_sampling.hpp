@@ -52,20 +52,37 @@ struct SubwordSampling {
   bool on() const noexcept { return bpe_dropout > 0 || unigram_alpha > 0; }
 
   /// Throws ValueError that names an invalid field, and when both rates are above 0.
-  void validate() const {
-    validate_fields("subword_sampling", *this);
-    if (bpe_dropout > 0 && unigram_alpha > 0) {
-      throw ValueError(
-          "subword_sampling",
-          "bpe_dropout and unigram_alpha are both above 0, expected only the one for the tokenizer's kind");
-    }
-  }
+  void validate() const;
 };
 
 namespace detail {
 
 /// Throws ValueError for invalid options, and when a rate above 0 belongs to the other kind of model.
-inline void require_rate_of(bool bpe, const SubwordSampling& sampling) {
+EIGENFORMER_FUNCTION void require_rate_of(bool bpe, const SubwordSampling& sampling);
+
+}  // namespace detail
+
+}  // namespace eigenformer
+
+#if EIGENFORMER_DEFINITIONS
+
+namespace eigenformer {
+
+EIGENFORMER_FUNCTION void SubwordSampling::validate() const {
+  validate_fields("subword_sampling", *this);
+  if (bpe_dropout > 0 && unigram_alpha > 0) {
+    throw ValueError(
+        "subword_sampling",
+        "bpe_dropout and unigram_alpha are both above 0, expected only the one for the tokenizer's kind");
+  }
+}
+
+}  // namespace eigenformer
+
+namespace eigenformer {
+namespace detail {
+
+EIGENFORMER_FUNCTION void require_rate_of(bool bpe, const SubwordSampling& sampling) {
   sampling.validate();
   if (bpe && sampling.unigram_alpha > 0) {
     throw ValueError("subword_sampling",
@@ -80,5 +97,6 @@ inline void require_rate_of(bool bpe, const SubwordSampling& sampling) {
 }
 
 }  // namespace detail
-
 }  // namespace eigenformer
+
+#endif

@@ -118,14 +118,7 @@ class CharacterTokenizer final : public VocabularyTokenizer {
   /// Makes a tokenizer with the code points of UTF-8 sentences. Throws ValueError as
   /// Vocabulary::from_counts().
   static CharacterTokenizer train(std::span<const std::string> sentences,
-                                  const VocabularyOptions& options = {}) {
-    TokenCounts counts;
-    for (const std::string& sentence : sentences) {
-      const std::string text = normalize_text(sentence);
-      for_each_code_point(text, [&](char32_t, std::string_view bytes) { ++counts[std::string(bytes)]; });
-    }
-    return CharacterTokenizer(Vocabulary::from_counts(counts, options));
-  }
+                                  const VocabularyOptions& options = {});
 
   /// Loads `directory/name.vocab`. Throws IoError.
   static CharacterTokenizer load(const std::filesystem::path& directory,
@@ -143,15 +136,7 @@ class CharacterTokenizer final : public VocabularyTokenizer {
     return ids;
   }
 
-  std::string decode(std::span<const std::int32_t> ids) const override {
-    std::string text;
-    for (const std::int32_t id : ids) {
-      const std::string& token = vocabulary_.token(id);
-      if (is_control(id)) continue;
-      text += id == Vocabulary::unknown_id ? std::string(unknown_text) : token;
-    }
-    return text;
-  }
+  std::string decode(std::span<const std::int32_t> ids) const override;
 };
 
 /// A tokenizer with words and punctuation marks as tokens. A mark without a space before or after it has a
@@ -181,28 +166,7 @@ class WordTokenizer final : public VocabularyTokenizer {
   std::string kind() const override { return "word"; }
 
   /// Splits UTF-8 text into tokens, with their joiners.
-  static std::vector<std::string> split(std::string_view text) {
-    enum class Last { space, word, mark };
-    std::vector<std::string> tokens;
-    Last last = Last::space;
-    const std::string normalized = normalize_text(text);
-    for_each_code_point(normalized, [&](char32_t c, std::string_view bytes) {
-      if (c == ' ') {
-        last = Last::space;
-      } else if (is_punctuation(c)) {
-        tokens.emplace_back(last == Last::space ? std::string_view() : joiner);
-        tokens.back() += c == joiner_code_point ? std::string_view("\xE2\x96\xA0") : bytes;
-        last = Last::mark;
-      } else if (last == Last::word) {
-        tokens.back() += bytes;
-      } else {
-        if (last == Last::mark) tokens.back() += joiner;
-        tokens.emplace_back(bytes);
-        last = Last::word;
-      }
-    });
-    return tokens;
-  }
+  static std::vector<std::string> split(std::string_view text);
 
   std::vector<std::int32_t> encode(std::string_view text) const override {
     std::vector<std::int32_t> ids;
@@ -210,24 +174,7 @@ class WordTokenizer final : public VocabularyTokenizer {
     return ids;
   }
 
-  std::string decode(std::span<const std::int32_t> ids) const override {
-    std::string text;
-    bool joined = true;  // whether the next token follows without a space
-    for (const std::int32_t id : ids) {
-      std::string_view token = vocabulary_.token(id);
-      if (is_control(id)) continue;
-      if (id == Vocabulary::unknown_id) token = unknown_text;
-      const bool left = token.substr(0, joiner.size()) == joiner;
-      if (left) token.remove_prefix(joiner.size());
-      const bool right =
-          token.size() >= joiner.size() && token.substr(token.size() - joiner.size()) == joiner;
-      if (right) token.remove_suffix(joiner.size());
-      if (!joined && !left) text += ' ';
-      text += token;
-      joined = right;
-    }
-    return text;
-  }
+  std::string decode(std::span<const std::int32_t> ids) const override;
 
  private:
   static constexpr char32_t joiner_code_point = 0xFFED;
@@ -235,3 +182,72 @@ class WordTokenizer final : public VocabularyTokenizer {
 };
 
 }  // namespace eigenformer
+
+#if EIGENFORMER_DEFINITIONS
+
+namespace eigenformer {
+
+EIGENFORMER_FUNCTION CharacterTokenizer CharacterTokenizer::train(std::span<const std::string> sentences,
+                                                                  const VocabularyOptions& options) {
+  TokenCounts counts;
+  for (const std::string& sentence : sentences) {
+    const std::string text = normalize_text(sentence);
+    for_each_code_point(text, [&](char32_t, std::string_view bytes) { ++counts[std::string(bytes)]; });
+  }
+  return CharacterTokenizer(Vocabulary::from_counts(counts, options));
+}
+
+EIGENFORMER_FUNCTION std::string CharacterTokenizer::decode(std::span<const std::int32_t> ids) const {
+  std::string text;
+  for (const std::int32_t id : ids) {
+    const std::string& token = vocabulary_.token(id);
+    if (is_control(id)) continue;
+    text += id == Vocabulary::unknown_id ? std::string(unknown_text) : token;
+  }
+  return text;
+}
+
+EIGENFORMER_FUNCTION std::vector<std::string> WordTokenizer::split(std::string_view text) {
+  enum class Last { space, word, mark };
+  std::vector<std::string> tokens;
+  Last last = Last::space;
+  const std::string normalized = normalize_text(text);
+  for_each_code_point(normalized, [&](char32_t c, std::string_view bytes) {
+    if (c == ' ') {
+      last = Last::space;
+    } else if (is_punctuation(c)) {
+      tokens.emplace_back(last == Last::space ? std::string_view() : joiner);
+      tokens.back() += c == joiner_code_point ? std::string_view("\xE2\x96\xA0") : bytes;
+      last = Last::mark;
+    } else if (last == Last::word) {
+      tokens.back() += bytes;
+    } else {
+      if (last == Last::mark) tokens.back() += joiner;
+      tokens.emplace_back(bytes);
+      last = Last::word;
+    }
+  });
+  return tokens;
+}
+
+EIGENFORMER_FUNCTION std::string WordTokenizer::decode(std::span<const std::int32_t> ids) const {
+  std::string text;
+  bool joined = true;  // whether the next token follows without a space
+  for (const std::int32_t id : ids) {
+    std::string_view token = vocabulary_.token(id);
+    if (is_control(id)) continue;
+    if (id == Vocabulary::unknown_id) token = unknown_text;
+    const bool left = token.substr(0, joiner.size()) == joiner;
+    if (left) token.remove_prefix(joiner.size());
+    const bool right = token.size() >= joiner.size() && token.substr(token.size() - joiner.size()) == joiner;
+    if (right) token.remove_suffix(joiner.size());
+    if (!joined && !left) text += ' ';
+    text += token;
+    joined = right;
+  }
+  return text;
+}
+
+}  // namespace eigenformer
+
+#endif

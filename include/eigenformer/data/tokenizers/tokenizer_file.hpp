@@ -45,17 +45,7 @@ class TokenizerParts {
     return found->second;
   }
   /// The texts of a part written by set_list(). Throws IoError when it is missing or damaged.
-  std::vector<std::string> list(const std::string& name) const {
-    std::string_view rest = get(name);
-    std::vector<std::string> items;
-    while (!rest.empty()) {
-      const std::size_t size = take_number(rest, ' ', name);
-      if (rest.size() <= size || rest[size] != '\n') throw refuse("is damaged in its part '" + name + "'");
-      items.emplace_back(rest.substr(0, size));
-      rest.remove_prefix(size + 1);
-    }
-    return items;
-  }
+  std::vector<std::string> list(const std::string& name) const;
   /// The numbers of a part written by set_ids(). Throws IoError when it is missing or damaged.
   std::vector<std::int32_t> ids(const std::string& name) const {
     std::vector<std::int32_t> ids;
@@ -64,14 +54,7 @@ class TokenizerParts {
   }
 
   /// Parses an item of the part `name` as a whole number. Throws IoError when it is not one.
-  std::int32_t number(const std::string& name, const std::string& item) const {
-    std::int32_t value = 0;
-    const auto [end, error] = std::from_chars(item.data(), item.data() + item.size(), value);
-    if (error != std::errc() || end != item.data() + item.size()) {
-      throw refuse("has '" + item + "' in its part '" + name + "', expected a whole number");
-    }
-    return value;
-  }
+  std::int32_t number(const std::string& name, const std::string& item) const;
 
   /// Writes all parts to a file. Throws IoError.
   void save(const std::filesystem::path& path) const {
@@ -82,26 +65,7 @@ class TokenizerParts {
   }
 
   /// Reads what save() wrote. Throws IoError for anything else, naming the file.
-  static TokenizerParts load(const std::filesystem::path& path) {
-    TokenizerParts parts;
-    parts.path_ = path;
-    const std::string bytes = read_text_file(path);
-    std::string_view rest = bytes;
-    if (rest.substr(0, magic.size()) != magic) throw parts.refuse("is not a tokenizer of this library");
-    rest.remove_prefix(magic.size());
-    while (!rest.empty()) {
-      const std::size_t space = rest.find(' ');
-      if (space == std::string_view::npos || space > 64) throw parts.refuse("is damaged");
-      const std::string name(rest.substr(0, space));
-      rest.remove_prefix(space + 1);
-      const std::size_t size = parts.take_number(rest, '\n', name);
-      if (rest.size() <= size || rest[size] != '\n')
-        throw parts.refuse("is truncated in its part '" + name + "'");
-      parts.set(name, std::string(rest.substr(0, size)));
-      rest.remove_prefix(size + 1);
-    }
-    return parts;
-  }
+  static TokenizerParts load(const std::filesystem::path& path);
 
   /// Makes an error about this file; `what` continues a sentence that begins with its name.
   IoError refuse(const std::string& what) const {
@@ -111,18 +75,72 @@ class TokenizerParts {
  private:
   static constexpr std::string_view magic = "eigenformer-tokenizer 1\n";
 
-  std::size_t take_number(std::string_view& rest, char after, const std::string& name) const {
-    std::size_t number = 0;
-    const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), number);
-    if (error != std::errc() || end == rest.data() + rest.size() || *end != after) {
-      throw refuse("is damaged before or in its part '" + name + "'");
-    }
-    rest.remove_prefix(static_cast<std::size_t>(end - rest.data()) + 1);
-    return number;
-  }
+  std::size_t take_number(std::string_view& rest, char after, const std::string& name) const;
 
   std::filesystem::path path_;
   std::map<std::string, std::string> parts_;
 };
 
 }  // namespace eigenformer
+
+#if EIGENFORMER_DEFINITIONS
+
+namespace eigenformer {
+
+EIGENFORMER_FUNCTION std::vector<std::string> TokenizerParts::list(const std::string& name) const {
+  std::string_view rest = get(name);
+  std::vector<std::string> items;
+  while (!rest.empty()) {
+    const std::size_t size = take_number(rest, ' ', name);
+    if (rest.size() <= size || rest[size] != '\n') throw refuse("is damaged in its part '" + name + "'");
+    items.emplace_back(rest.substr(0, size));
+    rest.remove_prefix(size + 1);
+  }
+  return items;
+}
+
+EIGENFORMER_FUNCTION std::int32_t TokenizerParts::number(const std::string& name,
+                                                         const std::string& item) const {
+  std::int32_t value = 0;
+  const auto [end, error] = std::from_chars(item.data(), item.data() + item.size(), value);
+  if (error != std::errc() || end != item.data() + item.size()) {
+    throw refuse("has '" + item + "' in its part '" + name + "', expected a whole number");
+  }
+  return value;
+}
+
+EIGENFORMER_FUNCTION TokenizerParts TokenizerParts::load(const std::filesystem::path& path) {
+  TokenizerParts parts;
+  parts.path_ = path;
+  const std::string bytes = read_text_file(path);
+  std::string_view rest = bytes;
+  if (rest.substr(0, magic.size()) != magic) throw parts.refuse("is not a tokenizer of this library");
+  rest.remove_prefix(magic.size());
+  while (!rest.empty()) {
+    const std::size_t space = rest.find(' ');
+    if (space == std::string_view::npos || space > 64) throw parts.refuse("is damaged");
+    const std::string name(rest.substr(0, space));
+    rest.remove_prefix(space + 1);
+    const std::size_t size = parts.take_number(rest, '\n', name);
+    if (rest.size() <= size || rest[size] != '\n')
+      throw parts.refuse("is truncated in its part '" + name + "'");
+    parts.set(name, std::string(rest.substr(0, size)));
+    rest.remove_prefix(size + 1);
+  }
+  return parts;
+}
+
+EIGENFORMER_FUNCTION std::size_t TokenizerParts::take_number(std::string_view& rest, char after,
+                                                             const std::string& name) const {
+  std::size_t number = 0;
+  const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), number);
+  if (error != std::errc() || end == rest.data() + rest.size() || *end != after) {
+    throw refuse("is damaged before or in its part '" + name + "'");
+  }
+  rest.remove_prefix(static_cast<std::size_t>(end - rest.data()) + 1);
+  return number;
+}
+
+}  // namespace eigenformer
+
+#endif

@@ -62,55 +62,13 @@ class Vocabulary {
 
   /// Makes a vocabulary of the special entries and `tokens`, in their order, from id 4. Throws ValueError for
   /// an empty or repeated token.
-  explicit Vocabulary(std::span<const std::string> tokens) : Vocabulary() {
-    tokens_.reserve(tokens_.size() + tokens.size());
-    for (const std::string& token : tokens) {
-      if (token.empty())
-        throw ValueError("vocabulary", "token with id " + std::to_string(size()) + " is empty");
-      if (!ids_.emplace(token, static_cast<std::int32_t>(size())).second) {
-        throw ValueError("vocabulary", "token '" + token + "' occurs twice, expected distinct tokens");
-      }
-      tokens_.push_back(token);
-    }
-  }
+  explicit Vocabulary(std::span<const std::string> tokens);
 
   /// Makes a vocabulary of the most frequent tokens, in descending order; equally frequent ones are ordered
   /// by their bytes, so that ids are the same on every machine. Throws ValueError for a max_size that leaves
   /// no room beside the special entries or is too small for the reserved ones, a negative min_count, and an
   /// empty or repeated reserved entry.
-  static Vocabulary from_counts(const TokenCounts& counts, const VocabularyOptions& options = {}) {
-    if (options.max_size != 0 && options.max_size <= num_specials) {
-      throw ValueError("vocabulary", "max_size is " + std::to_string(options.max_size) +
-                                         ", must be 0 (no limit) or more than the 4 special entries");
-    }
-    if (options.min_count < 0) {
-      throw ValueError("vocabulary",
-                       "min_count is " + std::to_string(options.min_count) + ", must not be negative");
-    }
-    const auto reserved_size = static_cast<index_t>(options.reserved.size());
-    if (options.max_size != 0 && reserved_size > options.max_size - num_specials) {
-      throw ValueError("vocabulary", "max_size is " + std::to_string(options.max_size) +
-                                         ", must be 0 (no limit) or at least " +
-                                         std::to_string(num_specials + reserved_size) +
-                                         ", the number of special and reserved entries");
-    }
-    std::vector<std::pair<std::string, index_t>> entries;
-    for (const auto& entry : counts) {
-      const bool reserved =
-          std::find(options.reserved.begin(), options.reserved.end(), entry.first) != options.reserved.end();
-      if (entry.second >= options.min_count && !reserved) entries.push_back(entry);
-    }
-    std::sort(entries.begin(), entries.end(), [](const auto& a, const auto& b) {
-      return a.second != b.second ? a.second > b.second : a.first < b.first;
-    });
-    std::size_t room = entries.size();
-    if (options.max_size != 0)
-      room = std::min(room, static_cast<std::size_t>(options.max_size - num_specials - reserved_size));
-    std::vector<std::string> tokens = options.reserved;
-    tokens.reserve(tokens.size() + room);
-    for (std::size_t i = 0; i < room; ++i) tokens.push_back(std::move(entries[i].first));
-    return Vocabulary(tokens);
-  }
+  static Vocabulary from_counts(const TokenCounts& counts, const VocabularyOptions& options = {});
 
   /// Number of entries, the special ones included.
   index_t size() const noexcept { return static_cast<index_t>(tokens_.size()); }
@@ -144,79 +102,140 @@ class Vocabulary {
   }
 
   /// Reads what save() wrote. Throws IoError for anything else, naming file and line.
-  static Vocabulary load(const std::filesystem::path& path) {
-    const std::vector<std::string> lines = read_lines(path, most_vocabulary_bytes);
-    const auto refuse = [&](std::size_t line, const std::string& what) {
-      return IoError("vocabulary", "'" + path.string() + "', line " + std::to_string(line + 1) + ": " + what);
-    };
-    std::vector<std::string> tokens;
-    for (std::size_t i = 0; i < std::max(lines.size(), special_names.size()); ++i) {
-      if (i < special_names.size()) {
-        if (i >= lines.size() || lines[i] != special_names[i]) {
-          throw refuse(i, "expected the special entry '" + std::string(special_names[i]) +
-                              "'; this is not a vocabulary file");
-        }
-        continue;
-      }
-      auto token = unescape(lines[i]);
-      if (!token || token->empty())
-        throw refuse(i, "'" + lines[i] + "' is not an escaped token, as a vocabulary file has them");
-      tokens.push_back(*std::move(token));
-    }
-    try {
-      return Vocabulary(tokens);
-    } catch (const ValueError& error) {
-      throw IoError("vocabulary", "'" + path.string() + "' is damaged: " + error.what());
-    }
-  }
+  static Vocabulary load(const std::filesystem::path& path);
 
   /// Whether both have the same tokens with the same ids.
   friend bool operator==(const Vocabulary& a, const Vocabulary& b) { return a.tokens_ == b.tokens_; }
 
  private:
-  static std::string escape(std::string_view token) {
-    std::string out;
-    for (const char c : token) {
-      if (c == '\n') {
-        out += "\\n";
-      } else if (c == '\r') {
-        out += "\\r";
-      } else if (c == '\\') {
-        out += "\\\\";
-      } else {
-        out += c;
-      }
-    }
-    return out;
-  }
+  static std::string escape(std::string_view token);
 
-  static std::optional<std::string> unescape(std::string_view line) {
-    std::string out;
-    for (std::size_t i = 0; i < line.size(); ++i) {
-      if (line[i] != '\\') {
-        out += line[i];
-        continue;
-      }
-      if (++i == line.size()) return std::nullopt;
-      switch (line[i]) {
-        case 'n':
-          out += '\n';
-          break;
-        case 'r':
-          out += '\r';
-          break;
-        case '\\':
-          out += '\\';
-          break;
-        default:
-          return std::nullopt;
-      }
-    }
-    return out;
-  }
+  static std::optional<std::string> unescape(std::string_view line);
 
   std::vector<std::string> tokens_;
   std::unordered_map<std::string, std::int32_t, detail::StringHash, std::equal_to<>> ids_;
 };
 
 }  // namespace eigenformer
+
+#if EIGENFORMER_DEFINITIONS
+
+namespace eigenformer {
+
+EIGENFORMER_FUNCTION Vocabulary::Vocabulary(std::span<const std::string> tokens) : Vocabulary() {
+  tokens_.reserve(tokens_.size() + tokens.size());
+  for (const std::string& token : tokens) {
+    if (token.empty())
+      throw ValueError("vocabulary", "token with id " + std::to_string(size()) + " is empty");
+    if (!ids_.emplace(token, static_cast<std::int32_t>(size())).second) {
+      throw ValueError("vocabulary", "token '" + token + "' occurs twice, expected distinct tokens");
+    }
+    tokens_.push_back(token);
+  }
+}
+
+EIGENFORMER_FUNCTION Vocabulary Vocabulary::from_counts(const TokenCounts& counts,
+                                                        const VocabularyOptions& options) {
+  if (options.max_size != 0 && options.max_size <= num_specials) {
+    throw ValueError("vocabulary", "max_size is " + std::to_string(options.max_size) +
+                                       ", must be 0 (no limit) or more than the 4 special entries");
+  }
+  if (options.min_count < 0) {
+    throw ValueError("vocabulary",
+                     "min_count is " + std::to_string(options.min_count) + ", must not be negative");
+  }
+  const auto reserved_size = static_cast<index_t>(options.reserved.size());
+  if (options.max_size != 0 && reserved_size > options.max_size - num_specials) {
+    throw ValueError("vocabulary", "max_size is " + std::to_string(options.max_size) +
+                                       ", must be 0 (no limit) or at least " +
+                                       std::to_string(num_specials + reserved_size) +
+                                       ", the number of special and reserved entries");
+  }
+  std::vector<std::pair<std::string, index_t>> entries;
+  for (const auto& entry : counts) {
+    const bool reserved =
+        std::find(options.reserved.begin(), options.reserved.end(), entry.first) != options.reserved.end();
+    if (entry.second >= options.min_count && !reserved) entries.push_back(entry);
+  }
+  std::sort(entries.begin(), entries.end(), [](const auto& a, const auto& b) {
+    return a.second != b.second ? a.second > b.second : a.first < b.first;
+  });
+  std::size_t room = entries.size();
+  if (options.max_size != 0)
+    room = std::min(room, static_cast<std::size_t>(options.max_size - num_specials - reserved_size));
+  std::vector<std::string> tokens = options.reserved;
+  tokens.reserve(tokens.size() + room);
+  for (std::size_t i = 0; i < room; ++i) tokens.push_back(std::move(entries[i].first));
+  return Vocabulary(tokens);
+}
+
+EIGENFORMER_FUNCTION Vocabulary Vocabulary::load(const std::filesystem::path& path) {
+  const std::vector<std::string> lines = read_lines(path, most_vocabulary_bytes);
+  const auto refuse = [&](std::size_t line, const std::string& what) {
+    return IoError("vocabulary", "'" + path.string() + "', line " + std::to_string(line + 1) + ": " + what);
+  };
+  std::vector<std::string> tokens;
+  for (std::size_t i = 0; i < std::max(lines.size(), special_names.size()); ++i) {
+    if (i < special_names.size()) {
+      if (i >= lines.size() || lines[i] != special_names[i]) {
+        throw refuse(i, "expected the special entry '" + std::string(special_names[i]) +
+                            "'; this is not a vocabulary file");
+      }
+      continue;
+    }
+    auto token = unescape(lines[i]);
+    if (!token || token->empty())
+      throw refuse(i, "'" + lines[i] + "' is not an escaped token, as a vocabulary file has them");
+    tokens.push_back(*std::move(token));
+  }
+  try {
+    return Vocabulary(tokens);
+  } catch (const ValueError& error) {
+    throw IoError("vocabulary", "'" + path.string() + "' is damaged: " + error.what());
+  }
+}
+
+EIGENFORMER_FUNCTION std::string Vocabulary::escape(std::string_view token) {
+  std::string out;
+  for (const char c : token) {
+    if (c == '\n') {
+      out += "\\n";
+    } else if (c == '\r') {
+      out += "\\r";
+    } else if (c == '\\') {
+      out += "\\\\";
+    } else {
+      out += c;
+    }
+  }
+  return out;
+}
+
+EIGENFORMER_FUNCTION std::optional<std::string> Vocabulary::unescape(std::string_view line) {
+  std::string out;
+  for (std::size_t i = 0; i < line.size(); ++i) {
+    if (line[i] != '\\') {
+      out += line[i];
+      continue;
+    }
+    if (++i == line.size()) return std::nullopt;
+    switch (line[i]) {
+      case 'n':
+        out += '\n';
+        break;
+      case 'r':
+        out += '\r';
+        break;
+      case '\\':
+        out += '\\';
+        break;
+      default:
+        return std::nullopt;
+    }
+  }
+  return out;
+}
+
+}  // namespace eigenformer
+
+#endif

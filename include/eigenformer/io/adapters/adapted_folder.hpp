@@ -17,14 +17,7 @@ struct AdaptedModel {
 
   /// A context for inference with the packed weights and one of the adapters. Throws ValueError that lists
   /// the names for an unknown one.
-  Context<float> context(const std::string& adapter) const {
-    const auto found = adapters.find(adapter);
-    if (found != adapters.end()) return packed.context().with_adapters(found->second);
-    std::string names;
-    for (const auto& [name, set] : adapters) names += (names.empty() ? "" : ", ") + name;
-    throw ValueError("adapter", "the adapter is '" + adapter + "', " +
-                                    (names.empty() ? "but the model has none" : "expected one of " + names));
-  }
+  Context<float> context(const std::string& adapter) const;
 };
 
 /// Loads a translation model for inference, packed in the weight format of its folder, with adapters that are
@@ -34,8 +27,26 @@ struct AdaptedModel {
 ///
 ///     const auto model = ef::load_adapted_folder("en-de", {{"legal", "legal"}, {"medical", "medical"}});
 ///     auto sentences = ef::generate(model.packed.loaded.model, model.context("legal"), sources);
-inline AdaptedModel load_adapted_folder(const std::filesystem::path& folder,
-                                        const std::map<std::string, std::filesystem::path>& adapters) {
+EIGENFORMER_IO_FUNCTION AdaptedModel load_adapted_folder(
+    const std::filesystem::path& folder, const std::map<std::string, std::filesystem::path>& adapters);
+
+}  // namespace eigenformer
+
+#if EIGENFORMER_IO_DEFINITIONS
+
+namespace eigenformer {
+
+EIGENFORMER_IO_FUNCTION Context<float> AdaptedModel::context(const std::string& adapter) const {
+  const auto found = adapters.find(adapter);
+  if (found != adapters.end()) return packed.context().with_adapters(found->second);
+  std::string names;
+  for (const auto& [name, set] : adapters) names += (names.empty() ? "" : ", ") + name;
+  throw ValueError("adapter", "the adapter is '" + adapter + "', " +
+                                  (names.empty() ? "but the model has none" : "expected one of " + names));
+}
+
+EIGENFORMER_IO_FUNCTION AdaptedModel load_adapted_folder(
+    const std::filesystem::path& folder, const std::map<std::string, std::filesystem::path>& adapters) {
   detail::require_adaptable(folder);
   TranslationModel<float> loaded = load_model_folder<float>(folder);
   std::map<std::string, std::shared_ptr<const AdapterSet<float>>> sets;
@@ -45,3 +56,5 @@ inline AdaptedModel load_adapted_folder(const std::filesystem::path& folder,
 }
 
 }  // namespace eigenformer
+
+#endif

@@ -53,17 +53,7 @@ struct LayerModule {
       matrix;  // block: self_attn, multihead_attn, or empty for linear1 and so on
 
   // Parses a name; empty when it does not have this form.
-  static LayerModule of(const std::string& module) {
-    std::vector<std::string> parts;
-    for (std::string_view rest = module; !rest.empty();) {
-      const std::string_view part = rest.substr(0, rest.find('.'));
-      parts.emplace_back(part);
-      rest.remove_prefix(std::min(rest.size(), part.size() + 1));
-    }
-    if (parts.size() < 4 || parts.size() > 5 || parts[1] != "layers") return {};
-    if (parts[0] != "encoder" && parts[0] != "decoder") return {};
-    return {parts[0], parts[2], parts.size() == 5 ? parts[3] : "", parts.back()};
-  }
+  static LayerModule of(const std::string& module);
 };
 
 inline std::string from_map(const std::map<std::string, std::string>& map, const std::string& key) {
@@ -71,29 +61,10 @@ inline std::string from_map(const std::map<std::string, std::string>& map, const
   return at == map.end() ? std::string() : at->second;
 }
 
-inline std::string bart_module(const LayerModule& m) {
-  static const std::map<std::string, std::string> blocks = {{"self_attn", "self_attn."},
-                                                            {"multihead_attn", "encoder_attn."}};
-  static const std::map<std::string, std::string> matrices = {{"linear1", "fc1"}, {"linear2", "fc2"}};
-  const std::string last = m.block.empty() ? from_map(matrices, m.matrix) : m.matrix;
-  const std::string block = from_map(blocks, m.block);
-  if (last.empty() || (block.empty() && !m.block.empty())) return {};
-  return "model." + m.stack + ".layers." + m.layer + "." + block + last;
-}
+EIGENFORMER_IO_FUNCTION std::string bart_module(const LayerModule& m);
 
 // gated: whether the layer has a linear3.
-inline std::string t5_module(const LayerModule& m, bool gated) {
-  static const std::map<std::string, std::string> attention = {
-      {"q_proj", "q"}, {"k_proj", "k"}, {"v_proj", "v"}, {"out_proj", "o"}};
-  const std::map<std::string, std::string> matrices = {
-      {"linear1", gated ? "wi_0" : "wi"}, {"linear2", "wo"}, {"linear3", "wi_1"}};
-  const std::string last = from_map(m.block.empty() ? matrices : attention, m.matrix);
-  if (last.empty()) return {};
-  const std::string layer = m.stack + ".block." + m.layer + ".layer.";
-  if (m.block == "self_attn") return layer + "0.SelfAttention." + last;
-  if (m.block == "multihead_attn") return layer + "1.EncDecAttention." + last;
-  return m.block.empty() ? layer + (m.stack == "decoder" ? "2" : "1") + ".DenseReluDense." + last : "";
-}
+EIGENFORMER_IO_FUNCTION std::string t5_module(const LayerModule& m, bool gated);
 
 /// The names of a model's adaptable rows in a naming scheme; empty for those that it does not name.
 template <class T>
@@ -141,16 +112,8 @@ inline nlohmann::json number(double x) {
 
 // The setting target_modules: the last parts of the modules' names when these select exactly the chosen
 // modules, else the full names. chosen: full names; all: those of all matrices.
-inline std::vector<std::string> target_modules(const std::set<std::string>& chosen,
-                                               const std::vector<std::string>& all) {
-  const auto last = [](const std::string& name) { return name.substr(name.rfind('.') + 1); };
-  std::set<std::string> ends;
-  for (const std::string& name : chosen) ends.insert(last(name));
-  for (const std::string& name : all) {
-    if (ends.contains(last(name)) && !chosen.contains(name)) return {chosen.begin(), chosen.end()};
-  }
-  return {ends.begin(), ends.end()};
-}
+EIGENFORMER_IO_FUNCTION std::vector<std::string> target_modules(const std::set<std::string>& chosen,
+                                                                const std::vector<std::string>& all);
 
 }  // namespace detail
 
@@ -258,3 +221,59 @@ void save_adapter(const std::filesystem::path& folder, const M& model,
 }
 
 }  // namespace eigenformer
+
+#if EIGENFORMER_IO_DEFINITIONS
+
+namespace eigenformer {
+namespace detail {
+
+EIGENFORMER_IO_FUNCTION LayerModule LayerModule::of(const std::string& module) {
+  std::vector<std::string> parts;
+  for (std::string_view rest = module; !rest.empty();) {
+    const std::string_view part = rest.substr(0, rest.find('.'));
+    parts.emplace_back(part);
+    rest.remove_prefix(std::min(rest.size(), part.size() + 1));
+  }
+  if (parts.size() < 4 || parts.size() > 5 || parts[1] != "layers") return {};
+  if (parts[0] != "encoder" && parts[0] != "decoder") return {};
+  return {parts[0], parts[2], parts.size() == 5 ? parts[3] : "", parts.back()};
+}
+
+EIGENFORMER_IO_FUNCTION std::string bart_module(const LayerModule& m) {
+  static const std::map<std::string, std::string> blocks = {{"self_attn", "self_attn."},
+                                                            {"multihead_attn", "encoder_attn."}};
+  static const std::map<std::string, std::string> matrices = {{"linear1", "fc1"}, {"linear2", "fc2"}};
+  const std::string last = m.block.empty() ? from_map(matrices, m.matrix) : m.matrix;
+  const std::string block = from_map(blocks, m.block);
+  if (last.empty() || (block.empty() && !m.block.empty())) return {};
+  return "model." + m.stack + ".layers." + m.layer + "." + block + last;
+}
+
+EIGENFORMER_IO_FUNCTION std::string t5_module(const LayerModule& m, bool gated) {
+  static const std::map<std::string, std::string> attention = {
+      {"q_proj", "q"}, {"k_proj", "k"}, {"v_proj", "v"}, {"out_proj", "o"}};
+  const std::map<std::string, std::string> matrices = {
+      {"linear1", gated ? "wi_0" : "wi"}, {"linear2", "wo"}, {"linear3", "wi_1"}};
+  const std::string last = from_map(m.block.empty() ? matrices : attention, m.matrix);
+  if (last.empty()) return {};
+  const std::string layer = m.stack + ".block." + m.layer + ".layer.";
+  if (m.block == "self_attn") return layer + "0.SelfAttention." + last;
+  if (m.block == "multihead_attn") return layer + "1.EncDecAttention." + last;
+  return m.block.empty() ? layer + (m.stack == "decoder" ? "2" : "1") + ".DenseReluDense." + last : "";
+}
+
+EIGENFORMER_IO_FUNCTION std::vector<std::string> target_modules(const std::set<std::string>& chosen,
+                                                                const std::vector<std::string>& all) {
+  const auto last = [](const std::string& name) { return name.substr(name.rfind('.') + 1); };
+  std::set<std::string> ends;
+  for (const std::string& name : chosen) ends.insert(last(name));
+  for (const std::string& name : all) {
+    if (ends.contains(last(name)) && !chosen.contains(name)) return {chosen.begin(), chosen.end()};
+  }
+  return {ends.begin(), ends.end()};
+}
+
+}  // namespace detail
+}  // namespace eigenformer
+
+#endif

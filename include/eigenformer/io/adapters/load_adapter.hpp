@@ -28,97 +28,15 @@ struct PeftConfig {
   std::vector<std::string> target_modules{};  // empty when they are not a plain list of names
   std::string base{};
 
-  double alpha_of(const std::string& module) const {
-    for (const auto& [pattern, value] : alphas) {
-      const bool whole = pattern.front() == '^';
-      const std::string name = whole ? pattern.substr(1) : pattern;
-      if (module == name || (!whole && module.ends_with("." + name))) return value;
-    }
-    return alpha;
-  }
+  double alpha_of(const std::string& module) const;
 };
 
 // Describes a setting that would change results and is not supported; empty for others.
-inline std::string unsupported_peft_setting(const std::string& name, const nlohmann::json& value) {
-  // Settings that do not change results, or are read below.
-  static const std::set<std::string> known = {"auto_mapping",
-                                              "base_model_name_or_path",
-                                              "revision",
-                                              "inference_mode",
-                                              "task_type",
-                                              "peft_version",
-                                              "peft_type",
-                                              "r",
-                                              "lora_alpha",
-                                              "lora_dropout",
-                                              "use_rslora",
-                                              "target_modules",
-                                              "alpha_pattern",
-                                              "rank_pattern",
-                                              "exclude_modules",
-                                              "layers_pattern",
-                                              "layers_to_transform",
-                                              "megatron_core",
-                                              "qalora_group_size",
-                                              "runtime_config",
-                                              "ensure_weight_tying"};
-  if (known.contains(name)) return {};
-  if (name == "bias" && value == "none") return {};
-  if (name == "init_lora_weights") {
-    // Other initialisations change the base model's weights.
-    static const std::set<std::string> kept = {"gaussian", "eva", "orthogonal"};
-    if (value.is_boolean() || (value.is_string() && kept.contains(value.get<std::string>()))) return {};
-  } else if (value.is_null() || value == false ||
-             ((value.is_array() || value.is_object()) && value.empty())) {
-    return {};
-  }
-  return name + ": " + value.dump();
-}
+EIGENFORMER_IO_FUNCTION std::string unsupported_peft_setting(const std::string& name,
+                                                             const nlohmann::json& value);
 
 /// Reads an adapter_config.json. Throws IoError that names the file and lists all unsupported settings.
-inline PeftConfig read_peft_config(const std::filesystem::path& path) {
-  const auto refuse = [&](const std::string& what) {
-    return IoError("adapter", "'" + path.string() + "' " + what);
-  };
-  const nlohmann::json json = read_unique_json("adapter", path);
-  if (json.is_discarded() || !json.is_object()) throw refuse("is truncated or not a JSON object");
-  if (json.value("peft_type", nlohmann::json()) != "LORA") {
-    throw refuse("describes an adapter of the type " + json.value("peft_type", nlohmann::json()).dump() +
-                 ", expected \"LORA\"");
-  }
-  std::string unsupported;
-  for (const auto& [name, value] : json.items()) {
-    const std::string why = unsupported_peft_setting(name, value);
-    if (!why.empty()) unsupported += (unsupported.empty() ? "" : ", ") + why;
-  }
-  if (!unsupported.empty()) throw refuse("has settings that are not supported here: " + unsupported);
-  PeftConfig config;
-  try {
-    config.alpha = json.value("lora_alpha", config.alpha);
-    config.dropout = json.value("lora_dropout", config.dropout);
-    config.rank_stabilized = json.value("use_rslora", false);
-    if (json.contains("base_model_name_or_path") && json.at("base_model_name_or_path").is_string())
-      config.base = json.at("base_model_name_or_path").get<std::string>();
-    if (json.contains("alpha_pattern") && json.at("alpha_pattern").is_object()) {
-      for (const auto& [pattern, value] : json.at("alpha_pattern").items()) {
-        if (pattern.empty() || pattern.find_first_of("*+?[](){}|\\$") != std::string::npos)
-          throw refuse("has the alpha_pattern '" + pattern + "', expected names of modules");
-        config.alphas[pattern] = value.get<double>();
-      }
-    }
-    if (json.contains("target_modules") && json.at("target_modules").is_array())
-      config.target_modules = json.at("target_modules").get<std::vector<std::string>>();
-    // With these settings only some of the target modules have factors.
-    for (const char* choice : {"exclude_modules", "layers_to_transform"}) {
-      if (json.contains(choice) && !json.at(choice).is_null()) config.target_modules.clear();
-    }
-  } catch (const nlohmann::json::exception& error) {
-    throw refuse(std::string("is damaged: ") + error.what());
-  }
-  if (!(config.dropout >= 0 && config.dropout < 1))
-    throw refuse("has lora_dropout " + std::to_string(config.dropout) + ", expected it in [0, 1)");
-  return config;
-}
+EIGENFORMER_IO_FUNCTION PeftConfig read_peft_config(const std::filesystem::path& path);
 
 }  // namespace eigenformer::detail
 
@@ -126,39 +44,7 @@ namespace eigenformer {
 
 /// Reads base.json of an adapter's folder; for one written by PEFT, only `base`, from its
 /// adapter_config.json. Throws IoError for a folder without an adapter and for a damaged file.
-inline AdapterDescription read_adapter_description(const std::filesystem::path& folder) {
-  if (!is_adapter_folder(folder))
-    throw IoError("adapter",
-                  "'" + folder.string() + "' is not an adapter folder: it has no adapter_config.json");
-  AdapterDescription description;
-  const std::filesystem::path path = folder_file(folder, "base.json");
-  std::error_code ignored;
-  if (!std::filesystem::exists(path, ignored)) {
-    description.base = detail::read_peft_config(folder_file(folder, "adapter_config.json")).base;
-    return description;
-  }
-  const nlohmann::json json = detail::read_unique_json("adapter", path);
-  const auto refuse = [&](const std::string& why) {
-    return IoError("adapter", "'" + path.string() + "' " + why);
-  };
-  if (json.is_discarded() || !json.is_object()) throw refuse("is truncated or not a JSON object");
-  try {
-    description.base = json.at("base").get<std::string>();
-    description.fingerprint = json.at("fingerprint").get<std::string>();
-    description.training = json.value("training", nlohmann::json::object());
-    const auto word = json.at("names").get<std::string>();
-    bool known = false;
-    for (const AdapterNames names : {AdapterNames::own, AdapterNames::bart, AdapterNames::t5}) {
-      if (word != detail::word_of(names)) continue;
-      description.names = names;
-      known = true;
-    }
-    if (!known) throw refuse("has names '" + word + "', expected own, bart or t5");
-  } catch (const nlohmann::json::exception& error) {
-    throw refuse(std::string("is damaged: ") + error.what());
-  }
-  return description;
-}
+EIGENFORMER_IO_FUNCTION AdapterDescription read_adapter_description(const std::filesystem::path& folder);
 
 namespace detail {
 
@@ -328,3 +214,141 @@ void load_adapter(const std::filesystem::path& folder, M& model) {
 }
 
 }  // namespace eigenformer
+
+#if EIGENFORMER_IO_DEFINITIONS
+
+namespace eigenformer {
+namespace detail {
+
+EIGENFORMER_IO_FUNCTION double PeftConfig::alpha_of(const std::string& module) const {
+  for (const auto& [pattern, value] : alphas) {
+    const bool whole = pattern.front() == '^';
+    const std::string name = whole ? pattern.substr(1) : pattern;
+    if (module == name || (!whole && module.ends_with("." + name))) return value;
+  }
+  return alpha;
+}
+
+EIGENFORMER_IO_FUNCTION std::string unsupported_peft_setting(const std::string& name,
+                                                             const nlohmann::json& value) {
+  // Settings that do not change results, or are read below.
+  static const std::set<std::string> known = {"auto_mapping",
+                                              "base_model_name_or_path",
+                                              "revision",
+                                              "inference_mode",
+                                              "task_type",
+                                              "peft_version",
+                                              "peft_type",
+                                              "r",
+                                              "lora_alpha",
+                                              "lora_dropout",
+                                              "use_rslora",
+                                              "target_modules",
+                                              "alpha_pattern",
+                                              "rank_pattern",
+                                              "exclude_modules",
+                                              "layers_pattern",
+                                              "layers_to_transform",
+                                              "megatron_core",
+                                              "qalora_group_size",
+                                              "runtime_config",
+                                              "ensure_weight_tying"};
+  if (known.contains(name)) return {};
+  if (name == "bias" && value == "none") return {};
+  if (name == "init_lora_weights") {
+    // Other initialisations change the base model's weights.
+    static const std::set<std::string> kept = {"gaussian", "eva", "orthogonal"};
+    if (value.is_boolean() || (value.is_string() && kept.contains(value.get<std::string>()))) return {};
+  } else if (value.is_null() || value == false ||
+             ((value.is_array() || value.is_object()) && value.empty())) {
+    return {};
+  }
+  return name + ": " + value.dump();
+}
+
+EIGENFORMER_IO_FUNCTION PeftConfig read_peft_config(const std::filesystem::path& path) {
+  const auto refuse = [&](const std::string& what) {
+    return IoError("adapter", "'" + path.string() + "' " + what);
+  };
+  const nlohmann::json json = read_unique_json("adapter", path);
+  if (json.is_discarded() || !json.is_object()) throw refuse("is truncated or not a JSON object");
+  if (json.value("peft_type", nlohmann::json()) != "LORA") {
+    throw refuse("describes an adapter of the type " + json.value("peft_type", nlohmann::json()).dump() +
+                 ", expected \"LORA\"");
+  }
+  std::string unsupported;
+  for (const auto& [name, value] : json.items()) {
+    const std::string why = unsupported_peft_setting(name, value);
+    if (!why.empty()) unsupported += (unsupported.empty() ? "" : ", ") + why;
+  }
+  if (!unsupported.empty()) throw refuse("has settings that are not supported here: " + unsupported);
+  PeftConfig config;
+  try {
+    config.alpha = json.value("lora_alpha", config.alpha);
+    config.dropout = json.value("lora_dropout", config.dropout);
+    config.rank_stabilized = json.value("use_rslora", false);
+    if (json.contains("base_model_name_or_path") && json.at("base_model_name_or_path").is_string())
+      config.base = json.at("base_model_name_or_path").get<std::string>();
+    if (json.contains("alpha_pattern") && json.at("alpha_pattern").is_object()) {
+      for (const auto& [pattern, value] : json.at("alpha_pattern").items()) {
+        if (pattern.empty() || pattern.find_first_of("*+?[](){}|\\$") != std::string::npos)
+          throw refuse("has the alpha_pattern '" + pattern + "', expected names of modules");
+        config.alphas[pattern] = value.get<double>();
+      }
+    }
+    if (json.contains("target_modules") && json.at("target_modules").is_array())
+      config.target_modules = json.at("target_modules").get<std::vector<std::string>>();
+    // With these settings only some of the target modules have factors.
+    for (const char* choice : {"exclude_modules", "layers_to_transform"}) {
+      if (json.contains(choice) && !json.at(choice).is_null()) config.target_modules.clear();
+    }
+  } catch (const nlohmann::json::exception& error) {
+    throw refuse(std::string("is damaged: ") + error.what());
+  }
+  if (!(config.dropout >= 0 && config.dropout < 1))
+    throw refuse("has lora_dropout " + std::to_string(config.dropout) + ", expected it in [0, 1)");
+  return config;
+}
+
+}  // namespace detail
+}  // namespace eigenformer
+
+namespace eigenformer {
+
+EIGENFORMER_IO_FUNCTION AdapterDescription read_adapter_description(const std::filesystem::path& folder) {
+  if (!is_adapter_folder(folder))
+    throw IoError("adapter",
+                  "'" + folder.string() + "' is not an adapter folder: it has no adapter_config.json");
+  AdapterDescription description;
+  const std::filesystem::path path = folder_file(folder, "base.json");
+  std::error_code ignored;
+  if (!std::filesystem::exists(path, ignored)) {
+    description.base = detail::read_peft_config(folder_file(folder, "adapter_config.json")).base;
+    return description;
+  }
+  const nlohmann::json json = detail::read_unique_json("adapter", path);
+  const auto refuse = [&](const std::string& why) {
+    return IoError("adapter", "'" + path.string() + "' " + why);
+  };
+  if (json.is_discarded() || !json.is_object()) throw refuse("is truncated or not a JSON object");
+  try {
+    description.base = json.at("base").get<std::string>();
+    description.fingerprint = json.at("fingerprint").get<std::string>();
+    description.training = json.value("training", nlohmann::json::object());
+    const auto word = json.at("names").get<std::string>();
+    bool known = false;
+    for (const AdapterNames names : {AdapterNames::own, AdapterNames::bart, AdapterNames::t5}) {
+      if (word != detail::word_of(names)) continue;
+      description.names = names;
+      known = true;
+    }
+    if (!known) throw refuse("has names '" + word + "', expected own, bart or t5");
+  } catch (const nlohmann::json::exception& error) {
+    throw refuse(std::string("is damaged: ") + error.what());
+  }
+  return description;
+}
+
+}  // namespace eigenformer
+
+#endif

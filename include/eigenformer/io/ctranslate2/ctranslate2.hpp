@@ -20,49 +20,7 @@ namespace eigenformer::detail {
 class Ct2Transformer {
  public:
   /// layer_norm_epsilon: that of config.json, if any. Throws IoError for an unsupported model.
-  Ct2Transformer(const Ct2File& file, std::optional<double> layer_norm_epsilon) : file_(file) {
-    if (file.version() >= 2 && !file.spec().starts_with("Transformer")) {
-      throw file.refuse("holds a " + file.spec() + ", expected an encoder-decoder TransformerSpec");
-    }
-    if (!file.contains("encoder/layer_0/ffn/linear_0/weight") ||
-        !file.contains("decoder/layer_0/attention/linear_0/weight")) {
-      throw file.refuse("holds a " + file.spec() +
-                        " without encoder/layer_0 or decoder/layer_0/attention, expected an "
-                        "encoder-decoder TransformerSpec");
-    }
-    source_embedding_ = file.contains("encoder/embeddings_0/weight") ? "encoder/embeddings_0/weight"
-                                                                     : "encoder/embeddings/weight";
-    refuse_what_is_not_done();
-    Seq2SeqOptions& o = options_;
-    const Shape source = matrix(source_embedding_), target = matrix("decoder/embeddings/weight");
-    o.source_vocab_size = source[0];
-    o.target_vocab_size = target[0];
-    // The zero vector that decoding begins with becomes the embedding of a begin symbol, the last id.
-    zero_start_ = file.scalar("decoder/start_from_zero_embedding", 0) != 0;
-    if (zero_start_ && o.source_vocab_size == o.target_vocab_size) ++o.source_vocab_size;
-    if (zero_start_) ++o.target_vocab_size;
-    o.encoder.num_layers = layers("encoder");
-    o.decoder.num_layers = layers("decoder");
-    o.final_norm = file.contains(final_norm("encoder"));
-    if (file.contains(final_norm("decoder")) != o.final_norm) o.decoder.final_norm = !o.final_norm;
-    o.layer = layer("encoder", source[1], layer_norm_epsilon);
-    o.embedding_norm = file.contains("encoder/layernorm_embedding/gamma");
-    o.projection_bias = zero_start_ || file.contains("decoder/projection/bias");
-    o.tying = !file.same("decoder/embeddings/weight", "decoder/projection/weight") ? Tying::none
-              : file.same(source_embedding_, "decoder/embeddings/weight")          ? Tying::all
-                                                                                   : Tying::target;
-    o.scale_embedding = scale_embedding("encoder") && scale_embedding("decoder");
-    if (scale_embedding("encoder") != scale_embedding("decoder")) {
-      throw file.refuse("scales the embeddings of one language and not of the other, which is not supported");
-    }
-    set_scales();
-    set_positions();
-    LayerOptions decoder = layer("decoder", source[1], layer_norm_epsilon);
-    decoder.attention.positions = o.layer.attention.positions;
-    decoder.attention.scale = o.layer.attention.scale;
-    if (!(decoder == o.layer)) o.decoder.layer = decoder;
-    require_valid(file, o);
-  }
+  Ct2Transformer(const Ct2File& file, std::optional<double> layer_norm_epsilon);
 
   const Ct2File& file() const noexcept { return file_; }
   const Seq2SeqOptions& options() const noexcept { return options_; }
@@ -77,26 +35,7 @@ class Ct2Transformer {
   static std::string final_norm(const std::string& stack) { return stack + "/layer_norm/gamma"; }
 
   // Options of the layers of a stack, except for positions and attention_scale, which both stacks share.
-  LayerOptions layer(const std::string& stack, index_t d_model, std::optional<double> eps) const {
-    LayerOptions o;
-    const std::string first_layer = stack + "/layer_0/";
-    o.d_model = d_model;
-    o.num_heads = whole(stack + "/num_heads",
-                        file_.scalar(stack + "/num_heads", file_.spec() == "TransformerBig" ? 16 : 8));
-    const index_t inner = matrix(first_layer + "self_attention/linear_0/weight")[0] / 3;
-    if (inner != d_model && o.num_heads > 0 && inner % o.num_heads == 0)
-      o.attention.head_dim = inner / o.num_heads;
-    o.dim_feedforward = matrix(first_layer + "ffn/linear_0/weight")[0];
-    o.dropout = {0};
-    o.activation = activation(whole(stack + "/activation", file_.scalar(stack + "/activation", 0)));
-    o.norm_first = file_.scalar(stack + "/pre_norm", 1) != 0;
-    o.norm.kind = file_.contains(first_layer + "self_attention/layer_norm/beta") ? NormKind::layer_norm
-                                                                                 : NormKind::rms_norm;
-    o.norm.eps = eps.value_or(o.norm.kind == NormKind::rms_norm ? 1e-6 : defaults::layer_norm_eps);
-    o.gated = file_.contains(first_layer + "ffn/linear_0_noact/weight");
-    o.bias = o.norm.kind == NormKind::layer_norm || has_biases();
-    return o;
-  }
+  LayerOptions layer(const std::string& stack, index_t d_model, std::optional<double> eps) const;
 
   // Whether any layer has a bias beside those of its norms.
   bool has_biases() const {
@@ -120,86 +59,13 @@ class Ct2Transformer {
     }
   }
 
-  void set_scales() {
-    Seq2SeqOptions& o = options_;
-    const std::string given = first("encoder") + "queries_scale";
-    if (file_.contains(given)) o.layer.attention.scale = file_.scalar(given, 0);
-    for_each_attention([&](const std::string& attention) {
-      const std::string name = attention + "queries_scale";
-      if (file_.contains(name) != file_.contains(given) || file_.scalar(name, 0) != file_.scalar(given, 0)) {
-        throw file_.refuse("has a '" + name + "' that differs from '" + given + "', which is not supported");
-      }
-    });
-    o.logit_scale = file_.scalar("decoder/scale_outputs", 1);
-  }
+  void set_scales();
 
   // Reads the kind of positions from the encoder's first layer; the decoder must have the same.
-  void set_positions() {
-    Seq2SeqOptions& o = options_;
-    const std::string encoder = first("encoder"), decoder = first("decoder");
-    for (const char* name : {"relative_position_keys", "relative_attention_bias", "rotary_dim"}) {
-      if (file_.contains(encoder + name) != file_.contains(decoder + name)) {
-        throw file_.refuse("has a '" + (file_.contains(encoder + name) ? encoder : decoder) + name +
-                           "' in the encoder or the decoder alone, which is not supported");
-      }
-    }
-    if (file_.contains(encoder + "relative_position_keys")) {
-      const index_t distances = matrix(encoder + "relative_position_keys")[0];
-      if (distances < 3 || distances % 2 == 0) {
-        throw file_.refuse("has 'relative_position_keys' of " + std::to_string(distances) +
-                           " rows, expected an odd number");
-      }
-      o.layer.attention.positions = ShawPositions{distances / 2};
-    } else if (file_.contains(encoder + "relative_attention_bias")) {
-      o.layer.attention.positions = relative_bias();
-    } else if (file_.contains(encoder + "rotary_dim")) {
-      o.layer.attention.positions = RotaryPositions{
-          .base = rotary("rotary_base", 10000),
-          .dim = whole("rotary_dim", rotary("rotary_dim", 0)),
-          .pairing = rotary("rotary_interleave", 1) != 0 ? RotaryPairing::adjacent : RotaryPairing::halves};
-    } else if (file_.contains(encodings("encoder"))) {
-      o.positions = LearnedPositions{};
-      o.max_length = std::min(matrix(encodings("encoder"))[0], matrix(encodings("decoder"))[0]);
-    } else {
-      o.positions = SinusoidalPositions{.order = SinusoidOrder::concatenated,
-                                        .exponent = SinusoidExponent::tensor2tensor,
-                                        .first_position = 1};
-    }
-  }
+  void set_positions();
   // T5's bias: one table for each stack, which all of its layers name.
-  RelativeBiasPositions relative_bias() const {
-    const std::string table = "relative_attention_bias", distance = "relative_attention_max_distance";
-    const auto reach = [&](const std::string& attention) {
-      return whole(attention + distance, file_.scalar(attention + distance, 128), 1e9);
-    };
-    RelativeBiasPositions bias{.buckets = matrix(first("encoder") + table)[0],
-                               .max_distance = reach(first("encoder"))};
-    for_each_attention([&](const std::string& attention) {
-      if (attention.find("self_attention") == std::string::npos) return;
-      const std::string stack = first(attention.substr(0, attention.find('/')));
-      if (file_.same(attention + table, stack + table) && matrix(attention + table)[0] == bias.buckets &&
-          reach(attention) == bias.max_distance) {
-        return;
-      }
-      throw file_.refuse("has in '" + attention +
-                         "' another bias by distance than in the stack's first "
-                         "layer, or than the encoder's of " +
-                         std::to_string(bias.buckets) + " buckets up to the distance " +
-                         std::to_string(bias.max_distance) + ", which is not supported");
-    });
-    return bias;
-  }
-  double rotary(const std::string& name, double missing) const {
-    const double value = file_.scalar(first("encoder") + name, missing);
-    for_each_attention([&](const std::string& attention) {
-      if (attention.find("self_attention") == std::string::npos) return;
-      if (file_.scalar(attention + name, missing) != value) {
-        throw file_.refuse("has a '" + name + "' in '" + attention +
-                           "' that differs from the first layer's, which is not supported");
-      }
-    });
-    return value;
-  }
+  RelativeBiasPositions relative_bias() const;
+  double rotary(const std::string& name, double missing) const;
 
   Shape matrix(const std::string& name) const {
     const Shape shape = file_.shape(name);
@@ -222,65 +88,12 @@ class Ct2Transformer {
     return static_cast<index_t>(number);
   }
 
-  Activation activation(index_t number) const {
-    switch (number) {
-      case 0:
-        return Activation::relu;
-      case 1:
-        return Activation::gelu_tanh;
-      case 2:
-        return Activation::silu;
-      case 3:
-        return Activation::gelu;
-      case 5:
-        return Activation::tanh;
-      case 6:
-        return Activation::sigmoid;
-      default:
-        throw file_.refuse("has the activation " + std::to_string(number) +
-                           ", expected 0 (ReLU), 1 (GELU, tanh), 2 (SiLU), 3 (GELU), 5 or 6");
-    }
-  }
+  Activation activation(index_t number) const;
 
   // Whether embeddings are multiplied by sqrt(d); older models store that beside the embeddings.
-  bool scale_embedding(const std::string& stack) const {
-    const double missing = file_.scalar(stack + "/embeddings/multiply_by_sqrt_depth", 1);
-    const std::string name = stack + "/scale_embeddings";
-    const double scale = file_.scalar(name, missing);
-    if (!file_.contains(name) || file_.variable(name).type == Ct2Type::int8) return scale != 0;
-    if (scale == 1) return false;
-    const double root = std::sqrt(static_cast<double>(matrix(source_embedding_)[1]));
-    if (std::abs(scale - root) <= 1e-3 * root) return true;
-    throw file_.refuse("scales embeddings by " + std::to_string(scale) +
-                       ", expected 1 or the root of d_model");
-  }
+  bool scale_embedding(const std::string& stack) const;
 
-  void refuse_what_is_not_done() const {
-    for (const char* name :
-         {"encoder/embeddings_1/weight", "decoder/project_in/weight", "decoder/final_logit_softcapping",
-          "encoder/sliding_window", "decoder/sliding_window"}) {
-      if (file_.contains(name))
-        throw file_.refuse("has a '" + std::string(name) + "', which is not supported");
-    }
-    for (const char* name : {"encoder/multi_query_attention", "decoder/alibi"}) {
-      if (file_.scalar(name, 0) != 0)
-        throw file_.refuse("sets '" + std::string(name) + "', which is not supported");
-    }
-    for_each_attention([&](const std::string& attention) {
-      const std::string bias = "relative_attention_bias";
-      if (file_.contains(attention + bias) && (attention.find("self_attention") == std::string::npos ||
-                                               !file_.contains(first("encoder") + bias))) {
-        throw file_.refuse("has a '" + attention + bias +
-                           "' beside none in the encoder's first self-attention, which is not supported");
-      }
-      for (const char* name : {"num_heads_kv", "head_dim", "sliding_window", "rotary_scaling_type",
-                               "q_norm/gamma", "v_norm/gamma", "relative_left_max_position",
-                               "memory_kv/weight", "layer_norm/layer_norm_use_residual"}) {
-        if (file_.contains(attention + name))
-          throw file_.refuse("has a '" + attention + name + "', which is not supported");
-      }
-    });
-  }
+  void refuse_what_is_not_done() const;
 
   const Ct2File& file_;
   std::string source_embedding_;
@@ -441,3 +254,219 @@ TranslationModel<T> import_ctranslate2(const std::filesystem::path& folder,
 }
 
 }  // namespace eigenformer
+
+#if EIGENFORMER_IO_DEFINITIONS
+
+namespace eigenformer {
+namespace detail {
+
+EIGENFORMER_IO_FUNCTION Ct2Transformer::Ct2Transformer(const Ct2File& file,
+                                                       std::optional<double> layer_norm_epsilon)
+    : file_(file) {
+  if (file.version() >= 2 && !file.spec().starts_with("Transformer")) {
+    throw file.refuse("holds a " + file.spec() + ", expected an encoder-decoder TransformerSpec");
+  }
+  if (!file.contains("encoder/layer_0/ffn/linear_0/weight") ||
+      !file.contains("decoder/layer_0/attention/linear_0/weight")) {
+    throw file.refuse("holds a " + file.spec() +
+                      " without encoder/layer_0 or decoder/layer_0/attention, expected an "
+                      "encoder-decoder TransformerSpec");
+  }
+  source_embedding_ = file.contains("encoder/embeddings_0/weight") ? "encoder/embeddings_0/weight"
+                                                                   : "encoder/embeddings/weight";
+  refuse_what_is_not_done();
+  Seq2SeqOptions& o = options_;
+  const Shape source = matrix(source_embedding_), target = matrix("decoder/embeddings/weight");
+  o.source_vocab_size = source[0];
+  o.target_vocab_size = target[0];
+  // The zero vector that decoding begins with becomes the embedding of a begin symbol, the last id.
+  zero_start_ = file.scalar("decoder/start_from_zero_embedding", 0) != 0;
+  if (zero_start_ && o.source_vocab_size == o.target_vocab_size) ++o.source_vocab_size;
+  if (zero_start_) ++o.target_vocab_size;
+  o.encoder.num_layers = layers("encoder");
+  o.decoder.num_layers = layers("decoder");
+  o.final_norm = file.contains(final_norm("encoder"));
+  if (file.contains(final_norm("decoder")) != o.final_norm) o.decoder.final_norm = !o.final_norm;
+  o.layer = layer("encoder", source[1], layer_norm_epsilon);
+  o.embedding_norm = file.contains("encoder/layernorm_embedding/gamma");
+  o.projection_bias = zero_start_ || file.contains("decoder/projection/bias");
+  o.tying = !file.same("decoder/embeddings/weight", "decoder/projection/weight") ? Tying::none
+            : file.same(source_embedding_, "decoder/embeddings/weight")          ? Tying::all
+                                                                                 : Tying::target;
+  o.scale_embedding = scale_embedding("encoder") && scale_embedding("decoder");
+  if (scale_embedding("encoder") != scale_embedding("decoder")) {
+    throw file.refuse("scales the embeddings of one language and not of the other, which is not supported");
+  }
+  set_scales();
+  set_positions();
+  LayerOptions decoder = layer("decoder", source[1], layer_norm_epsilon);
+  decoder.attention.positions = o.layer.attention.positions;
+  decoder.attention.scale = o.layer.attention.scale;
+  if (!(decoder == o.layer)) o.decoder.layer = decoder;
+  require_valid(file, o);
+}
+
+EIGENFORMER_IO_FUNCTION LayerOptions Ct2Transformer::layer(const std::string& stack, index_t d_model,
+                                                           std::optional<double> eps) const {
+  LayerOptions o;
+  const std::string first_layer = stack + "/layer_0/";
+  o.d_model = d_model;
+  o.num_heads = whole(stack + "/num_heads",
+                      file_.scalar(stack + "/num_heads", file_.spec() == "TransformerBig" ? 16 : 8));
+  const index_t inner = matrix(first_layer + "self_attention/linear_0/weight")[0] / 3;
+  if (inner != d_model && o.num_heads > 0 && inner % o.num_heads == 0)
+    o.attention.head_dim = inner / o.num_heads;
+  o.dim_feedforward = matrix(first_layer + "ffn/linear_0/weight")[0];
+  o.dropout = {0};
+  o.activation = activation(whole(stack + "/activation", file_.scalar(stack + "/activation", 0)));
+  o.norm_first = file_.scalar(stack + "/pre_norm", 1) != 0;
+  o.norm.kind = file_.contains(first_layer + "self_attention/layer_norm/beta") ? NormKind::layer_norm
+                                                                               : NormKind::rms_norm;
+  o.norm.eps = eps.value_or(o.norm.kind == NormKind::rms_norm ? 1e-6 : defaults::layer_norm_eps);
+  o.gated = file_.contains(first_layer + "ffn/linear_0_noact/weight");
+  o.bias = o.norm.kind == NormKind::layer_norm || has_biases();
+  return o;
+}
+
+EIGENFORMER_IO_FUNCTION void Ct2Transformer::set_scales() {
+  Seq2SeqOptions& o = options_;
+  const std::string given = first("encoder") + "queries_scale";
+  if (file_.contains(given)) o.layer.attention.scale = file_.scalar(given, 0);
+  for_each_attention([&](const std::string& attention) {
+    const std::string name = attention + "queries_scale";
+    if (file_.contains(name) != file_.contains(given) || file_.scalar(name, 0) != file_.scalar(given, 0)) {
+      throw file_.refuse("has a '" + name + "' that differs from '" + given + "', which is not supported");
+    }
+  });
+  o.logit_scale = file_.scalar("decoder/scale_outputs", 1);
+}
+
+EIGENFORMER_IO_FUNCTION void Ct2Transformer::set_positions() {
+  Seq2SeqOptions& o = options_;
+  const std::string encoder = first("encoder"), decoder = first("decoder");
+  for (const char* name : {"relative_position_keys", "relative_attention_bias", "rotary_dim"}) {
+    if (file_.contains(encoder + name) != file_.contains(decoder + name)) {
+      throw file_.refuse("has a '" + (file_.contains(encoder + name) ? encoder : decoder) + name +
+                         "' in the encoder or the decoder alone, which is not supported");
+    }
+  }
+  if (file_.contains(encoder + "relative_position_keys")) {
+    const index_t distances = matrix(encoder + "relative_position_keys")[0];
+    if (distances < 3 || distances % 2 == 0) {
+      throw file_.refuse("has 'relative_position_keys' of " + std::to_string(distances) +
+                         " rows, expected an odd number");
+    }
+    o.layer.attention.positions = ShawPositions{distances / 2};
+  } else if (file_.contains(encoder + "relative_attention_bias")) {
+    o.layer.attention.positions = relative_bias();
+  } else if (file_.contains(encoder + "rotary_dim")) {
+    o.layer.attention.positions = RotaryPositions{
+        .base = rotary("rotary_base", 10000),
+        .dim = whole("rotary_dim", rotary("rotary_dim", 0)),
+        .pairing = rotary("rotary_interleave", 1) != 0 ? RotaryPairing::adjacent : RotaryPairing::halves};
+  } else if (file_.contains(encodings("encoder"))) {
+    o.positions = LearnedPositions{};
+    o.max_length = std::min(matrix(encodings("encoder"))[0], matrix(encodings("decoder"))[0]);
+  } else {
+    o.positions = SinusoidalPositions{.order = SinusoidOrder::concatenated,
+                                      .exponent = SinusoidExponent::tensor2tensor,
+                                      .first_position = 1};
+  }
+}
+
+EIGENFORMER_IO_FUNCTION RelativeBiasPositions Ct2Transformer::relative_bias() const {
+  const std::string table = "relative_attention_bias", distance = "relative_attention_max_distance";
+  const auto reach = [&](const std::string& attention) {
+    return whole(attention + distance, file_.scalar(attention + distance, 128), 1e9);
+  };
+  RelativeBiasPositions bias{.buckets = matrix(first("encoder") + table)[0],
+                             .max_distance = reach(first("encoder"))};
+  for_each_attention([&](const std::string& attention) {
+    if (attention.find("self_attention") == std::string::npos) return;
+    const std::string stack = first(attention.substr(0, attention.find('/')));
+    if (file_.same(attention + table, stack + table) && matrix(attention + table)[0] == bias.buckets &&
+        reach(attention) == bias.max_distance) {
+      return;
+    }
+    throw file_.refuse("has in '" + attention +
+                       "' another bias by distance than in the stack's first "
+                       "layer, or than the encoder's of " +
+                       std::to_string(bias.buckets) + " buckets up to the distance " +
+                       std::to_string(bias.max_distance) + ", which is not supported");
+  });
+  return bias;
+}
+
+EIGENFORMER_IO_FUNCTION double Ct2Transformer::rotary(const std::string& name, double missing) const {
+  const double value = file_.scalar(first("encoder") + name, missing);
+  for_each_attention([&](const std::string& attention) {
+    if (attention.find("self_attention") == std::string::npos) return;
+    if (file_.scalar(attention + name, missing) != value) {
+      throw file_.refuse("has a '" + name + "' in '" + attention +
+                         "' that differs from the first layer's, which is not supported");
+    }
+  });
+  return value;
+}
+
+EIGENFORMER_IO_FUNCTION Activation Ct2Transformer::activation(index_t number) const {
+  switch (number) {
+    case 0:
+      return Activation::relu;
+    case 1:
+      return Activation::gelu_tanh;
+    case 2:
+      return Activation::silu;
+    case 3:
+      return Activation::gelu;
+    case 5:
+      return Activation::tanh;
+    case 6:
+      return Activation::sigmoid;
+    default:
+      throw file_.refuse("has the activation " + std::to_string(number) +
+                         ", expected 0 (ReLU), 1 (GELU, tanh), 2 (SiLU), 3 (GELU), 5 or 6");
+  }
+}
+
+EIGENFORMER_IO_FUNCTION bool Ct2Transformer::scale_embedding(const std::string& stack) const {
+  const double missing = file_.scalar(stack + "/embeddings/multiply_by_sqrt_depth", 1);
+  const std::string name = stack + "/scale_embeddings";
+  const double scale = file_.scalar(name, missing);
+  if (!file_.contains(name) || file_.variable(name).type == Ct2Type::int8) return scale != 0;
+  if (scale == 1) return false;
+  const double root = std::sqrt(static_cast<double>(matrix(source_embedding_)[1]));
+  if (std::abs(scale - root) <= 1e-3 * root) return true;
+  throw file_.refuse("scales embeddings by " + std::to_string(scale) + ", expected 1 or the root of d_model");
+}
+
+EIGENFORMER_IO_FUNCTION void Ct2Transformer::refuse_what_is_not_done() const {
+  for (const char* name :
+       {"encoder/embeddings_1/weight", "decoder/project_in/weight", "decoder/final_logit_softcapping",
+        "encoder/sliding_window", "decoder/sliding_window"}) {
+    if (file_.contains(name)) throw file_.refuse("has a '" + std::string(name) + "', which is not supported");
+  }
+  for (const char* name : {"encoder/multi_query_attention", "decoder/alibi"}) {
+    if (file_.scalar(name, 0) != 0)
+      throw file_.refuse("sets '" + std::string(name) + "', which is not supported");
+  }
+  for_each_attention([&](const std::string& attention) {
+    const std::string bias = "relative_attention_bias";
+    if (file_.contains(attention + bias) &&
+        (attention.find("self_attention") == std::string::npos || !file_.contains(first("encoder") + bias))) {
+      throw file_.refuse("has a '" + attention + bias +
+                         "' beside none in the encoder's first self-attention, which is not supported");
+    }
+    for (const char* name :
+         {"num_heads_kv", "head_dim", "sliding_window", "rotary_scaling_type", "q_norm/gamma", "v_norm/gamma",
+          "relative_left_max_position", "memory_kv/weight", "layer_norm/layer_norm_use_residual"}) {
+      if (file_.contains(attention + name))
+        throw file_.refuse("has a '" + attention + name + "', which is not supported");
+    }
+  });
+}
+
+}  // namespace detail
+}  // namespace eigenformer
+
+#endif

@@ -61,44 +61,7 @@ class Ct2Parser {
   Ct2Parser(std::filesystem::path path, std::span<const std::byte> bytes)
       : path_(std::move(path)), bytes_(bytes) {}
 
-  Ct2Contents parse() {
-    Cursor in{*this, bytes_};
-    contents_.version = in.number<std::uint32_t>("the version");
-    if (contents_.version < 1 || contents_.version > 6) {
-      throw refuse("has version " + std::to_string(contents_.version) +
-                   " at byte 0, expected a CTranslate2 model.bin of version 1 to 6");
-    }
-    if (contents_.version >= 2) {
-      contents_.spec = in.string("the specification's name");
-      contents_.revision = in.number<std::uint32_t>("the specification's revision");
-    }
-    const auto count = in.number<std::uint32_t>("the number of variables");
-    for (std::uint32_t i = 0; i < count; ++i) {
-      std::string name = in.string("the name of variable " + std::to_string(i));
-      if (contents_.version == 1) name = name_since_version2(name);
-      if (!contents_.variables.emplace(name, read_variable(in, "variable '" + name + "'")).second) {
-        throw refuse("has two variables '" + name + "'");
-      }
-    }
-    if (contents_.version >= 3) {
-      const auto aliases = in.number<std::uint32_t>("the number of aliases");
-      for (std::uint32_t i = 0; i < aliases; ++i) {
-        const std::string what = "alias " + std::to_string(i);
-        const std::string alias = in.string(what), name = in.string(what);
-        const Ct2Variable& meant = find(name);
-        const auto [at, added] = contents_.variables.emplace(alias, meant);
-        // The scale of an alias may have been added with the alias.
-        if (!added && at->second.bytes.data() != meant.bytes.data())
-          throw refuse("has two variables '" + alias + "'");
-        if (contents_.variables.count(name + "_scale") > 0)
-          contents_.variables.emplace(alias + "_scale", find(name + "_scale"));
-      }
-    }
-    if (in.at != bytes_.size()) {
-      throw refuse("has " + std::to_string(bytes_.size() - in.at) + " bytes after its last entry");
-    }
-    return std::move(contents_);
-  }
+  Ct2Contents parse();
 
  private:
   // Reads the file from front to end. Throws IoError with the byte offset beyond its end.
@@ -107,44 +70,17 @@ class Ct2Parser {
     std::span<const std::byte> bytes;
     std::size_t at = 0;
 
-    std::span<const std::byte> take(std::size_t n, const std::string& what) {
-      if (n > bytes.size() - at) {
-        throw file.refuse("is truncated: " + what + " at byte " + std::to_string(at) + " takes " +
-                          std::to_string(n) + " bytes, the file has " + std::to_string(bytes.size() - at) +
-                          " left");
-      }
-      at += n;
-      return bytes.subspan(at - n, n);
-    }
+    std::span<const std::byte> take(std::size_t n, const std::string& what);
     template <class N>
     N number(const std::string& what) {
       N value;
       std::memcpy(&value, take(sizeof(N), what).data(), sizeof(N));
       return value;
     }
-    std::string string(const std::string& what) {
-      const std::size_t n = number<std::uint16_t>(what);
-      const auto text = take(n, what);
-      if (n == 0 || text[n - 1] != std::byte{0}) {
-        throw file.refuse("is not a model.bin: " + what + " at byte " + std::to_string(at - n) +
-                          " does not end in NUL");
-      }
-      return {reinterpret_cast<const char*>(text.data()), n - 1};
-    }
+    std::string string(const std::string& what);
   };
 
-  static std::size_t type_size(Ct2Type type) {
-    switch (type) {
-      case Ct2Type::int8:
-        return 1;
-      case Ct2Type::int16:
-      case Ct2Type::f16:
-      case Ct2Type::bf16:
-        return 2;
-      default:
-        return 4;
-    }
-  }
+  static std::size_t type_size(Ct2Type type);
 
   IoError refuse(const std::string& what) const { return ct2_refusal(path_, what); }
 
@@ -157,63 +93,9 @@ class Ct2Parser {
   // Version 1 uses the names of OpenNMT-tf's checkpoints:
   // "transformer/encoder/layer_0/multi_head/conv1d/kernel:0" is
   // "encoder/layer_0/self_attention/linear_0/weight".
-  static std::string name_since_version2(const std::string& name) {
-    const bool encoder = name.find("encoder") != std::string::npos;
-    std::string renamed;
-    for (std::size_t begin = 0; begin <= name.size();) {
-      const std::size_t end = std::min(name.find('/', begin), name.size());
-      std::string part = name.substr(begin, end - begin);
-      if (const std::size_t output = part.find(":0"); output != std::string::npos) part.erase(output, 2);
-      if (part.starts_with("kernel")) part.replace(0, 6, "weight");
-      if (part.starts_with("w_embs")) part.replace(0, 6, "embeddings/weight");
-      if (part.starts_with("conv1d_")) part.replace(0, 7, "linear_");
-      if (part == "conv1d") part = "linear_0";
-      if (part == "dense") part = "projection";
-      if (part == "LayerNorm") part = "layer_norm";
-      if (part == "multi_head") part = encoder ? "self_attention" : "attention";
-      if (part == "masked_multi_head") part = "self_attention";
-      if (!(begin == 0 && part == "transformer")) renamed += (renamed.empty() ? "" : "/") + part;
-      begin = end + 1;
-    }
-    return renamed;
-  }
+  static std::string name_since_version2(const std::string& name);
 
-  Ct2Variable read_variable(Cursor& in, const std::string& what) {
-    Ct2Variable v;
-    const auto rank = in.number<std::uint8_t>(what);
-    if (rank > 6) throw refuse("has " + what + " of rank " + std::to_string(rank) + ", expected at most 6");
-    std::uint64_t items = 1;
-    for (int i = 0; i < rank; ++i) {
-      const auto size = in.number<std::uint32_t>(what);
-      // Checked before multiplying, so that the number of elements cannot overflow.
-      if (size == 0 || size > in.bytes.size() / items) {
-        throw refuse("is truncated or damaged: " + what + " has a dimension " + std::to_string(size) +
-                     ", which the file's " + std::to_string(in.bytes.size()) + " bytes cannot hold");
-      }
-      items *= size;
-      v.shape = v.shape.inserted(i, size);
-    }
-    std::uint64_t size = 0;
-    if (contents_.version >= 4) {
-      const auto type = in.number<std::uint8_t>(what);
-      if (type > 5) throw refuse("has " + what + " of type " + std::to_string(type) + ", expected 0 to 5");
-      v.type = static_cast<Ct2Type>(type);
-      size = in.number<std::uint32_t>(what);
-    } else {
-      const auto item = in.number<std::uint8_t>(what);
-      if (item != 1 && item != 2 && item != 4) {
-        throw refuse("has " + what + " of " + std::to_string(item) + " bytes an element, expected 1, 2 or 4");
-      }
-      v.type = item == 4 ? Ct2Type::float32 : item == 2 ? Ct2Type::int16 : Ct2Type::int8;
-      size = std::uint64_t{item} * in.number<std::uint32_t>(what);
-    }
-    if (size != items * type_size(v.type)) {
-      throw refuse("has " + what + " of shape " + v.shape.str() + " in " + std::to_string(size) +
-                   " bytes, expected " + std::to_string(items * type_size(v.type)));
-    }
-    v.bytes = in.take(static_cast<std::size_t>(size), what);
-    return v;
-  }
+  Ct2Variable read_variable(Cursor& in, const std::string& what);
 
   std::filesystem::path path_;
   std::span<const std::byte> bytes_;
@@ -308,35 +190,7 @@ class Ct2File {
 
   /// The value of a scalar variable of any type; `missing` when there is none. Throws IoError for a variable
   /// of more than one element.
-  double scalar(const std::string& name, double missing) const {
-    if (!contains(name)) return missing;
-    const Ct2Variable& v = variable(name);
-    if (v.shape.numel() != 1)
-      throw refuse("has a '" + name + "' of shape " + v.shape.str() + ", expected a scalar");
-    double value = missing;
-    const auto take = [&](std::size_t, auto x) { value = static_cast<double>(x); };
-    switch (v.type) {
-      case Ct2Type::float32:
-        each<float>(v, take);
-        break;
-      case Ct2Type::f16:
-        each<std::uint16_t>(v, [&](std::size_t, std::uint16_t x) { value = std::bit_cast<float16>(x); });
-        break;
-      case Ct2Type::bf16:
-        each<std::uint16_t>(v, [&](std::size_t, std::uint16_t x) { value = std::bit_cast<bfloat16>(x); });
-        break;
-      case Ct2Type::int8:
-        each<std::int8_t>(v, take);
-        break;
-      case Ct2Type::int16:
-        each<std::int16_t>(v, take);
-        break;
-      case Ct2Type::int32:
-        each<std::int32_t>(v, take);
-        break;
-    }
-    return value;
-  }
+  double scalar(const std::string& name, double missing) const;
 
   /// Makes an error about this file; `what` continues a sentence that begins with its name.
   IoError refuse(const std::string& what) const { return detail::ct2_refusal(path_, what); }
@@ -386,3 +240,178 @@ class Ct2File {
 };
 
 }  // namespace eigenformer
+
+#if EIGENFORMER_IO_DEFINITIONS
+
+namespace eigenformer {
+namespace detail {
+
+EIGENFORMER_IO_FUNCTION Ct2Contents Ct2Parser::parse() {
+  Cursor in{*this, bytes_};
+  contents_.version = in.number<std::uint32_t>("the version");
+  if (contents_.version < 1 || contents_.version > 6) {
+    throw refuse("has version " + std::to_string(contents_.version) +
+                 " at byte 0, expected a CTranslate2 model.bin of version 1 to 6");
+  }
+  if (contents_.version >= 2) {
+    contents_.spec = in.string("the specification's name");
+    contents_.revision = in.number<std::uint32_t>("the specification's revision");
+  }
+  const auto count = in.number<std::uint32_t>("the number of variables");
+  for (std::uint32_t i = 0; i < count; ++i) {
+    std::string name = in.string("the name of variable " + std::to_string(i));
+    if (contents_.version == 1) name = name_since_version2(name);
+    if (!contents_.variables.emplace(name, read_variable(in, "variable '" + name + "'")).second) {
+      throw refuse("has two variables '" + name + "'");
+    }
+  }
+  if (contents_.version >= 3) {
+    const auto aliases = in.number<std::uint32_t>("the number of aliases");
+    for (std::uint32_t i = 0; i < aliases; ++i) {
+      const std::string what = "alias " + std::to_string(i);
+      const std::string alias = in.string(what), name = in.string(what);
+      const Ct2Variable& meant = find(name);
+      const auto [at, added] = contents_.variables.emplace(alias, meant);
+      // The scale of an alias may have been added with the alias.
+      if (!added && at->second.bytes.data() != meant.bytes.data())
+        throw refuse("has two variables '" + alias + "'");
+      if (contents_.variables.count(name + "_scale") > 0)
+        contents_.variables.emplace(alias + "_scale", find(name + "_scale"));
+    }
+  }
+  if (in.at != bytes_.size()) {
+    throw refuse("has " + std::to_string(bytes_.size() - in.at) + " bytes after its last entry");
+  }
+  return std::move(contents_);
+}
+
+EIGENFORMER_IO_FUNCTION std::span<const std::byte> Ct2Parser::Cursor::take(std::size_t n,
+                                                                           const std::string& what) {
+  if (n > bytes.size() - at) {
+    throw file.refuse("is truncated: " + what + " at byte " + std::to_string(at) + " takes " +
+                      std::to_string(n) + " bytes, the file has " + std::to_string(bytes.size() - at) +
+                      " left");
+  }
+  at += n;
+  return bytes.subspan(at - n, n);
+}
+
+EIGENFORMER_IO_FUNCTION std::string Ct2Parser::Cursor::string(const std::string& what) {
+  const std::size_t n = number<std::uint16_t>(what);
+  const auto text = take(n, what);
+  if (n == 0 || text[n - 1] != std::byte{0}) {
+    throw file.refuse("is not a model.bin: " + what + " at byte " + std::to_string(at - n) +
+                      " does not end in NUL");
+  }
+  return {reinterpret_cast<const char*>(text.data()), n - 1};
+}
+
+EIGENFORMER_IO_FUNCTION std::size_t Ct2Parser::type_size(Ct2Type type) {
+  switch (type) {
+    case Ct2Type::int8:
+      return 1;
+    case Ct2Type::int16:
+    case Ct2Type::f16:
+    case Ct2Type::bf16:
+      return 2;
+    default:
+      return 4;
+  }
+}
+
+EIGENFORMER_IO_FUNCTION std::string Ct2Parser::name_since_version2(const std::string& name) {
+  const bool encoder = name.find("encoder") != std::string::npos;
+  std::string renamed;
+  for (std::size_t begin = 0; begin <= name.size();) {
+    const std::size_t end = std::min(name.find('/', begin), name.size());
+    std::string part = name.substr(begin, end - begin);
+    if (const std::size_t output = part.find(":0"); output != std::string::npos) part.erase(output, 2);
+    if (part.starts_with("kernel")) part.replace(0, 6, "weight");
+    if (part.starts_with("w_embs")) part.replace(0, 6, "embeddings/weight");
+    if (part.starts_with("conv1d_")) part.replace(0, 7, "linear_");
+    if (part == "conv1d") part = "linear_0";
+    if (part == "dense") part = "projection";
+    if (part == "LayerNorm") part = "layer_norm";
+    if (part == "multi_head") part = encoder ? "self_attention" : "attention";
+    if (part == "masked_multi_head") part = "self_attention";
+    if (!(begin == 0 && part == "transformer")) renamed += (renamed.empty() ? "" : "/") + part;
+    begin = end + 1;
+  }
+  return renamed;
+}
+
+EIGENFORMER_IO_FUNCTION Ct2Variable Ct2Parser::read_variable(Cursor& in, const std::string& what) {
+  Ct2Variable v;
+  const auto rank = in.number<std::uint8_t>(what);
+  if (rank > 6) throw refuse("has " + what + " of rank " + std::to_string(rank) + ", expected at most 6");
+  std::uint64_t items = 1;
+  for (int i = 0; i < rank; ++i) {
+    const auto size = in.number<std::uint32_t>(what);
+    // Checked before multiplying, so that the number of elements cannot overflow.
+    if (size == 0 || size > in.bytes.size() / items) {
+      throw refuse("is truncated or damaged: " + what + " has a dimension " + std::to_string(size) +
+                   ", which the file's " + std::to_string(in.bytes.size()) + " bytes cannot hold");
+    }
+    items *= size;
+    v.shape = v.shape.inserted(i, size);
+  }
+  std::uint64_t size = 0;
+  if (contents_.version >= 4) {
+    const auto type = in.number<std::uint8_t>(what);
+    if (type > 5) throw refuse("has " + what + " of type " + std::to_string(type) + ", expected 0 to 5");
+    v.type = static_cast<Ct2Type>(type);
+    size = in.number<std::uint32_t>(what);
+  } else {
+    const auto item = in.number<std::uint8_t>(what);
+    if (item != 1 && item != 2 && item != 4) {
+      throw refuse("has " + what + " of " + std::to_string(item) + " bytes an element, expected 1, 2 or 4");
+    }
+    v.type = item == 4 ? Ct2Type::float32 : item == 2 ? Ct2Type::int16 : Ct2Type::int8;
+    size = std::uint64_t{item} * in.number<std::uint32_t>(what);
+  }
+  if (size != items * type_size(v.type)) {
+    throw refuse("has " + what + " of shape " + v.shape.str() + " in " + std::to_string(size) +
+                 " bytes, expected " + std::to_string(items * type_size(v.type)));
+  }
+  v.bytes = in.take(static_cast<std::size_t>(size), what);
+  return v;
+}
+
+}  // namespace detail
+}  // namespace eigenformer
+
+namespace eigenformer {
+
+EIGENFORMER_IO_FUNCTION double Ct2File::scalar(const std::string& name, double missing) const {
+  if (!contains(name)) return missing;
+  const Ct2Variable& v = variable(name);
+  if (v.shape.numel() != 1)
+    throw refuse("has a '" + name + "' of shape " + v.shape.str() + ", expected a scalar");
+  double value = missing;
+  const auto take = [&](std::size_t, auto x) { value = static_cast<double>(x); };
+  switch (v.type) {
+    case Ct2Type::float32:
+      each<float>(v, take);
+      break;
+    case Ct2Type::f16:
+      each<std::uint16_t>(v, [&](std::size_t, std::uint16_t x) { value = std::bit_cast<float16>(x); });
+      break;
+    case Ct2Type::bf16:
+      each<std::uint16_t>(v, [&](std::size_t, std::uint16_t x) { value = std::bit_cast<bfloat16>(x); });
+      break;
+    case Ct2Type::int8:
+      each<std::int8_t>(v, take);
+      break;
+    case Ct2Type::int16:
+      each<std::int16_t>(v, take);
+      break;
+    case Ct2Type::int32:
+      each<std::int32_t>(v, take);
+      break;
+  }
+  return value;
+}
+
+}  // namespace eigenformer
+
+#endif

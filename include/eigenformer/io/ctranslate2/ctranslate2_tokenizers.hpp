@@ -20,8 +20,26 @@ namespace eigenformer::detail {
 /// Reads CTranslate2's vocabulary `name`.json (a list) or `name`.txt (one token per line), and returns it
 /// with its path, which is empty when there is neither file. Throws IoError for a file that is not such a
 /// list.
-inline std::pair<std::filesystem::path, std::vector<std::string>> read_ctranslate2_vocabulary(
-    const std::filesystem::path& folder, const std::string& name) {
+EIGENFORMER_IO_FUNCTION std::pair<std::filesystem::path, std::vector<std::string>>
+read_ctranslate2_vocabulary(const std::filesystem::path& folder, const std::string& name);
+
+/// Makes the tokenizers of a CTranslate2 folder for embeddings of the sizes in description.model, and sets
+/// the conventions and tokenizer of the description. zero_start: whether the last id of the target is a begin
+/// symbol that the vocabularies do not have.
+EIGENFORMER_IO_FUNCTION TokenizerPair ctranslate2_tokenizers(const std::filesystem::path& folder,
+                                                             const JsonFile& config,
+                                                             const ImportOptions& options,
+                                                             ModelDescription& description, bool zero_start);
+
+}  // namespace eigenformer::detail
+
+#if EIGENFORMER_IO_DEFINITIONS
+
+namespace eigenformer {
+namespace detail {
+
+EIGENFORMER_IO_FUNCTION std::pair<std::filesystem::path, std::vector<std::string>>
+read_ctranslate2_vocabulary(const std::filesystem::path& folder, const std::string& name) {
   std::error_code ignored;
   std::vector<std::string> tokens;
   std::filesystem::path path = folder / (name + ".json");
@@ -55,12 +73,10 @@ inline std::pair<std::filesystem::path, std::vector<std::string>> read_ctranslat
   return {path, std::move(tokens)};
 }
 
-/// Makes the tokenizers of a CTranslate2 folder for embeddings of the sizes in description.model, and sets
-/// the conventions and tokenizer of the description. zero_start: whether the last id of the target is a begin
-/// symbol that the vocabularies do not have.
-inline TokenizerPair ctranslate2_tokenizers(const std::filesystem::path& folder, const JsonFile& config,
-                                            const ImportOptions& options, ModelDescription& description,
-                                            bool zero_start) {
+EIGENFORMER_IO_FUNCTION TokenizerPair ctranslate2_tokenizers(const std::filesystem::path& folder,
+                                                             const JsonFile& config,
+                                                             const ImportOptions& options,
+                                                             ModelDescription& description, bool zero_start) {
   std::filesystem::path source_path, target_path;
   std::vector<std::string> source, target;
   std::tie(source_path, source) = read_ctranslate2_vocabulary(folder, "shared_vocabulary");
@@ -162,4 +178,7 @@ inline TokenizerPair ctranslate2_tokenizers(const std::filesystem::path& folder,
   return pair;
 }
 
-}  // namespace eigenformer::detail
+}  // namespace detail
+}  // namespace eigenformer
+
+#endif

@@ -19,9 +19,78 @@ namespace eigenformer {
 namespace detail {
 
 // Reads the vocabulary from vocab.json, or from the pieces of the SentencePiece models.
-inline void read_vocabulary_files(HuggingFaceVocabulary& vocabulary, const std::string& type,
-                                  const std::filesystem::path& source_model,
-                                  const std::filesystem::path& target_model) {
+EIGENFORMER_IO_FUNCTION void read_vocabulary_files(HuggingFaceVocabulary& vocabulary, const std::string& type,
+                                                   const std::filesystem::path& source_model,
+                                                   const std::filesystem::path& target_model);
+
+// Adds the tokens that the class of a SentencePiece tokenizer in transformers has without listing them.
+EIGENFORMER_IO_FUNCTION void add_implied(HuggingFaceVocabulary& vocabulary, const std::string& type,
+                                         bool has_map, const JsonFile& tokenizer);
+
+// Reads the special tokens that the tokenizer's class in transformers matches in a text. has_map: whether the
+// folder has a vocab.json, as M2M100 and not NLLB.
+inline void read_class_tokens(HuggingFaceVocabulary& vocabulary, const std::string& type, bool has_map) {
+  vocabulary.read_class_tokens({{"eos_token", "</s>"}, {"unk_token", "<unk>"}, {"pad_token", "<pad>"}});
+  if (type != "bart" && type != "mbart" && type != "m2m_100") return;
+  vocabulary.read_class_tokens({{"bos_token", "<s>"}});
+  if (type != "m2m_100" || !has_map) vocabulary.read_class_tokens({{"mask_token", "<mask>", true}});
+}
+
+/// Makes the tokenizers of these families, and sets the conventions and tokenizer of the description.
+EIGENFORMER_IO_FUNCTION TokenizerPair huggingface_tokenizers(const std::filesystem::path& folder,
+                                                             const HuggingFaceConfig& config,
+                                                             const ImportOptions& options,
+                                                             ModelDescription& description);
+
+}  // namespace detail
+
+/// Imports a folder saved by Hugging Face's transformers (config.json, model.safetensors, the tokenizer's
+/// files): MarianMT (OPUS-MT), BART, mBART, M2M100, NLLB, T5 and mT5. Weights of any floating-point type are
+/// converted to T; search and scores are those of transformers' generate(). Lines are sentences
+/// (TextConventions) except for BART, and for T5 without a source_text "translate ...".
+///
+///     auto model = ef::import_huggingface("opus-mt-en-de");
+///     auto lines = ef::translate(model, {"I am reading a book."});     // search/text/translate.hpp
+///
+/// Throws IoError that names the file and what is wrong: missing, truncated, another architecture, a
+/// tokenizer that does not match the weights; ValueError for a missing, unknown or superfluous language, and
+/// for a tokenizer that needs a library that this program was built without.
+template <class T = float>
+TranslationModel<T> import_huggingface(const std::filesystem::path& folder,
+                                       const ImportOptions& options = {}) {
+  const detail::HuggingFaceConfig config(folder);
+  const auto type = config.model.require<std::string>("model_type");
+  const bool t5 = type == "t5" || type == "mt5";
+  if (!t5 && type != "marian" && type != "bart" && type != "mbart" && type != "m2m_100") {
+    throw config.model.refuse("holds a model of type '" + type +
+                              "', expected marian, bart, mbart, m2m_100, t5 or mt5");
+  }
+  const auto weights = detail::HuggingFaceWeights::open(folder);
+  const auto load = [&](const auto& family) -> TranslationModel<T> {
+    ModelDescription description;
+    description.model = family.options();
+    Seq2SeqTransformer<T> model = family.template model<T>();
+    TokenizerPair tokenizers = detail::huggingface_tokenizers(folder, config, options, description);
+    return {std::move(description), std::move(tokenizers), std::move(model)};
+  };
+  try {
+    return t5 ? load(detail::HuggingFaceT5(config.model, weights))
+              : load(detail::HuggingFaceBart(config.model, weights));
+  } catch (const ShapeError& error) {
+    throw config.model.refuse(std::string("describes a model that is too large for memory: ") + error.what());
+  }
+}
+
+}  // namespace eigenformer
+
+#if EIGENFORMER_IO_DEFINITIONS
+
+namespace eigenformer {
+namespace detail {
+
+EIGENFORMER_IO_FUNCTION void read_vocabulary_files(HuggingFaceVocabulary& vocabulary, const std::string& type,
+                                                   const std::filesystem::path& source_model,
+                                                   const std::filesystem::path& target_model) {
   const std::filesystem::path& folder = vocabulary.folder();
   std::error_code ignored;
   const bool has_map = std::filesystem::exists(folder / "vocab.json", ignored);
@@ -41,9 +110,8 @@ inline void read_vocabulary_files(HuggingFaceVocabulary& vocabulary, const std::
   }
 }
 
-// Adds the tokens that the class of a SentencePiece tokenizer in transformers has without listing them.
-inline void add_implied(HuggingFaceVocabulary& vocabulary, const std::string& type, bool has_map,
-                        const JsonFile& tokenizer) {
+EIGENFORMER_IO_FUNCTION void add_implied(HuggingFaceVocabulary& vocabulary, const std::string& type,
+                                         bool has_map, const JsonFile& tokenizer) {
   const auto of_class = tokenizer.get<std::string>("tokenizer_class", "");
   if (type == "m2m_100" && has_map) {
     const auto codes = tokenizer.get<std::string>("language_codes", "m2m100");
@@ -60,19 +128,10 @@ inline void add_implied(HuggingFaceVocabulary& vocabulary, const std::string& ty
   }
 }
 
-// Reads the special tokens that the tokenizer's class in transformers matches in a text. has_map: whether the
-// folder has a vocab.json, as M2M100 and not NLLB.
-inline void read_class_tokens(HuggingFaceVocabulary& vocabulary, const std::string& type, bool has_map) {
-  vocabulary.read_class_tokens({{"eos_token", "</s>"}, {"unk_token", "<unk>"}, {"pad_token", "<pad>"}});
-  if (type != "bart" && type != "mbart" && type != "m2m_100") return;
-  vocabulary.read_class_tokens({{"bos_token", "<s>"}});
-  if (type != "m2m_100" || !has_map) vocabulary.read_class_tokens({{"mask_token", "<mask>", true}});
-}
-
-/// Makes the tokenizers of these families, and sets the conventions and tokenizer of the description.
-inline TokenizerPair huggingface_tokenizers(const std::filesystem::path& folder,
-                                            const HuggingFaceConfig& config, const ImportOptions& options,
-                                            ModelDescription& description) {
+EIGENFORMER_IO_FUNCTION TokenizerPair huggingface_tokenizers(const std::filesystem::path& folder,
+                                                             const HuggingFaceConfig& config,
+                                                             const ImportOptions& options,
+                                                             ModelDescription& description) {
   const auto type = config.model.get<std::string>("model_type", "");
   const index_t rows = description.model.source_vocab_size;
   ModelConventions& text = description.text;
@@ -197,42 +256,6 @@ inline TokenizerPair huggingface_tokenizers(const std::filesystem::path& folder,
 }
 
 }  // namespace detail
-
-/// Imports a folder saved by Hugging Face's transformers (config.json, model.safetensors, the tokenizer's
-/// files): MarianMT (OPUS-MT), BART, mBART, M2M100, NLLB, T5 and mT5. Weights of any floating-point type are
-/// converted to T; search and scores are those of transformers' generate(). Lines are sentences
-/// (TextConventions) except for BART, and for T5 without a source_text "translate ...".
-///
-///     auto model = ef::import_huggingface("opus-mt-en-de");
-///     auto lines = ef::translate(model, {"I am reading a book."});     // search/text/translate.hpp
-///
-/// Throws IoError that names the file and what is wrong: missing, truncated, another architecture, a
-/// tokenizer that does not match the weights; ValueError for a missing, unknown or superfluous language, and
-/// for a tokenizer that needs a library that this program was built without.
-template <class T = float>
-TranslationModel<T> import_huggingface(const std::filesystem::path& folder,
-                                       const ImportOptions& options = {}) {
-  const detail::HuggingFaceConfig config(folder);
-  const auto type = config.model.require<std::string>("model_type");
-  const bool t5 = type == "t5" || type == "mt5";
-  if (!t5 && type != "marian" && type != "bart" && type != "mbart" && type != "m2m_100") {
-    throw config.model.refuse("holds a model of type '" + type +
-                              "', expected marian, bart, mbart, m2m_100, t5 or mt5");
-  }
-  const auto weights = detail::HuggingFaceWeights::open(folder);
-  const auto load = [&](const auto& family) -> TranslationModel<T> {
-    ModelDescription description;
-    description.model = family.options();
-    Seq2SeqTransformer<T> model = family.template model<T>();
-    TokenizerPair tokenizers = detail::huggingface_tokenizers(folder, config, options, description);
-    return {std::move(description), std::move(tokenizers), std::move(model)};
-  };
-  try {
-    return t5 ? load(detail::HuggingFaceT5(config.model, weights))
-              : load(detail::HuggingFaceBart(config.model, weights));
-  } catch (const ShapeError& error) {
-    throw config.model.refuse(std::string("describes a model that is too large for memory: ") + error.what());
-  }
-}
-
 }  // namespace eigenformer
+
+#endif

@@ -15,56 +15,7 @@ namespace eigenformer::detail {
 class HuggingFaceBart {
  public:
   /// Throws IoError for sizes that are invalid or not supported.
-  HuggingFaceBart(const JsonFile& config, const HuggingFaceWeights& weights) : weights_(weights) {
-    const auto type = config.require<std::string>("model_type");
-    Seq2SeqOptions& o = options_;
-    o.source_vocab_size = config.require<index_t>("vocab_size");
-    o.target_vocab_size = config.get<index_t>("decoder_vocab_size", o.source_vocab_size);
-    o.layer.d_model = config.require<index_t>("d_model");
-    o.encoder.num_layers = config.require<index_t>("encoder_layers");
-    o.decoder.num_layers = config.require<index_t>("decoder_layers");
-    o.layer.num_heads = config.require<index_t>("encoder_attention_heads");
-    o.layer.dim_feedforward = config.require<index_t>("encoder_ffn_dim");
-    require_size(config, "vocab_size", o.source_vocab_size);
-    require_size(config, "d_model", o.layer.d_model);
-    require_size(config, "decoder_vocab_size", o.target_vocab_size);
-    require_size(config, "encoder_ffn_dim", o.layer.dim_feedforward);
-    o.layer.dropout = {0};
-    // What transformers' configuration classes have as defaults.
-    const bool m2m = type == "m2m_100";
-    o.layer.activation = huggingface_activation(config, "activation_function", m2m ? "relu" : "gelu");
-    o.layer.norm_first = type == "mbart" || type == "m2m_100";
-    o.final_norm = o.layer.norm_first;
-    o.projection_bias = weights.contains("final_logits_bias");
-    const bool shared = config.get("share_encoder_decoder_embeddings", true),
-               tied = config.get("tie_word_embeddings", true);
-    o.tying = !tied ? Tying::none : shared ? Tying::all : Tying::target;
-    o.scale_embedding = config.get("scale_embedding", m2m);
-    const auto pad = config.get<index_t>("pad_token_id", 1);
-    o.max_length = config.require<index_t>("max_position_embeddings");
-    require_size(config, "max_position_embeddings", o.max_length);
-    if (type == "marian") {
-      o.positions = SinusoidalPositions{.order = SinusoidOrder::concatenated};
-    } else if (type == "m2m_100") {
-      o.positions = SinusoidalPositions{.order = SinusoidOrder::concatenated,
-                                        .exponent = SinusoidExponent::tensor2tensor,
-                                        .first_position = pad + 1};
-    } else {
-      o.positions = LearnedPositions{};
-      o.embedding_norm = true;
-    }
-    LayerOptions decoder = o.layer;
-    decoder.num_heads = config.require<index_t>("decoder_attention_heads");
-    decoder.dim_feedforward = config.require<index_t>("decoder_ffn_dim");
-    require_size(config, "decoder_ffn_dim", decoder.dim_feedforward);
-    if (!(decoder == o.layer)) o.decoder.layer = decoder;
-    // A decoder that starts with the padding symbol needs its embedding.
-    const auto start = config.get<index_t>("decoder_start_token_id", -1);
-    o.padding_index = start == pad ? -1 : pad;
-    if (start == pad) o.constant_id = pad;
-    require_valid(config, o);
-    require_layers(config, weights, {o.encoder.num_layers, o.decoder.num_layers});
-  }
+  HuggingFaceBart(const JsonFile& config, const HuggingFaceWeights& weights);
 
   const Seq2SeqOptions& options() const noexcept { return options_; }
 
@@ -156,3 +107,66 @@ class HuggingFaceBart {
 };
 
 }  // namespace eigenformer::detail
+
+#if EIGENFORMER_IO_DEFINITIONS
+
+namespace eigenformer {
+namespace detail {
+
+EIGENFORMER_IO_FUNCTION HuggingFaceBart::HuggingFaceBart(const JsonFile& config,
+                                                         const HuggingFaceWeights& weights)
+    : weights_(weights) {
+  const auto type = config.require<std::string>("model_type");
+  Seq2SeqOptions& o = options_;
+  o.source_vocab_size = config.require<index_t>("vocab_size");
+  o.target_vocab_size = config.get<index_t>("decoder_vocab_size", o.source_vocab_size);
+  o.layer.d_model = config.require<index_t>("d_model");
+  o.encoder.num_layers = config.require<index_t>("encoder_layers");
+  o.decoder.num_layers = config.require<index_t>("decoder_layers");
+  o.layer.num_heads = config.require<index_t>("encoder_attention_heads");
+  o.layer.dim_feedforward = config.require<index_t>("encoder_ffn_dim");
+  require_size(config, "vocab_size", o.source_vocab_size);
+  require_size(config, "d_model", o.layer.d_model);
+  require_size(config, "decoder_vocab_size", o.target_vocab_size);
+  require_size(config, "encoder_ffn_dim", o.layer.dim_feedforward);
+  o.layer.dropout = {0};
+  // What transformers' configuration classes have as defaults.
+  const bool m2m = type == "m2m_100";
+  o.layer.activation = huggingface_activation(config, "activation_function", m2m ? "relu" : "gelu");
+  o.layer.norm_first = type == "mbart" || type == "m2m_100";
+  o.final_norm = o.layer.norm_first;
+  o.projection_bias = weights.contains("final_logits_bias");
+  const bool shared = config.get("share_encoder_decoder_embeddings", true),
+             tied = config.get("tie_word_embeddings", true);
+  o.tying = !tied ? Tying::none : shared ? Tying::all : Tying::target;
+  o.scale_embedding = config.get("scale_embedding", m2m);
+  const auto pad = config.get<index_t>("pad_token_id", 1);
+  o.max_length = config.require<index_t>("max_position_embeddings");
+  require_size(config, "max_position_embeddings", o.max_length);
+  if (type == "marian") {
+    o.positions = SinusoidalPositions{.order = SinusoidOrder::concatenated};
+  } else if (type == "m2m_100") {
+    o.positions = SinusoidalPositions{.order = SinusoidOrder::concatenated,
+                                      .exponent = SinusoidExponent::tensor2tensor,
+                                      .first_position = pad + 1};
+  } else {
+    o.positions = LearnedPositions{};
+    o.embedding_norm = true;
+  }
+  LayerOptions decoder = o.layer;
+  decoder.num_heads = config.require<index_t>("decoder_attention_heads");
+  decoder.dim_feedforward = config.require<index_t>("decoder_ffn_dim");
+  require_size(config, "decoder_ffn_dim", decoder.dim_feedforward);
+  if (!(decoder == o.layer)) o.decoder.layer = decoder;
+  // A decoder that starts with the padding symbol needs its embedding.
+  const auto start = config.get<index_t>("decoder_start_token_id", -1);
+  o.padding_index = start == pad ? -1 : pad;
+  if (start == pad) o.constant_id = pad;
+  require_valid(config, o);
+  require_layers(config, weights, {o.encoder.num_layers, o.decoder.num_layers});
+}
+
+}  // namespace detail
+}  // namespace eigenformer
+
+#endif

@@ -57,41 +57,8 @@ struct TextEncoderModel {
 
 namespace detail {
 
-inline TextEncoderOptions bert_options(const JsonFile& config, const HuggingFaceWeights& weights) {
-  TextEncoderOptions o;
-  o.vocab_size = config.require<index_t>("vocab_size");
-  o.layer.d_model = config.require<index_t>("hidden_size");
-  o.num_layers = config.require<index_t>("num_hidden_layers");
-  o.layer.num_heads = config.require<index_t>("num_attention_heads");
-  o.layer.dim_feedforward = config.require<index_t>("intermediate_size");
-  o.max_length = config.require<index_t>("max_position_embeddings");
-  o.num_token_types = config.get<index_t>("type_vocab_size", 2);
-  for (const auto& [name, size] :
-       std::initializer_list<std::pair<const char*, index_t>>{{"vocab_size", o.vocab_size},
-                                                              {"hidden_size", o.layer.d_model},
-                                                              {"intermediate_size", o.layer.dim_feedforward},
-                                                              {"max_position_embeddings", o.max_length},
-                                                              {"type_vocab_size", o.num_token_types}}) {
-    require_size(config, name, size);
-  }
-  if (o.max_length < 2)  // for [CLS] and [SEP]
-    throw config.refuse("has max_position_embeddings " + std::to_string(o.max_length) +
-                        ", expected at least 2");
-  if (const auto kind = config.get<std::string>("position_embedding_type", "absolute"); kind != "absolute") {
-    throw config.refuse("has the position_embedding_type '" + kind + "', expected absolute");
-  }
-  o.layer.dropout = {0};
-  o.layer.activation = huggingface_activation(config, "hidden_act", "gelu");
-  o.layer.norm.eps = config.get("layer_norm_eps", 1e-12);
-  o.positions = LearnedPositions{};
-  o.final_norm = false;
-  o.embedding_norm = true;
-  o.scale_embedding = false;
-  o.padding_index = config.get<index_t>("pad_token_id", 0);
-  require_valid(config, o);
-  require_layers(config, weights, {o.num_layers});
-  return o;
-}
+EIGENFORMER_IO_FUNCTION TextEncoderOptions bert_options(const JsonFile& config,
+                                                        const HuggingFaceWeights& weights);
 
 template <class T>
 TextEncoder<T> bert_model(const TextEncoderOptions& o, const HuggingFaceWeights& weights) {
@@ -134,24 +101,9 @@ TextEncoder<T> bert_model(const TextEncoderOptions& o, const HuggingFaceWeights&
   return model;
 }
 
-inline std::shared_ptr<const Tokenizer> bert_tokenizer(const std::filesystem::path& folder,
-                                                       ForeignVocabulary v, std::vector<AddedToken> added) {
-  const JsonFile config = JsonFile::open_if_exists(folder / "tokenizer_config.json");
-  const bool lower = config.get("do_lower_case", true);
-  for (const auto& [name, supported] : std::initializer_list<std::pair<const char*, bool>>{
-           {"strip_accents", lower}, {"tokenize_chinese_chars", true}, {"do_basic_tokenize", true}}) {
-    if (config.get(name, supported) == supported) continue;
-    throw config.refuse("sets " + std::string(name) + " to " + config.json().at(name).dump() +
-                        ", which is not supported; expected " + (supported ? "true" : "false"));
-  }
-  const std::string path = "'" + (folder / "vocab.txt").string() + "'";
-  const IcuFunctions& icu = require_icu("import", path);
-  try {
-    return icu.make_wordpiece(std::move(v), lower, std::move(added));
-  } catch (const ValueError& error) {
-    throw IoError("import", path + ": " + error.what());
-  }
-}
+EIGENFORMER_IO_FUNCTION std::shared_ptr<const Tokenizer> bert_tokenizer(const std::filesystem::path& folder,
+                                                                        ForeignVocabulary v,
+                                                                        std::vector<AddedToken> added);
 
 }  // namespace detail
 
@@ -199,3 +151,70 @@ TextEncoderModel<T> import_bert(const std::filesystem::path& folder) {
 }
 
 }  // namespace eigenformer
+
+#if EIGENFORMER_IO_DEFINITIONS
+
+namespace eigenformer {
+namespace detail {
+
+EIGENFORMER_IO_FUNCTION TextEncoderOptions bert_options(const JsonFile& config,
+                                                        const HuggingFaceWeights& weights) {
+  TextEncoderOptions o;
+  o.vocab_size = config.require<index_t>("vocab_size");
+  o.layer.d_model = config.require<index_t>("hidden_size");
+  o.num_layers = config.require<index_t>("num_hidden_layers");
+  o.layer.num_heads = config.require<index_t>("num_attention_heads");
+  o.layer.dim_feedforward = config.require<index_t>("intermediate_size");
+  o.max_length = config.require<index_t>("max_position_embeddings");
+  o.num_token_types = config.get<index_t>("type_vocab_size", 2);
+  for (const auto& [name, size] :
+       std::initializer_list<std::pair<const char*, index_t>>{{"vocab_size", o.vocab_size},
+                                                              {"hidden_size", o.layer.d_model},
+                                                              {"intermediate_size", o.layer.dim_feedforward},
+                                                              {"max_position_embeddings", o.max_length},
+                                                              {"type_vocab_size", o.num_token_types}}) {
+    require_size(config, name, size);
+  }
+  if (o.max_length < 2)  // for [CLS] and [SEP]
+    throw config.refuse("has max_position_embeddings " + std::to_string(o.max_length) +
+                        ", expected at least 2");
+  if (const auto kind = config.get<std::string>("position_embedding_type", "absolute"); kind != "absolute") {
+    throw config.refuse("has the position_embedding_type '" + kind + "', expected absolute");
+  }
+  o.layer.dropout = {0};
+  o.layer.activation = huggingface_activation(config, "hidden_act", "gelu");
+  o.layer.norm.eps = config.get("layer_norm_eps", 1e-12);
+  o.positions = LearnedPositions{};
+  o.final_norm = false;
+  o.embedding_norm = true;
+  o.scale_embedding = false;
+  o.padding_index = config.get<index_t>("pad_token_id", 0);
+  require_valid(config, o);
+  require_layers(config, weights, {o.num_layers});
+  return o;
+}
+
+EIGENFORMER_IO_FUNCTION std::shared_ptr<const Tokenizer> bert_tokenizer(const std::filesystem::path& folder,
+                                                                        ForeignVocabulary v,
+                                                                        std::vector<AddedToken> added) {
+  const JsonFile config = JsonFile::open_if_exists(folder / "tokenizer_config.json");
+  const bool lower = config.get("do_lower_case", true);
+  for (const auto& [name, supported] : std::initializer_list<std::pair<const char*, bool>>{
+           {"strip_accents", lower}, {"tokenize_chinese_chars", true}, {"do_basic_tokenize", true}}) {
+    if (config.get(name, supported) == supported) continue;
+    throw config.refuse("sets " + std::string(name) + " to " + config.json().at(name).dump() +
+                        ", which is not supported; expected " + (supported ? "true" : "false"));
+  }
+  const std::string path = "'" + (folder / "vocab.txt").string() + "'";
+  const IcuFunctions& icu = require_icu("import", path);
+  try {
+    return icu.make_wordpiece(std::move(v), lower, std::move(added));
+  } catch (const ValueError& error) {
+    throw IoError("import", path + ": " + error.what());
+  }
+}
+
+}  // namespace detail
+}  // namespace eigenformer
+
+#endif

@@ -21,23 +21,12 @@ struct HuggingFaceConfig {
         tokenizer(JsonFile::open_if_exists(folder / "tokenizer_config.json")) {}
 
   /// The file with the search settings: generation_config.json, or config.json in older models.
-  const JsonFile& search_file() const { return generation.json().empty() ? model : generation; }
+  const JsonFile& search_file() const;
 
   /// A token id, or the first of a list; -1 when there is none. Throws IoError unless it is below `size`.
-  std::int32_t id(const std::string& name, index_t size) const {
-    const JsonFile& file = generation.has(name) ? generation : model;
-    if (!file.has(name)) return -1;
-    const nlohmann::json& value = file.json().at(name);
-    const bool list = value.is_array() && !value.empty() && value.front().is_number_integer();
-    return token_id(file, name, size,
-                    list ? value.front().get<std::int64_t>() : file.get<std::int64_t>(name, -1));
-  }
+  std::int32_t id(const std::string& name, index_t size) const;
   /// Returns an id of a file's setting `name`. Throws IoError unless it is from 0 to size - 1.
-  static std::int32_t token_id(const JsonFile& file, const std::string& name, index_t size, std::int64_t id) {
-    if (id >= 0 && id < size) return static_cast<std::int32_t>(id);
-    throw file.refuse("sets " + name + " to " + file.json().at(name).dump() +
-                      ", expected ids of the vocabulary, 0 to " + std::to_string(size - 1));
-  }
+  static std::int32_t token_id(const JsonFile& file, const std::string& name, index_t size, std::int64_t id);
   /// As id(), but throws IoError when there is none.
   std::int32_t require_id(const std::string& name, index_t size) const {
     const std::int32_t found = id(name, size);
@@ -51,8 +40,39 @@ struct HuggingFaceConfig {
 /// Adds the settings of transformers' generate() to a model's conventions, whose ids are already set, and
 /// passes each unsupported setting that affects the results of generate() to options.warn. Throws IoError for
 /// an invalid setting and for ids that are not below target_size.
-inline void read_search(const HuggingFaceConfig& config, const ImportOptions& options, index_t target_size,
-                        ModelConventions& text) {
+EIGENFORMER_IO_FUNCTION void read_search(const HuggingFaceConfig& config, const ImportOptions& options,
+                                         index_t target_size, ModelConventions& text);
+
+}  // namespace eigenformer::detail
+
+#if EIGENFORMER_IO_DEFINITIONS
+
+namespace eigenformer {
+namespace detail {
+
+EIGENFORMER_IO_FUNCTION const JsonFile& HuggingFaceConfig::search_file() const {
+  return generation.json().empty() ? model : generation;
+}
+
+EIGENFORMER_IO_FUNCTION std::int32_t HuggingFaceConfig::id(const std::string& name, index_t size) const {
+  const JsonFile& file = generation.has(name) ? generation : model;
+  if (!file.has(name)) return -1;
+  const nlohmann::json& value = file.json().at(name);
+  const bool list = value.is_array() && !value.empty() && value.front().is_number_integer();
+  return token_id(file, name, size,
+                  list ? value.front().get<std::int64_t>() : file.get<std::int64_t>(name, -1));
+}
+
+EIGENFORMER_IO_FUNCTION std::int32_t HuggingFaceConfig::token_id(const JsonFile& file,
+                                                                 const std::string& name, index_t size,
+                                                                 std::int64_t id) {
+  if (id >= 0 && id < size) return static_cast<std::int32_t>(id);
+  throw file.refuse("sets " + name + " to " + file.json().at(name).dump() +
+                    ", expected ids of the vocabulary, 0 to " + std::to_string(size - 1));
+}
+
+EIGENFORMER_IO_FUNCTION void read_search(const HuggingFaceConfig& config, const ImportOptions& options,
+                                         index_t target_size, ModelConventions& text) {
   const JsonFile& file = config.search_file();
   const auto warn = [&](const std::string& name, const std::string& what) {
     if (options.warn) {
@@ -182,4 +202,7 @@ inline void read_search(const HuggingFaceConfig& config, const ImportOptions& op
   }
 }
 
-}  // namespace eigenformer::detail
+}  // namespace detail
+}  // namespace eigenformer
+
+#endif

@@ -19,56 +19,7 @@ namespace eigenformer::detail {
 class HuggingFaceT5 {
  public:
   /// Throws IoError for sizes that are invalid or not supported.
-  HuggingFaceT5(const JsonFile& config, const HuggingFaceWeights& weights) : weights_(weights) {
-    Seq2SeqOptions& o = options_;
-    o.source_vocab_size = config.require<index_t>("vocab_size");
-    o.target_vocab_size = o.source_vocab_size;
-    o.layer.d_model = config.require<index_t>("d_model");
-    o.layer.num_heads = config.require<index_t>("num_heads");
-    o.layer.attention.head_dim = config.require<index_t>("d_kv");
-    o.encoder.num_layers = config.require<index_t>("num_layers");
-    o.decoder.num_layers = config.get<index_t>("num_decoder_layers", o.encoder.num_layers);
-    o.layer.dim_feedforward = config.require<index_t>("d_ff");
-    for (const auto& [name, size] :
-         std::initializer_list<std::pair<const char*, index_t>>{{"vocab_size", o.source_vocab_size},
-                                                                {"d_model", o.layer.d_model},
-                                                                {"num_heads", o.layer.num_heads},
-                                                                {"d_kv", o.layer.attention.head_dim},
-                                                                {"d_ff", o.layer.dim_feedforward}}) {
-      require_size(config, name, size);
-    }
-    require_size(config, "num_heads * d_kv", o.layer.num_heads * o.layer.attention.head_dim);
-    o.layer.dropout = {0};
-    const auto projection = config.get<std::string>("feed_forward_proj", "relu");
-    o.layer.gated = projection.starts_with("gated-");
-    const std::string activation = o.layer.gated ? projection.substr(6) : projection;
-    if (activation == "relu") {
-      o.layer.activation = Activation::relu;
-    } else if (activation == "gelu") {
-      o.layer.activation = o.layer.gated ? Activation::gelu_tanh : Activation::gelu;
-    } else if (activation == "silu") {
-      o.layer.activation = Activation::silu;
-    } else {
-      throw config.refuse("has the feed_forward_proj '" + projection +
-                          "', expected relu, gelu, silu or gated-gelu");
-    }
-    o.layer.norm_first = true;
-    o.final_norm = true;
-    o.layer.norm.kind = NormKind::rms_norm;
-    o.layer.norm.eps = config.get("layer_norm_epsilon", 1e-6);
-    o.layer.bias = false;
-    o.projection_bias = false;
-    set_projection(config);
-    o.scale_embedding = false;
-    o.layer.attention.scale = 1;
-    RelativeBiasPositions bias{.buckets = config.get<index_t>("relative_attention_num_buckets", 32),
-                               .max_distance = config.get<index_t>("relative_attention_max_distance", 128)};
-    require_size(config, "relative_attention_num_buckets", bias.buckets);
-    o.layer.attention.positions = bias;
-    o.padding_index = -1;  // the decoder starts with the padding symbol and needs its embedding
-    require_valid(config, o);
-    require_layers(config, weights, {o.encoder.num_layers, o.decoder.num_layers});
-  }
+  HuggingFaceT5(const JsonFile& config, const HuggingFaceWeights& weights);
 
   const Seq2SeqOptions& options() const noexcept { return options_; }
 
@@ -98,15 +49,7 @@ class HuggingFaceT5 {
   // Sets the table of the projection and the scale of the logits. Up to transformers 4, tie_word_embeddings
   // determines both; its default is false for mT5 and true for T5. Version 5 always writes true: there are
   // two tables if the weights have lm_head, and the scale has a field of its own.
-  void set_projection(const JsonFile& config) {
-    const bool t5 = config.require<std::string>("model_type") == "t5";
-    const bool version5 = config.has("scale_decoder_outputs") || major_version(config) >= 5;
-    const bool tied = config.get("tie_word_embeddings", t5 || version5);
-    const bool one_table = tied && !(version5 && weights_.contains("lm_head.weight"));
-    options_.tying = one_table ? Tying::all : Tying::none;
-    if (config.get("scale_decoder_outputs", tied && (t5 || !version5)))
-      options_.logit_scale = 1 / std::sqrt(static_cast<double>(options_.layer.d_model));
-  }
+  void set_projection(const JsonFile& config);
   // The major version of the transformers that wrote the file; 0 when it is not stored.
   static int major_version(const JsonFile& config) {
     return static_cast<int>(std::min(
@@ -157,3 +100,76 @@ class HuggingFaceT5 {
 };
 
 }  // namespace eigenformer::detail
+
+#if EIGENFORMER_IO_DEFINITIONS
+
+namespace eigenformer {
+namespace detail {
+
+EIGENFORMER_IO_FUNCTION HuggingFaceT5::HuggingFaceT5(const JsonFile& config,
+                                                     const HuggingFaceWeights& weights)
+    : weights_(weights) {
+  Seq2SeqOptions& o = options_;
+  o.source_vocab_size = config.require<index_t>("vocab_size");
+  o.target_vocab_size = o.source_vocab_size;
+  o.layer.d_model = config.require<index_t>("d_model");
+  o.layer.num_heads = config.require<index_t>("num_heads");
+  o.layer.attention.head_dim = config.require<index_t>("d_kv");
+  o.encoder.num_layers = config.require<index_t>("num_layers");
+  o.decoder.num_layers = config.get<index_t>("num_decoder_layers", o.encoder.num_layers);
+  o.layer.dim_feedforward = config.require<index_t>("d_ff");
+  for (const auto& [name, size] :
+       std::initializer_list<std::pair<const char*, index_t>>{{"vocab_size", o.source_vocab_size},
+                                                              {"d_model", o.layer.d_model},
+                                                              {"num_heads", o.layer.num_heads},
+                                                              {"d_kv", o.layer.attention.head_dim},
+                                                              {"d_ff", o.layer.dim_feedforward}}) {
+    require_size(config, name, size);
+  }
+  require_size(config, "num_heads * d_kv", o.layer.num_heads * o.layer.attention.head_dim);
+  o.layer.dropout = {0};
+  const auto projection = config.get<std::string>("feed_forward_proj", "relu");
+  o.layer.gated = projection.starts_with("gated-");
+  const std::string activation = o.layer.gated ? projection.substr(6) : projection;
+  if (activation == "relu") {
+    o.layer.activation = Activation::relu;
+  } else if (activation == "gelu") {
+    o.layer.activation = o.layer.gated ? Activation::gelu_tanh : Activation::gelu;
+  } else if (activation == "silu") {
+    o.layer.activation = Activation::silu;
+  } else {
+    throw config.refuse("has the feed_forward_proj '" + projection +
+                        "', expected relu, gelu, silu or gated-gelu");
+  }
+  o.layer.norm_first = true;
+  o.final_norm = true;
+  o.layer.norm.kind = NormKind::rms_norm;
+  o.layer.norm.eps = config.get("layer_norm_epsilon", 1e-6);
+  o.layer.bias = false;
+  o.projection_bias = false;
+  set_projection(config);
+  o.scale_embedding = false;
+  o.layer.attention.scale = 1;
+  RelativeBiasPositions bias{.buckets = config.get<index_t>("relative_attention_num_buckets", 32),
+                             .max_distance = config.get<index_t>("relative_attention_max_distance", 128)};
+  require_size(config, "relative_attention_num_buckets", bias.buckets);
+  o.layer.attention.positions = bias;
+  o.padding_index = -1;  // the decoder starts with the padding symbol and needs its embedding
+  require_valid(config, o);
+  require_layers(config, weights, {o.encoder.num_layers, o.decoder.num_layers});
+}
+
+EIGENFORMER_IO_FUNCTION void HuggingFaceT5::set_projection(const JsonFile& config) {
+  const bool t5 = config.require<std::string>("model_type") == "t5";
+  const bool version5 = config.has("scale_decoder_outputs") || major_version(config) >= 5;
+  const bool tied = config.get("tie_word_embeddings", t5 || version5);
+  const bool one_table = tied && !(version5 && weights_.contains("lm_head.weight"));
+  options_.tying = one_table ? Tying::all : Tying::none;
+  if (config.get("scale_decoder_outputs", tied && (t5 || !version5)))
+    options_.logit_scale = 1 / std::sqrt(static_cast<double>(options_.layer.d_model));
+}
+
+}  // namespace detail
+}  // namespace eigenformer
+
+#endif

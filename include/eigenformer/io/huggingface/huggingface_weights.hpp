@@ -21,35 +21,7 @@ class HuggingFaceWeights {
   /// Throws IoError when there are no readable weights; for weights in other formats, the message has the
   /// Python command that converts them.
   static HuggingFaceWeights open(const std::filesystem::path& folder,
-                                 const char* python_class = "AutoModelForSeq2SeqLM") {
-    HuggingFaceWeights weights;
-    std::error_code ignored;
-    const std::filesystem::path single = folder / "model.safetensors",
-                                index = folder / "model.safetensors.index.json";
-    if (std::filesystem::exists(single, ignored)) {
-      weights.path_ = single;
-      weights.add(SafetensorsFile::open(single));
-      return weights;
-    }
-    weights.path_ = index;
-    if (!std::filesystem::exists(index, ignored)) {
-      throw IoError("import", "'" + folder.string() + "' has no model.safetensors" +
-                                  other_weights(folder, python_class));
-    }
-    const JsonFile json = JsonFile::open(index);
-    if (!json.has("weight_map") || !json.json().at("weight_map").is_object()) {
-      throw json.refuse("has no 'weight_map', expected an object");
-    }
-    std::map<std::string, bool> files;
-    for (const auto& [name, file] : json.json().at("weight_map").items()) {
-      if (!file.is_string() || file.get<std::string>().find('/') != std::string::npos) {
-        throw json.refuse("has the weight_map " + name + ": " + file.dump() + ", expected a file beside it");
-      }
-      files[file.get<std::string>()] = true;
-    }
-    for (const auto& entry : files) weights.add(SafetensorsFile::open(folder / entry.first));
-    return weights;
-  }
+                                 const char* python_class = "AutoModelForSeq2SeqLM");
 
   bool contains(const std::string& name) const { return places_.count(name) > 0; }
   const Shape& shape(const std::string& name) const { return file(name).info(name).shape; }
@@ -75,37 +47,10 @@ class HuggingFaceWeights {
 
   /// The end of a message that names weights in another format and the command that converts them; empty when
   /// there are none.
-  static std::string other_weights(const std::filesystem::path& folder, const std::string& python_class) {
-    struct Format {
-      const char *file, *what, *argument;
-    };
-    for (const auto& [file, what, argument] :
-         {Format{"pytorch_model.bin", "PyTorch weights pickled by Python", ""},
-          Format{"pytorch_model.bin.index.json", "PyTorch weights pickled by Python, in several files", ""},
-          Format{"tf_model.h5", "TensorFlow weights, which transformers before version 5 reads",
-                 ", from_tf=True"},
-          Format{"flax_model.msgpack", "Flax weights, which transformers before version 5 reads",
-                 ", from_flax=True"}}) {
-      std::error_code ignored;
-      if (!std::filesystem::exists(folder / file, ignored)) continue;
-      const std::string name = folder.string();
-      return std::string("; its ") + file + " holds " + what +
-             ", and is not read here. Convert it with: python3 -c \"import transformers; transformers." +
-             python_class + ".from_pretrained('" + name + "'" + argument + ").save_pretrained('" + name +
-             "', safe_serialization=True)\"";
-    }
-    return "";
-  }
+  static std::string other_weights(const std::filesystem::path& folder, const std::string& python_class);
 
  private:
-  void add(SafetensorsFile file) {
-    for (const std::string& name : file.names()) {
-      if (!places_.emplace(name, files_.size()).second) {
-        throw refuse("lists files that hold '" + name + "' twice");
-      }
-    }
-    files_.push_back(std::move(file));
-  }
+  void add(SafetensorsFile file);
   const SafetensorsFile& file(const std::string& name) const {
     const auto place = places_.find(name);
     if (place == places_.end()) throw refuse("has no tensor '" + name + "'");
@@ -118,8 +63,85 @@ class HuggingFaceWeights {
 };
 
 /// Throws IoError for more layers than the weights have tensors, before any loop over layers.
-inline void require_layers(const JsonFile& config, const HuggingFaceWeights& weights,
-                           std::initializer_list<index_t> numbers) {
+EIGENFORMER_IO_FUNCTION void require_layers(const JsonFile& config, const HuggingFaceWeights& weights,
+                                            std::initializer_list<index_t> numbers);
+
+/// The activation named in a config.json. Throws IoError for an unknown one.
+EIGENFORMER_IO_FUNCTION Activation huggingface_activation(const JsonFile& config, const std::string& field,
+                                                          const std::string& missing);
+
+}  // namespace eigenformer::detail
+
+#if EIGENFORMER_IO_DEFINITIONS
+
+namespace eigenformer {
+namespace detail {
+
+EIGENFORMER_IO_FUNCTION HuggingFaceWeights HuggingFaceWeights::open(const std::filesystem::path& folder,
+                                                                    const char* python_class) {
+  HuggingFaceWeights weights;
+  std::error_code ignored;
+  const std::filesystem::path single = folder / "model.safetensors",
+                              index = folder / "model.safetensors.index.json";
+  if (std::filesystem::exists(single, ignored)) {
+    weights.path_ = single;
+    weights.add(SafetensorsFile::open(single));
+    return weights;
+  }
+  weights.path_ = index;
+  if (!std::filesystem::exists(index, ignored)) {
+    throw IoError("import",
+                  "'" + folder.string() + "' has no model.safetensors" + other_weights(folder, python_class));
+  }
+  const JsonFile json = JsonFile::open(index);
+  if (!json.has("weight_map") || !json.json().at("weight_map").is_object()) {
+    throw json.refuse("has no 'weight_map', expected an object");
+  }
+  std::map<std::string, bool> files;
+  for (const auto& [name, file] : json.json().at("weight_map").items()) {
+    if (!file.is_string() || file.get<std::string>().find('/') != std::string::npos) {
+      throw json.refuse("has the weight_map " + name + ": " + file.dump() + ", expected a file beside it");
+    }
+    files[file.get<std::string>()] = true;
+  }
+  for (const auto& entry : files) weights.add(SafetensorsFile::open(folder / entry.first));
+  return weights;
+}
+
+EIGENFORMER_IO_FUNCTION std::string HuggingFaceWeights::other_weights(const std::filesystem::path& folder,
+                                                                      const std::string& python_class) {
+  struct Format {
+    const char *file, *what, *argument;
+  };
+  for (const auto& [file, what, argument] :
+       {Format{"pytorch_model.bin", "PyTorch weights pickled by Python", ""},
+        Format{"pytorch_model.bin.index.json", "PyTorch weights pickled by Python, in several files", ""},
+        Format{"tf_model.h5", "TensorFlow weights, which transformers before version 5 reads",
+               ", from_tf=True"},
+        Format{"flax_model.msgpack", "Flax weights, which transformers before version 5 reads",
+               ", from_flax=True"}}) {
+    std::error_code ignored;
+    if (!std::filesystem::exists(folder / file, ignored)) continue;
+    const std::string name = folder.string();
+    return std::string("; its ") + file + " holds " + what +
+           ", and is not read here. Convert it with: python3 -c \"import transformers; transformers." +
+           python_class + ".from_pretrained('" + name + "'" + argument + ").save_pretrained('" + name +
+           "', safe_serialization=True)\"";
+  }
+  return "";
+}
+
+EIGENFORMER_IO_FUNCTION void HuggingFaceWeights::add(SafetensorsFile file) {
+  for (const std::string& name : file.names()) {
+    if (!places_.emplace(name, files_.size()).second) {
+      throw refuse("lists files that hold '" + name + "' twice");
+    }
+  }
+  files_.push_back(std::move(file));
+}
+
+EIGENFORMER_IO_FUNCTION void require_layers(const JsonFile& config, const HuggingFaceWeights& weights,
+                                            std::initializer_list<index_t> numbers) {
   const auto most = static_cast<index_t>(weights.names().size());
   for (const index_t n : numbers) {
     if (n > most) {
@@ -129,9 +151,8 @@ inline void require_layers(const JsonFile& config, const HuggingFaceWeights& wei
   }
 }
 
-/// The activation named in a config.json. Throws IoError for an unknown one.
-inline Activation huggingface_activation(const JsonFile& config, const std::string& field,
-                                         const std::string& missing) {
+EIGENFORMER_IO_FUNCTION Activation huggingface_activation(const JsonFile& config, const std::string& field,
+                                                          const std::string& missing) {
   const auto name = config.get<std::string>(field, missing);
   if (name == "relu") return Activation::relu;
   if (name == "gelu") return Activation::gelu;
@@ -143,4 +164,7 @@ inline Activation huggingface_activation(const JsonFile& config, const std::stri
                       "', expected relu, gelu, gelu_new, silu, swish, tanh or sigmoid");
 }
 
-}  // namespace eigenformer::detail
+}  // namespace detail
+}  // namespace eigenformer
+
+#endif

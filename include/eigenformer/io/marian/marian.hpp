@@ -145,31 +145,7 @@ class MarianInt8 {
   MarianInt8(const MarianTransformer& described, const MarianNames& names, const ImportOptions& options)
       : described_(described), file_(described.file()), names_(names), options_(options) {}
 
-  std::shared_ptr<const kernels::PackedWeights> pack(const Seq2SeqTransformer<float>& model) const {
-    auto packed = std::make_shared<kernels::PackedWeights>();
-    std::map<std::string, const Parameter<float>*> parameters;
-    for_each_parameter(
-        model, [&](const std::string& name, const Parameter<float>& p) { parameters.emplace(name, &p); });
-    for (const auto& [ours, products] : int8_products(model)) {
-      const Parameter<float>& weight = *parameters.at(ours);
-      const index_t in = weight.shape()[1];
-      const std::optional<Rows> rows = read(names_.at(ours), weight.shape());
-      for (const Int8Rows& product : products) {
-        if (!rows) {
-          packed->add(weight.id(), product.first,
-                      kernels::PackedMatrix::pack(weight.value().data() + product.first * in, product.count,
-                                                  in, false, WeightFormat::int8));
-          continue;
-        }
-        kernels::PackedMatrix matrix = kernels::PackedMatrix::pack_int8(
-            rows->values.data() + product.first * in, rows->scale.data() + product.first, product.count, in);
-        const float multiplier = input_multiplier(ours, *rows, product);
-        if (multiplier > 0) matrix = matrix.with_input_step(1.0f / multiplier);
-        packed->add(weight.id(), product.first, std::move(matrix));
-      }
-    }
-    return packed;
-  }
+  std::shared_ptr<const kernels::PackedWeights> pack(const Seq2SeqTransformer<float>& model) const;
 
  private:
   // The int8 data of one of our matrices.
@@ -179,39 +155,10 @@ class MarianInt8 {
     std::vector<float> multiplier;  // of the inputs; 0: none
   };
 
-  std::optional<Rows> read(const std::vector<std::string>& theirs, const Shape& shape) const {
-    Rows rows;
-    for (const std::string& name : theirs) {
-      if (!file_.is_int8(name)) return std::nullopt;
-      float scale = 0;
-      const std::int8_t* values = file_.int8_values(name, &scale);
-      const Shape& part = file_.shape(name);
-      rows.values.insert(rows.values.end(), values, values + part.numel());
-      const auto count = static_cast<std::size_t>(part[0]);
-      rows.scale.insert(rows.scale.end(), count, scale);
-      std::optional<float> multiplier = file_.input_multiplier(name);
-      // The output layer's multiplier may be stored as "none" instead of the name of the embedding.
-      if (!multiplier && name == described_.target_embedding()) multiplier = file_.input_multiplier("none");
-      rows.multiplier.insert(rows.multiplier.end(), count, multiplier.value_or(0.0f));
-    }
-    // The row of the begin symbol, which Marian does not have.
-    rows.values.resize(static_cast<std::size_t>(shape.numel()));
-    rows.scale.resize(static_cast<std::size_t>(shape[0]), rows.scale.back());
-    rows.multiplier.resize(static_cast<std::size_t>(shape[0]), rows.multiplier.back());
-    return rows;
-  }
+  std::optional<Rows> read(const std::vector<std::string>& theirs, const Shape& shape) const;
 
   // One multiplier for all rows of a product: the smallest, which does not clip any input.
-  float input_multiplier(const std::string& ours, const Rows& rows, const Int8Rows& product) const {
-    const auto begin = rows.multiplier.begin() + product.first;
-    const auto [least, greatest] = std::minmax_element(begin, begin + product.count);
-    if (*least != *greatest && options_.warn) {
-      options_.warn("'" + file_.path().string() + "' quantises the inputs of '" + ours +
-                    "' with multipliers from " + std::to_string(*least) + " to " + std::to_string(*greatest) +
-                    "; the smallest is used for all");
-    }
-    return *least;
-  }
+  float input_multiplier(const std::string& ours, const Rows& rows, const Int8Rows& product) const;
 
   const MarianTransformer& described_;
   const MarianFile& file_;
@@ -257,8 +204,85 @@ TranslationModel<T> import_marian(const std::filesystem::path& from, const Impor
 /// quantised as pack_weights() does. Throws as import_marian() does.
 ///
 ///     ef::save_packed_folder("en-de-model", ef::import_marian_int8("en-de"));
-inline PackedModel<Seq2SeqTransformer<float>> import_marian_int8(const std::filesystem::path& from,
-                                                                 const ImportOptions& options = {}) {
+EIGENFORMER_IO_FUNCTION PackedModel<Seq2SeqTransformer<float>> import_marian_int8(
+    const std::filesystem::path& from, const ImportOptions& options = {});
+
+}  // namespace eigenformer
+
+#if EIGENFORMER_IO_DEFINITIONS
+
+namespace eigenformer {
+namespace detail {
+
+EIGENFORMER_IO_FUNCTION std::shared_ptr<const kernels::PackedWeights> MarianInt8::pack(
+    const Seq2SeqTransformer<float>& model) const {
+  auto packed = std::make_shared<kernels::PackedWeights>();
+  std::map<std::string, const Parameter<float>*> parameters;
+  for_each_parameter(
+      model, [&](const std::string& name, const Parameter<float>& p) { parameters.emplace(name, &p); });
+  for (const auto& [ours, products] : int8_products(model)) {
+    const Parameter<float>& weight = *parameters.at(ours);
+    const index_t in = weight.shape()[1];
+    const std::optional<Rows> rows = read(names_.at(ours), weight.shape());
+    for (const Int8Rows& product : products) {
+      if (!rows) {
+        packed->add(weight.id(), product.first,
+                    kernels::PackedMatrix::pack(weight.value().data() + product.first * in, product.count, in,
+                                                false, WeightFormat::int8));
+        continue;
+      }
+      kernels::PackedMatrix matrix = kernels::PackedMatrix::pack_int8(
+          rows->values.data() + product.first * in, rows->scale.data() + product.first, product.count, in);
+      const float multiplier = input_multiplier(ours, *rows, product);
+      if (multiplier > 0) matrix = matrix.with_input_step(1.0f / multiplier);
+      packed->add(weight.id(), product.first, std::move(matrix));
+    }
+  }
+  return packed;
+}
+
+EIGENFORMER_IO_FUNCTION std::optional<MarianInt8::Rows> MarianInt8::read(
+    const std::vector<std::string>& theirs, const Shape& shape) const {
+  Rows rows;
+  for (const std::string& name : theirs) {
+    if (!file_.is_int8(name)) return std::nullopt;
+    float scale = 0;
+    const std::int8_t* values = file_.int8_values(name, &scale);
+    const Shape& part = file_.shape(name);
+    rows.values.insert(rows.values.end(), values, values + part.numel());
+    const auto count = static_cast<std::size_t>(part[0]);
+    rows.scale.insert(rows.scale.end(), count, scale);
+    std::optional<float> multiplier = file_.input_multiplier(name);
+    // The output layer's multiplier may be stored as "none" instead of the name of the embedding.
+    if (!multiplier && name == described_.target_embedding()) multiplier = file_.input_multiplier("none");
+    rows.multiplier.insert(rows.multiplier.end(), count, multiplier.value_or(0.0f));
+  }
+  // The row of the begin symbol, which Marian does not have.
+  rows.values.resize(static_cast<std::size_t>(shape.numel()));
+  rows.scale.resize(static_cast<std::size_t>(shape[0]), rows.scale.back());
+  rows.multiplier.resize(static_cast<std::size_t>(shape[0]), rows.multiplier.back());
+  return rows;
+}
+
+EIGENFORMER_IO_FUNCTION float MarianInt8::input_multiplier(const std::string& ours, const Rows& rows,
+                                                           const Int8Rows& product) const {
+  const auto begin = rows.multiplier.begin() + product.first;
+  const auto [least, greatest] = std::minmax_element(begin, begin + product.count);
+  if (*least != *greatest && options_.warn) {
+    options_.warn("'" + file_.path().string() + "' quantises the inputs of '" + ours +
+                  "' with multipliers from " + std::to_string(*least) + " to " + std::to_string(*greatest) +
+                  "; the smallest is used for all");
+  }
+  return *least;
+}
+
+}  // namespace detail
+}  // namespace eigenformer
+
+namespace eigenformer {
+
+EIGENFORMER_IO_FUNCTION PackedModel<Seq2SeqTransformer<float>> import_marian_int8(
+    const std::filesystem::path& from, const ImportOptions& options) {
   const detail::MarianFiles files = detail::find_marian_files(from);
   detail::require_no_languages(files.model, options);
   const MarianFile file = MarianFile::open(files.model);
@@ -275,3 +299,5 @@ inline PackedModel<Seq2SeqTransformer<float>> import_marian_int8(const std::file
 }
 
 }  // namespace eigenformer
+
+#endif

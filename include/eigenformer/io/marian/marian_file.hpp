@@ -48,34 +48,7 @@ class MarianParser {
   MarianParser(std::filesystem::path path, std::span<const std::byte> bytes)
       : path_(std::move(path)), bytes_(bytes) {}
 
-  std::map<std::string, MarianItem> parse() {
-    const auto version = number<std::uint64_t>("the version");
-    if (version != 1) {
-      throw refuse("has version " + std::to_string(version) +
-                   " at byte 0, expected 1, that of a Marian model in .bin form");
-    }
-    const auto count = number<std::uint64_t>("the number of items");
-    if (count > left() / sizeof(Header)) {
-      throw refuse("is truncated or damaged: it has " + std::to_string(count) +
-                   " items by the number at byte 8, whose table takes " + std::to_string(sizeof(Header)) +
-                   " bytes each; " + std::to_string(left()) + " are left");
-    }
-    std::vector<Header> headers(static_cast<std::size_t>(count));
-    for (Header& h : headers) h = number<Header>("the table of items");
-    std::vector<std::string> names;
-    for (std::size_t i = 0; i < headers.size(); ++i) names.push_back(name(headers[i], i));
-    std::vector<MarianItem> items;
-    for (std::size_t i = 0; i < headers.size(); ++i) items.push_back(item(headers[i], names[i]));
-    const auto padding = number<std::uint64_t>("the length of the padding before the data");
-    (void)take(padding, "the padding before the data");
-    std::map<std::string, MarianItem> found;
-    for (std::size_t i = 0; i < headers.size(); ++i) {
-      items[i].bytes = take(headers[i].bytes, "item '" + names[i] + "'");
-      if (!found.emplace(names[i], items[i]).second) throw refuse("has two items '" + names[i] + "'");
-    }
-    if (left() > 0) throw refuse("has " + std::to_string(left()) + " bytes after its last item");
-    return found;
-  }
+  std::map<std::string, MarianItem> parse();
 
  private:
   struct Header {
@@ -84,14 +57,7 @@ class MarianParser {
 
   std::size_t left() const noexcept { return bytes_.size() - at_; }
 
-  std::span<const std::byte> take(std::uint64_t n, const std::string& what) {
-    if (n > left()) {
-      throw refuse("is truncated: " + what + " at byte " + std::to_string(at_) + " takes " +
-                   std::to_string(n) + " bytes, the file has " + std::to_string(left()) + " left");
-    }
-    at_ += static_cast<std::size_t>(n);
-    return bytes_.subspan(at_ - static_cast<std::size_t>(n), static_cast<std::size_t>(n));
-  }
+  std::span<const std::byte> take(std::uint64_t n, const std::string& what);
   template <class N>
   N number(const std::string& what) {
     N value;
@@ -99,71 +65,11 @@ class MarianParser {
     return value;
   }
 
-  std::string name(const Header& header, std::size_t i) {
-    const std::string what = "the name of item " + std::to_string(i);
-    const auto text = take(header.name_length, what);
-    if (text.empty() || text.back() != std::byte{0}) {
-      throw refuse("is damaged: " + what + " before byte " + std::to_string(at_) + " does not end in NUL");
-    }
-    return {reinterpret_cast<const char*>(text.data()), text.size() - 1};
-  }
+  std::string name(const Header& header, std::size_t i);
 
-  MarianItem item(const Header& header, const std::string& name) {
-    MarianItem item;
-    item.type = type(header.type, name);
-    if (header.rank > 4) {
-      throw refuse("has item '" + name + "' of rank " + std::to_string(header.rank) + ", expected at most 4");
-    }
-    // Checked before multiplying, so that the number of elements cannot overflow.
-    std::uint64_t elements = 1;
-    for (int i = 0; i < static_cast<int>(header.rank); ++i) {
-      const auto size = number<std::int32_t>("the shape of item '" + name + "'");
-      if (size <= 0 || static_cast<std::uint64_t>(size) > bytes_.size() / elements) {
-        throw refuse("is truncated or damaged: item '" + name + "' has a dimension " + std::to_string(size) +
-                     ", which the file's " + std::to_string(bytes_.size()) + " bytes cannot hold");
-      }
-      elements *= static_cast<std::uint64_t>(size);
-      item.shape = item.shape.inserted(i, size);
-    }
-    // An intgemm8 item ends with its scale.
-    const std::uint64_t needed = item.type == MarianType::float32    ? 4 * elements
-                                 : item.type == MarianType::intgemm8 ? elements + 4
-                                                                     : elements;
-    if (header.bytes < needed) {
-      throw refuse("has item '" + name + "' of shape " + item.shape.str() + " in " +
-                   std::to_string(header.bytes) + " bytes, expected at least " + std::to_string(needed));
-    }
-    return item;
-  }
+  MarianItem item(const Header& header, const std::string& name);
 
-  MarianType type(std::uint64_t code, const std::string& name) const {
-    switch (code) {
-      case static_cast<std::uint64_t>(MarianType::int8):
-      case static_cast<std::uint64_t>(MarianType::float32):
-      case static_cast<std::uint64_t>(MarianType::intgemm8):
-        return static_cast<MarianType>(code);
-      default:
-        break;
-    }
-    static constexpr std::pair<std::uint64_t, const char*> known[] = {
-        {0x402, "float16"},
-        {0x408, "float64"},
-        {0x802, "fbgemm packed16"},
-        {0x1801, "fbgemm packed8"},
-        {0x2801, "fbgemm packed8"},
-        {0x4102, "intgemm16"},
-        {0x10001, "intgemm8 of marian-nmt 1.10"},
-        {0x18001, "intgemm8 for SSSE3"},
-        {0x11001, "intgemm8 for AVX2"},
-        {0x12001, "intgemm8 for AVX-512"},
-        {0x13001, "intgemm8 for AVX-512 VNNI"}};
-    std::string what = "unknown type " + std::to_string(code);
-    for (const auto& [number, word] : known) {
-      if (number == code) what = std::string("type ") + word;
-    }
-    throw refuse("has item '" + name + "' of " + what +
-                 ", expected float32 or intgemm8 (browsermt's marian-conv --gemm-type intgemm8)");
-  }
+  MarianType type(std::uint64_t code, const std::string& name) const;
 
   IoError refuse(const std::string& what) const { return marian_refusal(path_, what); }
 
@@ -185,15 +91,7 @@ class MarianParser {
 class MarianFile {
  public:
   /// Opens and validates a file. Throws IoError that names the file, the item and what was expected.
-  static MarianFile open(const std::filesystem::path& path) {
-    MarianFile file;
-    file.path_ = path;
-    file.map_ = MappedFile::open(path);
-    file.items_ = detail::MarianParser(path, file.map_->bytes()).parse();
-    for (const auto& [name, item] : file.items_)
-      file.shapes_.emplace(name, is_product(name, item) ? transposed(item.shape) : item.shape);
-    return file;
-  }
+  static MarianFile open(const std::filesystem::path& path);
 
   /// The path that was opened.
   const std::filesystem::path& path() const noexcept { return path_; }
@@ -233,24 +131,7 @@ class MarianFile {
   /// The elements of an int8 item in the order of shape(), without a copy, and the scale by which they are
   /// multiplied, stored to *scale. Throws IoError for an item of another type, a scale that is not a positive
   /// finite number, and an element -128.
-  const std::int8_t* int8_values(const std::string& name, float* scale) const {
-    const MarianItem& i = item(name);
-    if (i.type != MarianType::intgemm8) throw refuse("has '" + name + "' of another type, expected int8");
-    const auto n = static_cast<std::size_t>(i.shape.numel());
-    float multiplier = 0;
-    std::memcpy(&multiplier, i.bytes.data() + n, sizeof multiplier);
-    *scale = 1.0f / multiplier;
-    if (!(multiplier > 0) || !std::isfinite(multiplier) || !std::isfinite(*scale * 128.0f)) {
-      throw refuse("has the scale " + std::to_string(multiplier) + " in '" + name +
-                   "', expected a positive finite number");
-    }
-    const auto* values = reinterpret_cast<const std::int8_t*>(i.bytes.data());
-    if (const auto* bad = std::find(values, values + n, std::int8_t{-128}); bad != values + n) {
-      throw refuse("has -128 in '" + name + "' at " + std::to_string(bad - values) +
-                   ", expected int8 values from -127 to 127");
-    }
-    return values;
-  }
+  const std::int8_t* int8_values(const std::string& name, float* scale) const;
 
   /// Copies an item, dequantised, to a tensor of shape(). Throws IoError for a missing item, as int8_values()
   /// does, and for one of bytes without a scale.
@@ -281,18 +162,7 @@ class MarianFile {
   /// The number by which the inputs of a product with `weight` are multiplied before they are rounded to
   /// int8, the item `WEIGHT_QuantMultA`; nothing when there is none. Throws IoError unless it is from 1e-20
   /// to 1e20.
-  std::optional<float> input_multiplier(const std::string& weight) const {
-    const std::string name = weight + "_QuantMultA";
-    if (!contains(name)) return std::nullopt;
-    if (item(name).shape.numel() != 1)
-      throw refuse("has '" + name + "' of shape " + item(name).shape.str() + ", expected one number");
-    const auto value = tensor<float>(name).data()[0];
-    if (!(value >= 1e-20f && value <= 1e20f)) {
-      throw refuse("has the number " + std::to_string(value) + " in '" + name +
-                   "', expected a positive finite one");
-    }
-    return value;
-  }
+  std::optional<float> input_multiplier(const std::string& weight) const;
 
   /// The text of an int8 item without a scale, such as "special:model.yml", up to the first NUL. Throws
   /// IoError for a missing item and for one of another type.
@@ -322,3 +192,164 @@ class MarianFile {
 };
 
 }  // namespace eigenformer
+
+#if EIGENFORMER_IO_DEFINITIONS
+
+namespace eigenformer {
+namespace detail {
+
+EIGENFORMER_IO_FUNCTION std::map<std::string, MarianItem> MarianParser::parse() {
+  const auto version = number<std::uint64_t>("the version");
+  if (version != 1) {
+    throw refuse("has version " + std::to_string(version) +
+                 " at byte 0, expected 1, that of a Marian model in .bin form");
+  }
+  const auto count = number<std::uint64_t>("the number of items");
+  if (count > left() / sizeof(Header)) {
+    throw refuse("is truncated or damaged: it has " + std::to_string(count) +
+                 " items by the number at byte 8, whose table takes " + std::to_string(sizeof(Header)) +
+                 " bytes each; " + std::to_string(left()) + " are left");
+  }
+  std::vector<Header> headers(static_cast<std::size_t>(count));
+  for (Header& h : headers) h = number<Header>("the table of items");
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < headers.size(); ++i) names.push_back(name(headers[i], i));
+  std::vector<MarianItem> items;
+  for (std::size_t i = 0; i < headers.size(); ++i) items.push_back(item(headers[i], names[i]));
+  const auto padding = number<std::uint64_t>("the length of the padding before the data");
+  (void)take(padding, "the padding before the data");
+  std::map<std::string, MarianItem> found;
+  for (std::size_t i = 0; i < headers.size(); ++i) {
+    items[i].bytes = take(headers[i].bytes, "item '" + names[i] + "'");
+    if (!found.emplace(names[i], items[i]).second) throw refuse("has two items '" + names[i] + "'");
+  }
+  if (left() > 0) throw refuse("has " + std::to_string(left()) + " bytes after its last item");
+  return found;
+}
+
+EIGENFORMER_IO_FUNCTION std::span<const std::byte> MarianParser::take(std::uint64_t n,
+                                                                      const std::string& what) {
+  if (n > left()) {
+    throw refuse("is truncated: " + what + " at byte " + std::to_string(at_) + " takes " + std::to_string(n) +
+                 " bytes, the file has " + std::to_string(left()) + " left");
+  }
+  at_ += static_cast<std::size_t>(n);
+  return bytes_.subspan(at_ - static_cast<std::size_t>(n), static_cast<std::size_t>(n));
+}
+
+EIGENFORMER_IO_FUNCTION std::string MarianParser::name(const Header& header, std::size_t i) {
+  const std::string what = "the name of item " + std::to_string(i);
+  const auto text = take(header.name_length, what);
+  if (text.empty() || text.back() != std::byte{0}) {
+    throw refuse("is damaged: " + what + " before byte " + std::to_string(at_) + " does not end in NUL");
+  }
+  return {reinterpret_cast<const char*>(text.data()), text.size() - 1};
+}
+
+EIGENFORMER_IO_FUNCTION MarianItem MarianParser::item(const Header& header, const std::string& name) {
+  MarianItem item;
+  item.type = type(header.type, name);
+  if (header.rank > 4) {
+    throw refuse("has item '" + name + "' of rank " + std::to_string(header.rank) + ", expected at most 4");
+  }
+  // Checked before multiplying, so that the number of elements cannot overflow.
+  std::uint64_t elements = 1;
+  for (int i = 0; i < static_cast<int>(header.rank); ++i) {
+    const auto size = number<std::int32_t>("the shape of item '" + name + "'");
+    if (size <= 0 || static_cast<std::uint64_t>(size) > bytes_.size() / elements) {
+      throw refuse("is truncated or damaged: item '" + name + "' has a dimension " + std::to_string(size) +
+                   ", which the file's " + std::to_string(bytes_.size()) + " bytes cannot hold");
+    }
+    elements *= static_cast<std::uint64_t>(size);
+    item.shape = item.shape.inserted(i, size);
+  }
+  // An intgemm8 item ends with its scale.
+  const std::uint64_t needed = item.type == MarianType::float32    ? 4 * elements
+                               : item.type == MarianType::intgemm8 ? elements + 4
+                                                                   : elements;
+  if (header.bytes < needed) {
+    throw refuse("has item '" + name + "' of shape " + item.shape.str() + " in " +
+                 std::to_string(header.bytes) + " bytes, expected at least " + std::to_string(needed));
+  }
+  return item;
+}
+
+EIGENFORMER_IO_FUNCTION MarianType MarianParser::type(std::uint64_t code, const std::string& name) const {
+  switch (code) {
+    case static_cast<std::uint64_t>(MarianType::int8):
+    case static_cast<std::uint64_t>(MarianType::float32):
+    case static_cast<std::uint64_t>(MarianType::intgemm8):
+      return static_cast<MarianType>(code);
+    default:
+      break;
+  }
+  static constexpr std::pair<std::uint64_t, const char*> known[] = {{0x402, "float16"},
+                                                                    {0x408, "float64"},
+                                                                    {0x802, "fbgemm packed16"},
+                                                                    {0x1801, "fbgemm packed8"},
+                                                                    {0x2801, "fbgemm packed8"},
+                                                                    {0x4102, "intgemm16"},
+                                                                    {0x10001, "intgemm8 of marian-nmt 1.10"},
+                                                                    {0x18001, "intgemm8 for SSSE3"},
+                                                                    {0x11001, "intgemm8 for AVX2"},
+                                                                    {0x12001, "intgemm8 for AVX-512"},
+                                                                    {0x13001, "intgemm8 for AVX-512 VNNI"}};
+  std::string what = "unknown type " + std::to_string(code);
+  for (const auto& [number, word] : known) {
+    if (number == code) what = std::string("type ") + word;
+  }
+  throw refuse("has item '" + name + "' of " + what +
+               ", expected float32 or intgemm8 (browsermt's marian-conv --gemm-type intgemm8)");
+}
+
+}  // namespace detail
+}  // namespace eigenformer
+
+namespace eigenformer {
+
+EIGENFORMER_IO_FUNCTION MarianFile MarianFile::open(const std::filesystem::path& path) {
+  MarianFile file;
+  file.path_ = path;
+  file.map_ = MappedFile::open(path);
+  file.items_ = detail::MarianParser(path, file.map_->bytes()).parse();
+  for (const auto& [name, item] : file.items_)
+    file.shapes_.emplace(name, is_product(name, item) ? transposed(item.shape) : item.shape);
+  return file;
+}
+
+EIGENFORMER_IO_FUNCTION const std::int8_t* MarianFile::int8_values(const std::string& name,
+                                                                   float* scale) const {
+  const MarianItem& i = item(name);
+  if (i.type != MarianType::intgemm8) throw refuse("has '" + name + "' of another type, expected int8");
+  const auto n = static_cast<std::size_t>(i.shape.numel());
+  float multiplier = 0;
+  std::memcpy(&multiplier, i.bytes.data() + n, sizeof multiplier);
+  *scale = 1.0f / multiplier;
+  if (!(multiplier > 0) || !std::isfinite(multiplier) || !std::isfinite(*scale * 128.0f)) {
+    throw refuse("has the scale " + std::to_string(multiplier) + " in '" + name +
+                 "', expected a positive finite number");
+  }
+  const auto* values = reinterpret_cast<const std::int8_t*>(i.bytes.data());
+  if (const auto* bad = std::find(values, values + n, std::int8_t{-128}); bad != values + n) {
+    throw refuse("has -128 in '" + name + "' at " + std::to_string(bad - values) +
+                 ", expected int8 values from -127 to 127");
+  }
+  return values;
+}
+
+EIGENFORMER_IO_FUNCTION std::optional<float> MarianFile::input_multiplier(const std::string& weight) const {
+  const std::string name = weight + "_QuantMultA";
+  if (!contains(name)) return std::nullopt;
+  if (item(name).shape.numel() != 1)
+    throw refuse("has '" + name + "' of shape " + item(name).shape.str() + ", expected one number");
+  const auto value = tensor<float>(name).data()[0];
+  if (!(value >= 1e-20f && value <= 1e20f)) {
+    throw refuse("has the number " + std::to_string(value) + " in '" + name +
+                 "', expected a positive finite one");
+  }
+  return value;
+}
+
+}  // namespace eigenformer
+
+#endif

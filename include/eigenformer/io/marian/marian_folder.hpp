@@ -31,38 +31,7 @@ class MarianSettings {
  public:
   MarianSettings() = default;
   /// where: the name of the text in messages. Throws IoError for a line that is not a setting.
-  MarianSettings(std::string where, std::string_view text) : where_(std::move(where)) {
-    std::string key;
-    for (int number = 1; !text.empty(); ++number) {
-      const std::size_t end = text.find('\n');
-      std::string_view line = text.substr(0, end);
-      text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
-      const std::string_view stripped = strip(line);
-      if (stripped.empty() || stripped[0] == '#' || stripped == "---" || stripped == "...") continue;
-      if (stripped[0] == '-' && (stripped.size() == 1 || stripped[1] == ' ')) {
-        if (key.empty()) throw refuse(number, line);
-        values_[key].push_back(unquoted(stripped.substr(1)));
-        continue;
-      }
-      if (line[0] == ' ' || line[0] == '\t') continue;  // nested deeper
-      const std::size_t colon = stripped.find(':');
-      if (colon == std::string_view::npos || colon == 0) throw refuse(number, line);
-      key = std::string(stripped.substr(0, colon));
-      std::string_view value = strip(stripped.substr(colon + 1));
-      std::vector<std::string>& list = values_[key];
-      list.clear();
-      if (value.size() >= 2 && value.front() == '[' && value.back() == ']') {
-        value = strip(value.substr(1, value.size() - 2));
-        while (!value.empty()) {
-          const std::size_t comma = std::min(value.find(','), value.size());
-          list.push_back(unquoted(value.substr(0, comma)));
-          value.remove_prefix(std::min(comma + 1, value.size()));
-        }
-      } else if (!value.empty()) {
-        list.push_back(unquoted(value));
-      }
-    }
-  }
+  MarianSettings(std::string where, std::string_view text);
 
   const std::string& where() const noexcept { return where_; }
   bool has(const std::string& key) const { return values_.count(key) > 0; }
@@ -85,15 +54,7 @@ class MarianSettings {
     return text.empty() ? missing : parse(key, text);
   }
   /// The i-th value of a key as a whole number. Throws IoError when there is none or it is not one.
-  long whole(const std::string& key, std::size_t i = 0) const {
-    const auto values = list(key);
-    if (i >= values.size())
-      throw IoError("marian", "'" + where_ + "' has no '" + key + "', expected a number");
-    const double value = parse(key, values[i]);
-    if (value != std::floor(value) || std::abs(value) > std::numeric_limits<int>::max())
-      throw refuse_value(key, values[i], "a whole number");
-    return static_cast<long>(value);
-  }
+  long whole(const std::string& key, std::size_t i = 0) const;
   bool flag(const std::string& key) const {
     const std::string text = word(key, "false");
     if (text != "true" && text != "false") throw refuse_value(key, text, "true or false");
@@ -138,56 +99,7 @@ class MarianSettings {
 class MarianTransformer {
  public:
   /// Throws IoError for a file whose settings describe a model that is not supported.
-  explicit MarianTransformer(const MarianFile& file)
-      : file_(file), settings_(file.path().string() + ", special:model.yml", yaml(file)) {
-    expect_all();
-    Seq2SeqOptions& o = options_;
-    const bool all = settings_.flag("tied-embeddings-all");
-    const bool target = settings_.flag("tied-embeddings");
-    const bool one_table = all || settings_.flag("tied-embeddings-src");
-    source_embedding_ = one_table ? "Wemb" : "encoder_Wemb";
-    target_embedding_ = one_table ? "Wemb" : "decoder_Wemb";
-    const Shape source = matrix(source_embedding_), decoder = matrix(target_embedding_);
-    expect_size("dim-vocabs", source[0], settings_.whole("dim-vocabs", 0));
-    expect_size("dim-vocabs", decoder[0], settings_.whole("dim-vocabs", 1));
-    expect_size("dim-emb", source[1], settings_.whole("dim-emb"));
-    // Tying: which embeddings share their matrix with the projection.
-    if (!all && !target) {
-      throw settings_.refuse_value(
-          "tied-embeddings", "false",
-          "true, or tied-embeddings-all: models whose output has a matrix of its own "
-          "are not supported");
-    }
-    if (!all && one_table) {
-      throw settings_.refuse_value("tied-embeddings-src", "true",
-                                   "false or tied-embeddings-all, as models in use have it");
-    }
-    o.tying = all ? Tying::all : Tying::target;
-    // The last row is for the begin symbol, which Marian does not have: its embedding is zero.
-    o.source_vocab_size = source[0] + (all ? 1 : 0);
-    o.target_vocab_size = decoder[0] + 1;
-    o.padding_index = all ? source[0] : -1;
-    o.projection_bias = true;
-    o.scale_embedding = true;
-    o.positions = SinusoidalPositions{.order = SinusoidOrder::concatenated,
-                                      .exponent = SinusoidExponent::tensor2tensor,
-                                      .first_position = 0};
-    o.encoder.num_layers = layers("enc-depth");
-    o.decoder.num_layers = layers("dec-depth");
-    LayerOptions& layer = o.layer;
-    layer.d_model = source[1];
-    layer.num_heads = settings_.whole("transformer-heads");
-    layer.dim_feedforward = settings_.whole("transformer-dim-ffn");
-    layer.dropout = {0};
-    layer.activation = activation(settings_.word("transformer-ffn-activation", "swish"));
-    layer.norm.eps = 1e-6;
-    layer.norm_first = false;
-    o.final_norm = false;
-    o.decoder.layer = layer;
-    o.decoder.layer->self_mixing = SelfMixing::ssru;
-    o.embedding_dropout = 0;
-    require_valid(file, o);
-  }
+  explicit MarianTransformer(const MarianFile& file);
 
   const MarianFile& file() const noexcept { return file_; }
   const Seq2SeqOptions& options() const noexcept { return options_; }
@@ -205,55 +117,8 @@ class MarianTransformer {
   }
 
   // Settings that change the model, with the values that are supported.
-  void expect_all() const {
-    for (const auto& [key, value] :
-         std::vector<std::pair<const char*, const char*>>{{"type", "transformer"},
-                                                          {"transformer-decoder-autoreg", "rnn"},
-                                                          {"dec-cell", "ssru"},
-                                                          {"transformer-preprocess", ""},
-                                                          {"transformer-postprocess", "dan"},
-                                                          {"transformer-ffn-depth", "2"}}) {
-      expect(key, value);
-    }
-    // The same for optional settings.
-    for (const auto& [key, value] :
-         std::vector<std::pair<const char*, const char*>>{{"dec-cell-base-depth", "2"},
-                                                          {"dec-cell-high-depth", "1"},
-                                                          {"transformer-postprocess-top", ""},
-                                                          {"transformer-decoder-dim-ffn", "0"},
-                                                          {"transformer-decoder-ffn-depth", "0"},
-                                                          {"transformer-no-projection", "false"},
-                                                          {"transformer-no-affine", "false"},
-                                                          {"transformer-no-bias", "false"},
-                                                          {"transformer-rnn-projection", "false"},
-                                                          {"transformer-pool", "false"},
-                                                          {"transformer-train-position-embeddings", "false"},
-                                                          {"factors-combine", "sum"},
-                                                          {"factors-dim-emb", "0"},
-                                                          {"lemma-dependency", ""},
-                                                          {"lemma-dim-emb", "0"},
-                                                          {"layer-normalization", "false"},
-                                                          {"output-omit-bias", "false"},
-                                                          {"right-left", "false"},
-                                                          {"skip", "false"},
-                                                          {"ulr", "false"}}) {
-      if (settings_.has(key)) expect(key, value);
-    }
-    for (const char* key : {"transformer-tied-layers", "input-types"}) {
-      const auto list = settings_.list(key);
-      if (!list.empty() && !(list.size() == 1 && list[0].empty()))
-        throw settings_.refuse_value(key, "'" + list[0] + "' ...", "none, as in browser models");
-    }
-  }
-  void expect(const char* key, const std::string& value) const {
-    const std::string found = settings_.word(key);
-    if (found == value) return;
-    throw settings_.refuse_value(
-        key, found,
-        (value.empty() ? "\"\"" : value) +
-            ": the import is for post-norm Transformers with an SSRU in the decoder, "
-            "as browsers have them");
-  }
+  void expect_all() const;
+  void expect(const char* key, const std::string& value) const;
   void expect_size(const char* key, index_t found, long said) const {
     if (found == said) return;
     throw file_.refuse("has embeddings of " + std::to_string(found) + ", but its " + key + " says " +
@@ -290,27 +155,10 @@ namespace eigenformer {
 
 /// Whether a file begins as a Marian model in .bin format; CTranslate2's model.bin does not. False for a
 /// missing file.
-inline bool is_marian_file(const std::filesystem::path& path) {
-  std::error_code ignored;
-  if (!std::filesystem::is_regular_file(path, ignored)) return false;
-  std::ifstream file(path, std::ios::binary);
-  std::uint64_t head[2] = {};
-  char bytes[sizeof head];
-  if (!file.read(bytes, sizeof bytes)) return false;
-  std::memcpy(head, bytes, sizeof head);
-  return head[0] == 1 && head[1] > 0;
-}
+EIGENFORMER_IO_FUNCTION bool is_marian_file(const std::filesystem::path& path);
 
 /// The paths of the Marian models (.bin) in a folder, sorted by name; none when it cannot be read.
-inline std::vector<std::filesystem::path> marian_files(const std::filesystem::path& folder) {
-  std::vector<std::filesystem::path> found;
-  std::error_code ignored;
-  for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
-    if (entry.path().extension() == ".bin" && is_marian_file(entry.path())) found.push_back(entry.path());
-  }
-  std::sort(found.begin(), found.end());
-  return found;
-}
+EIGENFORMER_IO_FUNCTION std::vector<std::filesystem::path> marian_files(const std::filesystem::path& folder);
 
 namespace detail {
 
@@ -321,7 +169,202 @@ struct MarianFiles {
 };
 
 /// Finds these files. from: the model, or a folder with one. Throws IoError that says what is missing.
-inline MarianFiles find_marian_files(const std::filesystem::path& from) {
+EIGENFORMER_IO_FUNCTION MarianFiles find_marian_files(const std::filesystem::path& from);
+
+/// Reads the tokens of a vocabulary for an embedding of `words` rows. Throws IoError unless it is a
+/// SentencePiece model with the special ids that Marian assumes.
+EIGENFORMER_IO_FUNCTION std::vector<std::string> marian_vocabulary(const std::filesystem::path& path,
+                                                                   index_t words, const char* side);
+
+/// Makes the tokenizers, and sets the conventions and tokenizer of the description.
+EIGENFORMER_IO_FUNCTION TokenizerPair marian_tokenizers(const MarianFiles& files,
+                                                        const MarianTransformer& model,
+                                                        const ImportOptions& options,
+                                                        ModelDescription& description);
+
+}  // namespace detail
+
+}  // namespace eigenformer
+
+#if EIGENFORMER_IO_DEFINITIONS
+
+namespace eigenformer {
+namespace detail {
+
+EIGENFORMER_IO_FUNCTION MarianSettings::MarianSettings(std::string where, std::string_view text)
+    : where_(std::move(where)) {
+  std::string key;
+  for (int number = 1; !text.empty(); ++number) {
+    const std::size_t end = text.find('\n');
+    std::string_view line = text.substr(0, end);
+    text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
+    const std::string_view stripped = strip(line);
+    if (stripped.empty() || stripped[0] == '#' || stripped == "---" || stripped == "...") continue;
+    if (stripped[0] == '-' && (stripped.size() == 1 || stripped[1] == ' ')) {
+      if (key.empty()) throw refuse(number, line);
+      values_[key].push_back(unquoted(stripped.substr(1)));
+      continue;
+    }
+    if (line[0] == ' ' || line[0] == '\t') continue;  // nested deeper
+    const std::size_t colon = stripped.find(':');
+    if (colon == std::string_view::npos || colon == 0) throw refuse(number, line);
+    key = std::string(stripped.substr(0, colon));
+    std::string_view value = strip(stripped.substr(colon + 1));
+    std::vector<std::string>& list = values_[key];
+    list.clear();
+    if (value.size() >= 2 && value.front() == '[' && value.back() == ']') {
+      value = strip(value.substr(1, value.size() - 2));
+      while (!value.empty()) {
+        const std::size_t comma = std::min(value.find(','), value.size());
+        list.push_back(unquoted(value.substr(0, comma)));
+        value.remove_prefix(std::min(comma + 1, value.size()));
+      }
+    } else if (!value.empty()) {
+      list.push_back(unquoted(value));
+    }
+  }
+}
+
+EIGENFORMER_IO_FUNCTION long MarianSettings::whole(const std::string& key, std::size_t i) const {
+  const auto values = list(key);
+  if (i >= values.size()) throw IoError("marian", "'" + where_ + "' has no '" + key + "', expected a number");
+  const double value = parse(key, values[i]);
+  if (value != std::floor(value) || std::abs(value) > std::numeric_limits<int>::max())
+    throw refuse_value(key, values[i], "a whole number");
+  return static_cast<long>(value);
+}
+
+EIGENFORMER_IO_FUNCTION MarianTransformer::MarianTransformer(const MarianFile& file)
+    : file_(file), settings_(file.path().string() + ", special:model.yml", yaml(file)) {
+  expect_all();
+  Seq2SeqOptions& o = options_;
+  const bool all = settings_.flag("tied-embeddings-all");
+  const bool target = settings_.flag("tied-embeddings");
+  const bool one_table = all || settings_.flag("tied-embeddings-src");
+  source_embedding_ = one_table ? "Wemb" : "encoder_Wemb";
+  target_embedding_ = one_table ? "Wemb" : "decoder_Wemb";
+  const Shape source = matrix(source_embedding_), decoder = matrix(target_embedding_);
+  expect_size("dim-vocabs", source[0], settings_.whole("dim-vocabs", 0));
+  expect_size("dim-vocabs", decoder[0], settings_.whole("dim-vocabs", 1));
+  expect_size("dim-emb", source[1], settings_.whole("dim-emb"));
+  // Tying: which embeddings share their matrix with the projection.
+  if (!all && !target) {
+    throw settings_.refuse_value("tied-embeddings", "false",
+                                 "true, or tied-embeddings-all: models whose output has a matrix of its own "
+                                 "are not supported");
+  }
+  if (!all && one_table) {
+    throw settings_.refuse_value("tied-embeddings-src", "true",
+                                 "false or tied-embeddings-all, as models in use have it");
+  }
+  o.tying = all ? Tying::all : Tying::target;
+  // The last row is for the begin symbol, which Marian does not have: its embedding is zero.
+  o.source_vocab_size = source[0] + (all ? 1 : 0);
+  o.target_vocab_size = decoder[0] + 1;
+  o.padding_index = all ? source[0] : -1;
+  o.projection_bias = true;
+  o.scale_embedding = true;
+  o.positions = SinusoidalPositions{
+      .order = SinusoidOrder::concatenated, .exponent = SinusoidExponent::tensor2tensor, .first_position = 0};
+  o.encoder.num_layers = layers("enc-depth");
+  o.decoder.num_layers = layers("dec-depth");
+  LayerOptions& layer = o.layer;
+  layer.d_model = source[1];
+  layer.num_heads = settings_.whole("transformer-heads");
+  layer.dim_feedforward = settings_.whole("transformer-dim-ffn");
+  layer.dropout = {0};
+  layer.activation = activation(settings_.word("transformer-ffn-activation", "swish"));
+  layer.norm.eps = 1e-6;
+  layer.norm_first = false;
+  o.final_norm = false;
+  o.decoder.layer = layer;
+  o.decoder.layer->self_mixing = SelfMixing::ssru;
+  o.embedding_dropout = 0;
+  require_valid(file, o);
+}
+
+EIGENFORMER_IO_FUNCTION void MarianTransformer::expect_all() const {
+  for (const auto& [key, value] :
+       std::vector<std::pair<const char*, const char*>>{{"type", "transformer"},
+                                                        {"transformer-decoder-autoreg", "rnn"},
+                                                        {"dec-cell", "ssru"},
+                                                        {"transformer-preprocess", ""},
+                                                        {"transformer-postprocess", "dan"},
+                                                        {"transformer-ffn-depth", "2"}}) {
+    expect(key, value);
+  }
+  // The same for optional settings.
+  for (const auto& [key, value] :
+       std::vector<std::pair<const char*, const char*>>{{"dec-cell-base-depth", "2"},
+                                                        {"dec-cell-high-depth", "1"},
+                                                        {"transformer-postprocess-top", ""},
+                                                        {"transformer-decoder-dim-ffn", "0"},
+                                                        {"transformer-decoder-ffn-depth", "0"},
+                                                        {"transformer-no-projection", "false"},
+                                                        {"transformer-no-affine", "false"},
+                                                        {"transformer-no-bias", "false"},
+                                                        {"transformer-rnn-projection", "false"},
+                                                        {"transformer-pool", "false"},
+                                                        {"transformer-train-position-embeddings", "false"},
+                                                        {"factors-combine", "sum"},
+                                                        {"factors-dim-emb", "0"},
+                                                        {"lemma-dependency", ""},
+                                                        {"lemma-dim-emb", "0"},
+                                                        {"layer-normalization", "false"},
+                                                        {"output-omit-bias", "false"},
+                                                        {"right-left", "false"},
+                                                        {"skip", "false"},
+                                                        {"ulr", "false"}}) {
+    if (settings_.has(key)) expect(key, value);
+  }
+  for (const char* key : {"transformer-tied-layers", "input-types"}) {
+    const auto list = settings_.list(key);
+    if (!list.empty() && !(list.size() == 1 && list[0].empty()))
+      throw settings_.refuse_value(key, "'" + list[0] + "' ...", "none, as in browser models");
+  }
+}
+
+EIGENFORMER_IO_FUNCTION void MarianTransformer::expect(const char* key, const std::string& value) const {
+  const std::string found = settings_.word(key);
+  if (found == value) return;
+  throw settings_.refuse_value(key, found,
+                               (value.empty() ? "\"\"" : value) +
+                                   ": the import is for post-norm Transformers with an SSRU in the decoder, "
+                                   "as browsers have them");
+}
+
+}  // namespace detail
+}  // namespace eigenformer
+
+namespace eigenformer {
+
+EIGENFORMER_IO_FUNCTION bool is_marian_file(const std::filesystem::path& path) {
+  std::error_code ignored;
+  if (!std::filesystem::is_regular_file(path, ignored)) return false;
+  std::ifstream file(path, std::ios::binary);
+  std::uint64_t head[2] = {};
+  char bytes[sizeof head];
+  if (!file.read(bytes, sizeof bytes)) return false;
+  std::memcpy(head, bytes, sizeof head);
+  return head[0] == 1 && head[1] > 0;
+}
+
+EIGENFORMER_IO_FUNCTION std::vector<std::filesystem::path> marian_files(const std::filesystem::path& folder) {
+  std::vector<std::filesystem::path> found;
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
+    if (entry.path().extension() == ".bin" && is_marian_file(entry.path())) found.push_back(entry.path());
+  }
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
+}  // namespace eigenformer
+
+namespace eigenformer {
+namespace detail {
+
+EIGENFORMER_IO_FUNCTION MarianFiles find_marian_files(const std::filesystem::path& from) {
   namespace fs = std::filesystem;
   std::error_code ignored;
   MarianFiles files;
@@ -373,10 +416,8 @@ inline MarianFiles find_marian_files(const std::filesystem::path& from) {
   return files;
 }
 
-/// Reads the tokens of a vocabulary for an embedding of `words` rows. Throws IoError unless it is a
-/// SentencePiece model with the special ids that Marian assumes.
-inline std::vector<std::string> marian_vocabulary(const std::filesystem::path& path, index_t words,
-                                                  const char* side) {
+EIGENFORMER_IO_FUNCTION std::vector<std::string> marian_vocabulary(const std::filesystem::path& path,
+                                                                   index_t words, const char* side) {
   std::vector<std::string> tokens = sentencepiece_pieces(path);
   if (tokens.size() < 2 || tokens[0] != "</s>" || tokens[1] != "<unk>") {
     throw IoError("import", "'" + path.string() + "' begins with '" + (tokens.empty() ? "" : tokens[0]) +
@@ -387,9 +428,10 @@ inline std::vector<std::string> marian_vocabulary(const std::filesystem::path& p
   return tokens;
 }
 
-/// Makes the tokenizers, and sets the conventions and tokenizer of the description.
-inline TokenizerPair marian_tokenizers(const MarianFiles& files, const MarianTransformer& model,
-                                       const ImportOptions& options, ModelDescription& description) {
+EIGENFORMER_IO_FUNCTION TokenizerPair marian_tokenizers(const MarianFiles& files,
+                                                        const MarianTransformer& model,
+                                                        const ImportOptions& options,
+                                                        ModelDescription& description) {
   const auto make = [&](const std::filesystem::path& path, index_t words, index_t ids, const char* side) {
     std::vector<std::string> tokens = marian_vocabulary(path, words, side);
     tokens.resize(static_cast<std::size_t>(ids));
@@ -441,5 +483,6 @@ inline TokenizerPair marian_tokenizers(const MarianFiles& files, const MarianTra
 }
 
 }  // namespace detail
-
 }  // namespace eigenformer
+
+#endif

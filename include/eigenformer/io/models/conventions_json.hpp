@@ -49,7 +49,22 @@ inline constexpr bool is_target_languages =
 /// Converts conventions to a JSON object with every field under its name. Fields that older versions do not
 /// know are left out where they have their defaults: target_languages, an object of names and ids, unknown,
 /// and lines_are_sentences; and the search where it has no fields.
-inline nlohmann::json conventions_to_json(const ModelConventions& conventions) {
+EIGENFORMER_IO_FUNCTION nlohmann::json conventions_to_json(const ModelConventions& conventions);
+
+/// Reads conventions from the result of conventions_to_json(); missing fields keep their defaults. Throws
+/// ValueError for an unknown name, a value of the wrong type, and an id that is outside its vocabulary, of
+/// source_size or target_size ids (forbidden_ids are not checked). What `search` has is checked by
+/// search_options().
+EIGENFORMER_IO_FUNCTION ModelConventions conventions_from_json(const nlohmann::json& json,
+                                                               index_t source_size, index_t target_size);
+
+}  // namespace eigenformer
+
+#if EIGENFORMER_IO_DEFINITIONS
+
+namespace eigenformer {
+
+EIGENFORMER_IO_FUNCTION nlohmann::json conventions_to_json(const ModelConventions& conventions) {
   nlohmann::json json = nlohmann::json::object();
   detail::visit_conventions(conventions, [&](const char* name, const auto& field) {
     if constexpr (detail::is_target_languages<decltype(field)>) {
@@ -64,12 +79,8 @@ inline nlohmann::json conventions_to_json(const ModelConventions& conventions) {
   return json;
 }
 
-/// Reads conventions from the result of conventions_to_json(); missing fields keep their defaults. Throws
-/// ValueError for an unknown name, a value of the wrong type, and an id that is outside its vocabulary, of
-/// source_size or target_size ids (forbidden_ids are not checked). What `search` has is checked by
-/// search_options().
-inline ModelConventions conventions_from_json(const nlohmann::json& json, index_t source_size,
-                                              index_t target_size) {
+EIGENFORMER_IO_FUNCTION ModelConventions conventions_from_json(const nlohmann::json& json,
+                                                               index_t source_size, index_t target_size) {
   if (!json.is_object()) throw ValueError("options", "text is " + json.dump() + ", expected an object");
   ModelConventions conventions;
   std::set<std::string> known = {"search"};
@@ -117,3 +128,5 @@ inline ModelConventions conventions_from_json(const nlohmann::json& json, index_
 }
 
 }  // namespace eigenformer
+
+#endif

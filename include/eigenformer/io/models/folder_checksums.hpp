@@ -35,17 +35,7 @@ class FolderSizes {
   }
 
   /// Requires a tensor with this size along an axis.
-  void require(const std::string& name, int axis, index_t size, const char* option) const {
-    if (!file_.contains(name)) throw lacks(name);
-    const Shape& shape = file_.info(name).shape;
-    if (shape.rank() == 2 && shape[axis] == size) return;
-    // Int8 panels: both sizes are rounded up to whole panels.
-    const index_t whole = axis == 0 ? kernels::PackedMatrix::int8_columns : 4;
-    if (shape.rank() == 4 && shape[axis] == (size + whole - 1) / whole) return;
-    throw IoError("load_model_folder", "'" + path_.string() + "' does not fit options.json: tensor '" + name +
-                                           "' has shape " + shape.str() + ", but " + option + " is " +
-                                           std::to_string(size));
-  }
+  void require(const std::string& name, int axis, index_t size, const char* option) const;
   /// As require(), but for an optional tensor, which layers of the caller's own may lack.
   void require_if_there(const std::string& name, int axis, index_t size, const char* option) const {
     if (file_.contains(name)) require(name, axis, size, option);
@@ -58,41 +48,13 @@ class FolderSizes {
     throw lacks(prefix + "...");
   }
   /// Requires that a matrix of the model does not have more elements than the whole file.
-  void require_room(const char* rows_option, index_t rows, const char* columns_option,
-                    index_t columns) const {
-    if (static_cast<double>(rows) * static_cast<double>(columns) <= numbers_) return;
-    throw IoError("load_model_folder", "'" + path_.string() + "' does not fit options.json: " + rows_option +
-                                           " is " + std::to_string(rows) + " and " + columns_option + " is " +
-                                           std::to_string(columns) + ", but the file has only " +
-                                           std::to_string(static_cast<index_t>(numbers_)) + " numbers");
-  }
+  void require_room(const char* rows_option, index_t rows, const char* columns_option, index_t columns) const;
 
   /// Checks the layers of the stack `name`, such as "encoder".
-  void require_stack(const std::string& name, const StackOptions<LayerOptions>& stack) const {
-    const LayerOptions& o = stack.layer;
-    const std::string last = name + ".layers." + std::to_string(stack.num_layers - 1) + ".";
-    require_some(last);
-    require_if_there(last + "linear1.weight", 0, o.dim_feedforward, "dim_feedforward");
-    const index_t heads =
-        o.num_heads +
-        2 * (o.attention.num_key_value_heads != 0 ? o.attention.num_key_value_heads : o.num_heads);
-    const index_t head_dim = o.attention.head_dim != 0 ? o.attention.head_dim : o.d_model / o.num_heads;
-    require_if_there(last + "self_attn.in_proj_weight", 0, heads * head_dim,
-                     "(num_heads + 2 num_key_value_heads) head_dim");
-    if (const auto* shaw = std::get_if<ShawPositions>(&o.attention.positions)) {
-      require_if_there(last + "self_attn.relative_keys", 0, 2 * shaw->max_distance + 1,
-                       "2 shaw_max_distance + 1");
-    }
-    if (const auto* bias = std::get_if<RelativeBiasPositions>(&o.attention.positions)) {
-      require_if_there(name + ".relative_bias.weight", 0, bias->buckets, "relative_bias_buckets");
-    }
-  }
+  void require_stack(const std::string& name, const StackOptions<LayerOptions>& stack) const;
 
  private:
-  IoError lacks(const std::string& name) const {
-    return IoError("load_model_folder",
-                   "'" + path_.string() + "' has no tensor '" + name + "', which options.json requires");
-  }
+  IoError lacks(const std::string& name) const;
 
   std::filesystem::path path_;
   SafetensorsFile file_;
@@ -155,7 +117,87 @@ inline std::string hash_text(std::uint64_t hash) {
 }
 
 // Reads by blocks, so that the size of a file does not matter.
-inline FileChecksum checksum_of_file(const std::filesystem::path& path) {
+EIGENFORMER_IO_FUNCTION FileChecksum checksum_of_file(const std::filesystem::path& path);
+
+// Returns the text of an options.json that has the checksums of other files, with its own checksum added.
+EIGENFORMER_IO_FUNCTION std::string options_with_own_checksum(nlohmann::json options);
+
+/// Returns the text of an options.json with the checksums of the other files in `folder` and its own
+/// checksum, which is computed over the text with zeros in its place.
+EIGENFORMER_IO_FUNCTION std::string options_with_checksums(nlohmann::json options,
+                                                           const std::filesystem::path& folder,
+                                                           const std::vector<std::string>& files);
+
+// verify_model_folder() without protection from concurrent writers.
+EIGENFORMER_IO_FUNCTION int verify_files(const std::filesystem::path& folder);
+
+}  // namespace detail
+
+/// Checks the files of a model folder, of any kind of model, against the sizes and hashes (Hash64) that
+/// options.json holds, its own hash included, and returns how many there are: options.json, model.safetensors
+/// and the tokenizers. It detects accidental damage, not deliberate changes. Loading does not check, so that
+/// a folder may be edited. Throws IoError that names each file that is missing or changed, and for a folder
+/// without checksums, as version 0.1.0 wrote them.
+///
+///     ef::verify_model_folder("en-de");
+EIGENFORMER_IO_FUNCTION int verify_model_folder(const std::filesystem::path& folder);
+
+}  // namespace eigenformer
+
+#if EIGENFORMER_IO_DEFINITIONS
+
+namespace eigenformer {
+namespace detail {
+
+EIGENFORMER_IO_FUNCTION void FolderSizes::require(const std::string& name, int axis, index_t size,
+                                                  const char* option) const {
+  if (!file_.contains(name)) throw lacks(name);
+  const Shape& shape = file_.info(name).shape;
+  if (shape.rank() == 2 && shape[axis] == size) return;
+  // Int8 panels: both sizes are rounded up to whole panels.
+  const index_t whole = axis == 0 ? kernels::PackedMatrix::int8_columns : 4;
+  if (shape.rank() == 4 && shape[axis] == (size + whole - 1) / whole) return;
+  throw IoError("load_model_folder", "'" + path_.string() + "' does not fit options.json: tensor '" + name +
+                                         "' has shape " + shape.str() + ", but " + option + " is " +
+                                         std::to_string(size));
+}
+
+EIGENFORMER_IO_FUNCTION void FolderSizes::require_room(const char* rows_option, index_t rows,
+                                                       const char* columns_option, index_t columns) const {
+  if (static_cast<double>(rows) * static_cast<double>(columns) <= numbers_) return;
+  throw IoError("load_model_folder", "'" + path_.string() + "' does not fit options.json: " + rows_option +
+                                         " is " + std::to_string(rows) + " and " + columns_option + " is " +
+                                         std::to_string(columns) + ", but the file has only " +
+                                         std::to_string(static_cast<index_t>(numbers_)) + " numbers");
+}
+
+EIGENFORMER_IO_FUNCTION void FolderSizes::require_stack(const std::string& name,
+                                                        const StackOptions<LayerOptions>& stack) const {
+  const LayerOptions& o = stack.layer;
+  const std::string last = name + ".layers." + std::to_string(stack.num_layers - 1) + ".";
+  require_some(last);
+  require_if_there(last + "linear1.weight", 0, o.dim_feedforward, "dim_feedforward");
+  const index_t heads =
+      o.num_heads +
+      2 * (o.attention.num_key_value_heads != 0 ? o.attention.num_key_value_heads : o.num_heads);
+  const index_t head_dim = o.attention.head_dim != 0 ? o.attention.head_dim : o.d_model / o.num_heads;
+  require_if_there(last + "self_attn.in_proj_weight", 0, heads * head_dim,
+                   "(num_heads + 2 num_key_value_heads) head_dim");
+  if (const auto* shaw = std::get_if<ShawPositions>(&o.attention.positions)) {
+    require_if_there(last + "self_attn.relative_keys", 0, 2 * shaw->max_distance + 1,
+                     "2 shaw_max_distance + 1");
+  }
+  if (const auto* bias = std::get_if<RelativeBiasPositions>(&o.attention.positions)) {
+    require_if_there(name + ".relative_bias.weight", 0, bias->buckets, "relative_bias_buckets");
+  }
+}
+
+EIGENFORMER_IO_FUNCTION IoError FolderSizes::lacks(const std::string& name) const {
+  return IoError("load_model_folder",
+                 "'" + path_.string() + "' has no tensor '" + name + "', which options.json requires");
+}
+
+EIGENFORMER_IO_FUNCTION FileChecksum checksum_of_file(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);
   FileChecksum sum;
   Hash64 hash;
@@ -170,18 +212,16 @@ inline FileChecksum checksum_of_file(const std::filesystem::path& path) {
   return sum;
 }
 
-// Returns the text of an options.json that has the checksums of other files, with its own checksum added.
-inline std::string options_with_own_checksum(nlohmann::json options) {
+EIGENFORMER_IO_FUNCTION std::string options_with_own_checksum(nlohmann::json options) {
   nlohmann::json& own = options["checksums"]["options.json"];
   own = {{"hash64", hash_text(0)}};
   own["hash64"] = hash_text(Hash64::of(options.dump(2) + "\n"));
   return options.dump(2) + "\n";
 }
 
-/// Returns the text of an options.json with the checksums of the other files in `folder` and its own
-/// checksum, which is computed over the text with zeros in its place.
-inline std::string options_with_checksums(nlohmann::json options, const std::filesystem::path& folder,
-                                          const std::vector<std::string>& files) {
+EIGENFORMER_IO_FUNCTION std::string options_with_checksums(nlohmann::json options,
+                                                           const std::filesystem::path& folder,
+                                                           const std::vector<std::string>& files) {
   nlohmann::json& sums = options["checksums"] = nlohmann::json::object();
   for (const std::string& name : files) {
     std::error_code ignored;
@@ -192,8 +232,7 @@ inline std::string options_with_checksums(nlohmann::json options, const std::fil
   return options_with_own_checksum(std::move(options));
 }
 
-// verify_model_folder() without protection from concurrent writers.
-inline int verify_files(const std::filesystem::path& folder) {
+EIGENFORMER_IO_FUNCTION int verify_files(const std::filesystem::path& folder) {
   const auto refuse = [&](const std::string& what) {
     return IoError("verify_model_folder", "'" + folder.string() + "' " + what);
   };
@@ -232,17 +271,15 @@ inline int verify_files(const std::filesystem::path& folder) {
 }
 
 }  // namespace detail
+}  // namespace eigenformer
 
-/// Checks the files of a model folder, of any kind of model, against the sizes and hashes (Hash64) that
-/// options.json holds, its own hash included, and returns how many there are: options.json, model.safetensors
-/// and the tokenizers. It detects accidental damage, not deliberate changes. Loading does not check, so that
-/// a folder may be edited. Throws IoError that names each file that is missing or changed, and for a folder
-/// without checksums, as version 0.1.0 wrote them.
-///
-///     ef::verify_model_folder("en-de");
-inline int verify_model_folder(const std::filesystem::path& folder) {
+namespace eigenformer {
+
+EIGENFORMER_IO_FUNCTION int verify_model_folder(const std::filesystem::path& folder) {
   return read_folder(folder, {"options.json", "model.safetensors"},
                      [&] { return detail::verify_files(folder); });
 }
 
 }  // namespace eigenformer
+
+#endif

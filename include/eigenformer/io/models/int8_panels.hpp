@@ -65,8 +65,28 @@ inline constexpr const char* int8_given_scales = "given";
 inline constexpr const char* int8_parts[] = {"", "_scale", "_sum", "_input_step"};
 
 /// Adds panels, their scales and sums, and the step of their inputs if there is one.
-inline void add_packed_panels(SafetensorsWriter& writer, const std::string& name,
-                              const kernels::PackedMatrix& packed) {
+EIGENFORMER_IO_FUNCTION void add_packed_panels(SafetensorsWriter& writer, const std::string& name,
+                                               const kernels::PackedMatrix& packed);
+
+/// Quantises a matrix (n, k) and adds its panels, scales and sums. Throws ValueError for weights that are not
+/// finite.
+EIGENFORMER_IO_FUNCTION void add_int8_panels(SafetensorsWriter& writer, const Tensor<float>& value,
+                                             const std::vector<Int8Rows>& products);
+
+/// The panels of a file, without a copy. Throws IoError when they, their scales or their sums are missing or
+/// have another shape than that for `rows` of k numbers, or when a scale is negative or not finite.
+EIGENFORMER_IO_FUNCTION kernels::PackedMatrix view_int8_panels(const SafetensorsFile& file,
+                                                               const Int8Rows& rows, index_t k);
+
+}  // namespace eigenformer::detail
+
+#if EIGENFORMER_IO_DEFINITIONS
+
+namespace eigenformer {
+namespace detail {
+
+EIGENFORMER_IO_FUNCTION void add_packed_panels(SafetensorsWriter& writer, const std::string& name,
+                                               const kernels::PackedMatrix& packed) {
   const Shape shape = int8_panels_shape(packed.n(), packed.k());
   const Shape outputs{shape[0] * shape[2]};
   Tensor<std::int8_t> panels(shape);
@@ -81,10 +101,8 @@ inline void add_packed_panels(SafetensorsWriter& writer, const std::string& name
     writer.add(name + "_input_step", Tensor<float>::full(Shape{1}, packed.input_step()));
 }
 
-/// Quantises a matrix (n, k) and adds its panels, scales and sums. Throws ValueError for weights that are not
-/// finite.
-inline void add_int8_panels(SafetensorsWriter& writer, const Tensor<float>& value,
-                            const std::vector<Int8Rows>& products) {
+EIGENFORMER_IO_FUNCTION void add_int8_panels(SafetensorsWriter& writer, const Tensor<float>& value,
+                                             const std::vector<Int8Rows>& products) {
   const index_t k = value.dim(1);
   for (const Int8Rows& rows : products) {
     kernels::PackedMatrix packed;
@@ -98,9 +116,8 @@ inline void add_int8_panels(SafetensorsWriter& writer, const Tensor<float>& valu
   }
 }
 
-/// The panels of a file, without a copy. Throws IoError when they, their scales or their sums are missing or
-/// have another shape than that for `rows` of k numbers, or when a scale is negative or not finite.
-inline kernels::PackedMatrix view_int8_panels(const SafetensorsFile& file, const Int8Rows& rows, index_t k) {
+EIGENFORMER_IO_FUNCTION kernels::PackedMatrix view_int8_panels(const SafetensorsFile& file,
+                                                               const Int8Rows& rows, index_t k) {
   struct Parts {
     Tensor<std::int8_t> panels;
     Tensor<float> scale;
@@ -149,4 +166,7 @@ inline kernels::PackedMatrix view_int8_panels(const SafetensorsFile& file, const
   }
 }
 
-}  // namespace eigenformer::detail
+}  // namespace detail
+}  // namespace eigenformer
+
+#endif

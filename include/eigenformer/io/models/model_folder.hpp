@@ -99,14 +99,7 @@ inline std::string tokenizer_file(const std::string& kind, const std::string& na
 }
 
 // Refuses files that may block when they are opened, such as named pipes.
-inline void require_no_stream(const std::filesystem::path& path) {
-  std::error_code ignored;
-  if (!std::filesystem::exists(path, ignored) || std::filesystem::is_regular_file(path, ignored) ||
-      std::filesystem::is_directory(path, ignored)) {
-    return;
-  }
-  throw IoError("load_model_folder", "cannot open '" + path.string() + "': it is not a regular file");
-}
+EIGENFORMER_IO_FUNCTION void require_no_stream(const std::filesystem::path& path);
 
 // Looks up each file separately: an interrupted commit may have moved only one of them.
 inline std::shared_ptr<const Tokenizer> load_folder_tokenizer(const std::string& kind,
@@ -117,14 +110,8 @@ inline std::shared_ptr<const Tokenizer> load_folder_tokenizer(const std::string&
   return load_tokenizer(kind, path.parent_path(), name);
 }
 
-inline TokenizerPair load_folder_tokenizers(const std::string& kind, bool joint,
-                                            const std::filesystem::path& folder) {
-  TokenizerPair pair;
-  if (kind.empty()) return pair;
-  pair.source = load_folder_tokenizer(kind, folder, joint ? "tokenizer" : "source");
-  pair.target = joint ? pair.source : load_folder_tokenizer(kind, folder, "target");
-  return pair;
-}
+EIGENFORMER_IO_FUNCTION TokenizerPair load_folder_tokenizers(const std::string& kind, bool joint,
+                                                             const std::filesystem::path& folder);
 
 // The vocabulary sizes that a model's options require of its tokenizers; 0: any.
 template <class Options>
@@ -166,22 +153,15 @@ void validate_file_options(const Options& o) {
 }  // namespace detail
 
 /// Whether a folder has files of a model, of any kind and version, complete or not.
-inline bool is_model_folder(const std::filesystem::path& folder) {
-  return has_folder_file(folder, "options.json") || has_folder_file(folder, "model.safetensors");
-}
+EIGENFORMER_IO_FUNCTION bool is_model_folder(const std::filesystem::path& folder);
 
 /// Whether a folder has an adapter_config.json.
-inline bool is_adapter_folder(const std::filesystem::path& folder) {
-  return has_folder_file(folder, "adapter_config.json");
-}
+EIGENFORMER_IO_FUNCTION bool is_adapter_folder(const std::filesystem::path& folder);
 
 namespace detail {
 
 /// Files that every save of a model replaces; see read_folder().
-inline const std::vector<std::string>& files_of_each_save() {
-  static const std::vector<std::string> names = {"options.json", "model.safetensors"};
-  return names;
-}
+EIGENFORMER_IO_FUNCTION const std::vector<std::string>& files_of_each_save();
 
 /// stage_model() with weights that write_weights(path) writes.
 template <FolderModel M, class F>
@@ -250,19 +230,9 @@ void stage_model(const FolderTransaction& save, const M& model, const TokenizerP
 /// other options of the training, so that a resumed training can store its options before it saves a model.
 /// All else in the file stays as it is; nothing is written when it has these options already. Throws IoError
 /// for a file that is missing or damaged, and when writing fails.
-inline void stage_training_options(const FolderTransaction& save, const std::filesystem::path& folder,
-                                   const nlohmann::json& training) {
-  const char* const name = has_folder_file(folder, "base.json") ? "base.json" : "options.json";
-  const std::filesystem::path path = folder_file(folder, name);
-  nlohmann::json json = detail::read_unique_json("stage_training_options", path);
-  if (json.is_discarded() || !json.is_object())
-    throw IoError("stage_training_options", "'" + path.string() + "' is truncated or not a JSON object");
-  if (json.contains("training") && json.at("training") == training) return;
-  json["training"] = training;
-  write_file(save.file(name), json.contains("checksums") && json.at("checksums").is_object()
-                                  ? detail::options_with_own_checksum(std::move(json))
-                                  : json.dump(2) + "\n");
-}
+EIGENFORMER_IO_FUNCTION void stage_training_options(const FolderTransaction& save,
+                                                    const std::filesystem::path& folder,
+                                                    const nlohmann::json& training);
 
 /// Writes a model folder. All files are replaced together: an error or an interruption leaves an old model
 /// unchanged. tokenizers: null ones are not saved. training: options of the training, stored for information.
@@ -464,3 +434,73 @@ LoadedModel<M> load_model_folder(const std::filesystem::path& folder) {
 }
 
 }  // namespace eigenformer
+
+#if EIGENFORMER_IO_DEFINITIONS
+
+namespace eigenformer {
+namespace detail {
+
+EIGENFORMER_IO_FUNCTION void require_no_stream(const std::filesystem::path& path) {
+  std::error_code ignored;
+  if (!std::filesystem::exists(path, ignored) || std::filesystem::is_regular_file(path, ignored) ||
+      std::filesystem::is_directory(path, ignored)) {
+    return;
+  }
+  throw IoError("load_model_folder", "cannot open '" + path.string() + "': it is not a regular file");
+}
+
+EIGENFORMER_IO_FUNCTION TokenizerPair load_folder_tokenizers(const std::string& kind, bool joint,
+                                                             const std::filesystem::path& folder) {
+  TokenizerPair pair;
+  if (kind.empty()) return pair;
+  pair.source = load_folder_tokenizer(kind, folder, joint ? "tokenizer" : "source");
+  pair.target = joint ? pair.source : load_folder_tokenizer(kind, folder, "target");
+  return pair;
+}
+
+}  // namespace detail
+}  // namespace eigenformer
+
+namespace eigenformer {
+
+EIGENFORMER_IO_FUNCTION bool is_model_folder(const std::filesystem::path& folder) {
+  return has_folder_file(folder, "options.json") || has_folder_file(folder, "model.safetensors");
+}
+
+EIGENFORMER_IO_FUNCTION bool is_adapter_folder(const std::filesystem::path& folder) {
+  return has_folder_file(folder, "adapter_config.json");
+}
+
+}  // namespace eigenformer
+
+namespace eigenformer {
+namespace detail {
+
+EIGENFORMER_IO_FUNCTION const std::vector<std::string>& files_of_each_save() {
+  static const std::vector<std::string> names = {"options.json", "model.safetensors"};
+  return names;
+}
+
+}  // namespace detail
+}  // namespace eigenformer
+
+namespace eigenformer {
+
+EIGENFORMER_IO_FUNCTION void stage_training_options(const FolderTransaction& save,
+                                                    const std::filesystem::path& folder,
+                                                    const nlohmann::json& training) {
+  const char* const name = has_folder_file(folder, "base.json") ? "base.json" : "options.json";
+  const std::filesystem::path path = folder_file(folder, name);
+  nlohmann::json json = detail::read_unique_json("stage_training_options", path);
+  if (json.is_discarded() || !json.is_object())
+    throw IoError("stage_training_options", "'" + path.string() + "' is truncated or not a JSON object");
+  if (json.contains("training") && json.at("training") == training) return;
+  json["training"] = training;
+  write_file(save.file(name), json.contains("checksums") && json.at("checksums").is_object()
+                                  ? detail::options_with_own_checksum(std::move(json))
+                                  : json.dump(2) + "\n");
+}
+
+}  // namespace eigenformer
+
+#endif

@@ -37,10 +37,8 @@ nlohmann::json option_to_json(const std::optional<X>& x) {
   return x ? option_to_json(*x) : nlohmann::json(nullptr);
 }
 
-inline ValueError refused_option(const std::string& name, const nlohmann::json& json,
-                                 const std::string& expected) {
-  return ValueError("options", name + " is " + json.dump() + ", expected " + expected);
-}
+EIGENFORMER_IO_FUNCTION ValueError refused_option(const std::string& name, const nlohmann::json& json,
+                                                  const std::string& expected);
 
 /// Whether X can hold a whole number of JSON.
 template <std::integral X>
@@ -132,10 +130,7 @@ struct OptionsReader {
   const nlohmann::json& json;
   std::set<std::string>& known;
 
-  bool has(const char* name) const {
-    known.insert(name);
-    return json.contains(name);
-  }
+  bool has(const char* name) const;
   /// Whether the object has any field of A.
   template <class A>
   bool has_field_of() const {
@@ -235,20 +230,7 @@ inline bool is_attention_position(const nlohmann::json& word) {
 }
 
 // Stores both kinds of positions under one name when only one of them is present.
-inline void join_positions(nlohmann::json& json) {
-  if (!json.contains(added_positions_name) || !json.contains(attention_positions_name)) return;
-  nlohmann::json& added = json.at(added_positions_name);
-  const nlohmann::json attention = json.at(attention_positions_name);
-  if (attention == NoPositions::word) {
-    if (added.is_null())
-      OptionsWriter{json}(OptionField{added_positions_name, ""}, InputPositions{SinusoidalPositions{}});
-  } else if (added.is_null() || added == NoPositions::word) {
-    added = attention;
-  } else {
-    return;
-  }
-  json.erase(attention_positions_name);
-}
+EIGENFORMER_IO_FUNCTION void join_positions(nlohmann::json& json);
 
 // The inverse of join_positions(). Throws ValueError when both names give positions that act in attention.
 template <class Options>
@@ -280,22 +262,10 @@ nlohmann::json split_positions(nlohmann::json json) {
 
 /// Whether options need version 6 of the folder's format: layers without self-attention, or an embedding row
 /// that is not trained (constant_id).
-inline bool is_of_version_6(const nlohmann::json& json) {
-  if (json.contains(self_mixing_name) || json.contains(constant_id_name)) return true;
-  for (const auto& item : json.items()) {
-    if (item.value().is_object() && item.value().contains(self_mixing_name)) return true;
-  }
-  return false;
-}
+EIGENFORMER_IO_FUNCTION bool is_of_version_6(const nlohmann::json& json);
 
 /// Whether version 0.1.0 can read these options.
-inline bool is_readable_by_0_1_0(const nlohmann::json& json) {
-  if (json.contains(attention_positions_name) || is_of_version_6(json)) return false;
-  for (const auto& item : json.items()) {
-    if (item.value().is_object()) return false;  // a stack's own options
-  }
-  return true;
-}
+EIGENFORMER_IO_FUNCTION bool is_readable_by_0_1_0(const nlohmann::json& json);
 
 // A group as an object: the fields of the stack's own layer that differ from the model's, and the stack's own
 // fields.
@@ -321,12 +291,8 @@ nlohmann::json group_to_json(const Options& options, const Group& group) {
   return json;
 }
 
-inline void refuse_unknown(const nlohmann::json& json, const std::set<std::string>& known,
-                           const std::string& where = {}) {
-  for (const auto& [name, value] : json.items()) {
-    if (known.count(name) == 0) throw ValueError("options", "'" + where + name + "' is not an option");
-  }
-}
+EIGENFORMER_IO_FUNCTION void refuse_unknown(const nlohmann::json& json, const std::set<std::string>& known,
+                                            const std::string& where = {});
 
 template <class Options, class Group>
 void group_from_json(const char* name, const nlohmann::json& json, const Options& options, Group& group) {
@@ -407,3 +373,61 @@ Options options_from_json(const nlohmann::json& given, Options options = {}) {
 }
 
 }  // namespace eigenformer
+
+#if EIGENFORMER_IO_DEFINITIONS
+
+namespace eigenformer {
+namespace detail {
+
+EIGENFORMER_IO_FUNCTION ValueError refused_option(const std::string& name, const nlohmann::json& json,
+                                                  const std::string& expected) {
+  return ValueError("options", name + " is " + json.dump() + ", expected " + expected);
+}
+
+EIGENFORMER_IO_FUNCTION bool OptionsReader::has(const char* name) const {
+  known.insert(name);
+  return json.contains(name);
+}
+
+EIGENFORMER_IO_FUNCTION void join_positions(nlohmann::json& json) {
+  if (!json.contains(added_positions_name) || !json.contains(attention_positions_name)) return;
+  nlohmann::json& added = json.at(added_positions_name);
+  const nlohmann::json attention = json.at(attention_positions_name);
+  if (attention == NoPositions::word) {
+    if (added.is_null())
+      OptionsWriter{json}(OptionField{added_positions_name, ""}, InputPositions{SinusoidalPositions{}});
+  } else if (added.is_null() || added == NoPositions::word) {
+    added = attention;
+  } else {
+    return;
+  }
+  json.erase(attention_positions_name);
+}
+
+EIGENFORMER_IO_FUNCTION bool is_of_version_6(const nlohmann::json& json) {
+  if (json.contains(self_mixing_name) || json.contains(constant_id_name)) return true;
+  for (const auto& item : json.items()) {
+    if (item.value().is_object() && item.value().contains(self_mixing_name)) return true;
+  }
+  return false;
+}
+
+EIGENFORMER_IO_FUNCTION bool is_readable_by_0_1_0(const nlohmann::json& json) {
+  if (json.contains(attention_positions_name) || is_of_version_6(json)) return false;
+  for (const auto& item : json.items()) {
+    if (item.value().is_object()) return false;  // a stack's own options
+  }
+  return true;
+}
+
+EIGENFORMER_IO_FUNCTION void refuse_unknown(const nlohmann::json& json, const std::set<std::string>& known,
+                                            const std::string& where) {
+  for (const auto& [name, value] : json.items()) {
+    if (known.count(name) == 0) throw ValueError("options", "'" + where + name + "' is not an option");
+  }
+}
+
+}  // namespace detail
+}  // namespace eigenformer
+
+#endif

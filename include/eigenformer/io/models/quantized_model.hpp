@@ -95,20 +95,8 @@ inline bool is_quantized_row(const std::int8_t* q, index_t n, float scale, bool 
   return std::isfinite(127.0f * scale) && (largest == 127 ? scale > 0 : largest == 0 && scale == 0);
 }
 
-inline void require_quantized_row(const SafetensorsFile& file, const std::string& name, index_t row,
-                                  const std::int8_t* q, index_t n, float scale) {
-  const bool given = has_given_scales(file);
-  if (is_quantized_row(q, n, scale, given)) return;
-  throw IoError(
-      "load_model",
-      "'" + file.path().string() + "': the int8 tensor '" + name +
-          "' is damaged or not written by this library: row " + std::to_string(row) +
-          (given ? " must have entries from -127 to 127 and a scale that is not negative; its "
-                   "scale is "
-                 : " must have 127 or -127 as its largest entry and a positive scale, or be all zero; its "
-                   "scale is ") +
-          std::to_string(scale));
-}
+EIGENFORMER_IO_FUNCTION void require_quantized_row(const SafetensorsFile& file, const std::string& name,
+                                                   index_t row, const std::int8_t* q, index_t n, float scale);
 
 template <class T>
 Tensor<T> dequantize(const SafetensorsFile& file, const std::string& name) {
@@ -166,14 +154,8 @@ void dequantize_panels(const SafetensorsFile& file, const Int8Rows& rows, index_
   }
 }
 
-inline void require_weight_dtype(const SafetensorsFile& file, const std::string& name, Dtype wanted,
-                                 WeightFormat format) {
-  const Dtype dtype = file.info(name).dtype;
-  if (dtype == wanted) return;
-  throw IoError("load_model", "'" + file.path().string() + "': tensor '" + name + "' is " +
-                                  dtype_name(dtype) + ", expected " + dtype_name(wanted) + " in a model of " +
-                                  weight_format_name(format) + " weights");
-}
+EIGENFORMER_IO_FUNCTION void require_weight_dtype(const SafetensorsFile& file, const std::string& name,
+                                                  Dtype wanted, WeightFormat format);
 
 inline bool has_int8_panels(const SafetensorsFile& file) {
   const auto layout = file.metadata().find("int8_layout");
@@ -314,3 +296,38 @@ void load_quantized_model(const std::filesystem::path& path, M& model, WeightFor
 }
 
 }  // namespace eigenformer
+
+#if EIGENFORMER_IO_DEFINITIONS
+
+namespace eigenformer {
+namespace detail {
+
+EIGENFORMER_IO_FUNCTION void require_quantized_row(const SafetensorsFile& file, const std::string& name,
+                                                   index_t row, const std::int8_t* q, index_t n,
+                                                   float scale) {
+  const bool given = has_given_scales(file);
+  if (is_quantized_row(q, n, scale, given)) return;
+  throw IoError(
+      "load_model",
+      "'" + file.path().string() + "': the int8 tensor '" + name +
+          "' is damaged or not written by this library: row " + std::to_string(row) +
+          (given ? " must have entries from -127 to 127 and a scale that is not negative; its "
+                   "scale is "
+                 : " must have 127 or -127 as its largest entry and a positive scale, or be all zero; its "
+                   "scale is ") +
+          std::to_string(scale));
+}
+
+EIGENFORMER_IO_FUNCTION void require_weight_dtype(const SafetensorsFile& file, const std::string& name,
+                                                  Dtype wanted, WeightFormat format) {
+  const Dtype dtype = file.info(name).dtype;
+  if (dtype == wanted) return;
+  throw IoError("load_model", "'" + file.path().string() + "': tensor '" + name + "' is " +
+                                  dtype_name(dtype) + ", expected " + dtype_name(wanted) + " in a model of " +
+                                  weight_format_name(format) + " weights");
+}
+
+}  // namespace detail
+}  // namespace eigenformer
+
+#endif

@@ -54,34 +54,7 @@ class NpyParser {
  public:
   NpyParser(std::span<const std::byte> bytes, std::string what) : bytes_(bytes), what_(std::move(what)) {}
 
-  NpyHeader parse() {
-    const std::string_view all(reinterpret_cast<const char*>(bytes_.data()), bytes_.size());
-    if (all.substr(0, 6) != npy_magic || all.size() < 10)
-      fail("it does not begin as a NumPy array; it is truncated or in another format");
-    const int version = static_cast<unsigned char>(all[6]);
-    if (version < 1 || version > 3)
-      fail("it has format version " + std::to_string(version) + ", expected 1 to 3");
-    const std::size_t width = version == 1 ? 2 : 4;
-    std::size_t length = 0;
-    if (all.size() < 8 + width) fail("its header is truncated");
-    std::memcpy(&length, all.data() + 8, width);
-    if (length > all.size() - 8 - width) {
-      fail("its header of " + std::to_string(length) + " bytes ends outside its " +
-           std::to_string(all.size()) + " bytes");
-    }
-    text_ = all.substr(8 + width, length);
-    NpyHeader header;
-    header.begin = 8 + width + length;
-    read_dictionary(header);
-    std::uint64_t expected = dtype_size(header.dtype);
-    for (const index_t n : header.shape) expected *= static_cast<std::uint64_t>(n);
-    const std::uint64_t available = all.size() - header.begin;
-    if (expected != available) {
-      fail("its data take " + std::to_string(available) + " bytes, but " + dtype_name(header.dtype) +
-           " of shape " + header.shape.str() + " takes " + std::to_string(expected));
-    }
-    return header;
-  }
+  NpyHeader parse();
 
  private:
   [[noreturn]] void fail(const std::string& message) const {
@@ -108,88 +81,17 @@ class NpyParser {
     return true;
   }
 
-  std::string read_string() {
-    skip_space();
-    const char quote = text_.empty() ? '\0' : text_[0];
-    const std::size_t end = quote == '\'' || quote == '"' ? text_.find(quote, 1) : std::string_view::npos;
-    if (end == std::string_view::npos)
-      fail("its header lacks a string before '" + std::string(text_.substr(0, 20)) + "'");
-    std::string found(text_.substr(1, end - 1));
-    text_.remove_prefix(end + 1);
-    return found;
-  }
+  std::string read_string();
 
-  void read_dictionary(NpyHeader& header) {
-    bool has_type = false, has_order = false, has_shape = false;
-    expect('{');
-    while (!take('}')) {
-      const std::string key = read_string();
-      expect(':');
-      if (key == "descr" && !has_type) {
-        header.dtype = read_type();
-        has_type = true;
-      } else if (key == "fortran_order" && !has_order) {
-        header.fortran_order = take("True");
-        if (!header.fortran_order && !take("False")) fail("fortran_order must be True or False");
-        has_order = true;
-      } else if (key == "shape" && !has_shape) {
-        header.shape = read_shape();
-        has_shape = true;
-      } else {
-        fail("its header has '" + key +
-             "' twice, or unexpectedly; expected descr, fortran_order and shape once each");
-      }
-      if (take(',')) continue;
-      expect('}');
-      break;
-    }
-    skip_space();
-    if (!text_.empty()) fail("its header continues after its dictionary");
-    if (!has_type || !has_order || !has_shape) fail("its header must have descr, fortran_order and shape");
-  }
+  void read_dictionary(NpyHeader& header);
 
-  Dtype read_type() {
-    skip_space();
-    if (text_.substr(0, 1) == "[") fail("it is a structured array, which is not supported");
-    const std::string descr = read_string();
-    std::string known;
-    for (const NpyType& type : npy_types) {
-      if (descr == type.descr) return type.dtype;
-      append_known(known, type.descr);
-    }
-    fail("it has dtype '" + descr + "', expected one of " + known);
-  }
+  Dtype read_type();
   static void append_known(std::string& list, const char* item) {
     list += (list.empty() ? "" : ", ") + std::string(item);
   }
 
   // The product of the dimensions other than zero must be in range, too.
-  Shape read_shape() {
-    std::vector<index_t> dims;
-    index_t product = 1;
-    expect('(');
-    while (!take(')')) {
-      skip_space();
-      index_t n = 0;
-      std::size_t digits = 0;
-      for (; digits < text_.size() && text_[digits] >= '0' && text_[digits] <= '9'; ++digits) {
-        if (n > Shape::max_numel / 10) fail("a dimension of its shape is too large");
-        n = 10 * n + (text_[digits] - '0');
-      }
-      if (digits == 0) fail("its shape must be a tuple of non-negative integers");
-      text_.remove_prefix(digits);
-      if (n > 0 && product > Shape::max_numel / n) fail("its shape has more elements than any memory holds");
-      product *= n > 0 ? n : 1;
-      dims.push_back(n);
-      if (static_cast<index_t>(dims.size()) > Shape::max_rank) {
-        fail("it has more than " + std::to_string(Shape::max_rank) + " dimensions");
-      }
-      if (take(',')) continue;
-      expect(')');
-      break;
-    }
-    return Shape(std::span<const index_t>(dims));
-  }
+  Shape read_shape();
 
   std::span<const std::byte> bytes_;
   std::string what_;
@@ -197,25 +99,7 @@ class NpyParser {
 };
 
 /// Makes the header of a row-major array, padded so that the data begin at a multiple of 64 bytes.
-inline std::string npy_header(Dtype dtype, const Shape& shape) {
-  const char* descr = nullptr;
-  for (const NpyType& type : npy_types) {
-    if (type.dtype == dtype) descr = type.descr;
-  }
-  if (descr == nullptr)
-    throw ValueError("npy", std::string("NumPy has no type for ") + dtype_name(dtype) + "; convert to float");
-  std::string text =
-      std::string("{'descr': '") + descr + "', 'fortran_order': False, 'shape': " + shape.str() + ", }";
-  text.append(63 - (10 + text.size()) % 64, ' ');
-  text += '\n';
-  const auto length = static_cast<std::uint16_t>(text.size());
-  std::string header(npy_magic);
-  header += '\1';
-  header += '\0';
-  header += static_cast<char>(length & 0xffU);
-  header += static_cast<char>(length >> 8U);
-  return header + text;
-}
+EIGENFORMER_IO_FUNCTION std::string npy_header(Dtype dtype, const Shape& shape);
 
 template <class T>
 void require_memory_to_save(const char* op, const std::string& name, const Tensor<T>& tensor) {
@@ -294,3 +178,141 @@ void save_npy(const std::filesystem::path& path, const Tensor<T>& tensor) {
 }
 
 }  // namespace eigenformer
+
+#if EIGENFORMER_IO_DEFINITIONS
+
+namespace eigenformer {
+namespace detail {
+
+EIGENFORMER_IO_FUNCTION NpyHeader NpyParser::parse() {
+  const std::string_view all(reinterpret_cast<const char*>(bytes_.data()), bytes_.size());
+  if (all.substr(0, 6) != npy_magic || all.size() < 10)
+    fail("it does not begin as a NumPy array; it is truncated or in another format");
+  const int version = static_cast<unsigned char>(all[6]);
+  if (version < 1 || version > 3)
+    fail("it has format version " + std::to_string(version) + ", expected 1 to 3");
+  const std::size_t width = version == 1 ? 2 : 4;
+  std::size_t length = 0;
+  if (all.size() < 8 + width) fail("its header is truncated");
+  std::memcpy(&length, all.data() + 8, width);
+  if (length > all.size() - 8 - width) {
+    fail("its header of " + std::to_string(length) + " bytes ends outside its " + std::to_string(all.size()) +
+         " bytes");
+  }
+  text_ = all.substr(8 + width, length);
+  NpyHeader header;
+  header.begin = 8 + width + length;
+  read_dictionary(header);
+  std::uint64_t expected = dtype_size(header.dtype);
+  for (const index_t n : header.shape) expected *= static_cast<std::uint64_t>(n);
+  const std::uint64_t available = all.size() - header.begin;
+  if (expected != available) {
+    fail("its data take " + std::to_string(available) + " bytes, but " + dtype_name(header.dtype) +
+         " of shape " + header.shape.str() + " takes " + std::to_string(expected));
+  }
+  return header;
+}
+
+EIGENFORMER_IO_FUNCTION std::string NpyParser::read_string() {
+  skip_space();
+  const char quote = text_.empty() ? '\0' : text_[0];
+  const std::size_t end = quote == '\'' || quote == '"' ? text_.find(quote, 1) : std::string_view::npos;
+  if (end == std::string_view::npos)
+    fail("its header lacks a string before '" + std::string(text_.substr(0, 20)) + "'");
+  std::string found(text_.substr(1, end - 1));
+  text_.remove_prefix(end + 1);
+  return found;
+}
+
+EIGENFORMER_IO_FUNCTION void NpyParser::read_dictionary(NpyHeader& header) {
+  bool has_type = false, has_order = false, has_shape = false;
+  expect('{');
+  while (!take('}')) {
+    const std::string key = read_string();
+    expect(':');
+    if (key == "descr" && !has_type) {
+      header.dtype = read_type();
+      has_type = true;
+    } else if (key == "fortran_order" && !has_order) {
+      header.fortran_order = take("True");
+      if (!header.fortran_order && !take("False")) fail("fortran_order must be True or False");
+      has_order = true;
+    } else if (key == "shape" && !has_shape) {
+      header.shape = read_shape();
+      has_shape = true;
+    } else {
+      fail("its header has '" + key +
+           "' twice, or unexpectedly; expected descr, fortran_order and shape once each");
+    }
+    if (take(',')) continue;
+    expect('}');
+    break;
+  }
+  skip_space();
+  if (!text_.empty()) fail("its header continues after its dictionary");
+  if (!has_type || !has_order || !has_shape) fail("its header must have descr, fortran_order and shape");
+}
+
+EIGENFORMER_IO_FUNCTION Dtype NpyParser::read_type() {
+  skip_space();
+  if (text_.substr(0, 1) == "[") fail("it is a structured array, which is not supported");
+  const std::string descr = read_string();
+  std::string known;
+  for (const NpyType& type : npy_types) {
+    if (descr == type.descr) return type.dtype;
+    append_known(known, type.descr);
+  }
+  fail("it has dtype '" + descr + "', expected one of " + known);
+}
+
+EIGENFORMER_IO_FUNCTION Shape NpyParser::read_shape() {
+  std::vector<index_t> dims;
+  index_t product = 1;
+  expect('(');
+  while (!take(')')) {
+    skip_space();
+    index_t n = 0;
+    std::size_t digits = 0;
+    for (; digits < text_.size() && text_[digits] >= '0' && text_[digits] <= '9'; ++digits) {
+      if (n > Shape::max_numel / 10) fail("a dimension of its shape is too large");
+      n = 10 * n + (text_[digits] - '0');
+    }
+    if (digits == 0) fail("its shape must be a tuple of non-negative integers");
+    text_.remove_prefix(digits);
+    if (n > 0 && product > Shape::max_numel / n) fail("its shape has more elements than any memory holds");
+    product *= n > 0 ? n : 1;
+    dims.push_back(n);
+    if (static_cast<index_t>(dims.size()) > Shape::max_rank) {
+      fail("it has more than " + std::to_string(Shape::max_rank) + " dimensions");
+    }
+    if (take(',')) continue;
+    expect(')');
+    break;
+  }
+  return Shape(std::span<const index_t>(dims));
+}
+
+EIGENFORMER_IO_FUNCTION std::string npy_header(Dtype dtype, const Shape& shape) {
+  const char* descr = nullptr;
+  for (const NpyType& type : npy_types) {
+    if (type.dtype == dtype) descr = type.descr;
+  }
+  if (descr == nullptr)
+    throw ValueError("npy", std::string("NumPy has no type for ") + dtype_name(dtype) + "; convert to float");
+  std::string text =
+      std::string("{'descr': '") + descr + "', 'fortran_order': False, 'shape': " + shape.str() + ", }";
+  text.append(63 - (10 + text.size()) % 64, ' ');
+  text += '\n';
+  const auto length = static_cast<std::uint16_t>(text.size());
+  std::string header(npy_magic);
+  header += '\1';
+  header += '\0';
+  header += static_cast<char>(length & 0xffU);
+  header += static_cast<char>(length >> 8U);
+  return header + text;
+}
+
+}  // namespace detail
+}  // namespace eigenformer
+
+#endif

@@ -38,22 +38,8 @@ inline constexpr std::array<std::array<std::uint32_t, 256>, 8> crc32_tables = []
 }();
 
 /// The CRC-32 of zip archives, computed eight bytes at a time; `before` is that of the preceding bytes.
-inline std::uint32_t crc32_of(std::span<const std::byte> bytes, std::uint32_t before = 0) noexcept {
-  std::uint32_t c = ~before;
-  const auto* p = reinterpret_cast<const unsigned char*>(bytes.data());
-  std::size_t n = bytes.size();
-  const auto& t = crc32_tables;
-  for (; n >= 8; p += 8, n -= 8) {
-    std::uint32_t low = 0, high = 0;
-    std::memcpy(&low, p, 4);
-    std::memcpy(&high, p + 4, 4);
-    low ^= c;
-    c = t[7][low & 0xffU] ^ t[6][low >> 8U & 0xffU] ^ t[5][low >> 16U & 0xffU] ^ t[4][low >> 24U] ^
-        t[3][high & 0xffU] ^ t[2][high >> 8U & 0xffU] ^ t[1][high >> 16U & 0xffU] ^ t[0][high >> 24U];
-  }
-  for (; n > 0; ++p, --n) c = c >> 8U ^ t[0][(c ^ *p) & 0xffU];
-  return ~c;
-}
+EIGENFORMER_IO_FUNCTION std::uint32_t crc32_of(std::span<const std::byte> bytes,
+                                               std::uint32_t before = 0) noexcept;
 
 /// Writes an archive of uncompressed files that are aligned to 64 bytes, so that they can be used in a mapped
 /// archive. Throws IoError; an existing file is then unchanged.
@@ -64,74 +50,10 @@ class ZipWriter {
       : file_(path), limit_(limit) {}
 
   /// Adds a file that consists of `head` and `body`.
-  void add(const std::string& name, std::string_view head, std::span<const std::byte> body) {
-    const std::uint64_t size = head.size() + body.size(), local = file_.bytes_written();
-    const std::uint32_t crc =
-        crc32_of(body, crc32_of(std::as_bytes(std::span<const char>(head.data(), head.size()))));
-    const bool large = size >= limit_;
-    std::string sizes;
-    if (large) {
-      put(sizes, std::uint16_t{1});
-      put(sizes, std::uint16_t{16});
-      put(sizes, size);
-      put(sizes, size);
-    }
-    // An extra field of zeros, with the id that zipalign uses, pads the header to the alignment.
-    const std::uint64_t begin = local + 30 + name.size() + sizes.size();
-    const std::uint64_t padding = begin % 64 == 0 ? 0 : 4 + (64 - (begin + 4) % 64) % 64;
-    if (padding > 0) {
-      put(sizes, std::uint16_t{0xd935});
-      put(sizes, static_cast<std::uint16_t>(padding - 4));
-      sizes.append(static_cast<std::size_t>(padding - 4), '\0');
-    }
-    const auto small_size = large ? 0xffffffffU : static_cast<std::uint32_t>(size);
-    std::string fields;
-    put(fields, static_cast<std::uint16_t>(large ? 45 : 20));
-    put(fields, std::uint16_t{0x0800});  // names are UTF-8
-    put(fields, std::uint16_t{0});
-    put(fields, std::uint32_t{0x00210000});  // 1980-01-01 00:00: equal contents give equal files
-    put(fields, crc);
-    put(fields, small_size);
-    put(fields, small_size);
-    put(fields, static_cast<std::uint16_t>(name.size()));
-    std::string header("PK\3\4");
-    header += fields;
-    put(header, static_cast<std::uint16_t>(sizes.size()));
-    file_.write(header + name + sizes);
-    file_.write(head);
-    file_.write(body);
-    add_to_directory(name, fields, size, local);
-    ++count_;
-  }
+  void add(const std::string& name, std::string_view head, std::span<const std::byte> body);
 
   /// Writes the directory and renames the file to its final name.
-  void commit() {
-    const std::uint64_t begin = file_.bytes_written(), length = directory_.size();
-    const bool large =
-        count_ >= std::min<std::uint64_t>(limit_, 0xffffU) || begin >= limit_ || length >= limit_;
-    std::string end;
-    if (large) {
-      end += "PK\6\6";
-      put(end, std::uint64_t{44});
-      put(end, std::uint16_t{45});
-      put(end, std::uint16_t{45});
-      put(end, std::uint64_t{0});
-      for (const std::uint64_t value : {count_, count_, length, begin}) put(end, value);
-      end += "PK\6\7";
-      put(end, std::uint32_t{0});
-      put(end, begin + length);
-      put(end, std::uint32_t{1});
-    }
-    end += "PK\5\6";
-    put(end, std::uint32_t{0});
-    for (int i = 0; i < 2; ++i) put(end, static_cast<std::uint16_t>(large ? 0xffffU : count_));
-    put(end, static_cast<std::uint32_t>(large ? 0xffffffffU : length));
-    put(end, static_cast<std::uint32_t>(large ? 0xffffffffU : begin));
-    put(end, std::uint16_t{0});
-    file_.write(directory_);
-    file_.write(end);
-    file_.commit();
-  }
+  void commit();
 
  private:
   template <class T>
@@ -142,27 +64,7 @@ class ZipWriter {
   }
 
   void add_to_directory(const std::string& name, const std::string& fields, std::uint64_t size,
-                        std::uint64_t local) {
-    std::string extra;
-    const bool large = size >= limit_, far = local >= limit_;
-    if (large || far) {
-      put(extra, std::uint16_t{1});
-      put(extra, static_cast<std::uint16_t>((large ? 16 : 0) + (far ? 8 : 0)));
-      if (large) put(extra, size);
-      if (large) put(extra, size);
-      if (far) put(extra, local);
-    }
-    directory_ += "PK\1\2";
-    put(directory_, static_cast<std::uint16_t>(45));
-    directory_ += fields;
-    put(directory_, static_cast<std::uint16_t>(extra.size()));
-    put(directory_, std::uint16_t{0});
-    put(directory_, std::uint16_t{0});
-    put(directory_, std::uint16_t{0});
-    put(directory_, std::uint32_t{0});
-    put(directory_, static_cast<std::uint32_t>(far ? 0xffffffffU : local));
-    directory_ += name + extra;
-  }
+                        std::uint64_t local);
 
   AtomicFile file_;
   std::uint64_t limit_;
@@ -190,19 +92,7 @@ class NpzFile {
 
   /// Opens and validates a file and all checksums; compressed arrays are decompressed to memory here. Throws
   /// IoError that names the file, the array and what was expected.
-  static NpzFile open(const std::filesystem::path& path) {
-    NpzFile file;
-    file.path_ = path;
-    const auto map = MappedFile::open(path);
-    for (const detail::ZipEntry& entry : detail::ZipParser(map->bytes(), path.string()).parse()) {
-      if (!entry.name.ends_with(".npy")) {
-        throw IoError("npz",
-                      "'" + path.string() + "' holds '" + entry.name + "', expected names that end in .npy");
-      }
-      file.arrays_.emplace(entry.name.substr(0, entry.name.size() - 4), file.read(map, entry));
-    }
-    return file;
-  }
+  static NpzFile open(const std::filesystem::path& path);
 
   /// The path that was opened.
   const std::filesystem::path& path() const noexcept { return path_; }
@@ -267,32 +157,7 @@ class NpzFile {
     return found->second;
   }
 
-  Array read(const std::shared_ptr<MappedFile>& map, const detail::ZipEntry& entry) const {
-    const std::string name = what(entry.name.substr(0, entry.name.size() - 4));
-    Array array{
-        {},
-        map->bytes().subspan(static_cast<std::size_t>(entry.begin), static_cast<std::size_t>(entry.stored)),
-        map};
-    if (entry.deflated) {
-      const auto* zlib = detail::find_linked<detail::ZlibFunctions>();
-      if (zlib == nullptr) {
-        throw IoError("npz",
-                      name +
-                          " is compressed, and this program was built without zlib; expected an array that "
-                          "numpy.savez wrote, or a program with zlib");
-      }
-      Tensor<std::int8_t> inflated(Shape{static_cast<index_t>(entry.size)});
-      const auto bytes = std::as_writable_bytes(inflated.span());
-      if (!zlib->inflate(array.bytes, bytes))
-        throw IoError("npz", name + " is damaged: it does not inflate to its size");
-      array.bytes = bytes;
-      array.keep_alive = std::make_shared<Tensor<std::int8_t>>(inflated);
-    }
-    if (detail::crc32_of(array.bytes) != entry.crc)
-      throw IoError("npz", name + " is damaged: its checksum does not match");
-    array.header = parse_npy_header(array.bytes, name);
-    return array;
-  }
+  Array read(const std::shared_ptr<MappedFile>& map, const detail::ZipEntry& entry) const;
 
   std::filesystem::path path_;
   std::map<std::string, Array> arrays_;
@@ -352,3 +217,169 @@ LoadReport load_state_dict(M& module, const NpzFile& file, LoadOptions options =
 }
 
 }  // namespace eigenformer
+
+#if EIGENFORMER_IO_DEFINITIONS
+
+namespace eigenformer {
+namespace detail {
+
+EIGENFORMER_IO_FUNCTION std::uint32_t crc32_of(std::span<const std::byte> bytes,
+                                               std::uint32_t before) noexcept {
+  std::uint32_t c = ~before;
+  const auto* p = reinterpret_cast<const unsigned char*>(bytes.data());
+  std::size_t n = bytes.size();
+  const auto& t = crc32_tables;
+  for (; n >= 8; p += 8, n -= 8) {
+    std::uint32_t low = 0, high = 0;
+    std::memcpy(&low, p, 4);
+    std::memcpy(&high, p + 4, 4);
+    low ^= c;
+    c = t[7][low & 0xffU] ^ t[6][low >> 8U & 0xffU] ^ t[5][low >> 16U & 0xffU] ^ t[4][low >> 24U] ^
+        t[3][high & 0xffU] ^ t[2][high >> 8U & 0xffU] ^ t[1][high >> 16U & 0xffU] ^ t[0][high >> 24U];
+  }
+  for (; n > 0; ++p, --n) c = c >> 8U ^ t[0][(c ^ *p) & 0xffU];
+  return ~c;
+}
+
+EIGENFORMER_IO_FUNCTION void ZipWriter::add(const std::string& name, std::string_view head,
+                                            std::span<const std::byte> body) {
+  const std::uint64_t size = head.size() + body.size(), local = file_.bytes_written();
+  const std::uint32_t crc =
+      crc32_of(body, crc32_of(std::as_bytes(std::span<const char>(head.data(), head.size()))));
+  const bool large = size >= limit_;
+  std::string sizes;
+  if (large) {
+    put(sizes, std::uint16_t{1});
+    put(sizes, std::uint16_t{16});
+    put(sizes, size);
+    put(sizes, size);
+  }
+  // An extra field of zeros, with the id that zipalign uses, pads the header to the alignment.
+  const std::uint64_t begin = local + 30 + name.size() + sizes.size();
+  const std::uint64_t padding = begin % 64 == 0 ? 0 : 4 + (64 - (begin + 4) % 64) % 64;
+  if (padding > 0) {
+    put(sizes, std::uint16_t{0xd935});
+    put(sizes, static_cast<std::uint16_t>(padding - 4));
+    sizes.append(static_cast<std::size_t>(padding - 4), '\0');
+  }
+  const auto small_size = large ? 0xffffffffU : static_cast<std::uint32_t>(size);
+  std::string fields;
+  put(fields, static_cast<std::uint16_t>(large ? 45 : 20));
+  put(fields, std::uint16_t{0x0800});  // names are UTF-8
+  put(fields, std::uint16_t{0});
+  put(fields, std::uint32_t{0x00210000});  // 1980-01-01 00:00: equal contents give equal files
+  put(fields, crc);
+  put(fields, small_size);
+  put(fields, small_size);
+  put(fields, static_cast<std::uint16_t>(name.size()));
+  std::string header("PK\3\4");
+  header += fields;
+  put(header, static_cast<std::uint16_t>(sizes.size()));
+  file_.write(header + name + sizes);
+  file_.write(head);
+  file_.write(body);
+  add_to_directory(name, fields, size, local);
+  ++count_;
+}
+
+EIGENFORMER_IO_FUNCTION void ZipWriter::commit() {
+  const std::uint64_t begin = file_.bytes_written(), length = directory_.size();
+  const bool large =
+      count_ >= std::min<std::uint64_t>(limit_, 0xffffU) || begin >= limit_ || length >= limit_;
+  std::string end;
+  if (large) {
+    end += "PK\6\6";
+    put(end, std::uint64_t{44});
+    put(end, std::uint16_t{45});
+    put(end, std::uint16_t{45});
+    put(end, std::uint64_t{0});
+    for (const std::uint64_t value : {count_, count_, length, begin}) put(end, value);
+    end += "PK\6\7";
+    put(end, std::uint32_t{0});
+    put(end, begin + length);
+    put(end, std::uint32_t{1});
+  }
+  end += "PK\5\6";
+  put(end, std::uint32_t{0});
+  for (int i = 0; i < 2; ++i) put(end, static_cast<std::uint16_t>(large ? 0xffffU : count_));
+  put(end, static_cast<std::uint32_t>(large ? 0xffffffffU : length));
+  put(end, static_cast<std::uint32_t>(large ? 0xffffffffU : begin));
+  put(end, std::uint16_t{0});
+  file_.write(directory_);
+  file_.write(end);
+  file_.commit();
+}
+
+EIGENFORMER_IO_FUNCTION void ZipWriter::add_to_directory(const std::string& name, const std::string& fields,
+                                                         std::uint64_t size, std::uint64_t local) {
+  std::string extra;
+  const bool large = size >= limit_, far = local >= limit_;
+  if (large || far) {
+    put(extra, std::uint16_t{1});
+    put(extra, static_cast<std::uint16_t>((large ? 16 : 0) + (far ? 8 : 0)));
+    if (large) put(extra, size);
+    if (large) put(extra, size);
+    if (far) put(extra, local);
+  }
+  directory_ += "PK\1\2";
+  put(directory_, static_cast<std::uint16_t>(45));
+  directory_ += fields;
+  put(directory_, static_cast<std::uint16_t>(extra.size()));
+  put(directory_, std::uint16_t{0});
+  put(directory_, std::uint16_t{0});
+  put(directory_, std::uint16_t{0});
+  put(directory_, std::uint32_t{0});
+  put(directory_, static_cast<std::uint32_t>(far ? 0xffffffffU : local));
+  directory_ += name + extra;
+}
+
+}  // namespace detail
+}  // namespace eigenformer
+
+namespace eigenformer {
+
+EIGENFORMER_IO_FUNCTION NpzFile NpzFile::open(const std::filesystem::path& path) {
+  NpzFile file;
+  file.path_ = path;
+  const auto map = MappedFile::open(path);
+  for (const detail::ZipEntry& entry : detail::ZipParser(map->bytes(), path.string()).parse()) {
+    if (!entry.name.ends_with(".npy")) {
+      throw IoError("npz",
+                    "'" + path.string() + "' holds '" + entry.name + "', expected names that end in .npy");
+    }
+    file.arrays_.emplace(entry.name.substr(0, entry.name.size() - 4), file.read(map, entry));
+  }
+  return file;
+}
+
+EIGENFORMER_IO_FUNCTION NpzFile::Array NpzFile::read(const std::shared_ptr<MappedFile>& map,
+                                                     const detail::ZipEntry& entry) const {
+  const std::string name = what(entry.name.substr(0, entry.name.size() - 4));
+  Array array{
+      {},
+      map->bytes().subspan(static_cast<std::size_t>(entry.begin), static_cast<std::size_t>(entry.stored)),
+      map};
+  if (entry.deflated) {
+    const auto* zlib = detail::find_linked<detail::ZlibFunctions>();
+    if (zlib == nullptr) {
+      throw IoError("npz",
+                    name +
+                        " is compressed, and this program was built without zlib; expected an array that "
+                        "numpy.savez wrote, or a program with zlib");
+    }
+    Tensor<std::int8_t> inflated(Shape{static_cast<index_t>(entry.size)});
+    const auto bytes = std::as_writable_bytes(inflated.span());
+    if (!zlib->inflate(array.bytes, bytes))
+      throw IoError("npz", name + " is damaged: it does not inflate to its size");
+    array.bytes = bytes;
+    array.keep_alive = std::make_shared<Tensor<std::int8_t>>(inflated);
+  }
+  if (detail::crc32_of(array.bytes) != entry.crc)
+    throw IoError("npz", name + " is damaged: its checksum does not match");
+  array.header = parse_npy_header(array.bytes, name);
+  return array;
+}
+
+}  // namespace eigenformer
+
+#endif

@@ -49,14 +49,7 @@ inline double parity_error(double actual, double expected) noexcept {
   return std::isfinite(error) ? error : std::numeric_limits<double>::infinity();
 }
 
-inline std::vector<index_t> index_of(index_t flat, const Shape& shape) {
-  std::vector<index_t> index(static_cast<std::size_t>(shape.rank()));
-  for (index_t axis = shape.rank(); axis-- > 0;) {
-    index[static_cast<std::size_t>(axis)] = flat % shape[axis];
-    flat /= shape[axis];
-  }
-  return index;
-}
+EIGENFORMER_IO_FUNCTION std::vector<index_t> index_of(index_t flat, const Shape& shape);
 
 inline std::string format_number(const char* format, double x) {
   char text[64];
@@ -130,39 +123,7 @@ struct ParityReport {
   /// A readable table: name, shape, error, tolerance, and for a tensor that differs the index of the largest
   /// error, both values there and the number of elements that differ. all: false to list only tensors that
   /// differ.
-  std::string str(bool all = true) const {
-    std::vector<std::vector<std::string>> rows = {{"tensor", "shape", "error", "tolerance", ""}};
-    index_t agree = 0;
-    for (const TensorParity& t : tensors) {
-      agree += t.ok() ? 1 : 0;
-      if (t.ok() && !all) continue;
-      std::string verdict = "ok";
-      if (!t.problem.empty()) {
-        verdict = "DIFFERS: " + t.problem;
-      } else if (!t.ok()) {
-        std::string at;
-        for (const index_t i : t.index) at += (at.empty() ? "" : ", ") + std::to_string(i);
-        verdict = "DIFFERS at [" + at + "]: " + detail::format_number("%.9g", t.actual) + ", expected " +
-                  detail::format_number("%.9g", t.expected) + "; " + std::to_string(t.differing) + " of " +
-                  std::to_string(t.compared) + " elements differ";
-      }
-      rows.push_back({t.name, t.shape.str(), t.problem.empty() ? detail::format_number("%.1e", t.error) : "",
-                      detail::format_number("%.0e", t.tolerance), verdict});
-    }
-    std::vector<std::size_t> widths(rows[0].size());
-    for (const auto& row : rows) {
-      for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
-    }
-    std::string text;
-    for (const auto& row : rows) {
-      std::string line;
-      for (std::size_t i = 0; i < row.size(); ++i) {
-        line += (i == 0 ? "" : "  ") + row[i] + std::string(widths[i] - row[i].size(), ' ');
-      }
-      text += line.substr(0, line.find_last_not_of(' ') + 1) + '\n';
-    }
-    return text + std::to_string(agree) + " of " + std::to_string(tensors.size()) + " tensors agree\n";
-  }
+  std::string str(bool all = true) const;
 };
 
 /// A safetensors file of another implementation's inputs, outputs and gradients, with these tensors:
@@ -396,3 +357,60 @@ template <class M, class F>
 }
 
 }  // namespace eigenformer
+
+#if EIGENFORMER_IO_DEFINITIONS
+
+namespace eigenformer {
+namespace detail {
+
+EIGENFORMER_IO_FUNCTION std::vector<index_t> index_of(index_t flat, const Shape& shape) {
+  std::vector<index_t> index(static_cast<std::size_t>(shape.rank()));
+  for (index_t axis = shape.rank(); axis-- > 0;) {
+    index[static_cast<std::size_t>(axis)] = flat % shape[axis];
+    flat /= shape[axis];
+  }
+  return index;
+}
+
+}  // namespace detail
+}  // namespace eigenformer
+
+namespace eigenformer {
+
+EIGENFORMER_IO_FUNCTION std::string ParityReport::str(bool all) const {
+  std::vector<std::vector<std::string>> rows = {{"tensor", "shape", "error", "tolerance", ""}};
+  index_t agree = 0;
+  for (const TensorParity& t : tensors) {
+    agree += t.ok() ? 1 : 0;
+    if (t.ok() && !all) continue;
+    std::string verdict = "ok";
+    if (!t.problem.empty()) {
+      verdict = "DIFFERS: " + t.problem;
+    } else if (!t.ok()) {
+      std::string at;
+      for (const index_t i : t.index) at += (at.empty() ? "" : ", ") + std::to_string(i);
+      verdict = "DIFFERS at [" + at + "]: " + detail::format_number("%.9g", t.actual) + ", expected " +
+                detail::format_number("%.9g", t.expected) + "; " + std::to_string(t.differing) + " of " +
+                std::to_string(t.compared) + " elements differ";
+    }
+    rows.push_back({t.name, t.shape.str(), t.problem.empty() ? detail::format_number("%.1e", t.error) : "",
+                    detail::format_number("%.0e", t.tolerance), verdict});
+  }
+  std::vector<std::size_t> widths(rows[0].size());
+  for (const auto& row : rows) {
+    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  }
+  std::string text;
+  for (const auto& row : rows) {
+    std::string line;
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      line += (i == 0 ? "" : "  ") + row[i] + std::string(widths[i] - row[i].size(), ' ');
+    }
+    text += line.substr(0, line.find_last_not_of(' ') + 1) + '\n';
+  }
+  return text + std::to_string(agree) + " of " + std::to_string(tensors.size()) + " tensors agree\n";
+}
+
+}  // namespace eigenformer
+
+#endif

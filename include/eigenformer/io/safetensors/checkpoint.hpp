@@ -154,21 +154,7 @@ namespace detail {
 
 // Detects damage, not manipulation. Words of 8 bytes are mixed into four sums in turn, which are independent,
 // so that the CPU computes them in parallel.
-inline std::uint64_t bytes_checksum(std::uint64_t seed, const void* data, std::size_t size) {
-  constexpr std::uint64_t prime = 0x9E3779B97F4A7C15u;
-  std::array<std::uint64_t, 4> lanes = {seed, seed + 1, seed + 2, seed + 3};
-  const auto* bytes = static_cast<const unsigned char*>(data);
-  std::size_t lane = 0;
-  for (std::size_t at = 0; at < size; at += 8) {
-    std::uint64_t word = 0;
-    std::memcpy(&word, bytes + at, std::min<std::size_t>(8, size - at));
-    std::uint64_t& sum = lanes[lane++ % 4];
-    sum = std::rotl((sum ^ word) * prime, 29);
-  }
-  std::uint64_t all = seed ^ size;
-  for (const std::uint64_t sum : lanes) all = std::rotl((all ^ sum) * prime, 31);
-  return all;
-}
+EIGENFORMER_IO_FUNCTION std::uint64_t bytes_checksum(std::uint64_t seed, const void* data, std::size_t size);
 
 // Over names, tensors and values; independent of the order of the tensors.
 template <class T>
@@ -222,12 +208,44 @@ TrainingState<T> load_training_state(const std::filesystem::path& path) {
 }
 
 /// A random generator's state as JSON, for TrainingState::values.
-inline void to_json(nlohmann::json& json, const RandomGenerator::State& state) {
+EIGENFORMER_IO_FUNCTION void to_json(nlohmann::json& json, const RandomGenerator::State& state);
+
+/// Reads a random generator's state from JSON. Throws IoError when it is missing or invalid.
+EIGENFORMER_IO_FUNCTION void from_json(const nlohmann::json& json, RandomGenerator::State& state);
+
+}  // namespace eigenformer
+
+#if EIGENFORMER_IO_DEFINITIONS
+
+namespace eigenformer {
+namespace detail {
+
+EIGENFORMER_IO_FUNCTION std::uint64_t bytes_checksum(std::uint64_t seed, const void* data, std::size_t size) {
+  constexpr std::uint64_t prime = 0x9E3779B97F4A7C15u;
+  std::array<std::uint64_t, 4> lanes = {seed, seed + 1, seed + 2, seed + 3};
+  const auto* bytes = static_cast<const unsigned char*>(data);
+  std::size_t lane = 0;
+  for (std::size_t at = 0; at < size; at += 8) {
+    std::uint64_t word = 0;
+    std::memcpy(&word, bytes + at, std::min<std::size_t>(8, size - at));
+    std::uint64_t& sum = lanes[lane++ % 4];
+    sum = std::rotl((sum ^ word) * prime, 29);
+  }
+  std::uint64_t all = seed ^ size;
+  for (const std::uint64_t sum : lanes) all = std::rotl((all ^ sum) * prime, 31);
+  return all;
+}
+
+}  // namespace detail
+}  // namespace eigenformer
+
+namespace eigenformer {
+
+EIGENFORMER_IO_FUNCTION void to_json(nlohmann::json& json, const RandomGenerator::State& state) {
   json = {{"seed", state.seed}, {"position", state.position}};
 }
 
-/// Reads a random generator's state from JSON. Throws IoError when it is missing or invalid.
-inline void from_json(const nlohmann::json& json, RandomGenerator::State& state) {
+EIGENFORMER_IO_FUNCTION void from_json(const nlohmann::json& json, RandomGenerator::State& state) {
   const auto number = [&](const char* key) {
     if (!json.is_object() || !json.contains(key) || !json.at(key).is_number_unsigned()) {
       throw IoError("load_training_state", std::string("a generator's state lacks the number '") + key + "'");
@@ -239,3 +257,5 @@ inline void from_json(const nlohmann::json& json, RandomGenerator::State& state)
 }
 
 }  // namespace eigenformer
+
+#endif

@@ -18,31 +18,10 @@ namespace eigenformer::detail {
 inline constexpr std::size_t deepest_json = 64, longest_json = 100'000'000;
 
 /// Whether a text, JSON or not, opens more than `most` arrays and objects within each other.
-inline bool is_nested_deeper(std::string_view text, std::size_t most) {
-  std::size_t depth = 0;
-  bool quoted = false;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    if (quoted) {
-      if (c == '\\') ++i;
-      if (c == '"') quoted = false;
-    } else if (c == '"') {
-      quoted = true;
-    } else if (c == '[' || c == '{') {
-      if (++depth > most) return true;
-    } else if ((c == ']' || c == '}') && depth > 0) {
-      --depth;
-    }
-  }
-  return false;
-}
+EIGENFORMER_IO_FUNCTION bool is_nested_deeper(std::string_view text, std::size_t most);
 
 /// The value of a text in JSON; is_discarded() if it is invalid, too long, or nested too deeply.
-inline nlohmann::json parse_json(std::string_view text) {
-  if (text.size() > longest_json || is_nested_deeper(text, deepest_json))
-    return nlohmann::json(nlohmann::json::value_t::discarded);
-  return nlohmann::json::parse(text, nullptr, false);
-}
+EIGENFORMER_IO_FUNCTION nlohmann::json parse_json(std::string_view text);
 
 /// Builds a value from the events of nlohmann::json::sax_parse(), in time linear in the text up to the
 /// logarithm of the names in one object; json::parse() with a callback passes over all of an object's members
@@ -65,47 +44,22 @@ class UniqueJson {
   bool number_float(nlohmann::json::number_float_t n, const std::string&) { return add(n); }
   bool string(std::string& text) { return add(std::move(text)); }
   bool binary(nlohmann::json::binary_t& bytes) { return add(std::move(bytes)); }
-  bool start_object(std::size_t) { return open(nlohmann::json::object()); }
-  bool start_array(std::size_t) { return open(nlohmann::json::array()); }
+  bool start_object(std::size_t);
+  bool start_array(std::size_t);
   bool end_object() { return close(); }
   bool end_array() { return close(); }
-  bool key(std::string& name) {
-    count();
-    const auto [at, added] = open_.back()->get_ref<nlohmann::json::object_t&>().try_emplace(name);
-    if (!added) throw ValueError("json", "has the name '" + name + "' twice in one object, expected it once");
-    member_ = &at->second;
-    return true;
-  }
-  bool parse_error(std::size_t, const std::string&, const nlohmann::json::exception& exception) {
-    error = exception.what();
-    value = nlohmann::json(nlohmann::json::value_t::discarded);
-    return false;
-  }
+  bool key(std::string& name);
+  bool parse_error(std::size_t, const std::string&, const nlohmann::json::exception& exception);
 
  private:
-  void count() {
-    if (items_left_-- == 0)
-      throw ValueError("json", "has more than " + std::to_string(items_) + " names and values");
-  }
+  void count();
   // Stays where it is until the array or object around it is closed.
-  nlohmann::json& place(nlohmann::json&& item) {
-    count();
-    if (open_.empty()) return value = std::move(item);
-    if (!open_.back()->is_array()) return *member_ = std::move(item);
-    auto& items = open_.back()->get_ref<nlohmann::json::array_t&>();
-    items.push_back(std::move(item));
-    return items.back();
-  }
+  nlohmann::json& place(nlohmann::json&& item);
   bool add(nlohmann::json&& item) {
     place(std::move(item));
     return true;
   }
-  bool open(nlohmann::json&& item) {
-    if (open_.size() == most_depth_)
-      throw ValueError("json", "is nested more than " + std::to_string(most_depth_) + " deep");
-    open_.push_back(&place(std::move(item)));
-    return true;
-  }
+  bool open(nlohmann::json&& item);
   bool close() {
     open_.pop_back();
     return true;
@@ -118,16 +72,92 @@ class UniqueJson {
 
 /// The same. Throws ValueError for an object that has a name twice, of which parse_json() keeps the last
 /// value.
-inline nlohmann::json parse_unique_json(std::string_view text) {
+EIGENFORMER_IO_FUNCTION nlohmann::json parse_unique_json(std::string_view text);
+
+/// parse_unique_json() of a file. Throws IoError, as `op`, for a file that cannot be read and for a name that
+/// occurs twice.
+EIGENFORMER_IO_FUNCTION nlohmann::json read_unique_json(const char* op, const std::filesystem::path& path);
+
+}  // namespace eigenformer::detail
+
+#if EIGENFORMER_IO_DEFINITIONS
+
+namespace eigenformer {
+namespace detail {
+
+EIGENFORMER_IO_FUNCTION bool is_nested_deeper(std::string_view text, std::size_t most) {
+  std::size_t depth = 0;
+  bool quoted = false;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (quoted) {
+      if (c == '\\') ++i;
+      if (c == '"') quoted = false;
+    } else if (c == '"') {
+      quoted = true;
+    } else if (c == '[' || c == '{') {
+      if (++depth > most) return true;
+    } else if ((c == ']' || c == '}') && depth > 0) {
+      --depth;
+    }
+  }
+  return false;
+}
+
+EIGENFORMER_IO_FUNCTION nlohmann::json parse_json(std::string_view text) {
+  if (text.size() > longest_json || is_nested_deeper(text, deepest_json))
+    return nlohmann::json(nlohmann::json::value_t::discarded);
+  return nlohmann::json::parse(text, nullptr, false);
+}
+
+EIGENFORMER_IO_FUNCTION bool UniqueJson::start_object(std::size_t) { return open(nlohmann::json::object()); }
+
+EIGENFORMER_IO_FUNCTION bool UniqueJson::start_array(std::size_t) { return open(nlohmann::json::array()); }
+
+EIGENFORMER_IO_FUNCTION bool UniqueJson::key(std::string& name) {
+  count();
+  const auto [at, added] = open_.back()->get_ref<nlohmann::json::object_t&>().try_emplace(name);
+  if (!added) throw ValueError("json", "has the name '" + name + "' twice in one object, expected it once");
+  member_ = &at->second;
+  return true;
+}
+
+EIGENFORMER_IO_FUNCTION bool UniqueJson::parse_error(std::size_t, const std::string&,
+                                                     const nlohmann::json::exception& exception) {
+  error = exception.what();
+  value = nlohmann::json(nlohmann::json::value_t::discarded);
+  return false;
+}
+
+EIGENFORMER_IO_FUNCTION void UniqueJson::count() {
+  if (items_left_-- == 0)
+    throw ValueError("json", "has more than " + std::to_string(items_) + " names and values");
+}
+
+EIGENFORMER_IO_FUNCTION nlohmann::json& UniqueJson::place(nlohmann::json&& item) {
+  count();
+  if (open_.empty()) return value = std::move(item);
+  if (!open_.back()->is_array()) return *member_ = std::move(item);
+  auto& items = open_.back()->get_ref<nlohmann::json::array_t&>();
+  items.push_back(std::move(item));
+  return items.back();
+}
+
+EIGENFORMER_IO_FUNCTION bool UniqueJson::open(nlohmann::json&& item) {
+  if (open_.size() == most_depth_)
+    throw ValueError("json", "is nested more than " + std::to_string(most_depth_) + " deep");
+  open_.push_back(&place(std::move(item)));
+  return true;
+}
+
+EIGENFORMER_IO_FUNCTION nlohmann::json parse_unique_json(std::string_view text) {
   UniqueJson json(deepest_json, longest_json);
   if (text.size() <= longest_json && !is_nested_deeper(text, deepest_json))
     nlohmann::json::sax_parse(text, &json);
   return std::move(json.value);
 }
 
-/// parse_unique_json() of a file. Throws IoError, as `op`, for a file that cannot be read and for a name that
-/// occurs twice.
-inline nlohmann::json read_unique_json(const char* op, const std::filesystem::path& path) {
+EIGENFORMER_IO_FUNCTION nlohmann::json read_unique_json(const char* op, const std::filesystem::path& path) {
   try {
     return parse_unique_json(read_text_file(path));
   } catch (const ValueError& error) {
@@ -135,4 +165,7 @@ inline nlohmann::json read_unique_json(const char* op, const std::filesystem::pa
   }
 }
 
-}  // namespace eigenformer::detail
+}  // namespace detail
+}  // namespace eigenformer
+
+#endif

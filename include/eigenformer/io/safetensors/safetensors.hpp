@@ -55,36 +55,7 @@ class SafetensorsParser {
   SafetensorsParser(std::span<const std::byte> file, std::string path)
       : file_(file), path_(std::move(path)) {}
 
-  SafetensorsHeader parse() {
-    if (file_.size() < 8) {
-      fail("it is " + std::to_string(file_.size()) + " bytes long, and a safetensors file has at least 8");
-    }
-    std::uint64_t length = 0;
-    std::memcpy(&length, file_.data(), 8);
-    if (length > SafetensorsHeader::max_length) {
-      fail("its header would be " + std::to_string(length) + " bytes long, at most " +
-           std::to_string(SafetensorsHeader::max_length) + " are allowed; it is not a safetensors file");
-    }
-    if (length > file_.size() - 8) {
-      fail("its header of " + std::to_string(length) + " bytes ends outside the file of " +
-           std::to_string(file_.size()) + " bytes; it is truncated or not a safetensors file");
-    }
-    data_begin_ = 8 + length;
-    const auto* text = reinterpret_cast<const char*>(file_.data()) + 8;
-    if (length == 0 || text[0] != '{')
-      fail("its header does not begin with '{'; it is not a safetensors file");
-    const nlohmann::json json = parse_json(std::string_view(text, static_cast<std::size_t>(length)));
-    SafetensorsHeader header;
-    for (const auto& [name, entry] : json.items()) {
-      if (name == "__metadata__") {
-        read_metadata(entry, header);
-      } else {
-        header.tensors.push_back(read_tensor(name, entry));
-      }
-    }
-    check_layout(header);
-    return header;
-  }
+  SafetensorsHeader parse();
 
  private:
   [[noreturn]] void fail(const std::string& message) const {
@@ -95,15 +66,7 @@ class SafetensorsParser {
   }
 
   // The header of a tensor is 3 deep. More values than a model has are an error before they take memory.
-  nlohmann::json parse_json(std::string_view text) const {
-    UniqueJson json(3, SafetensorsHeader::max_items);
-    try {
-      if (!nlohmann::json::sax_parse(text, &json)) fail("its header is not valid JSON (" + json.error + ")");
-    } catch (const ValueError& error) {
-      fail("its header " + message_of(error));
-    }
-    return std::move(json.value);
-  }
+  nlohmann::json parse_json(std::string_view text) const;
 
   void read_metadata(const nlohmann::json& entry, SafetensorsHeader& header) const {
     if (!entry.is_object()) fail("__metadata__ must be an object of strings");
@@ -113,94 +76,15 @@ class SafetensorsParser {
     }
   }
 
-  TensorInfo read_tensor(const std::string& name, const nlohmann::json& entry) const {
-    if (!entry.is_object() || !entry.contains("dtype") || !entry.contains("shape") ||
-        !entry.contains("data_offsets")) {
-      fail(name, "must be an object with dtype, shape and data_offsets");
-    }
-    TensorInfo info;
-    info.name = name;
-    info.dtype = read_dtype(name, entry.at("dtype"));
-    std::uint64_t bytes = dtype_size(info.dtype);
-    info.shape = read_shape(name, entry.at("shape"), bytes);
-    const nlohmann::json& offsets = entry.at("data_offsets");
-    if (!offsets.is_array() || offsets.size() != 2 || !offsets[0].is_number_unsigned() ||
-        !offsets[1].is_number_unsigned()) {
-      fail(name, "must have two non-negative integers as data_offsets");
-    }
-    const auto begin = offsets[0].get<std::uint64_t>();
-    const auto end = offsets[1].get<std::uint64_t>();
-    const std::uint64_t available = file_.size() - data_begin_;
-    const std::string range = "has data_offsets [" + std::to_string(begin) + ", " + std::to_string(end) + "]";
-    if (begin > end) fail(name, range + ", which end before they begin");
-    if (end > available) {
-      fail(name, range + ", but only " + std::to_string(available) +
-                     " bytes follow the header; the file is truncated");
-    }
-    if (end - begin != bytes) {
-      fail(name, range + ", but " + dtype_name(info.dtype) + " of shape " + info.shape.str() + " takes " +
-                     std::to_string(bytes) + " bytes");
-    }
-    info.begin = data_begin_ + begin;
-    info.bytes = bytes;
-    return info;
-  }
+  TensorInfo read_tensor(const std::string& name, const nlohmann::json& entry) const;
 
-  Dtype read_dtype(const std::string& name, const nlohmann::json& value) const {
-    if (!value.is_string()) fail(name, "must have a string as dtype");
-    const auto text = value.get<std::string>();
-    std::string known;
-    for (const DtypeEntry& entry : dtype_table) {
-      if (text == entry.name) return entry.dtype;
-      known += known.empty() ? entry.name : std::string(", ") + entry.name;
-    }
-    fail(name, "has dtype '" + text + "', expected one of " + known);
-  }
+  Dtype read_dtype(const std::string& name, const nlohmann::json& value) const;
 
   // Multiplies `bytes` by the number of elements, checking for overflow.
-  Shape read_shape(const std::string& name, const nlohmann::json& value, std::uint64_t& bytes) const {
-    if (!value.is_array()) fail(name, "must have an array as shape");
-    if (static_cast<index_t>(value.size()) > Shape::max_rank) {
-      fail(name, "has rank " + std::to_string(value.size()) + ", at most " + std::to_string(Shape::max_rank) +
-                     " is supported");
-    }
-    constexpr auto limit = static_cast<std::uint64_t>(std::numeric_limits<index_t>::max());
-    std::vector<index_t> dims;
-    for (const nlohmann::json& dim : value) {
-      const std::uint64_t n = dim.is_number_unsigned() ? dim.get<std::uint64_t>() : limit + 1;
-      // The product of the dimensions other than zero must be in range, too.
-      if (n > limit || (n > 0 && bytes > limit / n)) {
-        fail(name,
-             "has the shape " + value.dump() + ", expected non-negative integers of a size that fits memory");
-      }
-      if (n > 0) bytes *= n;
-      dims.push_back(static_cast<index_t>(n));
-    }
-    if (std::find(dims.begin(), dims.end(), 0) != dims.end()) bytes = 0;
-    return Shape(std::span<const index_t>(dims));
-  }
+  Shape read_shape(const std::string& name, const nlohmann::json& value, std::uint64_t& bytes) const;
 
   // In the order of offsets, each tensor must begin where the previous one ends, the last at the file's end.
-  void check_layout(SafetensorsHeader& header) const {
-    std::sort(header.tensors.begin(), header.tensors.end(), [](const TensorInfo& a, const TensorInfo& b) {
-      return std::tie(a.begin, a.bytes, a.name) < std::tie(b.begin, b.bytes, b.name);
-    });
-    std::uint64_t end = data_begin_;
-    const TensorInfo* before = nullptr;
-    for (const TensorInfo& info : header.tensors) {
-      if (info.begin < end) fail(info.name, "overlaps the bytes of '" + before->name + "'");
-      if (info.begin > end) {
-        fail(info.name, "begins " + std::to_string(info.begin - end) + " bytes after the end of " +
-                            (before == nullptr ? "the header" : "'" + before->name + "'") +
-                            "; no gap is allowed");
-      }
-      end = info.begin + info.bytes;
-      before = &info;
-    }
-    if (end != file_.size()) {
-      fail("it has " + std::to_string(file_.size() - end) + " bytes after its last tensor, expected none");
-    }
-  }
+  void check_layout(SafetensorsHeader& header) const;
 
   std::span<const std::byte> file_;
   std::string path_;
@@ -235,18 +119,7 @@ class SafetensorsFile {
  public:
   /// Opens a file and validates its header. Throws IoError that names the file, the tensor and what was
   /// expected.
-  static SafetensorsFile open(const std::filesystem::path& path) {
-    SafetensorsFile file;
-    file.path_ = path;
-    file.map_ = MappedFile::open(path);
-    file.header_ = parse_safetensors_header(file.map_->bytes(), path.string());
-    for (std::size_t i = 0; i < file.header_.tensors.size(); ++i)
-      file.index_[file.header_.tensors[i].name] = i;
-    for (const auto& [key, value] : file.header_.metadata) {
-      if (file.index_.count(value) > 0 && file.index_.count(key) == 0) file.aliases_.emplace(key, value);
-    }
-    return file;
-  }
+  static SafetensorsFile open(const std::filesystem::path& path);
 
   /// The path that was opened.
   const std::filesystem::path& path() const noexcept { return path_; }
@@ -270,14 +143,7 @@ class SafetensorsFile {
   bool contains(const std::string& name) const { return index_.count(name) > 0 || aliases_.count(name) > 0; }
 
   /// Element type, shape and location of a tensor. Throws IoError when there is none of this name.
-  const TensorInfo& info(const std::string& name) const {
-    const auto alias = aliases_.find(name);
-    const auto found = index_.find(alias == aliases_.end() ? name : alias->second);
-    if (found == index_.end()) {
-      throw IoError("safetensors", "'" + path_.string() + "' has no tensor '" + name + "'");
-    }
-    return header_.tensors[found->second];
-  }
+  const TensorInfo& info(const std::string& name) const;
 
   /// The metadata of the file: texts in UTF-8 by key, aliases included; empty when there are none.
   const std::map<std::string, std::string>& metadata() const noexcept { return header_.metadata; }
@@ -388,25 +254,7 @@ class SafetensorsWriter {
   /// Writes all tensors and metadata to `path`, atomically (see AtomicFile). Throws ValueError when a
   /// metadata key is the alias of a tensor, IoError for a header above SafetensorsHeader::max_length and when
   /// writing fails; an existing file is then unchanged.
-  void save(const std::filesystem::path& path) const {
-    std::vector<const Entry*> order;
-    for (const Entry& entry : entries_) order.push_back(&entry);
-    std::stable_sort(order.begin(), order.end(), [](const Entry* a, const Entry* b) {
-      return dtype_size(a->dtype) > dtype_size(b->dtype);
-    });
-    const std::string text = header(order);
-    if (text.size() > SafetensorsHeader::max_length) {
-      throw IoError("safetensors", "the names and metadata take " + std::to_string(text.size()) +
-                                       " bytes, at most " + std::to_string(SafetensorsHeader::max_length) +
-                                       " are allowed");
-    }
-    AtomicFile file(path);
-    const std::uint64_t length = text.size();
-    file.write(std::as_bytes(std::span<const std::uint64_t>(&length, 1)));
-    file.write(text);
-    for (const Entry* entry : order) file.write(entry->bytes);
-    file.commit();
-  }
+  void save(const std::filesystem::path& path) const;
 
  private:
   struct Entry {
@@ -418,39 +266,9 @@ class SafetensorsWriter {
     Shape shape;
   };
 
-  static std::string quote(const std::string& text) {
-    try {
-      return nlohmann::json(text).dump();
-    } catch (const nlohmann::json::exception&) {
-      throw ValueError("safetensors", "names and metadata must be valid UTF-8");
-    }
-  }
+  static std::string quote(const std::string& text);
 
-  std::string header(const std::vector<const Entry*>& order) const {
-    std::string text = "{";
-    auto metadata = metadata_;
-    for (const auto& [key, value] : aliases_) {
-      if (!metadata.emplace(key, value).second) {
-        throw ValueError("safetensors",
-                         "the metadata key " + key + " is the name of a tensor that is stored as " + value);
-      }
-    }
-    if (!metadata.empty()) {
-      std::string pairs;
-      for (const auto& [key, value] : metadata) pairs += (pairs.empty() ? "" : ",") + key + ":" + value;
-      text += "\"__metadata__\":{" + pairs + "}";
-    }
-    std::uint64_t offset = 0;
-    for (const Entry* entry : order) {
-      if (text.size() > 1) text += ',';
-      const std::uint64_t end = offset + entry->bytes.size();
-      text += entry->json + ",\"data_offsets\":[" + std::to_string(offset) + "," + std::to_string(end) + "]}";
-      offset = end;
-    }
-    text += '}';
-    text.append((64 - (8 + text.size()) % 64) % 64, ' ');
-    return text;
-  }
+  std::string header(const std::vector<const Entry*>& order) const;
 
   std::vector<Entry> entries_;
   std::multimap<const void*, std::size_t> by_data_;  // entries by where their data begin, if they have any
@@ -472,3 +290,223 @@ void save_safetensors(const std::filesystem::path& path,
 }
 
 }  // namespace eigenformer
+
+#if EIGENFORMER_IO_DEFINITIONS
+
+namespace eigenformer {
+namespace detail {
+
+EIGENFORMER_IO_FUNCTION SafetensorsHeader SafetensorsParser::parse() {
+  if (file_.size() < 8) {
+    fail("it is " + std::to_string(file_.size()) + " bytes long, and a safetensors file has at least 8");
+  }
+  std::uint64_t length = 0;
+  std::memcpy(&length, file_.data(), 8);
+  if (length > SafetensorsHeader::max_length) {
+    fail("its header would be " + std::to_string(length) + " bytes long, at most " +
+         std::to_string(SafetensorsHeader::max_length) + " are allowed; it is not a safetensors file");
+  }
+  if (length > file_.size() - 8) {
+    fail("its header of " + std::to_string(length) + " bytes ends outside the file of " +
+         std::to_string(file_.size()) + " bytes; it is truncated or not a safetensors file");
+  }
+  data_begin_ = 8 + length;
+  const auto* text = reinterpret_cast<const char*>(file_.data()) + 8;
+  if (length == 0 || text[0] != '{') fail("its header does not begin with '{'; it is not a safetensors file");
+  const nlohmann::json json = parse_json(std::string_view(text, static_cast<std::size_t>(length)));
+  SafetensorsHeader header;
+  for (const auto& [name, entry] : json.items()) {
+    if (name == "__metadata__") {
+      read_metadata(entry, header);
+    } else {
+      header.tensors.push_back(read_tensor(name, entry));
+    }
+  }
+  check_layout(header);
+  return header;
+}
+
+EIGENFORMER_IO_FUNCTION nlohmann::json SafetensorsParser::parse_json(std::string_view text) const {
+  UniqueJson json(3, SafetensorsHeader::max_items);
+  try {
+    if (!nlohmann::json::sax_parse(text, &json)) fail("its header is not valid JSON (" + json.error + ")");
+  } catch (const ValueError& error) {
+    fail("its header " + message_of(error));
+  }
+  return std::move(json.value);
+}
+
+EIGENFORMER_IO_FUNCTION TensorInfo SafetensorsParser::read_tensor(const std::string& name,
+                                                                  const nlohmann::json& entry) const {
+  if (!entry.is_object() || !entry.contains("dtype") || !entry.contains("shape") ||
+      !entry.contains("data_offsets")) {
+    fail(name, "must be an object with dtype, shape and data_offsets");
+  }
+  TensorInfo info;
+  info.name = name;
+  info.dtype = read_dtype(name, entry.at("dtype"));
+  std::uint64_t bytes = dtype_size(info.dtype);
+  info.shape = read_shape(name, entry.at("shape"), bytes);
+  const nlohmann::json& offsets = entry.at("data_offsets");
+  if (!offsets.is_array() || offsets.size() != 2 || !offsets[0].is_number_unsigned() ||
+      !offsets[1].is_number_unsigned()) {
+    fail(name, "must have two non-negative integers as data_offsets");
+  }
+  const auto begin = offsets[0].get<std::uint64_t>();
+  const auto end = offsets[1].get<std::uint64_t>();
+  const std::uint64_t available = file_.size() - data_begin_;
+  const std::string range = "has data_offsets [" + std::to_string(begin) + ", " + std::to_string(end) + "]";
+  if (begin > end) fail(name, range + ", which end before they begin");
+  if (end > available) {
+    fail(name, range + ", but only " + std::to_string(available) +
+                   " bytes follow the header; the file is truncated");
+  }
+  if (end - begin != bytes) {
+    fail(name, range + ", but " + dtype_name(info.dtype) + " of shape " + info.shape.str() + " takes " +
+                   std::to_string(bytes) + " bytes");
+  }
+  info.begin = data_begin_ + begin;
+  info.bytes = bytes;
+  return info;
+}
+
+EIGENFORMER_IO_FUNCTION Dtype SafetensorsParser::read_dtype(const std::string& name,
+                                                            const nlohmann::json& value) const {
+  if (!value.is_string()) fail(name, "must have a string as dtype");
+  const auto text = value.get<std::string>();
+  std::string known;
+  for (const DtypeEntry& entry : dtype_table) {
+    if (text == entry.name) return entry.dtype;
+    known += known.empty() ? entry.name : std::string(", ") + entry.name;
+  }
+  fail(name, "has dtype '" + text + "', expected one of " + known);
+}
+
+EIGENFORMER_IO_FUNCTION Shape SafetensorsParser::read_shape(const std::string& name,
+                                                            const nlohmann::json& value,
+                                                            std::uint64_t& bytes) const {
+  if (!value.is_array()) fail(name, "must have an array as shape");
+  if (static_cast<index_t>(value.size()) > Shape::max_rank) {
+    fail(name, "has rank " + std::to_string(value.size()) + ", at most " + std::to_string(Shape::max_rank) +
+                   " is supported");
+  }
+  constexpr auto limit = static_cast<std::uint64_t>(std::numeric_limits<index_t>::max());
+  std::vector<index_t> dims;
+  for (const nlohmann::json& dim : value) {
+    const std::uint64_t n = dim.is_number_unsigned() ? dim.get<std::uint64_t>() : limit + 1;
+    // The product of the dimensions other than zero must be in range, too.
+    if (n > limit || (n > 0 && bytes > limit / n)) {
+      fail(name,
+           "has the shape " + value.dump() + ", expected non-negative integers of a size that fits memory");
+    }
+    if (n > 0) bytes *= n;
+    dims.push_back(static_cast<index_t>(n));
+  }
+  if (std::find(dims.begin(), dims.end(), 0) != dims.end()) bytes = 0;
+  return Shape(std::span<const index_t>(dims));
+}
+
+EIGENFORMER_IO_FUNCTION void SafetensorsParser::check_layout(SafetensorsHeader& header) const {
+  std::sort(header.tensors.begin(), header.tensors.end(), [](const TensorInfo& a, const TensorInfo& b) {
+    return std::tie(a.begin, a.bytes, a.name) < std::tie(b.begin, b.bytes, b.name);
+  });
+  std::uint64_t end = data_begin_;
+  const TensorInfo* before = nullptr;
+  for (const TensorInfo& info : header.tensors) {
+    if (info.begin < end) fail(info.name, "overlaps the bytes of '" + before->name + "'");
+    if (info.begin > end) {
+      fail(info.name, "begins " + std::to_string(info.begin - end) + " bytes after the end of " +
+                          (before == nullptr ? "the header" : "'" + before->name + "'") +
+                          "; no gap is allowed");
+    }
+    end = info.begin + info.bytes;
+    before = &info;
+  }
+  if (end != file_.size()) {
+    fail("it has " + std::to_string(file_.size() - end) + " bytes after its last tensor, expected none");
+  }
+}
+
+}  // namespace detail
+}  // namespace eigenformer
+
+namespace eigenformer {
+
+EIGENFORMER_IO_FUNCTION SafetensorsFile SafetensorsFile::open(const std::filesystem::path& path) {
+  SafetensorsFile file;
+  file.path_ = path;
+  file.map_ = MappedFile::open(path);
+  file.header_ = parse_safetensors_header(file.map_->bytes(), path.string());
+  for (std::size_t i = 0; i < file.header_.tensors.size(); ++i) file.index_[file.header_.tensors[i].name] = i;
+  for (const auto& [key, value] : file.header_.metadata) {
+    if (file.index_.count(value) > 0 && file.index_.count(key) == 0) file.aliases_.emplace(key, value);
+  }
+  return file;
+}
+
+EIGENFORMER_IO_FUNCTION const TensorInfo& SafetensorsFile::info(const std::string& name) const {
+  const auto alias = aliases_.find(name);
+  const auto found = index_.find(alias == aliases_.end() ? name : alias->second);
+  if (found == index_.end()) {
+    throw IoError("safetensors", "'" + path_.string() + "' has no tensor '" + name + "'");
+  }
+  return header_.tensors[found->second];
+}
+
+EIGENFORMER_IO_FUNCTION void SafetensorsWriter::save(const std::filesystem::path& path) const {
+  std::vector<const Entry*> order;
+  for (const Entry& entry : entries_) order.push_back(&entry);
+  std::stable_sort(order.begin(), order.end(), [](const Entry* a, const Entry* b) {
+    return dtype_size(a->dtype) > dtype_size(b->dtype);
+  });
+  const std::string text = header(order);
+  if (text.size() > SafetensorsHeader::max_length) {
+    throw IoError("safetensors", "the names and metadata take " + std::to_string(text.size()) +
+                                     " bytes, at most " + std::to_string(SafetensorsHeader::max_length) +
+                                     " are allowed");
+  }
+  AtomicFile file(path);
+  const std::uint64_t length = text.size();
+  file.write(std::as_bytes(std::span<const std::uint64_t>(&length, 1)));
+  file.write(text);
+  for (const Entry* entry : order) file.write(entry->bytes);
+  file.commit();
+}
+
+EIGENFORMER_IO_FUNCTION std::string SafetensorsWriter::quote(const std::string& text) {
+  try {
+    return nlohmann::json(text).dump();
+  } catch (const nlohmann::json::exception&) {
+    throw ValueError("safetensors", "names and metadata must be valid UTF-8");
+  }
+}
+
+EIGENFORMER_IO_FUNCTION std::string SafetensorsWriter::header(const std::vector<const Entry*>& order) const {
+  std::string text = "{";
+  auto metadata = metadata_;
+  for (const auto& [key, value] : aliases_) {
+    if (!metadata.emplace(key, value).second) {
+      throw ValueError("safetensors",
+                       "the metadata key " + key + " is the name of a tensor that is stored as " + value);
+    }
+  }
+  if (!metadata.empty()) {
+    std::string pairs;
+    for (const auto& [key, value] : metadata) pairs += (pairs.empty() ? "" : ",") + key + ":" + value;
+    text += "\"__metadata__\":{" + pairs + "}";
+  }
+  std::uint64_t offset = 0;
+  for (const Entry* entry : order) {
+    if (text.size() > 1) text += ',';
+    const std::uint64_t end = offset + entry->bytes.size();
+    text += entry->json + ",\"data_offsets\":[" + std::to_string(offset) + "," + std::to_string(end) + "]}";
+    offset = end;
+  }
+  text += '}';
+  text.append((64 - (8 + text.size()) % 64) % 64, ' ');
+  return text;
+}
+
+}  // namespace eigenformer
+
+#endif

@@ -22,7 +22,63 @@ namespace eigenformer::detail {
 
 /// The languages that a tokenizer's class in transformers 4 knows without a list in its files, in the order
 /// of their ids. codes: "m2m100" or "wmt21" (M2M100), "mbart" or "mbart50"; empty for others.
-inline std::vector<std::string> implied_languages(std::string_view codes) {
+EIGENFORMER_IO_FUNCTION std::vector<std::string> implied_languages(std::string_view codes);
+
+/// The code in a language's token: "de" of "__de__" and ">>de<<".
+EIGENFORMER_IO_FUNCTION std::string_view language_code(std::string_view token);
+
+/// Whether a token of a vocabulary that does not tell special tokens from pieces is spelled as a language:
+/// "__de__", ">>deu<<", "<2de>", "de_DE" or "deu_Latn".
+EIGENFORMER_IO_FUNCTION bool is_spelled_as_language(std::string_view token);
+
+/// The id of a language. known: the tokens of the languages of the model at `path`. A language is spelled as
+/// its token, or as the code in "__de__" and ">>de<<". Throws ValueError that names near ones, or some, when
+/// the model does not have it.
+EIGENFORMER_IO_FUNCTION std::int32_t find_language(const std::filesystem::path& path,
+                                                   const std::vector<TargetLanguage>& known,
+                                                   const std::string& language);
+
+/// The id of a token; nothing when the vocabulary does not have it or it is empty.
+inline std::optional<std::int32_t> find_token(const std::vector<std::string>& tokens,
+                                              std::string_view token) {
+  const auto found = std::find(tokens.begin(), tokens.end(), token);
+  if (found == tokens.end() || token.empty()) return std::nullopt;
+  return static_cast<std::int32_t>(found - tokens.begin());
+}
+
+/// find_language() among those tokens of a vocabulary, of the file at `path`, that are spelled as languages:
+/// CTranslate2's files do not tell special tokens from pieces.
+EIGENFORMER_IO_FUNCTION std::int32_t find_spelled_language(const std::filesystem::path& path,
+                                                           const std::vector<std::string>& tokens,
+                                                           const std::string& language);
+
+/// The path of the SentencePiece model for one side ("source" or "target") in a folder; empty when there is
+/// none.
+EIGENFORMER_IO_FUNCTION std::filesystem::path find_sentencepiece(const std::filesystem::path& folder,
+                                                                 const std::string& side);
+
+/// Makes a SentencePiece tokenizer from a file. Throws IoError, ValueError in a program built without
+/// SentencePiece.
+EIGENFORMER_IO_FUNCTION std::shared_ptr<const Tokenizer> sentencepiece_tokenizer(
+    const std::filesystem::path& path, ForeignVocabulary vocabulary, bool language_codes,
+    std::vector<AddedToken> added = {});
+
+/// The pieces of a SentencePiece file in the order of its own ids. Throws as sentencepiece_tokenizer().
+EIGENFORMER_IO_FUNCTION std::vector<std::string> sentencepiece_pieces(const std::filesystem::path& path);
+
+/// Extends a vocabulary with empty tokens to the rows of an embedding. Throws IoError when it has more tokens
+/// than rows.
+EIGENFORMER_IO_FUNCTION void fit_vocabulary(const std::filesystem::path& path,
+                                            std::vector<std::string>& tokens, index_t rows, const char* side);
+
+}  // namespace eigenformer::detail
+
+#if EIGENFORMER_IO_DEFINITIONS
+
+namespace eigenformer {
+namespace detail {
+
+EIGENFORMER_IO_FUNCTION std::vector<std::string> implied_languages(std::string_view codes) {
   const auto marked = [](std::vector<std::string> found) {
     for (std::string& code : found) code = "__" + code + "__";
     return found;
@@ -50,8 +106,7 @@ inline std::vector<std::string> implied_languages(std::string_view codes) {
   return found;
 }
 
-/// The code in a language's token: "de" of "__de__" and ">>de<<".
-inline std::string_view language_code(std::string_view token) {
+EIGENFORMER_IO_FUNCTION std::string_view language_code(std::string_view token) {
   for (const auto& [before, after] : {std::pair<std::string_view, std::string_view>{"__", "__"},
                                       std::pair<std::string_view, std::string_view>{">>", "<<"}}) {
     if (token.size() > before.size() + after.size() && token.starts_with(before) && token.ends_with(after))
@@ -60,9 +115,7 @@ inline std::string_view language_code(std::string_view token) {
   return token;
 }
 
-/// Whether a token of a vocabulary that does not tell special tokens from pieces is spelled as a language:
-/// "__de__", ">>deu<<", "<2de>", "de_DE" or "deu_Latn".
-inline bool is_spelled_as_language(std::string_view token) {
+EIGENFORMER_IO_FUNCTION bool is_spelled_as_language(std::string_view token) {
   const auto all_in = [](std::string_view text, char first, char last) {
     return std::all_of(text.begin(), text.end(), [&](char c) { return c >= first && c <= last; });
   };
@@ -75,11 +128,9 @@ inline bool is_spelled_as_language(std::string_view token) {
              : rest.size() == 4 && all_in(rest.substr(0, 1), 'A', 'Z') && all_in(rest.substr(1), 'a', 'z');
 }
 
-/// The id of a language. known: the tokens of the languages of the model at `path`. A language is spelled as
-/// its token, or as the code in "__de__" and ">>de<<". Throws ValueError that names near ones, or some, when
-/// the model does not have it.
-inline std::int32_t find_language(const std::filesystem::path& path, const std::vector<TargetLanguage>& known,
-                                  const std::string& language) {
+EIGENFORMER_IO_FUNCTION std::int32_t find_language(const std::filesystem::path& path,
+                                                   const std::vector<TargetLanguage>& known,
+                                                   const std::string& language) {
   for (const TargetLanguage& l : known) {
     if (l.name == language || language_code(l.name) == language) return l.id;
   }
@@ -112,19 +163,9 @@ inline std::int32_t find_language(const std::filesystem::path& path, const std::
   throw ValueError("import", what + names);
 }
 
-/// The id of a token; nothing when the vocabulary does not have it or it is empty.
-inline std::optional<std::int32_t> find_token(const std::vector<std::string>& tokens,
-                                              std::string_view token) {
-  const auto found = std::find(tokens.begin(), tokens.end(), token);
-  if (found == tokens.end() || token.empty()) return std::nullopt;
-  return static_cast<std::int32_t>(found - tokens.begin());
-}
-
-/// find_language() among those tokens of a vocabulary, of the file at `path`, that are spelled as languages:
-/// CTranslate2's files do not tell special tokens from pieces.
-inline std::int32_t find_spelled_language(const std::filesystem::path& path,
-                                          const std::vector<std::string>& tokens,
-                                          const std::string& language) {
+EIGENFORMER_IO_FUNCTION std::int32_t find_spelled_language(const std::filesystem::path& path,
+                                                           const std::vector<std::string>& tokens,
+                                                           const std::string& language) {
   std::vector<TargetLanguage> known;
   for (std::size_t i = 0; i < tokens.size(); ++i) {
     if (is_spelled_as_language(tokens[i])) known.push_back({tokens[i], static_cast<std::int32_t>(i)});
@@ -132,10 +173,8 @@ inline std::int32_t find_spelled_language(const std::filesystem::path& path,
   return find_language(path, known, language);
 }
 
-/// The path of the SentencePiece model for one side ("source" or "target") in a folder; empty when there is
-/// none.
-inline std::filesystem::path find_sentencepiece(const std::filesystem::path& folder,
-                                                const std::string& side) {
+EIGENFORMER_IO_FUNCTION std::filesystem::path find_sentencepiece(const std::filesystem::path& folder,
+                                                                 const std::string& side) {
   for (const std::string& name :
        {side + ".spm", std::string("sentencepiece.bpe.model"), std::string("spiece.model"),
         std::string("sentencepiece.model"), std::string("spm.model"), std::string("tokenizer.model")}) {
@@ -145,12 +184,9 @@ inline std::filesystem::path find_sentencepiece(const std::filesystem::path& fol
   return {};
 }
 
-/// Makes a SentencePiece tokenizer from a file. Throws IoError, ValueError in a program built without
-/// SentencePiece.
-inline std::shared_ptr<const Tokenizer> sentencepiece_tokenizer(const std::filesystem::path& path,
-                                                                ForeignVocabulary vocabulary,
-                                                                bool language_codes,
-                                                                std::vector<AddedToken> added = {}) {
+EIGENFORMER_IO_FUNCTION std::shared_ptr<const Tokenizer> sentencepiece_tokenizer(
+    const std::filesystem::path& path, ForeignVocabulary vocabulary, bool language_codes,
+    std::vector<AddedToken> added) {
   const SentencePieceFunctions& functions = require_sentencepiece("import", "'" + path.string() + "'");
   try {
     return functions.make(read_text_file(path), std::move(vocabulary), language_codes, std::move(added));
@@ -159,8 +195,7 @@ inline std::shared_ptr<const Tokenizer> sentencepiece_tokenizer(const std::files
   }
 }
 
-/// The pieces of a SentencePiece file in the order of its own ids. Throws as sentencepiece_tokenizer().
-inline std::vector<std::string> sentencepiece_pieces(const std::filesystem::path& path) {
+EIGENFORMER_IO_FUNCTION std::vector<std::string> sentencepiece_pieces(const std::filesystem::path& path) {
   const SentencePieceFunctions& functions = require_sentencepiece("import", "'" + path.string() + "'");
   try {
     return functions.pieces(read_text_file(path));
@@ -169,10 +204,9 @@ inline std::vector<std::string> sentencepiece_pieces(const std::filesystem::path
   }
 }
 
-/// Extends a vocabulary with empty tokens to the rows of an embedding. Throws IoError when it has more tokens
-/// than rows.
-inline void fit_vocabulary(const std::filesystem::path& path, std::vector<std::string>& tokens, index_t rows,
-                           const char* side) {
+EIGENFORMER_IO_FUNCTION void fit_vocabulary(const std::filesystem::path& path,
+                                            std::vector<std::string>& tokens, index_t rows,
+                                            const char* side) {
   if (static_cast<index_t>(tokens.size()) > rows) {
     throw IoError("import", "'" + path.string() + "' does not fit the weights: it has " +
                                 std::to_string(tokens.size()) + " tokens, the " + side + " embedding has " +
@@ -181,4 +215,7 @@ inline void fit_vocabulary(const std::filesystem::path& path, std::vector<std::s
   tokens.resize(static_cast<std::size_t>(rows));
 }
 
-}  // namespace eigenformer::detail
+}  // namespace detail
+}  // namespace eigenformer
+
+#endif

@@ -34,39 +34,16 @@ struct ImportOptions {
 namespace detail {
 
 /// Throws ValueError for languages that a model, at `path`, has no place for.
-inline void require_no_languages(const std::filesystem::path& path, const ImportOptions& options) {
-  for (const auto& [name, value] : {std::pair{"source_language", &options.source_language},
-                                    std::pair{"target_language", &options.target_language}}) {
-    if (value->empty()) continue;
-    throw ValueError("import",
-                     "'" + path.string() + "' is not a multilingual model, so " + name +
-                         " must be empty, not '" + *value +
-                         "'; if the model expects a token such as >>deu<< before each text, give it as "
-                         "source_text (--prefix)");
-  }
-}
+EIGENFORMER_IO_FUNCTION void require_no_languages(const std::filesystem::path& path,
+                                                  const ImportOptions& options);
 
 /// A JSON file that holds an object; errors about its fields name the file.
 class JsonFile {
  public:
   /// Reads a file. Throws IoError when it is missing or does not hold a JSON object.
-  static JsonFile open(const std::filesystem::path& path) {
-    JsonFile file;
-    file.path_ = path;
-    file.json_ = parse_json(read_text_file(path));
-    if (file.json_.is_discarded()) throw file.refuse("is truncated or not JSON");
-    if (!file.json_.is_object()) throw file.refuse("is not a JSON object");
-    return file;
-  }
+  static JsonFile open(const std::filesystem::path& path);
   /// Reads a file as open() does; an empty object when there is no such file.
-  static JsonFile open_if_exists(const std::filesystem::path& path) {
-    std::error_code ignored;
-    if (std::filesystem::exists(path, ignored)) return open(path);
-    JsonFile file;
-    file.path_ = path;
-    file.json_ = nlohmann::json::object();
-    return file;
-  }
+  static JsonFile open_if_exists(const std::filesystem::path& path);
 
   /// An empty object with the name of a file that was read by other means, for its refuse().
   static JsonFile at(const std::filesystem::path& path) {
@@ -75,10 +52,10 @@ class JsonFile {
     return file;
   }
 
-  const nlohmann::json& json() const noexcept { return json_; }
+  const nlohmann::json& json() const noexcept;
   const std::filesystem::path& path() const noexcept { return path_; }
   /// Whether there is a field of this name that is not null.
-  bool has(const std::string& name) const { return json_.contains(name) && !json_.at(name).is_null(); }
+  bool has(const std::string& name) const;
 
   /// The value of a field; `missing` when it is absent or null. Throws IoError for a value of another type.
   template <class X>
@@ -265,3 +242,50 @@ class WeightImport {
 }  // namespace detail
 
 }  // namespace eigenformer
+
+#if EIGENFORMER_IO_DEFINITIONS
+
+namespace eigenformer {
+namespace detail {
+
+EIGENFORMER_IO_FUNCTION void require_no_languages(const std::filesystem::path& path,
+                                                  const ImportOptions& options) {
+  for (const auto& [name, value] : {std::pair{"source_language", &options.source_language},
+                                    std::pair{"target_language", &options.target_language}}) {
+    if (value->empty()) continue;
+    throw ValueError("import",
+                     "'" + path.string() + "' is not a multilingual model, so " + name +
+                         " must be empty, not '" + *value +
+                         "'; if the model expects a token such as >>deu<< before each text, give it as "
+                         "source_text (--prefix)");
+  }
+}
+
+EIGENFORMER_IO_FUNCTION JsonFile JsonFile::open(const std::filesystem::path& path) {
+  JsonFile file;
+  file.path_ = path;
+  file.json_ = parse_json(read_text_file(path));
+  if (file.json_.is_discarded()) throw file.refuse("is truncated or not JSON");
+  if (!file.json_.is_object()) throw file.refuse("is not a JSON object");
+  return file;
+}
+
+EIGENFORMER_IO_FUNCTION JsonFile JsonFile::open_if_exists(const std::filesystem::path& path) {
+  std::error_code ignored;
+  if (std::filesystem::exists(path, ignored)) return open(path);
+  JsonFile file;
+  file.path_ = path;
+  file.json_ = nlohmann::json::object();
+  return file;
+}
+
+EIGENFORMER_IO_FUNCTION const nlohmann::json& JsonFile::json() const noexcept { return json_; }
+
+EIGENFORMER_IO_FUNCTION bool JsonFile::has(const std::string& name) const {
+  return json_.contains(name) && !json_.at(name).is_null();
+}
+
+}  // namespace detail
+}  // namespace eigenformer
+
+#endif

@@ -20,19 +20,7 @@
 namespace eigenformer {
 
 /// The bytes of each word of a text, split at white space.
-inline std::vector<ByteSpan> word_spans(std::string_view text) {
-  std::vector<ByteSpan> words;
-  std::size_t at = 0;
-  bool inside = false;
-  for_each_code_point(text, [&](char32_t c, std::string_view bytes) {
-    const bool space = is_space(c);
-    if (!space && !inside) words.push_back({at, at});
-    at += bytes.size();
-    if (!space) words.back().end = at;
-    inside = !space;
-  });
-  return words;
-}
+EIGENFORMER_IO_FUNCTION std::vector<ByteSpan> word_spans(std::string_view text);
 
 namespace detail {
 
@@ -40,21 +28,8 @@ namespace detail {
 struct WordRange {
   std::size_t first = 0, last = 0;
 };
-inline std::vector<WordRange> words_of_tokens(std::span<const ByteSpan> tokens,
-                                              std::span<const ByteSpan> words) {
-  std::vector<WordRange> ranges;
-  std::size_t first = 0;
-  for (const ByteSpan& token : tokens) {
-    WordRange range;
-    if (!token.empty()) {
-      while (first < words.size() && words[first].end <= token.begin) ++first;
-      range = {first, first};
-      while (range.last < words.size() && words[range.last].begin < token.end) ++range.last;
-    }
-    ranges.push_back(range);
-  }
-  return ranges;
-}
+EIGENFORMER_IO_FUNCTION std::vector<WordRange> words_of_tokens(std::span<const ByteSpan> tokens,
+                                                               std::span<const ByteSpan> words);
 
 inline void sort_links(std::vector<AlignmentLink>& links) {
   const auto key = [](const AlignmentLink& link) { return std::tuple(link.source, link.target); };
@@ -69,8 +44,79 @@ inline void sort_links(std::vector<AlignmentLink>& links) {
 /// The links between the words of a source and its translation: two words are linked when any of their tokens
 /// are. Tokens without text, such as the end symbol, link nothing. Sorted by source, then target, without
 /// duplicates. Throws IndexError for a link of a token that alignment.source or alignment.target lacks.
-inline std::vector<AlignmentLink> word_links(const TextAlignment& alignment, std::string_view source,
-                                             std::string_view target) {
+EIGENFORMER_IO_FUNCTION std::vector<AlignmentLink> word_links(const TextAlignment& alignment,
+                                                              std::string_view source,
+                                                              std::string_view target);
+
+/// The reverse of word_links(): links all tokens of linked words. source_tokens, target_tokens: from
+/// token_spans(). Sorted by source, then target, without duplicates. Throws IndexError for a word number
+/// outside its sentence.
+EIGENFORMER_IO_FUNCTION std::vector<AlignmentLink> token_links(std::span<const AlignmentLink> words,
+                                                               std::string_view source,
+                                                               std::span<const ByteSpan> source_tokens,
+                                                               std::string_view target,
+                                                               std::span<const ByteSpan> target_tokens);
+
+/// Sets encoded.alignment from word links, converted to token links.
+///
+/// encoded: the result of encode_corpus() for `corpus` with these tokenizers. words: one list of links
+/// between white-space separated words (from 0) for each line that the corpus was read from; a list may be
+/// empty, and those of dropped pairs are ignored. Throws ValueError when the number of lists differs from the
+/// number of lines, and IndexError that names the line (from 1) for a word number outside its line; `encoded`
+/// is then unchanged.
+EIGENFORMER_IO_FUNCTION void align_corpus(EncodedCorpus& encoded, const ParallelCorpus& corpus,
+                                          const std::vector<std::vector<AlignmentLink>>& words,
+                                          const Tokenizer& source, const Tokenizer& target);
+
+}  // namespace eigenformer
+
+#if EIGENFORMER_IO_DEFINITIONS
+
+namespace eigenformer {
+
+EIGENFORMER_IO_FUNCTION std::vector<ByteSpan> word_spans(std::string_view text) {
+  std::vector<ByteSpan> words;
+  std::size_t at = 0;
+  bool inside = false;
+  for_each_code_point(text, [&](char32_t c, std::string_view bytes) {
+    const bool space = is_space(c);
+    if (!space && !inside) words.push_back({at, at});
+    at += bytes.size();
+    if (!space) words.back().end = at;
+    inside = !space;
+  });
+  return words;
+}
+
+}  // namespace eigenformer
+
+namespace eigenformer {
+namespace detail {
+
+EIGENFORMER_IO_FUNCTION std::vector<WordRange> words_of_tokens(std::span<const ByteSpan> tokens,
+                                                               std::span<const ByteSpan> words) {
+  std::vector<WordRange> ranges;
+  std::size_t first = 0;
+  for (const ByteSpan& token : tokens) {
+    WordRange range;
+    if (!token.empty()) {
+      while (first < words.size() && words[first].end <= token.begin) ++first;
+      range = {first, first};
+      while (range.last < words.size() && words[range.last].begin < token.end) ++range.last;
+    }
+    ranges.push_back(range);
+  }
+  return ranges;
+}
+
+}  // namespace detail
+}  // namespace eigenformer
+
+namespace eigenformer {
+
+EIGENFORMER_IO_FUNCTION std::vector<AlignmentLink> word_links(const TextAlignment& alignment,
+                                                              std::string_view source,
+                                                              std::string_view target) {
   const auto sources = detail::words_of_tokens(alignment.source, word_spans(source));
   const auto targets = detail::words_of_tokens(alignment.target, word_spans(target));
   std::vector<AlignmentLink> links;
@@ -90,13 +136,11 @@ inline std::vector<AlignmentLink> word_links(const TextAlignment& alignment, std
   return links;
 }
 
-/// The reverse of word_links(): links all tokens of linked words. source_tokens, target_tokens: from
-/// token_spans(). Sorted by source, then target, without duplicates. Throws IndexError for a word number
-/// outside its sentence.
-inline std::vector<AlignmentLink> token_links(std::span<const AlignmentLink> words, std::string_view source,
-                                              std::span<const ByteSpan> source_tokens,
-                                              std::string_view target,
-                                              std::span<const ByteSpan> target_tokens) {
+EIGENFORMER_IO_FUNCTION std::vector<AlignmentLink> token_links(std::span<const AlignmentLink> words,
+                                                               std::string_view source,
+                                                               std::span<const ByteSpan> source_tokens,
+                                                               std::string_view target,
+                                                               std::span<const ByteSpan> target_tokens) {
   const std::vector<ByteSpan> source_words = word_spans(source), target_words = word_spans(target);
   // The tokens of each word.
   const auto tokens_of = [](std::span<const ByteSpan> tokens, std::span<const ByteSpan> given) {
@@ -128,16 +172,9 @@ inline std::vector<AlignmentLink> token_links(std::span<const AlignmentLink> wor
   return links;
 }
 
-/// Sets encoded.alignment from word links, converted to token links.
-///
-/// encoded: the result of encode_corpus() for `corpus` with these tokenizers. words: one list of links
-/// between white-space separated words (from 0) for each line that the corpus was read from; a list may be
-/// empty, and those of dropped pairs are ignored. Throws ValueError when the number of lists differs from the
-/// number of lines, and IndexError that names the line (from 1) for a word number outside its line; `encoded`
-/// is then unchanged.
-inline void align_corpus(EncodedCorpus& encoded, const ParallelCorpus& corpus,
-                         const std::vector<std::vector<AlignmentLink>>& words, const Tokenizer& source,
-                         const Tokenizer& target) {
+EIGENFORMER_IO_FUNCTION void align_corpus(EncodedCorpus& encoded, const ParallelCorpus& corpus,
+                                          const std::vector<std::vector<AlignmentLink>>& words,
+                                          const Tokenizer& source, const Tokenizer& target) {
   const bool read = !corpus.lines.empty();
   const index_t lines = read ? corpus.report.read : corpus.size();
   if (static_cast<index_t>(words.size()) != lines) {
@@ -161,3 +198,5 @@ inline void align_corpus(EncodedCorpus& encoded, const ParallelCorpus& corpus,
 }
 
 }  // namespace eigenformer
+
+#endif

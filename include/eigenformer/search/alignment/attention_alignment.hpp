@@ -60,7 +60,22 @@ inline void require_alignment_head(index_t head, index_t heads, const char* name
 
 /// Copies one head out of attention weights (H, rows, S), or averages all heads for -1. Returns (rows, S).
 /// Throws ValueError for a head out of range.
-[[nodiscard]] inline Tensor<float> attention_of_head(const Tensor<float>& weights, index_t head) {
+[[nodiscard]] EIGENFORMER_IO_FUNCTION Tensor<float> attention_of_head(const Tensor<float>& weights,
+                                                                      index_t head);
+
+/// The (source, target) token pairs whose weight is above the threshold; for threshold 0 the largest weight
+/// of each row, the first of equal ones. weights: (target tokens, source tokens). Sorted by target, then
+/// source.
+[[nodiscard]] EIGENFORMER_IO_FUNCTION std::vector<std::pair<std::uint32_t, std::uint32_t>> attention_links(
+    const Tensor<float>& weights, double threshold);
+
+}  // namespace eigenformer
+
+#if EIGENFORMER_IO_DEFINITIONS
+
+namespace eigenformer {
+
+EIGENFORMER_IO_FUNCTION Tensor<float> attention_of_head(const Tensor<float>& weights, index_t head) {
   const index_t heads = weights.dim(0), rows = weights.dim(1), sources = weights.dim(2);
   detail::require_alignment_head(head, heads);
   if (heads == 0) throw ShapeError("alignment", "the weights have no heads", {weights.shape()});
@@ -73,10 +88,7 @@ inline void require_alignment_head(index_t head, index_t heads, const char* name
   return mean;
 }
 
-/// The (source, target) token pairs whose weight is above the threshold; for threshold 0 the largest weight
-/// of each row, the first of equal ones. weights: (target tokens, source tokens). Sorted by target, then
-/// source.
-[[nodiscard]] inline std::vector<std::pair<std::uint32_t, std::uint32_t>> attention_links(
+EIGENFORMER_IO_FUNCTION std::vector<std::pair<std::uint32_t, std::uint32_t>> attention_links(
     const Tensor<float>& weights, double threshold) {
   std::vector<std::pair<std::uint32_t, std::uint32_t>> links;
   const index_t sources = weights.dim(1);
@@ -97,3 +109,5 @@ inline void require_alignment_head(index_t head, index_t heads, const char* name
 }
 
 }  // namespace eigenformer
+
+#endif

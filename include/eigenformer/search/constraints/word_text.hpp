@@ -35,18 +35,7 @@ inline char32_t folded(char32_t c) {
 }
 
 /// A text with its first letter in upper case.
-inline std::string capitalized(std::string_view text) {
-  if (text.empty()) return {};
-  const DecodedCodePoint first = decode_front(text);
-  if (first.length == 0) return std::string(text);
-  char32_t c = first.value;
-  if (const auto* icu = find_linked<CaseFunctions>()) {
-    c = icu->upper(c);
-  } else if (c >= U'a' && c <= U'z') {
-    c -= U'a' - U'A';
-  }
-  return utf8_of(c) + std::string(text.substr(first.length));
-}
+EIGENFORMER_IO_FUNCTION std::string capitalized(std::string_view text);
 
 /// Whether a character is part of words: neither white space nor punctuation, and not of a script without
 /// spaces between words (Chinese, Japanese, Thai, Lao, Burmese, Khmer).
@@ -63,20 +52,7 @@ struct SpacedText {
   std::vector<ByteSpan> spans;
 
   /// ignore_case: whether to fold letters.
-  explicit SpacedText(std::string_view text, bool ignore_case = false) {
-    for_each_code_point(text, [&](char32_t c, std::string_view bytes) {
-      const auto begin = static_cast<std::size_t>(bytes.data() - text.data());
-      if (is_space(c)) {
-        if (!points.empty() && points.back() == U' ') {
-          spans.back().end = begin + bytes.size();
-          return;
-        }
-        c = U' ';
-      }
-      points += ignore_case ? folded(c) : c;
-      spans.push_back({begin, begin + bytes.size()});
-    });
-  }
+  explicit SpacedText(std::string_view text, bool ignore_case = false);
 
   /// Whether there is a word boundary before the i-th code point.
   bool is_edge(std::size_t i) const {
@@ -85,7 +61,44 @@ struct SpacedText {
 };
 
 /// Whether a text contains a phrase as whole words, or begins with it capitalized.
-inline bool has_phrase(std::string_view text, std::string_view phrase) {
+EIGENFORMER_IO_FUNCTION bool has_phrase(std::string_view text, std::string_view phrase);
+
+}  // namespace eigenformer::detail
+
+#if EIGENFORMER_IO_DEFINITIONS
+
+namespace eigenformer {
+namespace detail {
+
+EIGENFORMER_IO_FUNCTION std::string capitalized(std::string_view text) {
+  if (text.empty()) return {};
+  const DecodedCodePoint first = decode_front(text);
+  if (first.length == 0) return std::string(text);
+  char32_t c = first.value;
+  if (const auto* icu = find_linked<CaseFunctions>()) {
+    c = icu->upper(c);
+  } else if (c >= U'a' && c <= U'z') {
+    c -= U'a' - U'A';
+  }
+  return utf8_of(c) + std::string(text.substr(first.length));
+}
+
+EIGENFORMER_IO_FUNCTION SpacedText::SpacedText(std::string_view text, bool ignore_case) {
+  for_each_code_point(text, [&](char32_t c, std::string_view bytes) {
+    const auto begin = static_cast<std::size_t>(bytes.data() - text.data());
+    if (is_space(c)) {
+      if (!points.empty() && points.back() == U' ') {
+        spans.back().end = begin + bytes.size();
+        return;
+      }
+      c = U' ';
+    }
+    points += ignore_case ? folded(c) : c;
+    spans.push_back({begin, begin + bytes.size()});
+  });
+}
+
+EIGENFORMER_IO_FUNCTION bool has_phrase(std::string_view text, std::string_view phrase) {
   const SpacedText in(text);
   const std::u32string wanted = SpacedText(phrase).points;
   if (wanted.empty()) return false;
@@ -97,4 +110,7 @@ inline bool has_phrase(std::string_view text, std::string_view phrase) {
   return in.points.starts_with(initial) && in.is_edge(initial.size());
 }
 
-}  // namespace eigenformer::detail
+}  // namespace detail
+}  // namespace eigenformer
+
+#endif

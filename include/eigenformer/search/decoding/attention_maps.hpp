@@ -160,7 +160,15 @@ concept HasCrossAttention = requires(const M& model, const Context<typename M::v
 /// tokens, averaged over the heads of the decoder's last layer. 0 when every token receives at least 1, else
 /// negative and finite: a is taken as at least the smallest normal float. ended: whether the row of the end
 /// symbol counts. Throws ValueError for maps without a layer in `memory`.
-inline double coverage_log(const AttentionMaps& maps, bool ended) {
+EIGENFORMER_FUNCTION double coverage_log(const AttentionMaps& maps, bool ended);
+
+}  // namespace eigenformer
+
+#if EIGENFORMER_DEFINITIONS
+
+namespace eigenformer {
+
+EIGENFORMER_FUNCTION double coverage_log(const AttentionMaps& maps, bool ended) {
   if (maps.memory.empty())
     throw ValueError("coverage", "the maps have no attention to the source, expected at least one layer");
   const Tensor<float>& memory = maps.memory.back();
@@ -180,3 +188,5 @@ inline double coverage_log(const AttentionMaps& maps, bool ended) {
 }
 
 }  // namespace eigenformer
+
+#endif

@@ -146,14 +146,7 @@ inline Tensor<std::int32_t> id_row(const std::vector<std::int32_t>& ids) {
 }
 
 /// Throws ShapeError unless a model's logits have the shape (rows, columns).
-inline void require_logits(const char* op, const Shape& shape, index_t rows, index_t columns) {
-  const Shape expected{rows, columns};
-  if (shape == expected) return;
-  throw ShapeError(op,
-                   "the model's logits have shape " + shape.str() + ", must be " + expected.str() +
-                       ", a row for each of the decoder's rows and a column for each id",
-                   {shape, expected});
-}
+EIGENFORMER_FUNCTION void require_logits(const char* op, const Shape& shape, index_t rows, index_t columns);
 
 template <class M>
 class ModelNextTokens final : public NextTokens<typename M::value_type> {
@@ -266,3 +259,22 @@ class ModelNextTokens final : public NextTokens<typename M::value_type> {
 };
 
 }  // namespace eigenformer::detail
+
+#if EIGENFORMER_DEFINITIONS
+
+namespace eigenformer {
+namespace detail {
+
+EIGENFORMER_FUNCTION void require_logits(const char* op, const Shape& shape, index_t rows, index_t columns) {
+  const Shape expected{rows, columns};
+  if (shape == expected) return;
+  throw ShapeError(op,
+                   "the model's logits have shape " + shape.str() + ", must be " + expected.str() +
+                       ", a row for each of the decoder's rows and a column for each id",
+                   {shape, expected});
+}
+
+}  // namespace detail
+}  // namespace eigenformer
+
+#endif

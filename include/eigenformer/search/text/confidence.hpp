@@ -62,10 +62,27 @@ struct ConfidenceScale {
 /// log_probabilities.size() ids; earlier ids count as given, with probability 1. A token belongs to the word
 /// that the text up to the token ends with. A word of given tokens has confidence 1. Throws ValueError for
 /// more log-probabilities than ids.
-inline std::vector<WordConfidence> word_confidences(const Tokenizer& tokenizer,
-                                                    std::span<const std::int32_t> ids,
-                                                    std::span<const double> log_probabilities,
-                                                    const ConfidenceScale& scale = {}) {
+EIGENFORMER_IO_FUNCTION std::vector<WordConfidence> word_confidences(
+    const Tokenizer& tokenizer, std::span<const std::int32_t> ids, std::span<const double> log_probabilities,
+    const ConfidenceScale& scale = {});
+
+/// The confidence of a sentence: the mean confidence of its words, i.e. the expected share of right words; 0
+/// without words.
+inline double sentence_confidence(std::span<const WordConfidence> words) {
+  double sum = 0;
+  for (const WordConfidence& word : words) sum += word.confidence;
+  return words.empty() ? 0 : sum / static_cast<double>(words.size());
+}
+
+}  // namespace eigenformer
+
+#if EIGENFORMER_IO_DEFINITIONS
+
+namespace eigenformer {
+
+EIGENFORMER_IO_FUNCTION std::vector<WordConfidence> word_confidences(
+    const Tokenizer& tokenizer, std::span<const std::int32_t> ids, std::span<const double> log_probabilities,
+    const ConfidenceScale& scale) {
   if (log_probabilities.size() > ids.size()) {
     throw ValueError("word_confidences", "there are " + std::to_string(log_probabilities.size()) +
                                              " log-probabilities, must be at most " +
@@ -96,12 +113,6 @@ inline std::vector<WordConfidence> word_confidences(const Tokenizer& tokenizer,
   return result;
 }
 
-/// The confidence of a sentence: the mean confidence of its words, i.e. the expected share of right words; 0
-/// without words.
-inline double sentence_confidence(std::span<const WordConfidence> words) {
-  double sum = 0;
-  for (const WordConfidence& word : words) sum += word.confidence;
-  return words.empty() ? 0 : sum / static_cast<double>(words.size());
-}
-
 }  // namespace eigenformer
+
+#endif

@@ -22,14 +22,7 @@ namespace eigenformer {
 
 /// The search options of a model's conventions; what these do not set keeps its default. Throws ValueError
 /// for an unknown name and a value of the wrong type; validate() is not called.
-inline SearchOptions search_options(const ModelConventions& text) {
-  auto options = options_from_json<SearchOptions>(text.search);
-  options.begin_id = text.begin_id;
-  options.end_id = text.end_id;
-  options.prefix_ids = text.target_prefix;
-  options.forbidden_ids = text.forbidden_ids;
-  return options;
-}
+EIGENFORMER_IO_FUNCTION SearchOptions search_options(const ModelConventions& text);
 /// The same for the description of a model folder.
 template <class Options>
 SearchOptions search_options(const FolderDescription<Options>& description) {
@@ -39,23 +32,10 @@ SearchOptions search_options(const FolderDescription<Options>& description) {
 /// The source ids of a line of text, with the prefix and suffix of the conventions; empty for a blank line
 /// (is_blank()). A line of more than max_tokens tokens is cut; then *cut is set to true, else left unchanged.
 /// Throws ValueError for a negative max_tokens, and when the tokenizer does.
-inline std::vector<std::int32_t> source_ids(const TextConventions& text, const Tokenizer& tokenizer,
-                                            const std::string& line, index_t max_tokens,
-                                            bool* cut = nullptr) {
-  if (max_tokens < 0) {
-    throw ValueError("source_ids", "max_tokens is " + std::to_string(max_tokens) + ", must not be negative");
-  }
-  if (is_blank(line)) return {};
-  std::vector<std::int32_t> ids = tokenizer.encode(text.source_text + line);
-  if (ids.empty()) return ids;
-  if (static_cast<index_t>(ids.size()) > max_tokens) {
-    ids.resize(static_cast<std::size_t>(max_tokens));
-    if (cut != nullptr) *cut = true;
-  }
-  ids.insert(ids.begin(), text.source_prefix.begin(), text.source_prefix.end());
-  ids.insert(ids.end(), text.source_suffix.begin(), text.source_suffix.end());
-  return ids;
-}
+EIGENFORMER_IO_FUNCTION std::vector<std::int32_t> source_ids(const TextConventions& text,
+                                                             const Tokenizer& tokenizer,
+                                                             const std::string& line, index_t max_tokens,
+                                                             bool* cut = nullptr);
 /// The same for the description of a model folder.
 template <class Options>
 std::vector<std::int32_t> source_ids(const FolderDescription<Options>& description,
@@ -65,52 +45,21 @@ std::vector<std::int32_t> source_ids(const FolderDescription<Options>& descripti
 }
 
 /// The bytes of each id of source_ids() in its line; empty for ids that the conventions add.
-inline std::vector<ByteSpan> source_spans(const TextConventions& text, const Tokenizer& tokenizer,
-                                          std::span<const std::int32_t> ids, const std::string& line) {
-  const std::size_t around = text.source_prefix.size() + text.source_suffix.size();
-  const std::size_t own = ids.size() > around ? ids.size() - around : 0;
-  std::vector<ByteSpan> spans(ids.size());
-  const std::size_t before = text.source_text.size();
-  std::size_t done = 0, at = std::min(text.source_prefix.size(), ids.size());
-  for (const ByteSpan& span : token_spans(tokenizer, ids.subspan(at, own), text.source_text + line)) {
-    const std::size_t begin = std::max(span.begin, before) - before,
-                      end = std::max(span.end, before) - before;
-    done = end;
-    spans[at++] = {begin, end};
-  }
-  for (; at < spans.size(); ++at) spans[at] = {done, done};
-  return spans;
-}
+EIGENFORMER_IO_FUNCTION std::vector<ByteSpan> source_spans(const TextConventions& text,
+                                                           const Tokenizer& tokenizer,
+                                                           std::span<const std::int32_t> ids,
+                                                           const std::string& line);
 
 /// The language whose token the conventions put around a source sentence, such as __en__, en_XX or eng_Latn,
 /// as a code that SentenceSplitter knows; empty if there is none.
-inline std::string source_language(const TextConventions& text, const Tokenizer& tokenizer) {
-  for (const auto* ids : {&text.source_prefix, &text.source_suffix}) {
-    for (const std::int32_t id : *ids) {
-      const auto selects = [&](const TargetLanguage& target) { return target.id == id; };
-      if (std::any_of(text.target_languages.begin(), text.target_languages.end(), selects)) continue;
-      std::string token = tokenizer.token(id);
-      if (token.starts_with("__") && token.ends_with("__") && token.size() > 4)
-        token = token.substr(2, token.size() - 4);
-      if (SentenceSplitter::knows(token)) return token;
-    }
-  }
-  return {};
-}
+EIGENFORMER_IO_FUNCTION std::string source_language(const TextConventions& text, const Tokenizer& tokenizer);
 
 /// How lines are split for a model: into sentences if its lines are sentences (TextConventions) and the
 /// program was built with ICU; else only into parts that the model can read. language: of the lines, for the
 /// rules and abbreviations that decide where sentences end; empty: source_language(), and without it any.
 /// Throws ValueError for an unknown language.
-inline DocumentOptions line_splitting(const TextConventions& text, const Tokenizer& tokenizer,
-                                      std::string language = {}) {
-  DocumentOptions options{.layout = DocumentLayout::flow};
-  if (!text.lines_are_sentences || !SentenceSplitter::available()) return options;
-  if (language.empty()) language = source_language(text, tokenizer);
-  options.splitter =
-      std::make_shared<const SentenceSplitter>(SentenceOptions{.language = std::move(language)});
-  return options;
-}
+EIGENFORMER_IO_FUNCTION DocumentOptions line_splitting(const TextConventions& text,
+                                                       const Tokenizer& tokenizer, std::string language = {});
 
 namespace detail {
 
@@ -161,3 +110,82 @@ index_t max_scored_tokens(const FolderDescription<Options>& description) {
 }
 
 }  // namespace eigenformer
+
+#if EIGENFORMER_IO_DEFINITIONS
+
+namespace eigenformer {
+
+EIGENFORMER_IO_FUNCTION SearchOptions search_options(const ModelConventions& text) {
+  auto options = options_from_json<SearchOptions>(text.search);
+  options.begin_id = text.begin_id;
+  options.end_id = text.end_id;
+  options.prefix_ids = text.target_prefix;
+  options.forbidden_ids = text.forbidden_ids;
+  return options;
+}
+
+EIGENFORMER_IO_FUNCTION std::vector<std::int32_t> source_ids(const TextConventions& text,
+                                                             const Tokenizer& tokenizer,
+                                                             const std::string& line, index_t max_tokens,
+                                                             bool* cut) {
+  if (max_tokens < 0) {
+    throw ValueError("source_ids", "max_tokens is " + std::to_string(max_tokens) + ", must not be negative");
+  }
+  if (is_blank(line)) return {};
+  std::vector<std::int32_t> ids = tokenizer.encode(text.source_text + line);
+  if (ids.empty()) return ids;
+  if (static_cast<index_t>(ids.size()) > max_tokens) {
+    ids.resize(static_cast<std::size_t>(max_tokens));
+    if (cut != nullptr) *cut = true;
+  }
+  ids.insert(ids.begin(), text.source_prefix.begin(), text.source_prefix.end());
+  ids.insert(ids.end(), text.source_suffix.begin(), text.source_suffix.end());
+  return ids;
+}
+
+EIGENFORMER_IO_FUNCTION std::vector<ByteSpan> source_spans(const TextConventions& text,
+                                                           const Tokenizer& tokenizer,
+                                                           std::span<const std::int32_t> ids,
+                                                           const std::string& line) {
+  const std::size_t around = text.source_prefix.size() + text.source_suffix.size();
+  const std::size_t own = ids.size() > around ? ids.size() - around : 0;
+  std::vector<ByteSpan> spans(ids.size());
+  const std::size_t before = text.source_text.size();
+  std::size_t done = 0, at = std::min(text.source_prefix.size(), ids.size());
+  for (const ByteSpan& span : token_spans(tokenizer, ids.subspan(at, own), text.source_text + line)) {
+    const std::size_t begin = std::max(span.begin, before) - before,
+                      end = std::max(span.end, before) - before;
+    done = end;
+    spans[at++] = {begin, end};
+  }
+  for (; at < spans.size(); ++at) spans[at] = {done, done};
+  return spans;
+}
+
+EIGENFORMER_IO_FUNCTION std::string source_language(const TextConventions& text, const Tokenizer& tokenizer) {
+  for (const auto* ids : {&text.source_prefix, &text.source_suffix}) {
+    for (const std::int32_t id : *ids) {
+      const auto selects = [&](const TargetLanguage& target) { return target.id == id; };
+      if (std::any_of(text.target_languages.begin(), text.target_languages.end(), selects)) continue;
+      std::string token = tokenizer.token(id);
+      if (token.starts_with("__") && token.ends_with("__") && token.size() > 4)
+        token = token.substr(2, token.size() - 4);
+      if (SentenceSplitter::knows(token)) return token;
+    }
+  }
+  return {};
+}
+
+EIGENFORMER_IO_FUNCTION DocumentOptions line_splitting(const TextConventions& text,
+                                                       const Tokenizer& tokenizer, std::string language) {
+  DocumentOptions options{.layout = DocumentLayout::flow};
+  if (!text.lines_are_sentences || !SentenceSplitter::available()) return options;
+  if (language.empty()) language = source_language(text, tokenizer);
+  options.splitter =
+      std::make_shared<const SentenceSplitter>(SentenceOptions{.language = std::move(language)});
+  return options;
+}
+
+}  // namespace eigenformer
+
+#endif

@@ -46,7 +46,57 @@ using SentenceFits = std::function<bool(const std::string& sentence)>;
 namespace detail {
 
 /// Whether white space between two words ends a paragraph.
-inline bool ends_paragraph(std::string_view spaces, DocumentLayout layout) {
+EIGENFORMER_IO_FUNCTION bool ends_paragraph(std::string_view spaces, DocumentLayout layout);
+
+/// The paragraphs of a text, without the white space around them. boundaries: ascending.
+EIGENFORMER_IO_FUNCTION std::vector<ByteSpan> paragraphs_of(std::string_view text,
+                                                            std::span<const std::size_t> boundaries,
+                                                            DocumentLayout layout);
+
+/// The kinds of places to cut a sentence that is too long, the best first.
+enum class CutRank { sentence, clause, comma, space, anywhere };
+
+EIGENFORMER_IO_FUNCTION CutRank cut_rank(char32_t mark);
+
+/// Whether c is a quote or bracket that may stand between a punctuation mark and the white space after it.
+inline bool is_closing(char32_t c) {
+  return c == '"' || c == '\'' || c == ')' || c == ']' || c == '}' || c == 0xBB || c == 0xAB || c == 0x203A ||
+         c == 0x2039 || (c >= 0x2018 && c <= 0x201F) || c == 0x300D || c == 0x300F || c == 0x3011 ||
+         c == 0xFF09;
+}
+
+/// The end of the longest beginning of `sentence` that fits, at least one code point. Found by doubling and
+/// bisection, so that a long text is not tokenized as a whole for each of its parts.
+EIGENFORMER_IO_FUNCTION std::size_t longest_fitting_end(std::string_view text, ByteSpan sentence,
+                                                        const SentenceFits& fits);
+
+/// Where to cut a sentence that does not fit: at the best place in the second half of what fits, else at the
+/// last white space, else between two characters. whole_sentences: the text is one sentence, so its full
+/// stops belong to abbreviations.
+EIGENFORMER_IO_FUNCTION std::size_t best_cut(std::string_view text, ByteSpan sentence,
+                                             const SentenceFits& fits, bool whole_sentences);
+
+}  // namespace detail
+
+/// Splits a document into sentences, and sentences that do not fit into parts: without a splitter after the
+/// end of a sentence, else after a semicolon, colon or dash, else after a comma, else at white space, else
+/// between characters.
+///
+/// All text but white space is in exactly one part. Every part fits, except for a single character that does
+/// not fit by itself. boundaries: ascending byte offsets that no sentence crosses. Throws ValueError for text
+/// that is not UTF-8, and for boundaries that are out of order, outside the text or inside a character.
+EIGENFORMER_IO_FUNCTION std::vector<DocumentPart> document_parts(
+    std::string_view text, const DocumentOptions& options, const SentenceFits& fits = {},
+    std::span<const std::size_t> boundaries = {});
+
+}  // namespace eigenformer
+
+#if EIGENFORMER_IO_DEFINITIONS
+
+namespace eigenformer {
+namespace detail {
+
+EIGENFORMER_IO_FUNCTION bool ends_paragraph(std::string_view spaces, DocumentLayout layout) {
   if (layout == DocumentLayout::flow) return false;
   std::size_t line_breaks = 0;
   bool tab = false;
@@ -65,9 +115,9 @@ inline bool ends_paragraph(std::string_view spaces, DocumentLayout layout) {
   return line_breaks > 1 || layout == DocumentLayout::paragraphs;
 }
 
-/// The paragraphs of a text, without the white space around them. boundaries: ascending.
-inline std::vector<ByteSpan> paragraphs_of(std::string_view text, std::span<const std::size_t> boundaries,
-                                           DocumentLayout layout) {
+EIGENFORMER_IO_FUNCTION std::vector<ByteSpan> paragraphs_of(std::string_view text,
+                                                            std::span<const std::size_t> boundaries,
+                                                            DocumentLayout layout) {
   std::vector<ByteSpan> paragraphs;
   const auto add = [&](std::size_t begin, std::size_t end) {
     const ByteSpan span = without_spaces(text, {begin, end});
@@ -92,10 +142,7 @@ inline std::vector<ByteSpan> paragraphs_of(std::string_view text, std::span<cons
   return paragraphs;
 }
 
-/// The kinds of places to cut a sentence that is too long, the best first.
-enum class CutRank { sentence, clause, comma, space, anywhere };
-
-inline CutRank cut_rank(char32_t mark) {
+EIGENFORMER_IO_FUNCTION CutRank cut_rank(char32_t mark) {
   switch (mark) {
     case '.':
     case '!':
@@ -125,16 +172,8 @@ inline CutRank cut_rank(char32_t mark) {
   }
 }
 
-/// Whether c is a quote or bracket that may stand between a punctuation mark and the white space after it.
-inline bool is_closing(char32_t c) {
-  return c == '"' || c == '\'' || c == ')' || c == ']' || c == '}' || c == 0xBB || c == 0xAB || c == 0x203A ||
-         c == 0x2039 || (c >= 0x2018 && c <= 0x201F) || c == 0x300D || c == 0x300F || c == 0x3011 ||
-         c == 0xFF09;
-}
-
-/// The end of the longest beginning of `sentence` that fits, at least one code point. Found by doubling and
-/// bisection, so that a long text is not tokenized as a whole for each of its parts.
-inline std::size_t longest_fitting_end(std::string_view text, ByteSpan sentence, const SentenceFits& fits) {
+EIGENFORMER_IO_FUNCTION std::size_t longest_fitting_end(std::string_view text, ByteSpan sentence,
+                                                        const SentenceFits& fits) {
   const auto fits_to = [&](std::size_t end) {
     return fits(std::string(ByteSpan{sentence.begin, end}.of(text)));
   };
@@ -157,11 +196,8 @@ inline std::size_t longest_fitting_end(std::string_view text, ByteSpan sentence,
   return good > sentence.begin ? good : ends.front();
 }
 
-/// Where to cut a sentence that does not fit: at the best place in the second half of what fits, else at the
-/// last white space, else between two characters. whole_sentences: the text is one sentence, so its full
-/// stops belong to abbreviations.
-inline std::size_t best_cut(std::string_view text, ByteSpan sentence, const SentenceFits& fits,
-                            bool whole_sentences) {
+EIGENFORMER_IO_FUNCTION std::size_t best_cut(std::string_view text, ByteSpan sentence,
+                                             const SentenceFits& fits, bool whole_sentences) {
   const std::size_t longest = longest_fitting_end(text, sentence, fits);
   if (longest == sentence.end) return longest;
   std::array<std::size_t, 4> places{};  // by rank; 0: none
@@ -193,17 +229,14 @@ inline std::size_t best_cut(std::string_view text, ByteSpan sentence, const Sent
 }
 
 }  // namespace detail
+}  // namespace eigenformer
 
-/// Splits a document into sentences, and sentences that do not fit into parts: without a splitter after the
-/// end of a sentence, else after a semicolon, colon or dash, else after a comma, else at white space, else
-/// between characters.
-///
-/// All text but white space is in exactly one part. Every part fits, except for a single character that does
-/// not fit by itself. boundaries: ascending byte offsets that no sentence crosses. Throws ValueError for text
-/// that is not UTF-8, and for boundaries that are out of order, outside the text or inside a character.
-inline std::vector<DocumentPart> document_parts(std::string_view text, const DocumentOptions& options,
-                                                const SentenceFits& fits = {},
-                                                std::span<const std::size_t> boundaries = {}) {
+namespace eigenformer {
+
+EIGENFORMER_IO_FUNCTION std::vector<DocumentPart> document_parts(std::string_view text,
+                                                                 const DocumentOptions& options,
+                                                                 const SentenceFits& fits,
+                                                                 std::span<const std::size_t> boundaries) {
   if (const auto wrong = find_invalid_utf8(text))
     throw ValueError("document", "the text has invalid UTF-8 at byte " + std::to_string(*wrong) +
                                      "; expected text in UTF-8");
@@ -236,3 +269,5 @@ inline std::vector<DocumentPart> document_parts(std::string_view text, const Doc
 }
 
 }  // namespace eigenformer
+
+#endif

@@ -52,17 +52,8 @@ inline bool needs_space(std::string_view source, std::string_view before, std::s
 }
 
 /// Adds the alignment of a sentence to that of its document.
-inline void append_alignment(TextAlignment& all, const TextAlignment& one, const DocumentSentence& sentence) {
-  const auto first_source = static_cast<std::uint32_t>(all.source.size());
-  const auto first_target = static_cast<std::uint32_t>(all.target.size());
-  const auto add = [](std::vector<ByteSpan>& spans, const std::vector<ByteSpan>& more, std::size_t begin) {
-    for (const ByteSpan span : more) spans.push_back({begin + span.begin, begin + span.end});
-  };
-  add(all.source, one.source, sentence.source.begin);
-  add(all.target, one.target, sentence.target.begin);
-  for (const auto& [source, target] : one.links)
-    all.links.emplace_back(first_source + source, first_target + target);
-}
+EIGENFORMER_IO_FUNCTION void append_alignment(TextAlignment& all, const TextAlignment& one,
+                                              const DocumentSentence& sentence);
 
 }  // namespace detail
 
@@ -70,99 +61,22 @@ inline void append_alignment(TextAlignment& all, const TextAlignment& one, const
 /// between adjacent sentences of a script without spaces whose translations are in another script. parts: as
 /// document_parts() returns them for the text. Throws ValueError for unequal numbers of parts and
 /// translations, for parts outside the text or out of order, and for a first part that continues another.
-inline DocumentTranslation assemble_document(std::string_view text, std::span<const DocumentPart> parts,
-                                             std::vector<Translation> translations) {
-  if (parts.size() != translations.size()) {
-    throw ValueError("document", "there are " + std::to_string(translations.size()) +
-                                     " translations, must be " + std::to_string(parts.size()) +
-                                     ", one for each sentence");
-  }
-  DocumentTranslation document;
-  TextAlignment alignment;
-  bool aligned = true;
-  std::size_t end = 0;  // of the part before
-  for (std::size_t i = 0; i < parts.size(); ++i) {
-    const DocumentPart& part = parts[i];
-    Translation& translation = translations[i];
-    const auto [begin_of_part, end_of_part] = part.source;
-    if (begin_of_part < end || end_of_part < begin_of_part || end_of_part > text.size() ||
-        (i == 0 && part.continues)) {
-      throw ValueError("document", "part " + std::to_string(i) + ", bytes " + std::to_string(begin_of_part) +
-                                       " to " + std::to_string(end_of_part) +
-                                       (part.continues ? ", which continues a part," : "") +
-                                       " does not follow the part before within the text of " +
-                                       std::to_string(text.size()) + " bytes");
-    }
-    document.text += ByteSpan{end, part.source.begin}.of(text);
-    if (part.source.begin == end && !part.after_boundary &&
-        detail::needs_space(text.substr(0, end), document.text, translation.text))
-      document.text += ' ';
-    end = part.source.end;
-    const std::size_t begin = document.text.size();
-    document.text += translation.text;
-    if (part.continues && !parts[i - 1].continues) ++document.num_split;
-    document.sentences.push_back(
-        {part.source, {begin, document.text.size()}, part.continues, std::move(translation)});
-    const DocumentSentence& sentence = document.sentences.back();
-    if (sentence.translation.alignment != nullptr) {
-      detail::append_alignment(alignment, *sentence.translation.alignment, sentence);
-    } else {
-      aligned = aligned && sentence.translation.text.empty();
-    }
-  }
-  document.text += text.substr(end);
-  if (aligned && !alignment.target.empty())
-    document.alignment = std::make_shared<const TextAlignment>(std::move(alignment));
-  return document;
-}
+EIGENFORMER_IO_FUNCTION DocumentTranslation assemble_document(std::string_view text,
+                                                              std::span<const DocumentPart> parts,
+                                                              std::vector<Translation> translations);
 
 /// Joins alternative translations of each part, the best first: document i has the i-th translation of each
 /// part, or the last one of a part with fewer. Returns as many documents as the part with the most
 /// translations has, at most `most`, and at least one unless `most` is 0. Throws as assemble_document(), and
 /// ValueError for a part without a translation.
-inline std::vector<DocumentTranslation> assemble_documents(
+EIGENFORMER_IO_FUNCTION std::vector<DocumentTranslation> assemble_documents(
     std::string_view text, std::span<const DocumentPart> parts,
-    std::span<const std::vector<Translation>> translations, std::size_t most = static_cast<std::size_t>(-1)) {
-  std::size_t count = 1;
-  for (std::size_t i = 0; i < translations.size(); ++i) {
-    count = std::max(count, translations[i].size());
-    if (translations[i].empty())
-      throw ValueError("document", "sentence " + std::to_string(i) + " has no translation, must have one");
-  }
-  std::vector<DocumentTranslation> documents;
-  for (std::size_t rank = 0; rank < std::min(count, most); ++rank) {
-    std::vector<Translation> chosen;
-    for (const auto& of_part : translations) chosen.push_back(of_part[std::min(rank, of_part.size() - 1)]);
-    documents.push_back(assemble_document(text, parts, std::move(chosen)));
-  }
-  return documents;
-}
+    std::span<const std::vector<Translation>> translations, std::size_t most = static_cast<std::size_t>(-1));
 
 namespace detail {
 
 /// The attention of all tokens of a document, block-diagonal by sentence; empty if a sentence has none.
-inline Tensor<float> joined_attention(const DocumentTranslation& document) {
-  index_t rows = 0, columns = 0;
-  for (const DocumentSentence& sentence : document.sentences) {
-    const TextAlignment* const alignment = sentence.translation.alignment.get();
-    if (alignment == nullptr) continue;
-    if (alignment->attention.numel() == 0) return {};
-    rows += alignment->attention.dim(0);
-    columns += alignment->attention.dim(1);
-  }
-  auto all = Tensor<float>::zeros(Shape{rows, columns});
-  index_t row = 0, column = 0;
-  for (const DocumentSentence& sentence : document.sentences) {
-    if (sentence.translation.alignment == nullptr) continue;
-    const Tensor<float>& one = sentence.translation.alignment->attention;
-    for (index_t i = 0; i < one.dim(0); ++i) {
-      std::copy_n(one.data() + i * one.dim(1), one.dim(1), all.data() + (row + i) * columns + column);
-    }
-    row += one.dim(0);
-    column += one.dim(1);
-  }
-  return all;
-}
+EIGENFORMER_IO_FUNCTION Tensor<float> joined_attention(const DocumentTranslation& document);
 
 }  // namespace detail
 
@@ -170,41 +84,7 @@ inline Tensor<float> joined_attention(const DocumentTranslation& document) {
 /// scores and log-probabilities, all tokens and words with the mean confidence of the words, and the mean
 /// expected utility. Attention is kept for a single sentence only, else null. weights: whether the alignment
 /// gets its attention weights, whose number grows with the square of the document's length.
-inline Translation joined_translation(DocumentTranslation document, bool weights = true) {
-  Translation all;
-  if (document.sentences.size() == 1) all = document.sentences.front().translation;
-  all.text = std::move(document.text);
-  all.alignment = document.alignment;
-  if (document.alignment != nullptr && weights) {
-    TextAlignment alignment = *document.alignment;
-    alignment.attention = detail::joined_attention(document);
-    all.alignment = std::make_shared<const TextAlignment>(std::move(alignment));
-  }
-  if (document.sentences.size() < 2) return all;
-  const DocumentSentence* before = nullptr;
-  for (DocumentSentence& sentence : document.sentences) {
-    Translation& one = sentence.translation;
-    all.score += one.score;
-    all.log_probability += one.log_probability;
-    all.cut = all.cut || one.cut;
-    all.in_parts = all.in_parts || sentence.continues;
-    all.expected_utility += one.expected_utility / static_cast<double>(document.sentences.size());
-    std::move(one.tokens.begin(), one.tokens.end(), std::back_inserter(all.tokens));
-    std::move(one.terms.begin(), one.terms.end(), std::back_inserter(all.terms));
-    auto word = one.words.begin();
-    // Two parts of one word, with no white space between them.
-    if (before != nullptr && before->target.end == sentence.target.begin && !all.words.empty() &&
-        word != one.words.end()) {
-      all.words.back().word += word->word;
-      all.words.back().confidence *= word->confidence;
-      ++word;
-    }
-    std::move(word, one.words.end(), std::back_inserter(all.words));
-    before = &sentence;
-  }
-  all.confidence = sentence_confidence(all.words);
-  return all;
-}
+EIGENFORMER_IO_FUNCTION Translation joined_translation(DocumentTranslation document, bool weights = true);
 
 /// Tokenizes the sentences of a document once: fits() keeps the tokens of each sentence that the model can
 /// read, and prepared() returns them for the parts that the document was split into. Not thread-safe.
@@ -253,27 +133,7 @@ class SplitLines {
   /// Splits each line as document_parts() splits a document. Without a splitter, or with
   /// DocumentLayout::flow, a line of one part is kept unchanged, white space included, and so is one that is
   /// not UTF-8. Throws as document_parts().
-  SplitLines(std::span<const std::string> lines, const DocumentOptions& options, const SentenceFits& fits)
-      : lines_(lines.begin(), lines.end()),
-        keeps_space_(options.splitter != nullptr && options.layout != DocumentLayout::flow) {
-    for (std::size_t i = 0; i < lines_.size(); ++i) {
-      std::vector<DocumentPart> parts;
-      if (!keeps_space_ && find_invalid_utf8(lines_[i])) {
-        parts.push_back({{0, lines_[i].size()}, false, true});
-      } else {
-        parts = document_parts(lines_[i], options, fits);
-      }
-      const bool whole = parts.size() == 1 && !keeps_space_ &&
-                         (!fits || parts[0].source.size() == lines_[i].size() || fits(lines_[i]));
-      bool too_long = false;
-      for (std::size_t k = 0; k < parts.size(); ++k) {
-        parts_.push_back({whole ? lines_[i] : std::string(parts[k].source.of(lines_[i])), i, k});
-        too_long = too_long || parts[k].continues;
-      }
-      num_split_ += too_long;
-      of_lines_.push_back(std::move(parts));
-    }
-  }
+  SplitLines(std::span<const std::string> lines, const DocumentOptions& options, const SentenceFits& fits);
 
   /// The parts to translate, in the order of the lines.
   const std::vector<Part>& parts() const noexcept { return parts_; }
@@ -283,52 +143,14 @@ class SplitLines {
 
   /// The beginning of a line's translation, from the texts of its first parts; at least one. Throws
   /// ValueError for more texts than parts.
-  std::string beginning(std::size_t line, const std::vector<std::string>& texts) const {
-    const std::vector<DocumentPart>& of_line = of_lines_[line];
-    if (texts.empty() || texts.size() > of_line.size()) {
-      throw ValueError("document", "there are texts of " + std::to_string(texts.size()) +
-                                       " parts, must be at least one and at most " +
-                                       std::to_string(of_line.size()));
-    }
-    if (of_line.size() == 1 && !keeps_space_) return texts.front();
-    std::vector<Translation> translations(texts.size());
-    for (std::size_t i = 0; i < texts.size(); ++i) translations[i].text = texts[i];
-    const std::span<const DocumentPart> parts = std::span(of_line).first(texts.size());
-    return assemble_document(std::string_view(lines_[line]).substr(0, parts.back().source.end), parts,
-                             std::move(translations))
-        .text;
-  }
+  std::string beginning(std::size_t line, const std::vector<std::string>& texts) const;
 
   /// Joins the translations of the parts (one list per part, the best first) to one list per line: a line's
   /// i-th translation has the i-th translation of each part, or the last one of a part with fewer; see
   /// joined_translation(), also for `weights`. Throws ValueError for another number of parts and for a part
   /// without translations.
   std::vector<std::vector<Translation>> join(std::vector<std::vector<Translation>> of_parts,
-                                             bool weights = true) const {
-    if (of_parts.size() != parts_.size()) {
-      throw ValueError("document", "there are translations of " + std::to_string(of_parts.size()) +
-                                       " parts, must be " + std::to_string(parts_.size()));
-    }
-    for (std::size_t i = 0; i < of_parts.size(); ++i) {
-      if (of_parts[i].empty())
-        throw ValueError("document", "part " + std::to_string(i) + " has no translation, must have one");
-    }
-    std::vector<std::vector<Translation>> joined(lines_.size());
-    auto next = of_parts.begin();
-    for (std::size_t i = 0; i < lines_.size(); ++i) {
-      const auto end = next + static_cast<std::ptrdiff_t>(of_lines_[i].size());
-      if (of_lines_[i].size() == 1 && !keeps_space_) {
-        joined[i] = std::move(*next);
-      } else if (of_lines_[i].empty() && !keeps_space_) {
-        joined[i].emplace_back();
-      } else {
-        for (DocumentTranslation& line : assemble_documents(lines_[i], of_lines_[i], std::span(next, end)))
-          joined[i].push_back(joined_translation(std::move(line), weights));
-      }
-      next = end;
-    }
-    return joined;
-  }
+                                             bool weights = true) const;
 
  private:
   std::vector<std::string> lines_;
@@ -349,25 +171,7 @@ class PreparedParts {
   /// TextTranslator::alternatives(); samples depend on the number of the line and of the part within it. A
   /// part without a prefix is tokenized once. Throws as SplitLines does, and what `prepare` throws.
   PreparedParts(std::span<const std::string> lines, const std::optional<DocumentOptions>& splitting,
-                std::uint64_t first, std::span<const std::string> prefixes, const Prepare& prepare) {
-    const auto prefix_of = [&](std::size_t line) {
-      return prefixes.empty() ? std::string() : prefixes[line];
-    };
-    if (!splitting) {
-      for (std::size_t i = 0; i < lines.size(); ++i)
-        lines_.push_back(prepare(lines[i], first + i, prefix_of(i), i));
-      return;
-    }
-    PreparedSentences sentences([&](const std::string& text) { return prepare(text, 0, {}, 0); });
-    split_.emplace(lines, *splitting, [&](const std::string& text) { return sentences.fits(text); });
-    for (const SplitLines::Part& part : split_->parts()) {
-      const std::uint64_t number = first + part.line + (std::uint64_t{part.place} << 40);
-      const std::string prefix = part.place == 0 ? prefix_of(part.line) : std::string();
-      lines_.push_back(prefix.empty() ? sentences.prepared(part.text)
-                                      : prepare(part.text, number, prefix, part.line));
-      lines_.back().number = number;
-    }
-  }
+                std::uint64_t first, std::span<const std::string> prefixes, const Prepare& prepare);
 
   /// The tokenized parts, in the order of the lines.
   std::vector<PreparedLine>& lines() noexcept { return lines_; }
@@ -394,3 +198,253 @@ class PreparedParts {
 };
 
 }  // namespace eigenformer
+
+#if EIGENFORMER_IO_DEFINITIONS
+
+namespace eigenformer {
+namespace detail {
+
+EIGENFORMER_IO_FUNCTION void append_alignment(TextAlignment& all, const TextAlignment& one,
+                                              const DocumentSentence& sentence) {
+  const auto first_source = static_cast<std::uint32_t>(all.source.size());
+  const auto first_target = static_cast<std::uint32_t>(all.target.size());
+  const auto add = [](std::vector<ByteSpan>& spans, const std::vector<ByteSpan>& more, std::size_t begin) {
+    for (const ByteSpan span : more) spans.push_back({begin + span.begin, begin + span.end});
+  };
+  add(all.source, one.source, sentence.source.begin);
+  add(all.target, one.target, sentence.target.begin);
+  for (const auto& [source, target] : one.links)
+    all.links.emplace_back(first_source + source, first_target + target);
+}
+
+}  // namespace detail
+}  // namespace eigenformer
+
+namespace eigenformer {
+
+EIGENFORMER_IO_FUNCTION DocumentTranslation assemble_document(std::string_view text,
+                                                              std::span<const DocumentPart> parts,
+                                                              std::vector<Translation> translations) {
+  if (parts.size() != translations.size()) {
+    throw ValueError("document", "there are " + std::to_string(translations.size()) +
+                                     " translations, must be " + std::to_string(parts.size()) +
+                                     ", one for each sentence");
+  }
+  DocumentTranslation document;
+  TextAlignment alignment;
+  bool aligned = true;
+  std::size_t end = 0;  // of the part before
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    const DocumentPart& part = parts[i];
+    Translation& translation = translations[i];
+    const auto [begin_of_part, end_of_part] = part.source;
+    if (begin_of_part < end || end_of_part < begin_of_part || end_of_part > text.size() ||
+        (i == 0 && part.continues)) {
+      throw ValueError("document", "part " + std::to_string(i) + ", bytes " + std::to_string(begin_of_part) +
+                                       " to " + std::to_string(end_of_part) +
+                                       (part.continues ? ", which continues a part," : "") +
+                                       " does not follow the part before within the text of " +
+                                       std::to_string(text.size()) + " bytes");
+    }
+    document.text += ByteSpan{end, part.source.begin}.of(text);
+    if (part.source.begin == end && !part.after_boundary &&
+        detail::needs_space(text.substr(0, end), document.text, translation.text))
+      document.text += ' ';
+    end = part.source.end;
+    const std::size_t begin = document.text.size();
+    document.text += translation.text;
+    if (part.continues && !parts[i - 1].continues) ++document.num_split;
+    document.sentences.push_back(
+        {part.source, {begin, document.text.size()}, part.continues, std::move(translation)});
+    const DocumentSentence& sentence = document.sentences.back();
+    if (sentence.translation.alignment != nullptr) {
+      detail::append_alignment(alignment, *sentence.translation.alignment, sentence);
+    } else {
+      aligned = aligned && sentence.translation.text.empty();
+    }
+  }
+  document.text += text.substr(end);
+  if (aligned && !alignment.target.empty())
+    document.alignment = std::make_shared<const TextAlignment>(std::move(alignment));
+  return document;
+}
+
+EIGENFORMER_IO_FUNCTION std::vector<DocumentTranslation> assemble_documents(
+    std::string_view text, std::span<const DocumentPart> parts,
+    std::span<const std::vector<Translation>> translations, std::size_t most) {
+  std::size_t count = 1;
+  for (std::size_t i = 0; i < translations.size(); ++i) {
+    count = std::max(count, translations[i].size());
+    if (translations[i].empty())
+      throw ValueError("document", "sentence " + std::to_string(i) + " has no translation, must have one");
+  }
+  std::vector<DocumentTranslation> documents;
+  for (std::size_t rank = 0; rank < std::min(count, most); ++rank) {
+    std::vector<Translation> chosen;
+    for (const auto& of_part : translations) chosen.push_back(of_part[std::min(rank, of_part.size() - 1)]);
+    documents.push_back(assemble_document(text, parts, std::move(chosen)));
+  }
+  return documents;
+}
+
+}  // namespace eigenformer
+
+namespace eigenformer {
+namespace detail {
+
+EIGENFORMER_IO_FUNCTION Tensor<float> joined_attention(const DocumentTranslation& document) {
+  index_t rows = 0, columns = 0;
+  for (const DocumentSentence& sentence : document.sentences) {
+    const TextAlignment* const alignment = sentence.translation.alignment.get();
+    if (alignment == nullptr) continue;
+    if (alignment->attention.numel() == 0) return {};
+    rows += alignment->attention.dim(0);
+    columns += alignment->attention.dim(1);
+  }
+  auto all = Tensor<float>::zeros(Shape{rows, columns});
+  index_t row = 0, column = 0;
+  for (const DocumentSentence& sentence : document.sentences) {
+    if (sentence.translation.alignment == nullptr) continue;
+    const Tensor<float>& one = sentence.translation.alignment->attention;
+    for (index_t i = 0; i < one.dim(0); ++i) {
+      std::copy_n(one.data() + i * one.dim(1), one.dim(1), all.data() + (row + i) * columns + column);
+    }
+    row += one.dim(0);
+    column += one.dim(1);
+  }
+  return all;
+}
+
+}  // namespace detail
+}  // namespace eigenformer
+
+namespace eigenformer {
+
+EIGENFORMER_IO_FUNCTION Translation joined_translation(DocumentTranslation document, bool weights) {
+  Translation all;
+  if (document.sentences.size() == 1) all = document.sentences.front().translation;
+  all.text = std::move(document.text);
+  all.alignment = document.alignment;
+  if (document.alignment != nullptr && weights) {
+    TextAlignment alignment = *document.alignment;
+    alignment.attention = detail::joined_attention(document);
+    all.alignment = std::make_shared<const TextAlignment>(std::move(alignment));
+  }
+  if (document.sentences.size() < 2) return all;
+  const DocumentSentence* before = nullptr;
+  for (DocumentSentence& sentence : document.sentences) {
+    Translation& one = sentence.translation;
+    all.score += one.score;
+    all.log_probability += one.log_probability;
+    all.cut = all.cut || one.cut;
+    all.in_parts = all.in_parts || sentence.continues;
+    all.expected_utility += one.expected_utility / static_cast<double>(document.sentences.size());
+    std::move(one.tokens.begin(), one.tokens.end(), std::back_inserter(all.tokens));
+    std::move(one.terms.begin(), one.terms.end(), std::back_inserter(all.terms));
+    auto word = one.words.begin();
+    // Two parts of one word, with no white space between them.
+    if (before != nullptr && before->target.end == sentence.target.begin && !all.words.empty() &&
+        word != one.words.end()) {
+      all.words.back().word += word->word;
+      all.words.back().confidence *= word->confidence;
+      ++word;
+    }
+    std::move(word, one.words.end(), std::back_inserter(all.words));
+    before = &sentence;
+  }
+  all.confidence = sentence_confidence(all.words);
+  return all;
+}
+
+EIGENFORMER_IO_FUNCTION SplitLines::SplitLines(std::span<const std::string> lines,
+                                               const DocumentOptions& options, const SentenceFits& fits)
+    : lines_(lines.begin(), lines.end()),
+      keeps_space_(options.splitter != nullptr && options.layout != DocumentLayout::flow) {
+  for (std::size_t i = 0; i < lines_.size(); ++i) {
+    std::vector<DocumentPart> parts;
+    if (!keeps_space_ && find_invalid_utf8(lines_[i])) {
+      parts.push_back({{0, lines_[i].size()}, false, true});
+    } else {
+      parts = document_parts(lines_[i], options, fits);
+    }
+    const bool whole = parts.size() == 1 && !keeps_space_ &&
+                       (!fits || parts[0].source.size() == lines_[i].size() || fits(lines_[i]));
+    bool too_long = false;
+    for (std::size_t k = 0; k < parts.size(); ++k) {
+      parts_.push_back({whole ? lines_[i] : std::string(parts[k].source.of(lines_[i])), i, k});
+      too_long = too_long || parts[k].continues;
+    }
+    num_split_ += too_long;
+    of_lines_.push_back(std::move(parts));
+  }
+}
+
+EIGENFORMER_IO_FUNCTION std::string SplitLines::beginning(std::size_t line,
+                                                          const std::vector<std::string>& texts) const {
+  const std::vector<DocumentPart>& of_line = of_lines_[line];
+  if (texts.empty() || texts.size() > of_line.size()) {
+    throw ValueError("document", "there are texts of " + std::to_string(texts.size()) +
+                                     " parts, must be at least one and at most " +
+                                     std::to_string(of_line.size()));
+  }
+  if (of_line.size() == 1 && !keeps_space_) return texts.front();
+  std::vector<Translation> translations(texts.size());
+  for (std::size_t i = 0; i < texts.size(); ++i) translations[i].text = texts[i];
+  const std::span<const DocumentPart> parts = std::span(of_line).first(texts.size());
+  return assemble_document(std::string_view(lines_[line]).substr(0, parts.back().source.end), parts,
+                           std::move(translations))
+      .text;
+}
+
+EIGENFORMER_IO_FUNCTION std::vector<std::vector<Translation>> SplitLines::join(
+    std::vector<std::vector<Translation>> of_parts, bool weights) const {
+  if (of_parts.size() != parts_.size()) {
+    throw ValueError("document", "there are translations of " + std::to_string(of_parts.size()) +
+                                     " parts, must be " + std::to_string(parts_.size()));
+  }
+  for (std::size_t i = 0; i < of_parts.size(); ++i) {
+    if (of_parts[i].empty())
+      throw ValueError("document", "part " + std::to_string(i) + " has no translation, must have one");
+  }
+  std::vector<std::vector<Translation>> joined(lines_.size());
+  auto next = of_parts.begin();
+  for (std::size_t i = 0; i < lines_.size(); ++i) {
+    const auto end = next + static_cast<std::ptrdiff_t>(of_lines_[i].size());
+    if (of_lines_[i].size() == 1 && !keeps_space_) {
+      joined[i] = std::move(*next);
+    } else if (of_lines_[i].empty() && !keeps_space_) {
+      joined[i].emplace_back();
+    } else {
+      for (DocumentTranslation& line : assemble_documents(lines_[i], of_lines_[i], std::span(next, end)))
+        joined[i].push_back(joined_translation(std::move(line), weights));
+    }
+    next = end;
+  }
+  return joined;
+}
+
+EIGENFORMER_IO_FUNCTION PreparedParts::PreparedParts(std::span<const std::string> lines,
+                                                     const std::optional<DocumentOptions>& splitting,
+                                                     std::uint64_t first,
+                                                     std::span<const std::string> prefixes,
+                                                     const Prepare& prepare) {
+  const auto prefix_of = [&](std::size_t line) { return prefixes.empty() ? std::string() : prefixes[line]; };
+  if (!splitting) {
+    for (std::size_t i = 0; i < lines.size(); ++i)
+      lines_.push_back(prepare(lines[i], first + i, prefix_of(i), i));
+    return;
+  }
+  PreparedSentences sentences([&](const std::string& text) { return prepare(text, 0, {}, 0); });
+  split_.emplace(lines, *splitting, [&](const std::string& text) { return sentences.fits(text); });
+  for (const SplitLines::Part& part : split_->parts()) {
+    const std::uint64_t number = first + part.line + (std::uint64_t{part.place} << 40);
+    const std::string prefix = part.place == 0 ? prefix_of(part.line) : std::string();
+    lines_.push_back(prefix.empty() ? sentences.prepared(part.text)
+                                    : prepare(part.text, number, prefix, part.line));
+    lines_.back().number = number;
+  }
+}
+
+}  // namespace eigenformer
+
+#endif

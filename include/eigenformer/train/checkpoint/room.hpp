@@ -19,7 +19,23 @@ namespace detail {
 
 // Allocates disk space for a file; returns 0 or the errno of the failure. Where the file system cannot
 // allocate in advance, its free space decides.
-inline int take_room(const std::filesystem::path& path, std::uint64_t bytes) {
+EIGENFORMER_IO_FUNCTION int take_room(const std::filesystem::path& path, std::uint64_t bytes);
+
+}  // namespace detail
+
+/// Throws IoError unless the disk has room for new files of these sizes (bytes) in a folder. Creates the
+/// folder if it is missing; the files it allocates for the check are removed.
+EIGENFORMER_IO_FUNCTION void require_room(const std::filesystem::path& folder,
+                                          const std::vector<std::uint64_t>& sizes);
+
+}  // namespace eigenformer
+
+#if EIGENFORMER_IO_DEFINITIONS
+
+namespace eigenformer {
+namespace detail {
+
+EIGENFORMER_IO_FUNCTION int take_room(const std::filesystem::path& path, std::uint64_t bytes) {
   const int descriptor = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
   if (descriptor < 0) return errno;
   const int error = reserve_room(descriptor, bytes);
@@ -31,10 +47,12 @@ inline int take_room(const std::filesystem::path& path, std::uint64_t bytes) {
 }
 
 }  // namespace detail
+}  // namespace eigenformer
 
-/// Throws IoError unless the disk has room for new files of these sizes (bytes) in a folder. Creates the
-/// folder if it is missing; the files it allocates for the check are removed.
-inline void require_room(const std::filesystem::path& folder, const std::vector<std::uint64_t>& sizes) {
+namespace eigenformer {
+
+EIGENFORMER_IO_FUNCTION void require_room(const std::filesystem::path& folder,
+                                          const std::vector<std::uint64_t>& sizes) {
   const FolderTransaction never_committed(folder);
   for (std::size_t i = 0; i < sizes.size(); ++i) {
     const std::string name = "room-" + std::to_string(i);
@@ -50,3 +68,5 @@ inline void require_room(const std::filesystem::path& folder, const std::vector<
 }
 
 }  // namespace eigenformer
+
+#endif

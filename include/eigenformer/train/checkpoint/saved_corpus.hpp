@@ -36,26 +36,7 @@ class SavedCorpus {
   }
 
   // Throws ValueError on all ranks unless all have the corpus of rank 0.
-  void require_same_on_ranks(Communicator& communicator) const {
-    nlohmann::json own;
-    save(own);
-    const std::string text = own.dump();
-    const std::vector<std::vector<std::byte>> all =
-        communicator.all_of(std::as_bytes(std::span<const char>(text.data(), text.size())));
-    const auto values_of = [](const std::vector<std::byte>& bytes) {
-      const auto* const begin = reinterpret_cast<const char*>(bytes.data());
-      return nlohmann::json::parse(begin, begin + bytes.size());
-    };
-    const nlohmann::json first = values_of(all[0]);
-    for (std::size_t r = 1; r < all.size(); ++r) {
-      const nlohmann::json other = values_of(all[r]);
-      if (other["corpus"] == first["corpus"]) continue;
-      throw ValueError("distributed",
-                       "the corpus of rank " + std::to_string(r) + " differs from that of rank 0 (" +
-                           SavedCorpus(other).difference(first["corpus"].get<std::string>(), first) +
-                           "), expected the same corpus on all ranks");
-    }
-  }
+  void require_same_on_ranks(Communicator& communicator) const;
 
  private:
   // Reads the output of save().
@@ -63,38 +44,74 @@ class SavedCorpus {
       : fingerprint_(values.at("corpus").get<std::string>()),
         identity_(identity_of(values.at("corpus_identity"))) {}
 
-  static SourceIdentity identity_of(const nlohmann::json& json) {
-    return {.pairs = json.at("pairs").get<index_t>(),
-            .content = json.at("content").get<std::string>(),
-            .tokenizers = json.at("tokenizers").get<std::string>(),
-            .options = json.at("options").get<std::string>()};
-  }
+  static SourceIdentity identity_of(const nlohmann::json& json);
 
   // Describes the difference from a saved corpus; both fingerprints if the parts are not known.
-  std::string difference(const std::string& fingerprint, const nlohmann::json& values) const {
-    const std::string hashes = "fingerprint: " + fingerprint_ + ", expected " + fingerprint;
-    SourceIdentity expected;
-    try {
-      expected = identity_of(values.at("corpus_identity"));
-    } catch (const nlohmann::json::exception&) {  // an older state
-      return hashes;
-    }
-    std::string text;
-    const auto add = [&](const std::string& what) { text += (text.empty() ? "" : "; ") + what; };
-    if (identity_.pairs != expected.pairs) {
-      add("number of pairs: " + std::to_string(identity_.pairs) + ", expected " +
-          std::to_string(expected.pairs));
-    } else if (identity_.content != expected.content) {
-      add("as many pairs, but not the same ones");
-    }
-    if (identity_.tokenizers != expected.tokenizers) add("other tokenizers");
-    if (identity_.options != expected.options)
-      add("options: '" + identity_.options + "', expected '" + expected.options + "'");
-    return text.empty() ? hashes : text;
-  }
+  std::string difference(const std::string& fingerprint, const nlohmann::json& values) const;
 
   std::string fingerprint_;
   SourceIdentity identity_;
 };
 
 }  // namespace eigenformer::detail
+
+#if EIGENFORMER_IO_DEFINITIONS
+
+namespace eigenformer {
+namespace detail {
+
+EIGENFORMER_IO_FUNCTION void SavedCorpus::require_same_on_ranks(Communicator& communicator) const {
+  nlohmann::json own;
+  save(own);
+  const std::string text = own.dump();
+  const std::vector<std::vector<std::byte>> all =
+      communicator.all_of(std::as_bytes(std::span<const char>(text.data(), text.size())));
+  const auto values_of = [](const std::vector<std::byte>& bytes) {
+    const auto* const begin = reinterpret_cast<const char*>(bytes.data());
+    return nlohmann::json::parse(begin, begin + bytes.size());
+  };
+  const nlohmann::json first = values_of(all[0]);
+  for (std::size_t r = 1; r < all.size(); ++r) {
+    const nlohmann::json other = values_of(all[r]);
+    if (other["corpus"] == first["corpus"]) continue;
+    throw ValueError("distributed",
+                     "the corpus of rank " + std::to_string(r) + " differs from that of rank 0 (" +
+                         SavedCorpus(other).difference(first["corpus"].get<std::string>(), first) +
+                         "), expected the same corpus on all ranks");
+  }
+}
+
+EIGENFORMER_IO_FUNCTION SourceIdentity SavedCorpus::identity_of(const nlohmann::json& json) {
+  return {.pairs = json.at("pairs").get<index_t>(),
+          .content = json.at("content").get<std::string>(),
+          .tokenizers = json.at("tokenizers").get<std::string>(),
+          .options = json.at("options").get<std::string>()};
+}
+
+EIGENFORMER_IO_FUNCTION std::string SavedCorpus::difference(const std::string& fingerprint,
+                                                            const nlohmann::json& values) const {
+  const std::string hashes = "fingerprint: " + fingerprint_ + ", expected " + fingerprint;
+  SourceIdentity expected;
+  try {
+    expected = identity_of(values.at("corpus_identity"));
+  } catch (const nlohmann::json::exception&) {  // an older state
+    return hashes;
+  }
+  std::string text;
+  const auto add = [&](const std::string& what) { text += (text.empty() ? "" : "; ") + what; };
+  if (identity_.pairs != expected.pairs) {
+    add("number of pairs: " + std::to_string(identity_.pairs) + ", expected " +
+        std::to_string(expected.pairs));
+  } else if (identity_.content != expected.content) {
+    add("as many pairs, but not the same ones");
+  }
+  if (identity_.tokenizers != expected.tokenizers) add("other tokenizers");
+  if (identity_.options != expected.options)
+    add("options: '" + identity_.options + "', expected '" + expected.options + "'");
+  return text.empty() ? hashes : text;
+}
+
+}  // namespace detail
+}  // namespace eigenformer
+
+#endif

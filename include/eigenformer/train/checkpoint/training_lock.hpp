@@ -45,16 +45,7 @@ class TrainingLock {
         descriptor_(std::exchange(other.descriptor_, -1)) {}
   TrainingLock& operator=(TrainingLock&&) = delete;
   /// Releases the lock and removes its file, and the folders it created if they are still empty.
-  ~TrainingLock() {
-    if (descriptor_ < 0) return;
-    // The path may name another file by now: the folder may have been moved.
-    if (held_ && is_at_its_path()) {
-      ::unlink(path_.c_str());
-      ::rmdir(path_.parent_path().c_str());
-      if (made_folder_) ::rmdir(folder_.c_str());
-    }
-    ::close(descriptor_);
-  }
+  ~TrainingLock();
 
   /// Whether the lock is held; false on a file system without locks.
   bool held() const noexcept { return held_; }
@@ -70,38 +61,7 @@ class TrainingLock {
   }
 
   // Returns false when the owner removed the file between opening and locking.
-  bool take() {
-    std::error_code error;
-    std::filesystem::create_directories(path_.parent_path(), error);
-    descriptor_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-    if (descriptor_ < 0) {
-      const int reason = errno;
-      if (reason == EINTR || (reason == ENOENT && !error)) return false;
-      throw detail::errno_error("training", "write", path_, error ? error.value() : reason);
-    }
-    while (::flock(descriptor_, LOCK_EX | LOCK_NB) != 0) {
-      const int reason = errno;
-      if (reason == EINTR) continue;
-      if (reason == ENOLCK || reason == ENOSYS || reason == EOPNOTSUPP) return true;
-      const std::string other = holder();
-      ::close(std::exchange(descriptor_, -1));
-      if (reason != EWOULDBLOCK) throw detail::errno_error("training", "lock", path_, reason);
-      throw IoError("training", "'" + folder_.string() + "' is in use by the training of " +
-                                    (other.empty() ? std::string("another process") : "process " + other) +
-                                    " ('" + path_.string() +
-                                    "' is locked); only one process may train in a folder at a time");
-    }
-    if (!is_at_its_path()) {
-      ::close(std::exchange(descriptor_, -1));
-      return false;
-    }
-    held_ = true;
-    const std::string id = std::to_string(::getpid()) + '\n';
-    // On a full disk the process id is missing; that only affects the message of a second training.
-    if (::ftruncate(descriptor_, 0) == 0)
-      (void)detail::write_all(descriptor_, std::as_bytes(std::span<const char>(id.data(), id.size())));
-    return true;
-  }
+  bool take();
 
   // The process id in the file.
   std::string holder() const {
@@ -119,3 +79,55 @@ class TrainingLock {
 };
 
 }  // namespace eigenformer
+
+#if EIGENFORMER_IO_DEFINITIONS
+
+namespace eigenformer {
+
+EIGENFORMER_IO_FUNCTION TrainingLock::~TrainingLock() {
+  if (descriptor_ < 0) return;
+  // The path may name another file by now: the folder may have been moved.
+  if (held_ && is_at_its_path()) {
+    ::unlink(path_.c_str());
+    ::rmdir(path_.parent_path().c_str());
+    if (made_folder_) ::rmdir(folder_.c_str());
+  }
+  ::close(descriptor_);
+}
+
+EIGENFORMER_IO_FUNCTION bool TrainingLock::take() {
+  std::error_code error;
+  std::filesystem::create_directories(path_.parent_path(), error);
+  descriptor_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+  if (descriptor_ < 0) {
+    const int reason = errno;
+    if (reason == EINTR || (reason == ENOENT && !error)) return false;
+    throw detail::errno_error("training", "write", path_, error ? error.value() : reason);
+  }
+  while (::flock(descriptor_, LOCK_EX | LOCK_NB) != 0) {
+    const int reason = errno;
+    if (reason == EINTR) continue;
+    if (reason == ENOLCK || reason == ENOSYS || reason == EOPNOTSUPP) return true;
+    const std::string other = holder();
+    ::close(std::exchange(descriptor_, -1));
+    if (reason != EWOULDBLOCK) throw detail::errno_error("training", "lock", path_, reason);
+    throw IoError("training", "'" + folder_.string() + "' is in use by the training of " +
+                                  (other.empty() ? std::string("another process") : "process " + other) +
+                                  " ('" + path_.string() +
+                                  "' is locked); only one process may train in a folder at a time");
+  }
+  if (!is_at_its_path()) {
+    ::close(std::exchange(descriptor_, -1));
+    return false;
+  }
+  held_ = true;
+  const std::string id = std::to_string(::getpid()) + '\n';
+  // On a full disk the process id is missing; that only affects the message of a second training.
+  if (::ftruncate(descriptor_, 0) == 0)
+    (void)detail::write_all(descriptor_, std::as_bytes(std::span<const char>(id.data(), id.size())));
+  return true;
+}
+
+}  // namespace eigenformer
+
+#endif

@@ -23,16 +23,7 @@ struct Seen {
 };
 
 // The conditions that hold for all ranks: stop and decay if any rank does, time by the clock of rank 0.
-inline Seen agree(const std::shared_ptr<Communicator>& communicator, Seen seen) {
-  if (communicator == nullptr) return seen;
-  const std::vector<Seen> all = communicator->all(seen);
-  Seen agreed = all[0];
-  for (const Seen& rank : all) {
-    agreed.stop = agreed.stop || rank.stop;
-    agreed.decay = agreed.decay || rank.decay;
-  }
-  return agreed;
-}
+EIGENFORMER_IO_FUNCTION Seen agree(const std::shared_ptr<Communicator>& communicator, Seen seen);
 
 // Measures on rank 0 and broadcasts the value.
 inline std::function<double()> on_rank_0(std::shared_ptr<Communicator> communicator,
@@ -167,3 +158,24 @@ class ShardedState {
 };
 
 }  // namespace eigenformer::detail
+
+#if EIGENFORMER_IO_DEFINITIONS
+
+namespace eigenformer {
+namespace detail {
+
+EIGENFORMER_IO_FUNCTION Seen agree(const std::shared_ptr<Communicator>& communicator, Seen seen) {
+  if (communicator == nullptr) return seen;
+  const std::vector<Seen> all = communicator->all(seen);
+  Seen agreed = all[0];
+  for (const Seen& rank : all) {
+    agreed.stop = agreed.stop || rank.stop;
+    agreed.decay = agreed.decay || rank.decay;
+  }
+  return agreed;
+}
+
+}  // namespace detail
+}  // namespace eigenformer
+
+#endif

@@ -53,18 +53,7 @@ class Communicator {
   void barrier() { (void)all(char{0}); }
 
   /// Overwrites `data` on all ranks with rank `root`'s data, which has the same size.
-  void broadcast(std::span<std::byte> data, int root = 0) {
-    const auto n = static_cast<std::size_t>(size());
-    std::vector<std::span<const std::byte>> send(n);
-    std::vector<std::span<std::byte>> receive(n);
-    if (rank() == root) {
-      std::fill(send.begin(), send.end(), std::span<const std::byte>(data));
-      send[static_cast<std::size_t>(root)] = {};
-    } else {
-      receive[static_cast<std::size_t>(root)] = data;
-    }
-    exchange(send, receive);
-  }
+  void broadcast(std::span<std::byte> data, int root = 0);
   /// Returns the value of rank `root` on all ranks.
   template <class V>
   requires(std::is_trivially_copyable_v<V>) V from(int root, V value) {
@@ -91,35 +80,11 @@ class Communicator {
   }
 
   /// Returns the data of all ranks on all ranks, in the order of ranks; sizes may differ.
-  std::vector<std::vector<std::byte>> all_of(std::span<const std::byte> data) {
-    const std::vector<std::size_t> sizes = all(data.size());
-    std::vector<std::vector<std::byte>> result;
-    const std::vector<std::span<const std::byte>> send(sizes.size(), data);
-    std::vector<std::span<std::byte>> receive;
-    for (const std::size_t size : sizes) result.emplace_back(size);
-    for (auto& data_of_rank : result) receive.emplace_back(data_of_rank);
-    exchange(send, receive);
-    return result;
-  }
+  std::vector<std::vector<std::byte>> all_of(std::span<const std::byte> data);
 
   /// Returns the data of all ranks on rank `root`, in the order of ranks; sizes may differ. On the other
   /// ranks the size() elements are empty.
-  std::vector<std::vector<std::byte>> gather(std::span<const std::byte> data, int root = 0) {
-    const auto n = static_cast<std::size_t>(size());
-    const std::vector<std::size_t> sizes = all(data.size());
-    std::vector<std::vector<std::byte>> result(n);
-    std::vector<std::span<const std::byte>> send(n);
-    std::vector<std::span<std::byte>> receive(n);
-    send[static_cast<std::size_t>(root)] = data;
-    if (rank() == root) {
-      for (std::size_t r = 0; r < n; ++r) {
-        result[r].resize(sizes[r]);
-        receive[r] = result[r];
-      }
-    }
-    exchange(send, receive);
-    return result;
-  }
+  std::vector<std::vector<std::byte>> gather(std::span<const std::byte> data, int root = 0);
 
  private:
   template <class V>
@@ -164,3 +129,54 @@ inline long processes_of_mpirun() {
 }
 
 }  // namespace eigenformer
+
+#if EIGENFORMER_IO_DEFINITIONS
+
+namespace eigenformer {
+
+EIGENFORMER_IO_FUNCTION void Communicator::broadcast(std::span<std::byte> data, int root) {
+  const auto n = static_cast<std::size_t>(size());
+  std::vector<std::span<const std::byte>> send(n);
+  std::vector<std::span<std::byte>> receive(n);
+  if (rank() == root) {
+    std::fill(send.begin(), send.end(), std::span<const std::byte>(data));
+    send[static_cast<std::size_t>(root)] = {};
+  } else {
+    receive[static_cast<std::size_t>(root)] = data;
+  }
+  exchange(send, receive);
+}
+
+EIGENFORMER_IO_FUNCTION std::vector<std::vector<std::byte>> Communicator::all_of(
+    std::span<const std::byte> data) {
+  const std::vector<std::size_t> sizes = all(data.size());
+  std::vector<std::vector<std::byte>> result;
+  const std::vector<std::span<const std::byte>> send(sizes.size(), data);
+  std::vector<std::span<std::byte>> receive;
+  for (const std::size_t size : sizes) result.emplace_back(size);
+  for (auto& data_of_rank : result) receive.emplace_back(data_of_rank);
+  exchange(send, receive);
+  return result;
+}
+
+EIGENFORMER_IO_FUNCTION std::vector<std::vector<std::byte>> Communicator::gather(
+    std::span<const std::byte> data, int root) {
+  const auto n = static_cast<std::size_t>(size());
+  const std::vector<std::size_t> sizes = all(data.size());
+  std::vector<std::vector<std::byte>> result(n);
+  std::vector<std::span<const std::byte>> send(n);
+  std::vector<std::span<std::byte>> receive(n);
+  send[static_cast<std::size_t>(root)] = data;
+  if (rank() == root) {
+    for (std::size_t r = 0; r < n; ++r) {
+      result[r].resize(sizes[r]);
+      receive[r] = result[r];
+    }
+  }
+  exchange(send, receive);
+  return result;
+}
+
+}  // namespace eigenformer
+
+#endif

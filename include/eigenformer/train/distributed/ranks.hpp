@@ -20,40 +20,12 @@
 namespace eigenformer::detail {
 
 // Throws ValueError unless all ranks have the same text.
-inline void require_same_on_ranks(Communicator& communicator, const char* what, const std::string& text) {
-  std::uint64_t hash = 0xCBF29CE484222325u;  // FNV-1a
-  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001B3u;
-  const std::vector<std::uint64_t> all = communicator.all(hash);
-  for (std::size_t r = 1; r < all.size(); ++r) {
-    if (all[r] == all[0]) continue;
-    throw ValueError("distributed", std::string(what) + " of rank " + std::to_string(r) +
-                                        " differ from those of rank 0 (those of this rank: " + text + ")");
-  }
-}
+EIGENFORMER_IO_FUNCTION void require_same_on_ranks(Communicator& communicator, const char* what,
+                                                   const std::string& text);
 
 // Throws ValueError unless all ranks have the same options (the result of options_to_json()), and names those
 // that differ.
-inline void require_same_options(Communicator& communicator, const nlohmann::json& options) {
-  const std::string own = options.dump();
-  const std::vector<std::vector<std::byte>> all = communicator.all_of(std::as_bytes(std::span(own)));
-  const auto options_of = [&](std::size_t rank) {
-    return nlohmann::json::parse(
-        std::string_view(reinterpret_cast<const char*>(all[rank].data()), all[rank].size()));
-  };
-  const nlohmann::json expected = options_of(0);
-  for (std::size_t r = 1; r < all.size(); ++r) {
-    const nlohmann::json other = options_of(r);
-    std::string differences;
-    for (const auto& [name, value] : other.items()) {
-      if (!expected.contains(name) || expected[name] == value) continue;
-      differences += (differences.empty() ? "" : ", ") + name + ": " + value.dump() + ", expected " +
-                     expected[name].dump();
-    }
-    if (differences.empty()) continue;
-    throw ValueError("distributed", "the options of rank " + std::to_string(r) +
-                                        " differ from those of rank 0 (" + differences + ")");
-  }
-}
+EIGENFORMER_IO_FUNCTION void require_same_options(Communicator& communicator, const nlohmann::json& options);
 
 // Accumulates an update on N ranks: rank r computes micro-batches r, r + N, r + 2N ...
 template <class T>
@@ -202,3 +174,47 @@ class RankAccumulator final : public Accumulator<T> {
 };
 
 }  // namespace eigenformer::detail
+
+#if EIGENFORMER_IO_DEFINITIONS
+
+namespace eigenformer {
+namespace detail {
+
+EIGENFORMER_IO_FUNCTION void require_same_on_ranks(Communicator& communicator, const char* what,
+                                                   const std::string& text) {
+  std::uint64_t hash = 0xCBF29CE484222325u;  // FNV-1a
+  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001B3u;
+  const std::vector<std::uint64_t> all = communicator.all(hash);
+  for (std::size_t r = 1; r < all.size(); ++r) {
+    if (all[r] == all[0]) continue;
+    throw ValueError("distributed", std::string(what) + " of rank " + std::to_string(r) +
+                                        " differ from those of rank 0 (those of this rank: " + text + ")");
+  }
+}
+
+EIGENFORMER_IO_FUNCTION void require_same_options(Communicator& communicator, const nlohmann::json& options) {
+  const std::string own = options.dump();
+  const std::vector<std::vector<std::byte>> all = communicator.all_of(std::as_bytes(std::span(own)));
+  const auto options_of = [&](std::size_t rank) {
+    return nlohmann::json::parse(
+        std::string_view(reinterpret_cast<const char*>(all[rank].data()), all[rank].size()));
+  };
+  const nlohmann::json expected = options_of(0);
+  for (std::size_t r = 1; r < all.size(); ++r) {
+    const nlohmann::json other = options_of(r);
+    std::string differences;
+    for (const auto& [name, value] : other.items()) {
+      if (!expected.contains(name) || expected[name] == value) continue;
+      differences += (differences.empty() ? "" : ", ") + name + ": " + value.dump() + ", expected " +
+                     expected[name].dump();
+    }
+    if (differences.empty()) continue;
+    throw ValueError("distributed", "the options of rank " + std::to_string(r) +
+                                        " differ from those of rank 0 (" + differences + ")");
+  }
+}
+
+}  // namespace detail
+}  // namespace eigenformer
+
+#endif

@@ -46,19 +46,7 @@ struct TrainingProgress {
   index_t decay_steps = 0;      // updates of the training that decays; 0: it follows the clock or a request
 };
 
-inline nlohmann::json to_json(const TrainingProgress& p) {
-  nlohmann::json json = {{"step", p.step},
-                         {"epoch", p.epoch},
-                         {"batch", p.batch},
-                         {"validated_step", p.validated_step},
-                         {"bad_updates", p.bad_updates}};
-  if (p.expected_steps > 0) json["expected_steps"] = p.expected_steps;
-  if (p.decay_step >= 0) {
-    json["decay_step"] = p.decay_step;
-    json["decay_steps"] = p.decay_steps;
-  }
-  return json;
-}
+EIGENFORMER_IO_FUNCTION nlohmann::json to_json(const TrainingProgress& p);
 
 // Looks up the parts of a training state. All functions throw ValueError for a part that is missing or wrong.
 template <class T>
@@ -416,3 +404,27 @@ TrainingResult train(const std::vector<ParameterHandle<T>>& parameters, Loss&& l
 
 #include "eigenformer/train/loop/loop_run.hpp"
 #include "eigenformer/train/loop/loop_state.hpp"
+
+#if EIGENFORMER_IO_DEFINITIONS
+
+namespace eigenformer {
+namespace detail {
+
+EIGENFORMER_IO_FUNCTION nlohmann::json to_json(const TrainingProgress& p) {
+  nlohmann::json json = {{"step", p.step},
+                         {"epoch", p.epoch},
+                         {"batch", p.batch},
+                         {"validated_step", p.validated_step},
+                         {"bad_updates", p.bad_updates}};
+  if (p.expected_steps > 0) json["expected_steps"] = p.expected_steps;
+  if (p.decay_step >= 0) {
+    json["decay_step"] = p.decay_step;
+    json["decay_steps"] = p.decay_steps;
+  }
+  return json;
+}
+
+}  // namespace detail
+}  // namespace eigenformer
+
+#endif

@@ -41,30 +41,7 @@ struct GuidedLoss {
 namespace detail {
 
 // The expected rows of attention: uniform over the source tokens that a target token is linked with.
-inline std::vector<ExpectedAttention> expected_attention(const Batch& batch) {
-  std::vector<ExpectedAttention> expected;
-  std::vector<index_t> links_of_row;
-  for (std::size_t b = 0; b < batch.alignment.size(); ++b) {
-    const auto sequence = static_cast<index_t>(b);
-    links_of_row.assign(static_cast<std::size_t>(batch.target_layout.length(sequence)), 0);
-    for (const AlignmentLink& link : batch.alignment[b]) {
-      if (link.source < 0 || link.source >= batch.source_layout.length(sequence) || link.target < 0 ||
-          link.target >= batch.target_layout.length(sequence)) {
-        throw IndexError("guided_alignment",
-                         "link " + std::to_string(link.source) + "-" + std::to_string(link.target) +
-                             " is outside a pair of " + std::to_string(batch.source_layout.length(sequence)) +
-                             " source and " + std::to_string(batch.target_layout.length(sequence)) +
-                             " target tokens");
-      }
-      ++links_of_row[static_cast<std::size_t>(link.target)];
-    }
-    for (const AlignmentLink& link : batch.alignment[b]) {
-      const auto n = static_cast<double>(links_of_row[static_cast<std::size_t>(link.target)]);
-      expected.push_back({sequence, link.target, link.source, 1 / n});
-    }
-  }
-  return expected;
-}
+EIGENFORMER_IO_FUNCTION std::vector<ExpectedAttention> expected_attention(const Batch& batch);
 
 /// Throws ValueError unless the model has the layer and head to train, with softmax attention.
 template <GuidedModel M>
@@ -132,3 +109,38 @@ template <GuidedModel M>
 }
 
 }  // namespace eigenformer
+
+#if EIGENFORMER_IO_DEFINITIONS
+
+namespace eigenformer {
+namespace detail {
+
+EIGENFORMER_IO_FUNCTION std::vector<ExpectedAttention> expected_attention(const Batch& batch) {
+  std::vector<ExpectedAttention> expected;
+  std::vector<index_t> links_of_row;
+  for (std::size_t b = 0; b < batch.alignment.size(); ++b) {
+    const auto sequence = static_cast<index_t>(b);
+    links_of_row.assign(static_cast<std::size_t>(batch.target_layout.length(sequence)), 0);
+    for (const AlignmentLink& link : batch.alignment[b]) {
+      if (link.source < 0 || link.source >= batch.source_layout.length(sequence) || link.target < 0 ||
+          link.target >= batch.target_layout.length(sequence)) {
+        throw IndexError("guided_alignment",
+                         "link " + std::to_string(link.source) + "-" + std::to_string(link.target) +
+                             " is outside a pair of " + std::to_string(batch.source_layout.length(sequence)) +
+                             " source and " + std::to_string(batch.target_layout.length(sequence)) +
+                             " target tokens");
+      }
+      ++links_of_row[static_cast<std::size_t>(link.target)];
+    }
+    for (const AlignmentLink& link : batch.alignment[b]) {
+      const auto n = static_cast<double>(links_of_row[static_cast<std::size_t>(link.target)]);
+      expected.push_back({sequence, link.target, link.source, 1 / n});
+    }
+  }
+  return expected;
+}
+
+}  // namespace detail
+}  // namespace eigenformer
+
+#endif

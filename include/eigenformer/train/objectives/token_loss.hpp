@@ -125,32 +125,7 @@ struct ObjectiveOptions {
 namespace detail {
 
 // A batch with all pairs repeated; the repeated ones have sequence numbers of their own, hence other dropout.
-inline Batch twice(const Batch& batch) {
-  Batch both = batch;
-  const auto repeat = [](auto& items) {
-    const std::size_t n = items.size();
-    items.reserve(2 * n);
-    for (std::size_t i = 0; i < n; ++i) items.push_back(items[i]);
-  };
-  repeat(both.source);
-  repeat(both.target_input);
-  repeat(both.target_output);
-  repeat(both.alignment);
-  const auto repeat_layout = [&](SequenceLayout& layout) {
-    std::vector<index_t> lengths;
-    std::vector<std::uint32_t> numbers;
-    for (const std::uint32_t second : {0u, 0x80000000u}) {
-      for (index_t b = 0; b < batch.size(); ++b) {
-        lengths.push_back(layout.length(b));
-        numbers.push_back(layout.sequence_number(b) ^ second);
-      }
-    }
-    layout = SequenceLayout::packed(lengths).with_sequence_numbers(std::move(numbers));
-  };
-  repeat_layout(both.source_layout);
-  repeat_layout(both.target_layout);
-  return both;
-}
+EIGENFORMER_IO_FUNCTION Batch twice(const Batch& batch);
 
 template <class T, class E, class D>
 std::true_type derives_from_seq2seq(const Seq2SeqTransformer<T, E, D>*);
@@ -263,3 +238,40 @@ template <TokenObjectiveModel M>
 }
 
 }  // namespace eigenformer
+
+#if EIGENFORMER_IO_DEFINITIONS
+
+namespace eigenformer {
+namespace detail {
+
+EIGENFORMER_IO_FUNCTION Batch twice(const Batch& batch) {
+  Batch both = batch;
+  const auto repeat = [](auto& items) {
+    const std::size_t n = items.size();
+    items.reserve(2 * n);
+    for (std::size_t i = 0; i < n; ++i) items.push_back(items[i]);
+  };
+  repeat(both.source);
+  repeat(both.target_input);
+  repeat(both.target_output);
+  repeat(both.alignment);
+  const auto repeat_layout = [&](SequenceLayout& layout) {
+    std::vector<index_t> lengths;
+    std::vector<std::uint32_t> numbers;
+    for (const std::uint32_t second : {0u, 0x80000000u}) {
+      for (index_t b = 0; b < batch.size(); ++b) {
+        lengths.push_back(layout.length(b));
+        numbers.push_back(layout.sequence_number(b) ^ second);
+      }
+    }
+    layout = SequenceLayout::packed(lengths).with_sequence_numbers(std::move(numbers));
+  };
+  repeat_layout(both.source_layout);
+  repeat_layout(both.target_layout);
+  return both;
+}
+
+}  // namespace detail
+}  // namespace eigenformer
+
+#endif

@@ -46,19 +46,7 @@ struct RDropOptions {
   }
 
   /// Throws ValueError when weight is not 0 and the model has no dropout: two passes would not differ.
-  void require_dropout(const Seq2SeqOptions& model) const {
-    const auto drops = [](const LayerOptions& layer) {
-      return layer.attention_dropout() > 0 || layer.feed_forward_dropout() > 0 ||
-             layer.residual_dropout() > 0 || layer.layer_drop > 0;
-    };
-    if (weight == 0 || model.embedding_rate() > 0 || drops(model.encoder.layer.value_or(model.layer)) ||
-        drops(model.decoder.layer.value_or(model.layer)))
-      return;
-    throw ValueError("r_drop",
-                     "r_drop is " + detail::number_text(weight) +
-                         " and the model has no dropout, so two passes through it never differ: give it a "
-                         "dropout rate, or set r_drop = 0");
-  }
+  void require_dropout(const Seq2SeqOptions& model) const;
 };
 
 /// Options of word-level knowledge distillation (Hinton et al. 2015; Kim and Rush 2016, section 3.1).
@@ -80,3 +68,25 @@ struct DistillationOptions {
 };
 
 }  // namespace eigenformer
+
+#if EIGENFORMER_IO_DEFINITIONS
+
+namespace eigenformer {
+
+EIGENFORMER_IO_FUNCTION void RDropOptions::require_dropout(const Seq2SeqOptions& model) const {
+  const auto drops = [](const LayerOptions& layer) {
+    return layer.attention_dropout() > 0 || layer.feed_forward_dropout() > 0 ||
+           layer.residual_dropout() > 0 || layer.layer_drop > 0;
+  };
+  if (weight == 0 || model.embedding_rate() > 0 || drops(model.encoder.layer.value_or(model.layer)) ||
+      drops(model.decoder.layer.value_or(model.layer)))
+    return;
+  throw ValueError("r_drop",
+                   "r_drop is " + detail::number_text(weight) +
+                       " and the model has no dropout, so two passes through it never differ: give it a "
+                       "dropout rate, or set r_drop = 0");
+}
+
+}  // namespace eigenformer
+
+#endif

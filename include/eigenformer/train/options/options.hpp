@@ -77,33 +77,11 @@ struct ValidationOptions {
   bool translates() const { return has(ValidationMeasure::bleu) || has(ValidationMeasure::chrf); }
 
   /// Throws ValueError when `measures` contains an unknown name, or one twice.
-  void validate() const {
-    std::set<std::string> given;
-    for (const std::string& name : names()) {
-      bool known = false;
-      for (const char* measure : EnumNames<ValidationMeasure>::names) known = known || name == measure;
-      if (known && !given.insert(name).second)
-        throw ValueError("training", "validate_with has '" + name + "' twice, expected each measure once");
-      if (!known) {
-        throw ValueError("training", "validate_with has '" + name +
-                                         "', expected loss, bleu and chrf, separated by commas");
-      }
-    }
-  }
+  void validate() const;
 
  private:
   // The names in `measures`, without spaces.
-  std::vector<std::string> names() const {
-    std::vector<std::string> all(1);
-    for (const char c : measures) {
-      if (c == ',') {
-        all.emplace_back();
-      } else if (c != ' ') {
-        all.back() += c;
-      }
-    }
-    return all;
-  }
+  std::vector<std::string> names() const;
 };
 
 /// Which of two measurements is better.
@@ -120,15 +98,7 @@ class EarlyStopping {
       : patience_(patience), better_(better), best_(worst(better)) {}
 
   /// Records a validation's value; returns true when it is the best so far, which NaN never is.
-  bool update(double value) {
-    if (improves(value)) {
-      best_ = value;
-      without_improvement_ = 0;
-      return true;
-    }
-    ++without_improvement_;
-    return false;
-  }
+  bool update(double value);
 
   /// Whether a value is better than best(); false for NaN. Records nothing.
   bool improves(double value) const noexcept {
@@ -175,20 +145,7 @@ class Warmup {
 
   // Updates of warm-up for the next update. total: expected updates in all. settled: whether that is final;
   // until then the warm-up may still get shorter.
-  index_t at(index_t total, bool settled) {
-    if (decided_) return *decided_;
-    const index_t updates = given_.value_or(fitted_warmup(total));
-    if (!settled) return updates;
-    decided_ = updates;
-    const std::string expected = std::to_string(total) + " expected updates";
-    if (given_ && updates > total / 2) {
-      say_("the warm-up of " + std::to_string(updates) + " updates takes most of the " + expected +
-           ": the learning rate reaches its peak late or never");
-    } else if (!given_ && updates == total / 4 && updates > 0) {
-      say_("warm-up: " + std::to_string(updates) + " updates, a quarter of the " + expected);
-    }
-    return updates;
-  }
+  index_t at(index_t total, bool settled);
 
   // For the training state: empty before it is decided.
   std::optional<index_t> decided() const noexcept { return decided_; }
@@ -314,18 +271,7 @@ struct LoopOptions {
   }
 
   /// Throws ValueError for an invalid field or combination, and names it.
-  void validate() const {
-    validate_fields("training", *this);
-    distributed.validate();
-    if (epochs == 0 && max_steps == 0 && max_minutes == 0) {
-      throw ValueError("training", "epochs, max_steps and max_minutes are all 0, one must be positive");
-    }
-    if (average_last > 1 && average_best > 1) {
-      throw ValueError("training", "average_last is " + std::to_string(average_last) +
-                                       " and average_best is " + std::to_string(average_best) +
-                                       ", at most one of them may be above 1");
-    }
-  }
+  void validate() const;
 };
 
 /// The learning rate after the linear warm-up.
@@ -413,22 +359,7 @@ struct TrainingOptions {
   }
 
   /// Throws ValueError for an invalid field or combination, and names it.
-  void validate() const {
-    validate_fields("training", *this);
-    if (learning_rate > max_learning_rate) {
-      throw ValueError("training", "learning_rate is " + detail::number_text(learning_rate) +
-                                       ", must be at most " + detail::number_text(max_learning_rate) +
-                                       "; Adam's are about 0.001");
-    }
-    if (learning_rate * weight_decay >= 1) {
-      throw ValueError("training", "learning_rate is " + detail::number_text(learning_rate) +
-                                       " and weight_decay is " + detail::number_text(weight_decay) +
-                                       ", their product must be below 1: an update shrinks weights by it");
-    }
-    loop.validate();
-    validation.validate();
-    optimizer.validate();
-  }
+  void validate() const;
 
   /// Whether all rates after the warm-up depend on the total number of updates.
   bool uses_total() const { return schedule == ScheduleKind::cosine; }
@@ -438,20 +369,121 @@ struct TrainingOptions {
   }
   /// The same with a given number of warm-up updates. done: the part of the training before the update, in
   /// place of that of its updates; see ExpectedSteps.
-  double rate(index_t step, index_t total, index_t warmup_updates, std::optional<double> done = {}) const {
-    switch (schedule) {
-      case ScheduleKind::constant:
-        return schedule::constant(step, learning_rate, warmup_updates);
-      case ScheduleKind::cosine:
-        return schedule::cosine(step, learning_rate, warmup_updates, std::max(total, warmup_updates + 1));
-      case ScheduleKind::warmup_stable_decay:
-        if (!done) return schedule::warmup_stable_decay(step, learning_rate, warmup_updates, total);
-        return schedule::constant(step, learning_rate, warmup_updates) * schedule::decay(*done);
-      case ScheduleKind::inverse_square_root:
-        break;
-    }
-    return schedule::inverse_square_root(step, learning_rate, warmup_updates);
-  }
+  double rate(index_t step, index_t total, index_t warmup_updates, std::optional<double> done = {}) const;
 };
 
 }  // namespace eigenformer
+
+#if EIGENFORMER_IO_DEFINITIONS
+
+namespace eigenformer {
+
+EIGENFORMER_IO_FUNCTION void ValidationOptions::validate() const {
+  std::set<std::string> given;
+  for (const std::string& name : names()) {
+    bool known = false;
+    for (const char* measure : EnumNames<ValidationMeasure>::names) known = known || name == measure;
+    if (known && !given.insert(name).second)
+      throw ValueError("training", "validate_with has '" + name + "' twice, expected each measure once");
+    if (!known) {
+      throw ValueError("training",
+                       "validate_with has '" + name + "', expected loss, bleu and chrf, separated by commas");
+    }
+  }
+}
+
+EIGENFORMER_IO_FUNCTION std::vector<std::string> ValidationOptions::names() const {
+  std::vector<std::string> all(1);
+  for (const char c : measures) {
+    if (c == ',') {
+      all.emplace_back();
+    } else if (c != ' ') {
+      all.back() += c;
+    }
+  }
+  return all;
+}
+
+EIGENFORMER_IO_FUNCTION bool EarlyStopping::update(double value) {
+  if (improves(value)) {
+    best_ = value;
+    without_improvement_ = 0;
+    return true;
+  }
+  ++without_improvement_;
+  return false;
+}
+
+}  // namespace eigenformer
+
+namespace eigenformer {
+namespace detail {
+
+EIGENFORMER_IO_FUNCTION index_t Warmup::at(index_t total, bool settled) {
+  if (decided_) return *decided_;
+  const index_t updates = given_.value_or(fitted_warmup(total));
+  if (!settled) return updates;
+  decided_ = updates;
+  const std::string expected = std::to_string(total) + " expected updates";
+  if (given_ && updates > total / 2) {
+    say_("the warm-up of " + std::to_string(updates) + " updates takes most of the " + expected +
+         ": the learning rate reaches its peak late or never");
+  } else if (!given_ && updates == total / 4 && updates > 0) {
+    say_("warm-up: " + std::to_string(updates) + " updates, a quarter of the " + expected);
+  }
+  return updates;
+}
+
+}  // namespace detail
+}  // namespace eigenformer
+
+namespace eigenformer {
+
+EIGENFORMER_IO_FUNCTION void LoopOptions::validate() const {
+  validate_fields("training", *this);
+  distributed.validate();
+  if (epochs == 0 && max_steps == 0 && max_minutes == 0) {
+    throw ValueError("training", "epochs, max_steps and max_minutes are all 0, one must be positive");
+  }
+  if (average_last > 1 && average_best > 1) {
+    throw ValueError("training", "average_last is " + std::to_string(average_last) + " and average_best is " +
+                                     std::to_string(average_best) + ", at most one of them may be above 1");
+  }
+}
+
+EIGENFORMER_IO_FUNCTION void TrainingOptions::validate() const {
+  validate_fields("training", *this);
+  if (learning_rate > max_learning_rate) {
+    throw ValueError("training", "learning_rate is " + detail::number_text(learning_rate) +
+                                     ", must be at most " + detail::number_text(max_learning_rate) +
+                                     "; Adam's are about 0.001");
+  }
+  if (learning_rate * weight_decay >= 1) {
+    throw ValueError("training", "learning_rate is " + detail::number_text(learning_rate) +
+                                     " and weight_decay is " + detail::number_text(weight_decay) +
+                                     ", their product must be below 1: an update shrinks weights by it");
+  }
+  loop.validate();
+  validation.validate();
+  optimizer.validate();
+}
+
+EIGENFORMER_IO_FUNCTION double TrainingOptions::rate(index_t step, index_t total, index_t warmup_updates,
+                                                     std::optional<double> done) const {
+  switch (schedule) {
+    case ScheduleKind::constant:
+      return schedule::constant(step, learning_rate, warmup_updates);
+    case ScheduleKind::cosine:
+      return schedule::cosine(step, learning_rate, warmup_updates, std::max(total, warmup_updates + 1));
+    case ScheduleKind::warmup_stable_decay:
+      if (!done) return schedule::warmup_stable_decay(step, learning_rate, warmup_updates, total);
+      return schedule::constant(step, learning_rate, warmup_updates) * schedule::decay(*done);
+    case ScheduleKind::inverse_square_root:
+      break;
+  }
+  return schedule::inverse_square_root(step, learning_rate, warmup_updates);
+}
+
+}  // namespace eigenformer
+
+#endif

@@ -15,14 +15,7 @@ namespace eigenformer {
 namespace detail {
 
 // printf into a string of at most 511 bytes.
-[[gnu::format(printf, 1, 2)]] inline std::string format(const char* pattern, ...) {
-  std::array<char, 512> text{};
-  va_list arguments;
-  va_start(arguments, pattern);
-  std::vsnprintf(text.data(), text.size(), pattern, arguments);
-  va_end(arguments);
-  return text.data();
-}
+[[gnu::format(printf, 1, 2)]] EIGENFORMER_IO_FUNCTION std::string format(const char* pattern, ...);
 
 // "0:07", "12:34", "1:02:03".
 inline std::string clock(double seconds) {
@@ -85,3 +78,22 @@ class ConsoleLine {
 };
 
 }  // namespace eigenformer
+
+#if EIGENFORMER_IO_DEFINITIONS
+
+namespace eigenformer {
+namespace detail {
+
+EIGENFORMER_IO_FUNCTION std::string format(const char* pattern, ...) {
+  std::array<char, 512> text{};
+  va_list arguments;
+  va_start(arguments, pattern);
+  std::vsnprintf(text.data(), text.size(), pattern, arguments);
+  va_end(arguments);
+  return text.data();
+}
+
+}  // namespace detail
+}  // namespace eigenformer
+
+#endif

@@ -34,29 +34,8 @@ class ConsoleSink : public TrainingSink {
                        double seconds_between_lines = 10, TrainingSink& next = TrainingSink::silent())
       : line_(out, std::move(columns)), interval_(seconds_between_lines), next_(next) {}
 
-  void on_step(const StepReport& r) override {
-    if (line_.on_terminal()) {
-      line_.show(text(r));
-    } else if (r.seconds >= next_line_) {
-      next_line_ = r.seconds + interval_;
-      line_.say(text(r));
-    }
-    watch(r);
-    next_.on_step(r);
-  }
-  void on_validation(const ValidationReport& r) override {
-    line_.say(text(r));
-    const std::optional<double> loss = loss_of(r);
-    if (loss && r.averaged == 0) losses_.push_back(*loss);
-    if (line_.on_terminal() && losses_.size() > 2) line_.say(curve(losses_));
-    for (const SampleTranslation& s : r.samples) {
-      line_.say("  source     " + s.source);
-      line_.say("  reference  " + s.reference);
-      line_.say("  output     " + s.output);
-    }
-    if (loss && r.averaged == 0) watch_validations();
-    next_.on_validation(r);
-  }
+  void on_step(const StepReport& r) override;
+  void on_validation(const ValidationReport& r) override;
   void on_notice(const std::string& notice) override {
     line_.say(notice);
     next_.on_notice(notice);
@@ -71,59 +50,14 @@ class ConsoleSink : public TrainingSink {
   void silence() { line_.silence(); }
 
   /// The line about updates. Totals are the limits that were set, which do not change with the speed.
-  static std::string text(const StepReport& r) {
-    const double loss = without_sign_of_nan(r.loss);
-    std::string line = detail::format("epoch %lld  step %lld", static_cast<long long>(r.epoch),
-                                      static_cast<long long>(r.step));
-    if (r.step_limit > 0) line += detail::format("/%lld", static_cast<long long>(r.step_limit));
-    line += detail::format("  loss %.3f  perplexity %.1f", loss, std::exp(loss));
-    for (const auto& part : r.parts) line += detail::format("  %s %.3f", part.name.c_str(), part.value);
-    line += "  elapsed " + detail::clock(r.seconds);
-    if (r.time_limit > 0) line += "/" + detail::clock(r.time_limit);
-    return line + detail::format("  ETA %s  %.0f tokens/s  lr %.1e",
-                                 detail::clock(r.remaining_seconds).c_str(), r.weight_per_second,
-                                 r.learning_rate);
-  }
+  static std::string text(const StepReport& r);
 
   /// The line about a validation, beginning with the loss.
-  static std::string text(const ValidationReport& r) {
-    std::string line =
-        detail::format("validation after step %lld, epoch %lld%s:", static_cast<long long>(r.step),
-                       static_cast<long long>(r.epoch), r.averaged > 0 ? ", averaged weights" : "");
-    std::vector<Measured> all = r.others;
-    all.insert(r.name == "loss" ? all.begin() : all.end(), {r.name, r.value});
-    for (const auto& [name, value] : all) {
-      const double size = without_sign_of_nan(value);
-      line += name == "loss"   ? detail::format(" loss %.4f  perplexity %.3f ", size, std::exp(size))
-              : name == "bleu" ? detail::format(" BLEU %.2f ", size)
-              : name == "chrf" ? detail::format(" chrF %.2f ", size)
-                               : detail::format(" %s %.4f ", name.c_str(), value);
-    }
-    line += r.best ? " (best so far)" : "";
-    while (line.back() == ' ') line.pop_back();
-    return line;
-  }
+  static std::string text(const ValidationReport& r);
 
   /// The last 40 of some values as a line of block characters between the first and the last value, in
   /// UTF-8: "  loss 5.213 █▆▄▂▁ 2.871". Values that are not finite are blank.
-  static std::string curve(const std::vector<double>& values, const char* name = "loss") {
-    static constexpr const char* blocks[] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
-    constexpr std::size_t most = 40;
-    const std::size_t begin = values.size() > most ? values.size() - most : 0;
-    double low = std::numeric_limits<double>::infinity(), high = -low;
-    for (std::size_t i = begin; i < values.size(); ++i) {
-      if (!std::isfinite(values[i])) continue;
-      low = std::min(low, values[i]);
-      high = std::max(high, values[i]);
-    }
-    if (values.empty()) return {};
-    std::string line = detail::format("  %s %.3f ", name, values[begin]);
-    for (std::size_t i = begin; i < values.size(); ++i) {
-      const double part = high > low ? (values[i] - low) / (high - low) : 0;
-      line += std::isfinite(values[i]) ? blocks[std::lround(7 * part)] : " ";
-    }
-    return line + detail::format(" %.3f", values.back());
-  }
+  static std::string curve(const std::vector<double>& values, const char* name = "loss");
 
  private:
   // printf shows the sign of a NaN.
@@ -137,46 +71,9 @@ class ConsoleSink : public TrainingSink {
     return std::nullopt;
   }
 
-  void watch(const StepReport& r) {
-    if (!std::isfinite(r.loss)) return;
-    if (!told_diverging_ && r.loss > lowest_ + 0.5 * std::fabs(lowest_) + 1) {
-      told_diverging_ = true;
-      on_notice(
-          detail::format("the loss has risen from %.3f to %.3f: the training may diverge; a lower "
-                         "learning_rate (--learning-rate) or a longer warmup (--warmup) helps",
-                         lowest_, r.loss));
-    }
-    lowest_ = std::min(lowest_, r.loss);
-    training_loss_ = r.loss;
-  }
+  void watch(const StepReport& r);
 
-  void watch_validations() {
-    training_losses_.push_back(training_loss_);
-    const std::size_t n = losses_.size();
-    const auto at = [&](std::size_t back) { return losses_[n - 1 - back]; };
-    if (!told_overfitting_ && n > 3 && at(0) > at(1) && at(1) > at(2) && at(2) > at(3) &&
-        training_losses_[n - 1] < training_losses_[n - 4]) {
-      told_overfitting_ = true;
-      on_notice(
-          detail::format("the validation loss has risen three times, from %.3f to %.3f, while the "
-                         "training loss falls: overfitting; more dropout (--dropout) helps, and "
-                         "patience (--patience) ends the training in time",
-                         at(3), at(0)));
-    }
-    constexpr std::size_t recent = 4;
-    if (told_stalled_ || n <= recent) return;
-    const auto first = losses_.end() - static_cast<std::ptrdiff_t>(recent);
-    const double before = *std::min_element(losses_.begin(), first),
-                 now = *std::min_element(first, losses_.end());
-    const double highest = *std::max_element(first, losses_.end());
-    if (std::fabs(before - now) > 0.002 * std::fabs(before) || highest - now > 0.01 * std::fabs(now)) return;
-    told_stalled_ = true;
-    on_notice(
-        detail::format("the validation loss has hardly changed in %zu validations (%.3f): a falling "
-                       "learning rate (--schedule wsd or cosine), a larger model or more text helps, and "
-                       "patience (--patience) ends the training in time",
-                       recent, now));
-  }
+  void watch_validations();
 
   ConsoleLine line_;
   double interval_;
@@ -189,3 +86,127 @@ class ConsoleSink : public TrainingSink {
 };
 
 }  // namespace eigenformer
+
+#if EIGENFORMER_IO_DEFINITIONS
+
+namespace eigenformer {
+
+EIGENFORMER_IO_FUNCTION void ConsoleSink::on_step(const StepReport& r) {
+  if (line_.on_terminal()) {
+    line_.show(text(r));
+  } else if (r.seconds >= next_line_) {
+    next_line_ = r.seconds + interval_;
+    line_.say(text(r));
+  }
+  watch(r);
+  next_.on_step(r);
+}
+
+EIGENFORMER_IO_FUNCTION void ConsoleSink::on_validation(const ValidationReport& r) {
+  line_.say(text(r));
+  const std::optional<double> loss = loss_of(r);
+  if (loss && r.averaged == 0) losses_.push_back(*loss);
+  if (line_.on_terminal() && losses_.size() > 2) line_.say(curve(losses_));
+  for (const SampleTranslation& s : r.samples) {
+    line_.say("  source     " + s.source);
+    line_.say("  reference  " + s.reference);
+    line_.say("  output     " + s.output);
+  }
+  if (loss && r.averaged == 0) watch_validations();
+  next_.on_validation(r);
+}
+
+EIGENFORMER_IO_FUNCTION std::string ConsoleSink::text(const StepReport& r) {
+  const double loss = without_sign_of_nan(r.loss);
+  std::string line = detail::format("epoch %lld  step %lld", static_cast<long long>(r.epoch),
+                                    static_cast<long long>(r.step));
+  if (r.step_limit > 0) line += detail::format("/%lld", static_cast<long long>(r.step_limit));
+  line += detail::format("  loss %.3f  perplexity %.1f", loss, std::exp(loss));
+  for (const auto& part : r.parts) line += detail::format("  %s %.3f", part.name.c_str(), part.value);
+  line += "  elapsed " + detail::clock(r.seconds);
+  if (r.time_limit > 0) line += "/" + detail::clock(r.time_limit);
+  return line + detail::format("  ETA %s  %.0f tokens/s  lr %.1e", detail::clock(r.remaining_seconds).c_str(),
+                               r.weight_per_second, r.learning_rate);
+}
+
+EIGENFORMER_IO_FUNCTION std::string ConsoleSink::text(const ValidationReport& r) {
+  std::string line =
+      detail::format("validation after step %lld, epoch %lld%s:", static_cast<long long>(r.step),
+                     static_cast<long long>(r.epoch), r.averaged > 0 ? ", averaged weights" : "");
+  std::vector<Measured> all = r.others;
+  all.insert(r.name == "loss" ? all.begin() : all.end(), {r.name, r.value});
+  for (const auto& [name, value] : all) {
+    const double size = without_sign_of_nan(value);
+    line += name == "loss"   ? detail::format(" loss %.4f  perplexity %.3f ", size, std::exp(size))
+            : name == "bleu" ? detail::format(" BLEU %.2f ", size)
+            : name == "chrf" ? detail::format(" chrF %.2f ", size)
+                             : detail::format(" %s %.4f ", name.c_str(), value);
+  }
+  line += r.best ? " (best so far)" : "";
+  while (line.back() == ' ') line.pop_back();
+  return line;
+}
+
+EIGENFORMER_IO_FUNCTION std::string ConsoleSink::curve(const std::vector<double>& values, const char* name) {
+  static constexpr const char* blocks[] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
+  constexpr std::size_t most = 40;
+  const std::size_t begin = values.size() > most ? values.size() - most : 0;
+  double low = std::numeric_limits<double>::infinity(), high = -low;
+  for (std::size_t i = begin; i < values.size(); ++i) {
+    if (!std::isfinite(values[i])) continue;
+    low = std::min(low, values[i]);
+    high = std::max(high, values[i]);
+  }
+  if (values.empty()) return {};
+  std::string line = detail::format("  %s %.3f ", name, values[begin]);
+  for (std::size_t i = begin; i < values.size(); ++i) {
+    const double part = high > low ? (values[i] - low) / (high - low) : 0;
+    line += std::isfinite(values[i]) ? blocks[std::lround(7 * part)] : " ";
+  }
+  return line + detail::format(" %.3f", values.back());
+}
+
+EIGENFORMER_IO_FUNCTION void ConsoleSink::watch(const StepReport& r) {
+  if (!std::isfinite(r.loss)) return;
+  if (!told_diverging_ && r.loss > lowest_ + 0.5 * std::fabs(lowest_) + 1) {
+    told_diverging_ = true;
+    on_notice(
+        detail::format("the loss has risen from %.3f to %.3f: the training may diverge; a lower "
+                       "learning_rate (--learning-rate) or a longer warmup (--warmup) helps",
+                       lowest_, r.loss));
+  }
+  lowest_ = std::min(lowest_, r.loss);
+  training_loss_ = r.loss;
+}
+
+EIGENFORMER_IO_FUNCTION void ConsoleSink::watch_validations() {
+  training_losses_.push_back(training_loss_);
+  const std::size_t n = losses_.size();
+  const auto at = [&](std::size_t back) { return losses_[n - 1 - back]; };
+  if (!told_overfitting_ && n > 3 && at(0) > at(1) && at(1) > at(2) && at(2) > at(3) &&
+      training_losses_[n - 1] < training_losses_[n - 4]) {
+    told_overfitting_ = true;
+    on_notice(
+        detail::format("the validation loss has risen three times, from %.3f to %.3f, while the "
+                       "training loss falls: overfitting; more dropout (--dropout) helps, and "
+                       "patience (--patience) ends the training in time",
+                       at(3), at(0)));
+  }
+  constexpr std::size_t recent = 4;
+  if (told_stalled_ || n <= recent) return;
+  const auto first = losses_.end() - static_cast<std::ptrdiff_t>(recent);
+  const double before = *std::min_element(losses_.begin(), first),
+               now = *std::min_element(first, losses_.end());
+  const double highest = *std::max_element(first, losses_.end());
+  if (std::fabs(before - now) > 0.002 * std::fabs(before) || highest - now > 0.01 * std::fabs(now)) return;
+  told_stalled_ = true;
+  on_notice(
+      detail::format("the validation loss has hardly changed in %zu validations (%.3f): a falling "
+                     "learning rate (--schedule wsd or cosine), a larger model or more text helps, and "
+                     "patience (--patience) ends the training in time",
+                     recent, now));
+}
+
+}  // namespace eigenformer
+
+#endif

@@ -25,14 +25,7 @@ namespace eigenformer {
 class LossParts {
  public:
   /// Adds a batch's sum (not its mean) to the term of that name.
-  void add(const std::string& name, double sum) {
-    for (LossPart& part : parts_) {
-      if (part.name != name) continue;
-      part.value += sum;
-      return;
-    }
-    parts_.push_back({name, sum});
-  }
+  void add(const std::string& name, double sum);
   /// Adds all terms of `other`.
   void add(const LossParts& other) {
     for (const LossPart& part : other.parts_) add(part.name, part.value);
@@ -399,3 +392,20 @@ class UpdatesOf final : public Updates<T> {
 }  // namespace detail
 
 }  // namespace eigenformer
+
+#if EIGENFORMER_IO_DEFINITIONS
+
+namespace eigenformer {
+
+EIGENFORMER_IO_FUNCTION void LossParts::add(const std::string& name, double sum) {
+  for (LossPart& part : parts_) {
+    if (part.name != name) continue;
+    part.value += sum;
+    return;
+  }
+  parts_.push_back({name, sum});
+}
+
+}  // namespace eigenformer
+
+#endif

@@ -20,17 +20,7 @@
 namespace eigenformer {
 
 /// Copies at most `most` pairs of a corpus, evenly spaced; 0: all pairs.
-inline ParallelCorpus spread_sample(const ParallelCorpus& corpus, index_t most) {
-  const index_t n = corpus.size();
-  const index_t count = most > 0 ? std::min(n, most) : n;
-  ParallelCorpus sample;
-  for (index_t k = 0; k < count; ++k) {
-    const auto i = static_cast<std::size_t>(k * n / count + n / count / 2);
-    sample.source.push_back(corpus.source[i]);
-    sample.target.push_back(corpus.target[i]);
-  }
-  return sample;
-}
+EIGENFORMER_IO_FUNCTION ParallelCorpus spread_sample(const ParallelCorpus& corpus, index_t most);
 
 /// Text to validate on, with its conventions, such as a target language's tag.
 struct ValidationText {
@@ -39,25 +29,8 @@ struct ValidationText {
 };
 
 /// The same for several texts, sampled as if they were one; texts without a sampled pair are left out.
-inline std::vector<ValidationText> spread_sample(const std::vector<ValidationText>& texts, index_t most) {
-  index_t n = 0;
-  for (const ValidationText& text : texts) n += text.pairs.size();
-  const index_t count = most > 0 ? std::min(n, most) : n;
-  std::vector<ValidationText> sample;
-  index_t begin = 0, k = 0;
-  for (const ValidationText& text : texts) {
-    ValidationText part{{}, text.text};
-    for (; k < count; ++k) {
-      const index_t i = k * n / count + n / count / 2 - begin;
-      if (i >= text.pairs.size()) break;
-      part.pairs.source.push_back(text.pairs.source[static_cast<std::size_t>(i)]);
-      part.pairs.target.push_back(text.pairs.target[static_cast<std::size_t>(i)]);
-    }
-    begin += text.pairs.size();
-    if (part.pairs.size() > 0) sample.push_back(std::move(part));
-  }
-  return sample;
-}
+EIGENFORMER_IO_FUNCTION std::vector<ValidationText> spread_sample(const std::vector<ValidationText>& texts,
+                                                                  index_t most);
 
 /// Held-out sentence pairs that a model translates during its training, for comparison with the references.
 ///
@@ -245,3 +218,44 @@ Validation validation_of(const M& model, const PairSource& pairs, const Parallel
 }
 
 }  // namespace eigenformer
+
+#if EIGENFORMER_IO_DEFINITIONS
+
+namespace eigenformer {
+
+EIGENFORMER_IO_FUNCTION ParallelCorpus spread_sample(const ParallelCorpus& corpus, index_t most) {
+  const index_t n = corpus.size();
+  const index_t count = most > 0 ? std::min(n, most) : n;
+  ParallelCorpus sample;
+  for (index_t k = 0; k < count; ++k) {
+    const auto i = static_cast<std::size_t>(k * n / count + n / count / 2);
+    sample.source.push_back(corpus.source[i]);
+    sample.target.push_back(corpus.target[i]);
+  }
+  return sample;
+}
+
+EIGENFORMER_IO_FUNCTION std::vector<ValidationText> spread_sample(const std::vector<ValidationText>& texts,
+                                                                  index_t most) {
+  index_t n = 0;
+  for (const ValidationText& text : texts) n += text.pairs.size();
+  const index_t count = most > 0 ? std::min(n, most) : n;
+  std::vector<ValidationText> sample;
+  index_t begin = 0, k = 0;
+  for (const ValidationText& text : texts) {
+    ValidationText part{{}, text.text};
+    for (; k < count; ++k) {
+      const index_t i = k * n / count + n / count / 2 - begin;
+      if (i >= text.pairs.size()) break;
+      part.pairs.source.push_back(text.pairs.source[static_cast<std::size_t>(i)]);
+      part.pairs.target.push_back(text.pairs.target[static_cast<std::size_t>(i)]);
+    }
+    begin += text.pairs.size();
+    if (part.pairs.size() > 0) sample.push_back(std::move(part));
+  }
+  return sample;
+}
+
+}  // namespace eigenformer
+
+#endif
