@@ -4,12 +4,13 @@
 #   eigenformer::sentencepiece  the subword tokenizer; there when SentencePiece is
 #   eigenformer::icu            the tokenizers of BART and BERT, sentences of paragraphs; there when ICU is
 #   eigenformer::mpi            training by many processes; there when an MPI is (OpenMPI, MPICH)
-#   eigenformer::compiled       kernels and modules for float and double, compiled once instead of in every file
+#   eigenformer::compiled       kernels and modules for float and double, compiled once instead of in every file; with nlohmann-json also the
+#                               functions of io.hpp, and training and translating with Seq2SeqTransformer<float>
 #   eigenformer::translator     what the translator is made of: documents, the service with its queue, corpora; there when nlohmann-json is.
 #                               With Boost 1.74 or newer it has the server over HTTP (EIGENFORMER_WITH_SERVER)
 # Expects EIGENFORMER_INCLUDE_DIR, the folder that holds eigenformer/eigenformer.hpp, and EIGENFORMER_TRANSLATOR_DIR, the one that holds
-# translator/server; a package also EIGENFORMER_LIBRARY_DIR, the one of its static libraries, and EIGENFORMER_BUILT_WITH, the optional libraries that
-# they use. Not named eigenformer-targets-*.cmake:
+# translator/server; a package also EIGENFORMER_LIBRARY_DIR, the one of its static libraries, EIGENFORMER_BUILT_WITH, the optional libraries that
+# they use, and EIGENFORMER_COMPILED_IO, whether they have what needs nlohmann-json. Not named eigenformer-targets-*.cmake:
 # CMake includes all files of that name by itself, too early.
 include_guard(DIRECTORY)
 
@@ -138,6 +139,11 @@ target_link_libraries(${target} ${public} eigenformer::eigenformer)
 target_compile_definitions(${target} INTERFACE EIGENFORMER_COMPILED)
 if(own)
   target_sources(${target} PRIVATE "${CMAKE_CURRENT_LIST_DIR}/kernels.cpp" "${CMAKE_CURRENT_LIST_DIR}/modules.cpp")
+  if(TARGET eigenformer::io)
+    target_sources(${target} PRIVATE "${CMAKE_CURRENT_LIST_DIR}/io.cpp")
+    target_link_libraries(${target} PRIVATE nlohmann_json::nlohmann_json)
+    set(EIGENFORMER_COMPILED_IO TRUE)
+  endif()
   # Kernels are worth full optimisation in every build type.
   set(EIGENFORMER_KERNEL_OPTIMIZATION -O3 CACHE STRING "Optimisation of the kernels in eigenformer::compiled")
   mark_as_advanced(EIGENFORMER_KERNEL_OPTIMIZATION)
@@ -148,6 +154,9 @@ endif()
 
 if(NOT TARGET eigenformer::io)
   return()
+endif()
+if(EIGENFORMER_COMPILED_IO)
+  target_compile_definitions(${target} INTERFACE EIGENFORMER_COMPILED_IO)
 endif()
 set(EIGENFORMER_OPTIONAL_LIBRARIES "")
 foreach(component eigenformer::sentencepiece eigenformer::icu eigenformer::zstd ZLIB::ZLIB)

@@ -19,7 +19,7 @@ write_basic_package_version_file("${PROJECT_BINARY_DIR}/eigenformer-config-versi
                                  COMPATIBILITY SameMinorVersion)
 install(FILES "${PROJECT_BINARY_DIR}/eigenformer-config.cmake"
               "${PROJECT_BINARY_DIR}/eigenformer-config-version.cmake"
-              cmake/eigen.cmake cmake/components.cmake cmake/kernels.cpp cmake/modules.cpp
+              cmake/eigen.cmake cmake/components.cmake cmake/kernels.cpp cmake/modules.cpp cmake/io.cpp
         DESTINATION "${package}" COMPONENT dev)
 configure_file(cmake/package/eigenformer.pc.in "${PROJECT_BINARY_DIR}/eigenformer.pc" @ONLY)
 install(FILES "${PROJECT_BINARY_DIR}/eigenformer.pc" DESTINATION "${CMAKE_INSTALL_DATADIR}/pkgconfig" COMPONENT dev)

@@ -151,9 +151,6 @@ EIGENFORMER_FUNCTION std::string BleuScore::str() const {
   return line.data();
 }
 
-}  // namespace eigenformer
-
-namespace eigenformer {
 namespace detail {
 
 EIGENFORMER_FUNCTION void replace_all(std::string& text, std::string_view from, std::string_view to) {
@@ -195,9 +192,6 @@ EIGENFORMER_FUNCTION std::vector<std::string> split_spaces(std::string_view text
 }
 
 }  // namespace detail
-}  // namespace eigenformer
-
-namespace eigenformer {
 
 EIGENFORMER_FUNCTION std::vector<std::string> tokenize_13a(std::string_view text) {
   std::string line(text.substr(0, detail::before_spaces(text, text.size())));
@@ -223,9 +217,6 @@ EIGENFORMER_FUNCTION std::vector<std::string> tokenize_13a(std::string_view text
   return detail::split_spaces(line);
 }
 
-}  // namespace eigenformer
-
-namespace eigenformer {
 namespace detail {
 
 EIGENFORMER_FUNCTION std::vector<Ngram> sorted_ngrams(std::span<const std::int32_t> tokens, std::size_t n) {
@@ -284,9 +275,6 @@ EIGENFORMER_FUNCTION void score_bleu_counts(BleuScore& bleu, bool effective_orde
 }
 
 }  // namespace detail
-}  // namespace eigenformer
-
-namespace eigenformer {
 
 EIGENFORMER_FUNCTION BleuScore corpus_bleu(std::span<const std::string> hypotheses,
                                            std::span<const std::string> references) {

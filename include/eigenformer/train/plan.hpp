@@ -232,9 +232,6 @@ EIGENFORMER_IO_FUNCTION double expected_loss(const CorpusStatistics& corpus, dou
   return std::min(loss, corpus.entropy);
 }
 
-}  // namespace eigenformer
-
-namespace eigenformer {
 namespace detail {
 
 EIGENFORMER_IO_FUNCTION double layer_weights(const Seq2SeqOptions& options) {
@@ -343,9 +340,6 @@ EIGENFORMER_IO_FUNCTION void warn(TrainingPlan& plan, const CorpusStatistics& co
 }
 
 }  // namespace detail
-}  // namespace eigenformer
-
-namespace eigenformer {
 
 EIGENFORMER_IO_FUNCTION TrainingPlan plan_training(const CorpusStatistics& corpus,
                                                    const TrainingBudget& budget) {

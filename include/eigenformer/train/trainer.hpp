@@ -116,30 +116,7 @@ class Trainer {
   /// options.loop.validation, a corpus with alignments for a model whose attention they cannot train, and a
   /// teacher or R-Drop that the model does not support.
   Trainer(M& model, const PairSource& corpus, const PairSource* validation, const TrainingOptions& options,
-          TrainingSink& sink = TrainingSink::silent(), std::shared_ptr<const Teacher<T>> teacher = nullptr)
-      : options_(complete(model, validation, options)),
-        batcher_(
-            corpus,
-            {.max_target_tokens = options.batch_tokens, .seed = options.loop.seed, .text = options.text}),
-        // A rank takes every N-th batch only; reading ahead would make all of them.
-        batches_(batcher_, options.loop.communicator == nullptr ? options.prefetch : 0),
-        corpus_(corpus),
-        parameters_(trained(model, options)),
-        base_(lora_parameters(model).empty() ? "" : adapted_fingerprint(model)),
-        stepped_(detail::parameters_of_rank(parameters_, options.loop)),
-        optimizer_(make_optimizer<T>(stepped_, optimizer_options(options))),
-        warmup_(options.warmup, [&sink](const std::string& text) { sink.on_notice(text); }),
-        loop_(parameters_, SourceTargetLoss<M>{model, objective(model, options, teacher.get()), teacher},
-              batches_, optimizer_, Rates{options, warmup_}, options_.loop, sink) {
-    if (!corpus.aligned() || options.guided_alignment.weight == 0) return;
-    if constexpr (GuidedModel<M>) {
-      detail::require_guided(model, options.guided_alignment);
-    } else {
-      throw ValueError("trainer",
-                       "the corpus has an alignment, but the model is not a Seq2SeqTransformer whose "
-                       "attention it can guide; leave the alignment out, or set guided_alignment.weight = 0");
-    }
-  }
+          TrainingSink& sink = TrainingSink::silent(), std::shared_ptr<const Teacher<T>> teacher = nullptr);
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;
 
@@ -147,18 +124,7 @@ class Trainer {
   /// TrainingLoop::run().
   /// Ranks also compare their corpora and options: when they differ, all throw ValueError before the first
   /// update.
-  TrainingEnd run(std::stop_token stop = {}, std::stop_token decay = {}) {
-    if (const auto& ranks = options_.loop.communicator; ranks != nullptr) {
-      try {
-        corpus_.require_same_on_ranks(*ranks);
-        detail::require_same_options(*ranks, compared_options());
-      } catch (const std::exception& error) {
-        ranks->fail(error.what());
-        throw;
-      }
-    }
-    return loop_.run(std::move(stop), std::move(decay));
-  }
+  TrainingEnd run(std::stop_token stop = {}, std::stop_token decay = {});
 
   /// Updates so far.
   index_t step() const noexcept { return loop_.step(); }
@@ -184,22 +150,7 @@ class Trainer {
 
   /// All that training needs to resume besides the options and the corpus: weights, moments, snapshots,
   /// counters; see TrainingLoop::state().
-  TrainingState<T> state() const {
-    TrainingState<T> state = loop_.state();
-    state.values["batch_tokens"] = options_.batch_tokens;
-    corpus_.save(state.values);
-    state.values["text"] = training_ids(options_.text);
-    const std::optional<index_t> warmup = warmup_.decided();
-    state.values["warmup"] = warmup ? nlohmann::json(*warmup) : nlohmann::json();
-    if (!decays_all_) state.values["decays"] = "matrices";
-    state.values["optimizer"] = word_of(options_.optimizer.kind);
-    state.values["optimizer_state"] = word_of(options_.optimizer.state);
-    if (!base_.empty()) {
-      state.values["lora"] = lora_settings();
-      state.values["lora_base"] = base_;
-    }
-    return state;
-  }
+  TrainingState<T> state() const;
 
   /// Whether the state before the decay is the one to load; see TrainingLoop::resumes_before_decay().
   bool resumes_before_decay(const TrainingState<T>& state) { return loop_.resumes_before_decay(state); }
@@ -209,35 +160,7 @@ class Trainer {
   /// batch_tokens, accumulate, text, the deciding measure of validations). The warm-up is that of the saved
   /// training unless the options have one. A state of version 0.1.0 keeps decaying norms and biases, unless
   /// the options have groups.
-  void load(const TrainingState<T>& state) {
-    const detail::StateReader<T> reader(state);
-    reader.require_equal("batch_tokens", options_.batch_tokens);
-    if (reader.has("lora") != !base_.empty()) {
-      throw ValueError(
-          "training",
-          base_.empty()
-              ? "the saved training is of an adapter; set options.lora"
-              : "the saved training is of a whole model, not of an adapter; leave options.lora out");
-    }
-    if (!base_.empty()) {
-      reader.require_equal("lora", lora_settings());
-      reader.require_equal("lora_base", base_);
-    }
-    corpus_.require_saved(reader.template value<std::string>("corpus"), state.values);
-    if (reader.has("text")) reader.require_equal("text", training_ids(options_.text));
-    const auto warmup = warmup_of(reader);
-    // Version 0.1.0 had only Adam.
-    if (reader.has("optimizer")) {
-      reader.require_equal("optimizer", std::string(word_of(options_.optimizer.kind)));
-      reader.require_equal("optimizer_state", std::string(word_of(options_.optimizer.state)));
-    }
-    loop_.load(state);
-    warmup_.restore(warmup);
-    decays_all_ = !reader.has("decays") && options_.groups.empty();
-    optimizer_.set_groups(decays_all_
-                              ? ParameterGroups{{.pattern = "*", .weight_decay = options_.weight_decay}}
-                              : groups_of(stepped_, options_.groups));
-  }
+  void load(const TrainingState<T>& state);
 
  private:
   struct Rates {
@@ -254,67 +177,16 @@ class Trainer {
   };
 
   // The warm-up of a saved training; empty: not decided yet. Version 0.1.0 did not save it: 400.
-  static std::optional<index_t> warmup_of(const detail::StateReader<T>& reader) {
-    if (!reader.has("warmup")) return 400;
-    if (reader.template value<nlohmann::json>("warmup").is_null()) return std::nullopt;
-    const auto updates = reader.template value<index_t>("warmup");
-    if (updates >= 0) return updates;
-    throw ValueError("training", "the training state has " + std::to_string(updates) +
-                                     " warm-up updates, must not be negative");
-  }
+  static std::optional<index_t> warmup_of(const detail::StateReader<T>& reader);
 
-  static TrainingOptions complete(const M& model, const PairSource* validation, TrainingOptions options) {
-    options.validate();
-    if (options.validation.translates() && !options.loop.validation.measure) {
-      throw ValueError("trainer",
-                       "the options ask for validation by BLEU or chrF, which needs texts: expected "
-                       "loop.validation = validation_of(model, pairs, text, tokenizers, options)");
-    }
-    if (validation == nullptr) return options;
-    if (options.loop.validation.measure) {
-      throw ValueError("trainer", "a validation corpus and the metric '" + options.loop.validation.name +
-                                      "' are both given, expected only one of them");
-    }
-    options.loop.validation = {.measure =
-                                   [&model, validation, tokens = options.batch_tokens, text = options.text] {
-                                     return corpus_loss(model, *validation, tokens, Context<T>::inference(),
-                                                        text);
-                                   },
-                               .data = validation->fingerprint()};
-    return options;
-  }
+  static TrainingOptions complete(const M& model, const PairSource* validation, TrainingOptions options);
   // The options of an optimizer for stepped_, which may be a part of the parameters.
-  TrainingOptions optimizer_options(TrainingOptions options) const {
-    (void)detail::step_rules("trainer", parameters_, options.groups, options.weight_decay);
-    options.groups = groups_of(stepped_, options.groups);
-    return options;
-  }
+  TrainingOptions optimizer_options(TrainingOptions options) const;
   static ObjectiveOptions objective(const M& model, const TrainingOptions& options,
-                                    const Teacher<T>* teacher) {
-    detail::require_objective(model, options.r_drop, teacher);
-    return {options.label_smoothing, options.guided_alignment, options.r_drop, options.distillation};
-  }
-  static std::vector<ParameterHandle<T>> trained(M& model, const TrainingOptions& options) {
-    if (options.lora.rank > 0) {
-      RandomGenerator rng(options.loop.seed);
-      add_lora(model, options.lora, rng);
-    }
-    auto all = lora_parameters(model);
-    if (all.empty()) all = parameters(model);
-    freeze(all, options.frozen);
-    return all;
-  }
+                                    const Teacher<T>* teacher);
+  static std::vector<ParameterHandle<T>> trained(M& model, const TrainingOptions& options);
   // What must be equal on all ranks.
-  nlohmann::json compared_options() const {
-    nlohmann::json options = options_to_json(options_);
-    options.erase("prefetch");
-    options["text"] = training_ids(options_.text);
-    options["groups"] = nlohmann::json::array();
-    for (const ParameterGroup& group : options_.groups) {
-      options["groups"].push_back({group.pattern, group.rate, group.weight_decay.value_or(-1)});
-    }
-    return options;
-  }
+  nlohmann::json compared_options() const;
   // The options do not describe an adapter that was attached before.
   nlohmann::json lora_settings() const {
     return options_.lora.rank > 0 ? options_to_json(options_.lora) : nlohmann::json("attached before");
@@ -332,5 +204,175 @@ class Trainer {
   TrainingLoop<T> loop_;
   bool decays_all_ = false;
 };
+
+template <class M>
+
+Trainer<M>::Trainer(M& model, const PairSource& corpus, const PairSource* validation,
+                    const TrainingOptions& options, TrainingSink& sink,
+                    std::shared_ptr<const Teacher<T>> teacher)
+    : options_(complete(model, validation, options)),
+      batcher_(corpus,
+               {.max_target_tokens = options.batch_tokens, .seed = options.loop.seed, .text = options.text}),
+      // A rank takes every N-th batch only; reading ahead would make all of them.
+      batches_(batcher_, options.loop.communicator == nullptr ? options.prefetch : 0),
+      corpus_(corpus),
+      parameters_(trained(model, options)),
+      base_(lora_parameters(model).empty() ? "" : adapted_fingerprint(model)),
+      stepped_(detail::parameters_of_rank(parameters_, options.loop)),
+      optimizer_(make_optimizer<T>(stepped_, optimizer_options(options))),
+      warmup_(options.warmup, [&sink](const std::string& text) { sink.on_notice(text); }),
+      loop_(parameters_, SourceTargetLoss<M>{model, objective(model, options, teacher.get()), teacher},
+            batches_, optimizer_, Rates{options, warmup_}, options_.loop, sink) {
+  if (!corpus.aligned() || options.guided_alignment.weight == 0) return;
+  if constexpr (GuidedModel<M>) {
+    detail::require_guided(model, options.guided_alignment);
+  } else {
+    throw ValueError("trainer",
+                     "the corpus has an alignment, but the model is not a Seq2SeqTransformer whose "
+                     "attention it can guide; leave the alignment out, or set guided_alignment.weight = 0");
+  }
+}
+
+template <class M>
+
+TrainingEnd Trainer<M>::run(std::stop_token stop, std::stop_token decay) {
+  if (const auto& ranks = options_.loop.communicator; ranks != nullptr) {
+    try {
+      corpus_.require_same_on_ranks(*ranks);
+      detail::require_same_options(*ranks, compared_options());
+    } catch (const std::exception& error) {
+      ranks->fail(error.what());
+      throw;
+    }
+  }
+  return loop_.run(std::move(stop), std::move(decay));
+}
+
+template <class M>
+
+auto Trainer<M>::state() const -> TrainingState<T> {
+  TrainingState<T> state = loop_.state();
+  state.values["batch_tokens"] = options_.batch_tokens;
+  corpus_.save(state.values);
+  state.values["text"] = training_ids(options_.text);
+  const std::optional<index_t> warmup = warmup_.decided();
+  state.values["warmup"] = warmup ? nlohmann::json(*warmup) : nlohmann::json();
+  if (!decays_all_) state.values["decays"] = "matrices";
+  state.values["optimizer"] = word_of(options_.optimizer.kind);
+  state.values["optimizer_state"] = word_of(options_.optimizer.state);
+  if (!base_.empty()) {
+    state.values["lora"] = lora_settings();
+    state.values["lora_base"] = base_;
+  }
+  return state;
+}
+
+template <class M>
+
+void Trainer<M>::load(const TrainingState<T>& state) {
+  const detail::StateReader<T> reader(state);
+  reader.require_equal("batch_tokens", options_.batch_tokens);
+  if (reader.has("lora") != !base_.empty()) {
+    throw ValueError(
+        "training",
+        base_.empty() ? "the saved training is of an adapter; set options.lora"
+                      : "the saved training is of a whole model, not of an adapter; leave options.lora out");
+  }
+  if (!base_.empty()) {
+    reader.require_equal("lora", lora_settings());
+    reader.require_equal("lora_base", base_);
+  }
+  corpus_.require_saved(reader.template value<std::string>("corpus"), state.values);
+  if (reader.has("text")) reader.require_equal("text", training_ids(options_.text));
+  const auto warmup = warmup_of(reader);
+  // Version 0.1.0 had only Adam.
+  if (reader.has("optimizer")) {
+    reader.require_equal("optimizer", std::string(word_of(options_.optimizer.kind)));
+    reader.require_equal("optimizer_state", std::string(word_of(options_.optimizer.state)));
+  }
+  loop_.load(state);
+  warmup_.restore(warmup);
+  decays_all_ = !reader.has("decays") && options_.groups.empty();
+  optimizer_.set_groups(decays_all_ ? ParameterGroups{{.pattern = "*", .weight_decay = options_.weight_decay}}
+                                    : groups_of(stepped_, options_.groups));
+}
+
+template <class M>
+
+std::optional<index_t> Trainer<M>::warmup_of(const detail::StateReader<T>& reader) {
+  if (!reader.has("warmup")) return 400;
+  if (reader.template value<nlohmann::json>("warmup").is_null()) return std::nullopt;
+  const auto updates = reader.template value<index_t>("warmup");
+  if (updates >= 0) return updates;
+  throw ValueError("training", "the training state has " + std::to_string(updates) +
+                                   " warm-up updates, must not be negative");
+}
+
+template <class M>
+
+TrainingOptions Trainer<M>::complete(const M& model, const PairSource* validation, TrainingOptions options) {
+  options.validate();
+  if (options.validation.translates() && !options.loop.validation.measure) {
+    throw ValueError("trainer",
+                     "the options ask for validation by BLEU or chrF, which needs texts: expected "
+                     "loop.validation = validation_of(model, pairs, text, tokenizers, options)");
+  }
+  if (validation == nullptr) return options;
+  if (options.loop.validation.measure) {
+    throw ValueError("trainer", "a validation corpus and the metric '" + options.loop.validation.name +
+                                    "' are both given, expected only one of them");
+  }
+  options.loop.validation = {.measure =
+                                 [&model, validation, tokens = options.batch_tokens, text = options.text] {
+                                   return corpus_loss(model, *validation, tokens, Context<T>::inference(),
+                                                      text);
+                                 },
+                             .data = validation->fingerprint()};
+  return options;
+}
+
+template <class M>
+
+TrainingOptions Trainer<M>::optimizer_options(TrainingOptions options) const {
+  (void)detail::step_rules("trainer", parameters_, options.groups, options.weight_decay);
+  options.groups = groups_of(stepped_, options.groups);
+  return options;
+}
+
+template <class M>
+
+ObjectiveOptions Trainer<M>::objective(const M& model, const TrainingOptions& options,
+                                       const Teacher<T>* teacher) {
+  detail::require_objective(model, options.r_drop, teacher);
+  return {options.label_smoothing, options.guided_alignment, options.r_drop, options.distillation};
+}
+
+template <class M>
+
+auto Trainer<M>::trained(M& model, const TrainingOptions& options) -> std::vector<ParameterHandle<T>> {
+  if (options.lora.rank > 0) {
+    RandomGenerator rng(options.loop.seed);
+    add_lora(model, options.lora, rng);
+  }
+  auto all = lora_parameters(model);
+  if (all.empty()) all = parameters(model);
+  freeze(all, options.frozen);
+  return all;
+}
+
+template <class M>
+
+nlohmann::json Trainer<M>::compared_options() const {
+  nlohmann::json options = options_to_json(options_);
+  options.erase("prefetch");
+  options["text"] = training_ids(options_.text);
+  options["groups"] = nlohmann::json::array();
+  for (const ParameterGroup& group : options_.groups) {
+    options["groups"].push_back({group.pattern, group.rate, group.weight_decay.value_or(-1)});
+  }
+  return options;
+}
+
+EIGENFORMER_IO_INSTANCE(class Trainer<Seq2SeqTransformer<float>>)
 
 }  // namespace eigenformer

@@ -95,9 +95,6 @@ EIGENFORMER_FUNCTION Lexicon normalised(const LexiconCounts& counts, double leas
 }
 
 }  // namespace detail
-}  // namespace eigenformer
-
-namespace eigenformer {
 
 EIGENFORMER_FUNCTION Lexicon lexicon_of_alignments(std::span<const std::vector<std::int32_t>> sources,
                                                    std::span<const std::vector<std::int32_t>> targets,

@@ -144,9 +144,6 @@ EIGENFORMER_FUNCTION std::string CorpusReport::str() const {
   return text;
 }
 
-}  // namespace eigenformer
-
-namespace eigenformer {
 namespace detail {
 
 EIGENFORMER_FUNCTION void add_pair(ParallelCorpus& corpus, std::string_view source, std::string_view target) {
@@ -174,9 +171,6 @@ EIGENFORMER_FUNCTION void require_pairs(const ParallelCorpus& corpus, const std:
 }
 
 }  // namespace detail
-}  // namespace eigenformer
-
-namespace eigenformer {
 
 EIGENFORMER_FUNCTION ParallelCorpus read_parallel_files(const std::filesystem::path& source,
                                                         const std::filesystem::path& target) {

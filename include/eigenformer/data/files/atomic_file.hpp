@@ -152,9 +152,6 @@ EIGENFORMER_FUNCTION void sync_directory(const char* op, const std::filesystem::
 }
 
 }  // namespace detail
-}  // namespace eigenformer
-
-namespace eigenformer {
 
 EIGENFORMER_FUNCTION AtomicFile::AtomicFile(const std::filesystem::path& path) : target_(path) {
   std::error_code ignored;

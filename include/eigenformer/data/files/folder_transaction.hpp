@@ -248,9 +248,6 @@ EIGENFORMER_IO_FUNCTION void FolderTransaction::move_up(const std::filesystem::p
   if (error) throw detail::errno_error("write", "remove", committed, error.value());
 }
 
-}  // namespace eigenformer
-
-namespace eigenformer {
 namespace detail {
 
 EIGENFORMER_IO_FUNCTION FolderVersion FolderVersion::of(const std::filesystem::path& folder,

@@ -77,9 +77,6 @@ EIGENFORMER_FUNCTION void SubwordSampling::validate() const {
   }
 }
 
-}  // namespace eigenformer
-
-namespace eigenformer {
 namespace detail {
 
 EIGENFORMER_FUNCTION void require_rate_of(bool bpe, const SubwordSampling& sampling) {

@@ -311,9 +311,6 @@ EIGENFORMER_IO_FUNCTION PeftConfig read_peft_config(const std::filesystem::path&
 }
 
 }  // namespace detail
-}  // namespace eigenformer
-
-namespace eigenformer {
 
 EIGENFORMER_IO_FUNCTION AdapterDescription read_adapter_description(const std::filesystem::path& folder) {
   if (!is_adapter_folder(folder))

@@ -378,9 +378,6 @@ EIGENFORMER_IO_FUNCTION Ct2Variable Ct2Parser::read_variable(Cursor& in, const s
 }
 
 }  // namespace detail
-}  // namespace eigenformer
-
-namespace eigenformer {
 
 EIGENFORMER_IO_FUNCTION double Ct2File::scalar(const std::string& name, double missing) const {
   if (!contains(name)) return missing;

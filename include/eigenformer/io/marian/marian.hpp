@@ -277,9 +277,6 @@ EIGENFORMER_IO_FUNCTION float MarianInt8::input_multiplier(const std::string& ou
 }
 
 }  // namespace detail
-}  // namespace eigenformer
-
-namespace eigenformer {
 
 EIGENFORMER_IO_FUNCTION PackedModel<Seq2SeqTransformer<float>> import_marian_int8(
     const std::filesystem::path& from, const ImportOptions& options) {

@@ -303,9 +303,6 @@ EIGENFORMER_IO_FUNCTION MarianType MarianParser::type(std::uint64_t code, const 
 }
 
 }  // namespace detail
-}  // namespace eigenformer
-
-namespace eigenformer {
 
 EIGENFORMER_IO_FUNCTION MarianFile MarianFile::open(const std::filesystem::path& path) {
   MarianFile file;

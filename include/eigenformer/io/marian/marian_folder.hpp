@@ -334,9 +334,6 @@ EIGENFORMER_IO_FUNCTION void MarianTransformer::expect(const char* key, const st
 }
 
 }  // namespace detail
-}  // namespace eigenformer
-
-namespace eigenformer {
 
 EIGENFORMER_IO_FUNCTION bool is_marian_file(const std::filesystem::path& path) {
   std::error_code ignored;
@@ -359,9 +356,6 @@ EIGENFORMER_IO_FUNCTION std::vector<std::filesystem::path> marian_files(const st
   return found;
 }
 
-}  // namespace eigenformer
-
-namespace eigenformer {
 namespace detail {
 
 EIGENFORMER_IO_FUNCTION MarianFiles find_marian_files(const std::filesystem::path& from) {

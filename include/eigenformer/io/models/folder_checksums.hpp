@@ -271,9 +271,6 @@ EIGENFORMER_IO_FUNCTION int verify_files(const std::filesystem::path& folder) {
 }
 
 }  // namespace detail
-}  // namespace eigenformer
-
-namespace eigenformer {
 
 EIGENFORMER_IO_FUNCTION int verify_model_folder(const std::filesystem::path& folder) {
   return read_folder(folder, {"options.json", "model.safetensors"},

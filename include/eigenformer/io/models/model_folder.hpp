@@ -459,9 +459,6 @@ EIGENFORMER_IO_FUNCTION TokenizerPair load_folder_tokenizers(const std::string& 
 }
 
 }  // namespace detail
-}  // namespace eigenformer
-
-namespace eigenformer {
 
 EIGENFORMER_IO_FUNCTION bool is_model_folder(const std::filesystem::path& folder) {
   return has_folder_file(folder, "options.json") || has_folder_file(folder, "model.safetensors");
@@ -471,9 +468,6 @@ EIGENFORMER_IO_FUNCTION bool is_adapter_folder(const std::filesystem::path& fold
   return has_folder_file(folder, "adapter_config.json");
 }
 
-}  // namespace eigenformer
-
-namespace eigenformer {
 namespace detail {
 
 EIGENFORMER_IO_FUNCTION const std::vector<std::string>& files_of_each_save() {
@@ -482,9 +476,6 @@ EIGENFORMER_IO_FUNCTION const std::vector<std::string>& files_of_each_save() {
 }
 
 }  // namespace detail
-}  // namespace eigenformer
-
-namespace eigenformer {
 
 EIGENFORMER_IO_FUNCTION void stage_training_options(const FolderTransaction& save,
                                                     const std::filesystem::path& folder,

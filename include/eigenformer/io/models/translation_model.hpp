@@ -134,4 +134,16 @@ inline PackedModel<Seq2SeqTransformer<float>> load_packed_folder(const std::file
   return load_packed_folder<Seq2SeqTransformer<float>>(folder);
 }
 
+EIGENFORMER_IO_INSTANCE(LoadedModel<Seq2SeqTransformer<float>> load_model_folder<Seq2SeqTransformer<float>>(
+    const std::filesystem::path&))
+EIGENFORMER_IO_INSTANCE(PackedModel<Seq2SeqTransformer<float>> load_packed_folder<Seq2SeqTransformer<float>>(
+    const std::filesystem::path&))
+EIGENFORMER_IO_INSTANCE(void save_model_folder(const std::filesystem::path&, const Seq2SeqTransformer<float>&,
+                                               const TokenizerPair&, const nlohmann::json&, WeightFormat,
+                                               const ModelConventions&))
+EIGENFORMER_IO_INSTANCE(void save_model_folder(const std::filesystem::path&,
+                                               const LoadedModel<Seq2SeqTransformer<float>>&, WeightFormat))
+EIGENFORMER_IO_INSTANCE(FolderDescription<Seq2SeqOptions> read_model_description<Seq2SeqTransformer<float>>(
+    const std::filesystem::path&))
+
 }  // namespace eigenformer

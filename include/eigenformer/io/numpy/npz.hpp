@@ -334,9 +334,6 @@ EIGENFORMER_IO_FUNCTION void ZipWriter::add_to_directory(const std::string& name
 }
 
 }  // namespace detail
-}  // namespace eigenformer
-
-namespace eigenformer {
 
 EIGENFORMER_IO_FUNCTION NpzFile NpzFile::open(const std::filesystem::path& path) {
   NpzFile file;

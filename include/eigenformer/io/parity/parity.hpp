@@ -373,9 +373,6 @@ EIGENFORMER_IO_FUNCTION std::vector<index_t> index_of(index_t flat, const Shape&
 }
 
 }  // namespace detail
-}  // namespace eigenformer
-
-namespace eigenformer {
 
 EIGENFORMER_IO_FUNCTION std::string ParityReport::str(bool all) const {
   std::vector<std::vector<std::string>> rows = {{"tensor", "shape", "error", "tolerance", ""}};

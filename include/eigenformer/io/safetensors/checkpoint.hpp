@@ -237,9 +237,6 @@ EIGENFORMER_IO_FUNCTION std::uint64_t bytes_checksum(std::uint64_t seed, const v
 }
 
 }  // namespace detail
-}  // namespace eigenformer
-
-namespace eigenformer {
 
 EIGENFORMER_IO_FUNCTION void to_json(nlohmann::json& json, const RandomGenerator::State& state) {
   json = {{"seed", state.seed}, {"position", state.position}};

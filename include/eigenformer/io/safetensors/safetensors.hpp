@@ -428,9 +428,6 @@ EIGENFORMER_IO_FUNCTION void SafetensorsParser::check_layout(SafetensorsHeader& 
 }
 
 }  // namespace detail
-}  // namespace eigenformer
-
-namespace eigenformer {
 
 EIGENFORMER_IO_FUNCTION SafetensorsFile SafetensorsFile::open(const std::filesystem::path& path) {
   SafetensorsFile file;

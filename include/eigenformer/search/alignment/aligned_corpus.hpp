@@ -88,9 +88,6 @@ EIGENFORMER_IO_FUNCTION std::vector<ByteSpan> word_spans(std::string_view text) 
   return words;
 }
 
-}  // namespace eigenformer
-
-namespace eigenformer {
 namespace detail {
 
 EIGENFORMER_IO_FUNCTION std::vector<WordRange> words_of_tokens(std::span<const ByteSpan> tokens,
@@ -110,9 +107,6 @@ EIGENFORMER_IO_FUNCTION std::vector<WordRange> words_of_tokens(std::span<const B
 }
 
 }  // namespace detail
-}  // namespace eigenformer
-
-namespace eigenformer {
 
 EIGENFORMER_IO_FUNCTION std::vector<AlignmentLink> word_links(const TextAlignment& alignment,
                                                               std::string_view source,

@@ -326,9 +326,6 @@ EIGENFORMER_IO_FUNCTION std::vector<ByteSpan> decoded_spans(const Tokenizer& tok
 }
 
 }  // namespace detail
-}  // namespace eigenformer
-
-namespace eigenformer {
 
 EIGENFORMER_IO_FUNCTION std::vector<ByteSpan> token_spans(const Tokenizer& tokenizer,
                                                           std::span<const std::int32_t> ids,

@@ -85,9 +85,6 @@ EIGENFORMER_IO_FUNCTION std::vector<std::int32_t> some_word(const Tokenizer& tok
 }
 
 }  // namespace detail
-}  // namespace eigenformer
-
-namespace eigenformer {
 
 EIGENFORMER_IO_FUNCTION TokenEdges token_edges(const Tokenizer& tokenizer) {
   const auto size = static_cast<std::size_t>(tokenizer.vocabulary_size());

@@ -229,9 +229,6 @@ EIGENFORMER_IO_FUNCTION std::size_t best_cut(std::string_view text, ByteSpan sen
 }
 
 }  // namespace detail
-}  // namespace eigenformer
-
-namespace eigenformer {
 
 EIGENFORMER_IO_FUNCTION std::vector<DocumentPart> document_parts(std::string_view text,
                                                                  const DocumentOptions& options,

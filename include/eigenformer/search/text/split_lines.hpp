@@ -218,9 +218,6 @@ EIGENFORMER_IO_FUNCTION void append_alignment(TextAlignment& all, const TextAlig
 }
 
 }  // namespace detail
-}  // namespace eigenformer
-
-namespace eigenformer {
 
 EIGENFORMER_IO_FUNCTION DocumentTranslation assemble_document(std::string_view text,
                                                               std::span<const DocumentPart> parts,
@@ -287,9 +284,6 @@ EIGENFORMER_IO_FUNCTION std::vector<DocumentTranslation> assemble_documents(
   return documents;
 }
 
-}  // namespace eigenformer
-
-namespace eigenformer {
 namespace detail {
 
 EIGENFORMER_IO_FUNCTION Tensor<float> joined_attention(const DocumentTranslation& document) {
@@ -316,9 +310,6 @@ EIGENFORMER_IO_FUNCTION Tensor<float> joined_attention(const DocumentTranslation
 }
 
 }  // namespace detail
-}  // namespace eigenformer
-
-namespace eigenformer {
 
 EIGENFORMER_IO_FUNCTION Translation joined_translation(DocumentTranslation document, bool weights) {
   Translation all;

@@ -54,4 +54,11 @@ std::vector<std::string> translate(
   return detail::best_texts(translator, lines);
 }
 
+EIGENFORMER_IO_INSTANCE(class TextTranslator<Seq2SeqTransformer<float>>)
+EIGENFORMER_IO_INSTANCE(std::vector<std::string> translate(const LoadedModel<Seq2SeqTransformer<float>>&,
+                                                           const std::vector<std::string>&, SearchOptions,
+                                                           const BatchSearchOptions&, const Context<float>&))
+EIGENFORMER_IO_INSTANCE(std::vector<std::string> translate(const LoadedModel<Seq2SeqTransformer<float>>&,
+                                                           const std::vector<std::string>&))
+
 }  // namespace eigenformer

@@ -47,9 +47,6 @@ EIGENFORMER_IO_FUNCTION int take_room(const std::filesystem::path& path, std::ui
 }
 
 }  // namespace detail
-}  // namespace eigenformer
-
-namespace eigenformer {
 
 EIGENFORMER_IO_FUNCTION void require_room(const std::filesystem::path& folder,
                                           const std::vector<std::uint64_t>& sizes) {

@@ -405,6 +405,10 @@ TrainingResult train(const std::vector<ParameterHandle<T>>& parameters, Loss&& l
 #include "eigenformer/train/loop/loop_run.hpp"
 #include "eigenformer/train/loop/loop_state.hpp"
 
+namespace eigenformer {
+EIGENFORMER_IO_INSTANCE(class TrainingLoop<float>)
+}  // namespace eigenformer
+
 #if EIGENFORMER_IO_DEFINITIONS
 
 namespace eigenformer {

@@ -414,9 +414,6 @@ EIGENFORMER_IO_FUNCTION bool EarlyStopping::update(double value) {
   return false;
 }
 
-}  // namespace eigenformer
-
-namespace eigenformer {
 namespace detail {
 
 EIGENFORMER_IO_FUNCTION index_t Warmup::at(index_t total, bool settled) {
@@ -435,9 +432,6 @@ EIGENFORMER_IO_FUNCTION index_t Warmup::at(index_t total, bool settled) {
 }
 
 }  // namespace detail
-}  // namespace eigenformer
-
-namespace eigenformer {
 
 EIGENFORMER_IO_FUNCTION void LoopOptions::validate() const {
   validate_fields("training", *this);

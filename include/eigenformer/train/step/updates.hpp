@@ -141,10 +141,6 @@ Var<T> share_of_loss(Loss& loss, const Context<T>& ctx, const Batch& batch, Upda
   }
 }
 
-}  // namespace detail
-
-namespace detail {
-
 // Settings shared by the forward passes of an update.
 struct PassOptions {
   DropoutKey key;
