@@ -19,7 +19,7 @@ using namespace eigenformer::testing;
 // The readers of single files fail in every place in fuzz/<reader> without memory.
 
 TEST_CASE("a model folder: without memory, loading throws, leaks nothing and works the next time") {
-  const auto folder = fixtures_folder() / "model_v1";
+  const auto folder = fixtures_folder() / "translation_model";
   Runtime::instance().set_threads(1);
   const AllocationFailures seen =
       fail_each_allocation([&] { (void)load_model_folder<float>(folder); }, [] {});
@@ -29,7 +29,7 @@ TEST_CASE("a model folder: without memory, loading throws, leaks nothing and wor
 }
 
 TEST_CASE("a model folder: without memory, saving throws, and the old model stays") {
-  const auto loaded = load_model_folder<float>(fixtures_folder() / "model_v1");
+  const auto loaded = load_model_folder<float>(fixtures_folder() / "translation_model");
   auto other = loaded;
   for (float& w : other.model.projection_bias.value().span()) w = 1;
   const TemporaryFolder folder;

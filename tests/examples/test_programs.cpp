@@ -118,7 +118,7 @@ TEST_CASE("parity: an encoder agrees with PyTorch's, and another file is no fixt
   const Ended other = run("parity", {(examples / "parity/main.cpp").string()});
   CHECK(other.code == 1);
   CHECK(contains(other.err, "not a safetensors file"));
-  const std::filesystem::path model = fixtures_folder() / "model_v1" / "model.safetensors";
+  const std::filesystem::path model = fixtures_folder() / "translation_model" / "model.safetensors";
   const Ended foreign = run("parity", {model.string()});
   CHECK(foreign.code == 1);
   CHECK(contains(foreign.err, "model.safetensors' is not a parity fixture: it has no metadata 'options'"));

@@ -158,8 +158,7 @@ class Trainer {
   /// Restores a saved state. Throws ValueError, and changes nothing, when the state belongs to another model,
   /// another corpus (the message says what differs), or options that lead to other updates (seed,
   /// batch_tokens, accumulate, text, the deciding measure of validations). The warm-up is that of the saved
-  /// training unless the options have one. A state of version 0.1.0 keeps decaying norms and biases, unless
-  /// the options have groups.
+  /// training unless the options have one.
   void load(const TrainingState<T>& state);
 
  private:
@@ -176,7 +175,7 @@ class Trainer {
     }
   };
 
-  // The warm-up of a saved training; empty: not decided yet. Version 0.1.0 did not save it: 400.
+  // The warm-up of a saved training; empty: not decided yet.
   static std::optional<index_t> warmup_of(const detail::StateReader<T>& reader);
 
   static TrainingOptions complete(const M& model, const PairSource* validation, TrainingOptions options);
@@ -202,11 +201,9 @@ class Trainer {
   AnyOptimizer<T> optimizer_;
   detail::Warmup warmup_;
   TrainingLoop<T> loop_;
-  bool decays_all_ = false;
 };
 
 template <class M>
-
 Trainer<M>::Trainer(M& model, const PairSource& corpus, const PairSource* validation,
                     const TrainingOptions& options, TrainingSink& sink,
                     std::shared_ptr<const Teacher<T>> teacher)
@@ -234,7 +231,6 @@ Trainer<M>::Trainer(M& model, const PairSource& corpus, const PairSource* valida
 }
 
 template <class M>
-
 TrainingEnd Trainer<M>::run(std::stop_token stop, std::stop_token decay) {
   if (const auto& ranks = options_.loop.communicator; ranks != nullptr) {
     try {
@@ -249,7 +245,6 @@ TrainingEnd Trainer<M>::run(std::stop_token stop, std::stop_token decay) {
 }
 
 template <class M>
-
 auto Trainer<M>::state() const -> TrainingState<T> {
   TrainingState<T> state = loop_.state();
   state.values["batch_tokens"] = options_.batch_tokens;
@@ -257,7 +252,6 @@ auto Trainer<M>::state() const -> TrainingState<T> {
   state.values["text"] = training_ids(options_.text);
   const std::optional<index_t> warmup = warmup_.decided();
   state.values["warmup"] = warmup ? nlohmann::json(*warmup) : nlohmann::json();
-  if (!decays_all_) state.values["decays"] = "matrices";
   state.values["optimizer"] = word_of(options_.optimizer.kind);
   state.values["optimizer_state"] = word_of(options_.optimizer.state);
   if (!base_.empty()) {
@@ -268,7 +262,6 @@ auto Trainer<M>::state() const -> TrainingState<T> {
 }
 
 template <class M>
-
 void Trainer<M>::load(const TrainingState<T>& state) {
   const detail::StateReader<T> reader(state);
   reader.require_equal("batch_tokens", options_.batch_tokens);
@@ -283,24 +276,16 @@ void Trainer<M>::load(const TrainingState<T>& state) {
     reader.require_equal("lora_base", base_);
   }
   corpus_.require_saved(reader.template value<std::string>("corpus"), state.values);
-  if (reader.has("text")) reader.require_equal("text", training_ids(options_.text));
+  reader.require_equal("text", training_ids(options_.text));
   const auto warmup = warmup_of(reader);
-  // Version 0.1.0 had only Adam.
-  if (reader.has("optimizer")) {
-    reader.require_equal("optimizer", std::string(word_of(options_.optimizer.kind)));
-    reader.require_equal("optimizer_state", std::string(word_of(options_.optimizer.state)));
-  }
+  reader.require_equal("optimizer", std::string(word_of(options_.optimizer.kind)));
+  reader.require_equal("optimizer_state", std::string(word_of(options_.optimizer.state)));
   loop_.load(state);
   warmup_.restore(warmup);
-  decays_all_ = !reader.has("decays") && options_.groups.empty();
-  optimizer_.set_groups(decays_all_ ? ParameterGroups{{.pattern = "*", .weight_decay = options_.weight_decay}}
-                                    : groups_of(stepped_, options_.groups));
 }
 
 template <class M>
-
 std::optional<index_t> Trainer<M>::warmup_of(const detail::StateReader<T>& reader) {
-  if (!reader.has("warmup")) return 400;
   if (reader.template value<nlohmann::json>("warmup").is_null()) return std::nullopt;
   const auto updates = reader.template value<index_t>("warmup");
   if (updates >= 0) return updates;
@@ -309,7 +294,6 @@ std::optional<index_t> Trainer<M>::warmup_of(const detail::StateReader<T>& reade
 }
 
 template <class M>
-
 TrainingOptions Trainer<M>::complete(const M& model, const PairSource* validation, TrainingOptions options) {
   options.validate();
   if (options.validation.translates() && !options.loop.validation.measure) {
@@ -332,7 +316,6 @@ TrainingOptions Trainer<M>::complete(const M& model, const PairSource* validatio
 }
 
 template <class M>
-
 TrainingOptions Trainer<M>::optimizer_options(TrainingOptions options) const {
   (void)detail::step_rules("trainer", parameters_, options.groups, options.weight_decay);
   options.groups = groups_of(stepped_, options.groups);
@@ -340,7 +323,6 @@ TrainingOptions Trainer<M>::optimizer_options(TrainingOptions options) const {
 }
 
 template <class M>
-
 ObjectiveOptions Trainer<M>::objective(const M& model, const TrainingOptions& options,
                                        const Teacher<T>* teacher) {
   detail::require_objective(model, options.r_drop, teacher);
@@ -348,7 +330,6 @@ ObjectiveOptions Trainer<M>::objective(const M& model, const TrainingOptions& op
 }
 
 template <class M>
-
 auto Trainer<M>::trained(M& model, const TrainingOptions& options) -> std::vector<ParameterHandle<T>> {
   if (options.lora.rank > 0) {
     RandomGenerator rng(options.loop.seed);
@@ -361,7 +342,6 @@ auto Trainer<M>::trained(M& model, const TrainingOptions& options) -> std::vecto
 }
 
 template <class M>
-
 nlohmann::json Trainer<M>::compared_options() const {
   nlohmann::json options = options_to_json(options_);
   options.erase("prefetch");

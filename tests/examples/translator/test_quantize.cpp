@@ -42,7 +42,7 @@ TEST_CASE("a model is quantised, translates, is inspected and compared, and refu
     CHECK(contains(evaluated.out, "BLEU = 100.00"));
     CHECK(contains(evaluated.out, "perplexity of the references: 1."));
     const Ended inspected = run("translator", {"inspect", "--model", small});
-    CHECK(contains(inspected.out, format + " weights, format version " + (format == "int8" ? "5" : "2")));
+    CHECK(contains(inspected.out, format + " weights"));
     CHECK(contains(inspected.out, "model.safetensors"));
     const Ended compared = run("translator", {"compare", "--model", corpus.model, "--with", small, "--source",
                                               corpus.source, "--reference", corpus.target});

@@ -71,7 +71,8 @@ TEST_CASE("completion: bash completes commands, options, words and files") {
   CHECK(offered(script.out, {"translator", "translate", "--input-format", "=", "x"}) == Words{"xml"});
   // Numbers have none; a path has those of files.
   CHECK(offered(script.out, {"translator", "translate", "--threads", ""}).empty());
-  CHECK(offered(script.out, {"translator", "translate", "--model", "model_v"}) == Words{"model_v1"});
+  CHECK(offered(script.out, {"translator", "translate", "--model", "translation_m"}) ==
+        Words{"translation_model"});
 }
 
 TEST_CASE(

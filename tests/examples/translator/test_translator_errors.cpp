@@ -46,7 +46,7 @@ std::vector<std::string> replaced(std::vector<std::string> arguments, const std:
 TEST_CASE("a model without tokenizers is refused by name") {
   const TemporaryFolder folder;
   const fs::path ids = folder.path() / "ids";
-  fs::copy(fixtures_folder() / "model_v1", ids, fs::copy_options::recursive);
+  fs::copy(fixtures_folder() / "translation_model", ids, fs::copy_options::recursive);
   auto options = nlohmann::json::parse(read_file(ids / "options.json"));
   options["tokenizer"] = nullptr;
   folder.write("ids/options.json", options.dump());
@@ -87,7 +87,7 @@ TEST_CASE("calls that make no sense are refused") {
 }
 
 TEST_CASE("a folder that cannot hold a result, or holds another model, is named") {
-  const std::string model = (fixtures_folder() / "model_v1").string(),
+  const std::string model = (fixtures_folder() / "translation_model").string(),
                     other = (fixtures_folder() / "checkpoints" / "hf_marian").string();
   const TemporaryFolder folder;
   const std::string path = folder.path().string();
@@ -99,7 +99,7 @@ TEST_CASE("a folder that cannot hold a result, or holds another model, is named"
 }
 
 TEST_CASE("output that gets lost is an error") {
-  const std::string model = (fixtures_folder() / "model_v1").string();
+  const std::string model = (fixtures_folder() / "translation_model").string();
   for (const std::vector<std::string>& arguments : {std::vector<std::string>{"--help"},
                                                     {"train", "--help"},
                                                     {"inspect", "--parameters", "--model", model}}) {
@@ -111,7 +111,7 @@ TEST_CASE("output that gets lost is an error") {
 
 TEST_CASE("where nothing can be written, that is said before the work") {
   const TinyCorpus corpus;
-  const std::string model = (fixtures_folder() / "model_v1").string();
+  const std::string model = (fixtures_folder() / "translation_model").string();
   const std::string file = corpus.folder.write("s.txt", "mine\n").string();
   // The corpus does not exist: whether the folder is fine is asked first.
   for (const std::string& place : {file, std::string("/dev/full")}) {

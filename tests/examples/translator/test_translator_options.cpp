@@ -108,9 +108,8 @@ TEST_CASE(
   CAPTURE(whole.err);
   REQUIRE(whole.code == 0);
   const nlohmann::json json = options_json(corpus.model);
-  CHECK(json.at("format_version") == 6);
   CHECK(json.at("model").at("decoder").at("self_mixing") == "ssru");
-  CHECK_FALSE(json.at("model").contains("self_mixing"));
+  CHECK(json.at("model").at("self_mixing") == "attention");
   const std::string expected = weights_of(corpus.model);
   REQUIRE(run("translator", with({"--overwrite", "--max-steps", "20"})).code == 0);
   const Ended resumed = run(
@@ -285,7 +284,8 @@ TEST_CASE("fields of the search are flags of translate") {
   };
   CHECK(translated({"--beam-size", "2"}).out == translated({"--beam", "2"}).out);
   const auto known = [](const std::vector<std::string>& more) {
-    std::vector<std::string> arguments = {"translate", "--model", (fixtures_folder() / "model_v1").string()};
+    std::vector<std::string> arguments = {"translate", "--model",
+                                          (fixtures_folder() / "translation_model").string()};
     arguments.insert(arguments.end(), more.begin(), more.end());
     return run("translator", arguments, "I see the dog.\n").out;
   };
@@ -386,7 +386,7 @@ TEST_CASE("what --print-config prints is read by --config, for every command") {
 
 TEST_CASE("a file of options: the command line wins, and what is wrong in it has its line") {
   const TinyCorpus corpus;
-  const std::string known = (fixtures_folder() / "model_v1").string();
+  const std::string known = (fixtures_folder() / "translation_model").string();
   const auto with = [&](const std::string& text, std::vector<std::string> more = {}) {
     const std::string file = corpus.folder.write("f.toml", text).string();
     more.insert(more.begin(), {"translate", "--config", file});
@@ -436,7 +436,7 @@ TEST_CASE("a file of options: the command line wins, and what is wrong in it has
 
 TEST_CASE("a file that cannot be written is found before anything is loaded") {
   const TinyCorpus corpus;
-  const std::string nowhere = "/no/folder/file", known = (fixtures_folder() / "model_v1").string();
+  const std::string nowhere = "/no/folder/file", known = (fixtures_folder() / "translation_model").string();
   for (const char* option : {"--output", "--alignment", "--soft-alignment", "--attention", "--explore"}) {
     CAPTURE(option);
     CHECK(contains(refusal({"translate", "--model", "/no/model", option, nowhere}), nowhere));
@@ -473,7 +473,7 @@ TEST_CASE("a path that cannot be looked at is an error as any other") {
 }
 
 TEST_CASE("an option that takes one value is refused when it is given twice") {
-  const std::string known = (fixtures_folder() / "model_v1").string();
+  const std::string known = (fixtures_folder() / "translation_model").string();
   CHECK(contains(refusal({"translate", "--model", known, "--beam", "4", "--beam-size", "5"}),
                  "--beam is given twice: 4 and 5; expected once"));
   CHECK(contains(refusal({"train", "--model", "a", "--model", "b"}), "--model is given twice: a and b"));

@@ -31,7 +31,7 @@ using namespace eigenformer::testing;
 
 namespace {
 
-const std::string known = (fixtures_folder() / "model_v1").string();
+const std::string known = (fixtures_folder() / "translation_model").string();
 const std::string two_lines = "I see the dog.\n\nWe paint the cat.\n";
 
 Ended translate(const std::vector<std::string>& more, const std::string& input = two_lines) {

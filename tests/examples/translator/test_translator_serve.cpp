@@ -18,7 +18,7 @@ using namespace eigenformer::testing;
 
 namespace {
 
-const std::string known = (fixtures_folder() / "model_v1").string();
+const std::string known = (fixtures_folder() / "translation_model").string();
 
 bool is_built_in() {
   return run("translator", {"serve", "--help"}).out.find("--api-key-file") != std::string::npos;

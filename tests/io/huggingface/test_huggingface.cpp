@@ -321,7 +321,7 @@ TEST_CASE("what is not a checkpoint is refused as what it is") {
   refuse(folder / "config.json", {"config.json' is not a folder"});
   write_bytes(folder / "source_vocabulary.json", "[]");
   refuse(folder.path(), {"but no model.bin", "CTranslate2's source_vocabulary.json"});
-  refuse(fixtures_folder() / "model_v1", {"is an eigenformer model already"});
+  refuse(fixtures_folder() / "translation_model", {"is an eigenformer model already"});
   const TemporaryFolder pickled;
   write_bytes(pickled / "pytorch_model.bin", "x");
   refuse(pickled.path(), {"neither model.safetensors nor", "pytorch_model.bin holds PyTorch weights",

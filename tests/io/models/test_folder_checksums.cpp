@@ -82,7 +82,7 @@ TEST_CASE("all damaged files are reported together, and other files are not look
 }
 
 TEST_CASE("a folder without checksums loads, and says that it cannot be verified") {
-  const fs::path old = testing::fixtures_folder() / "model_0_1_0";
+  const fs::path old = testing::fixtures_folder() / "translation_model";
   CHECK(contains(message_of<IoError>([&] { verify_model_folder(old); }), "options.json has no checksums"));
   // What was edited loads as before.
   const Saved saved;

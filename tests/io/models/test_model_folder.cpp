@@ -131,7 +131,7 @@ TEST_CASE("models without a tokenizer, and models of somebody's own, have folder
   CHECK(contains(message, "options.json"));
 }
 
-TEST_CASE("a model whose stacks differ has a folder of version 4, others the oldest that can hold them") {
+TEST_CASE("models whose stacks or positions differ come back from each format of weights") {
   const auto tokenizer = words();
   RandomGenerator rng(1);
   Seq2SeqOptions options = {.source_vocab_size = tokenizer->vocabulary_size(),
@@ -139,65 +139,29 @@ TEST_CASE("a model whose stacks differ has a folder of version 4, others the old
                             .encoder = {.num_layers = 3},
                             .decoder = {.num_layers = 1}};
   const TemporaryFolder scratch;
-  const auto version = [&](const char* name, const auto& model, WeightFormat format = WeightFormat::float32) {
+  const auto check = [&](const char* name, const auto& model, WeightFormat format = WeightFormat::float32) {
     save_model_folder(scratch.path() / name, model, {tokenizer, tokenizer}, {}, format);
     const auto loaded = load_model_folder<Seq2SeqTransformer<float>>(scratch.path() / name);
     CHECK(options_to_json(loaded.model.options) == options_to_json(model.options));
     if (format == WeightFormat::float32) CHECK(weights_of(loaded.model) == weights_of(model));
-    CHECK(loaded.description.format_version == options_of(scratch.path() / name).at("format_version"));
-    return loaded.description.format_version;
+    CHECK(options_of(scratch.path() / name).at("format_version") == model_format_version);
   };
-  CHECK(version("same", Seq2SeqTransformer<float>(options, rng)) == 1);
-  CHECK(version("small", Seq2SeqTransformer<float>(options, rng), WeightFormat::bf16) == 2);
-  CHECK(version("small8", Seq2SeqTransformer<float>(options, rng), WeightFormat::int8) == 5);
+  check("same", Seq2SeqTransformer<float>(options, rng));
+  check("small", Seq2SeqTransformer<float>(options, rng), WeightFormat::bf16);
+  check("small8", Seq2SeqTransformer<float>(options, rng), WeightFormat::int8);
   options.decoder.layer = options.layer;
-  CHECK(version("equal", Seq2SeqTransformer<float>(options, rng)) == 1);
+  check("equal", Seq2SeqTransformer<float>(options, rng));
   options.decoder.layer->num_heads = 2;
   options.decoder.layer->dim_feedforward = 16;
-  CHECK(version("narrow", Seq2SeqTransformer<float>(options, rng)) == 4);
-  CHECK(version("narrow16", Seq2SeqTransformer<float>(options, rng), WeightFormat::bf16) == 4);
-  CHECK(version("narrower", Seq2SeqTransformer<float>(options, rng), WeightFormat::int8) == 5);
+  check("narrow", Seq2SeqTransformer<float>(options, rng));
+  check("narrow16", Seq2SeqTransformer<float>(options, rng), WeightFormat::bf16);
+  check("narrower", Seq2SeqTransformer<float>(options, rng), WeightFormat::int8);
   options.decoder.layer.reset();
   options.positions = LearnedPositions{};
   options.max_length = 7;
-  CHECK(version("learned", Seq2SeqTransformer<float>(options, rng)) == 1);
+  check("learned", Seq2SeqTransformer<float>(options, rng));
   options.layer.attention.positions = RotaryPositions{};
-  CHECK(version("both", Seq2SeqTransformer<float>(options, rng)) == 4);
-}
-
-TEST_CASE("a folder of version 0.1.0 says what it did") {
-  const auto description = read_model_description(testing::fixtures_folder() / "model_0_1_0");
-  const Seq2SeqOptions& o = description.model;
-  CHECK(description.format_version == 1);
-  CHECK(o.layer.d_model == 12);
-  CHECK(o.layer.attention.num_key_value_heads == 1);
-  CHECK(o.layer.attention.query_key_norm == NormKind::rms_norm);
-  CHECK(o.layer.norm.kind == NormKind::rms_norm);
-  CHECK(std::holds_alternative<RotaryPositions>(o.layer.attention.positions));
-  CHECK(std::holds_alternative<NoPositions>(o.input_positions()));
-  CHECK(o.padding_index == -1);
-  CHECK(o.tying == Tying::all);
-  const auto loaded = load_model_folder(testing::fixtures_folder() / "model_0_1_0");
-  // Written again, it is what version 0.1.0 wrote, without the fields of positions that it does not have.
-  const TemporaryFolder scratch;
-  save_model_folder(scratch.path() / "m", loaded);
-  const nlohmann::json before = options_of(testing::fixtures_folder() / "model_0_1_0"),
-                       now = options_of(scratch.path() / "m");
-  CHECK(now.at("format_version") == 1);
-  CHECK(now.at("tokenizer") == before.at("tokenizer"));
-  CHECK(now.at("training") == before.at("training"));
-  for (const auto& item : now.at("model").items()) {
-    const std::string name = item.key();
-    CAPTURE(name);
-    CHECK(before.at("model").at(name) == item.value());
-  }
-  for (const auto& item : before.at("model").items()) {
-    const std::string name = item.key();
-    CAPTURE(name);
-    const bool of_other_positions = name.starts_with("sinusoid_") || name.starts_with("relative_bias_") ||
-                                    name.starts_with("shaw_") || name.starts_with("learned_");
-    CHECK(now.at("model").contains(name) != of_other_positions);
-  }
+  check("both", Seq2SeqTransformer<float>(options, rng));
 }
 
 TEST_CASE("sizes that are not the file's are refused before a model of them takes memory") {

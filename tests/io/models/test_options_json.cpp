@@ -171,7 +171,6 @@ TEST_CASE("what differs in a stack stands in an object of its own, and only that
   CHECK(back.decoder.layer == given.decoder.layer);
   CHECK_FALSE(back.encoder.layer.has_value());
   CHECK(back.encoder.final_norm == false);
-  CHECK_FALSE(detail::is_readable_by_0_1_0(json));
 
   given.layer.attention.positions = RotaryPositions{.base = 300};
   given.decoder.layer = given.layer;
@@ -190,7 +189,7 @@ TEST_CASE("what differs in a stack stands in an object of its own, and only that
   CHECK(contains(refusal({{"decoder", {{"num_heads", "x"}}}}), "num_heads is \"x\""));
 }
 
-TEST_CASE("positions and an optional norm are written as version 0.1.0 reads them") {
+TEST_CASE("positions that are added and those in attention have a field each, and may be read from one") {
   const auto positions = [](std::optional<InputPositions> added, AttentionPositions attention) {
     Seq2SeqOptions o;
     o.positions = std::move(added);
@@ -199,25 +198,25 @@ TEST_CASE("positions and an optional norm are written as version 0.1.0 reads the
     const auto back = options_from_json<Seq2SeqOptions>(json);
     CHECK(back.input_positions() == o.input_positions());
     CHECK(back.layer.attention.positions == o.layer.attention.positions);
-    CHECK(detail::is_readable_by_0_1_0(json) == !json.contains("attention_positions"));
     return json;
   };
   CHECK(positions({}, {}).at("positions") == "sinusoidal");
   CHECK(positions(NoPositions{}, {}).at("positions") == "none");
   CHECK(positions(LearnedPositions{.offset = 2}, {}).at("positions") == "learned");
   CHECK(positions(LearnedPositions{.offset = 2}, {}).at("learned_position_offset") == 2);
-  CHECK(positions({}, AlibiPositions{}).at("positions") == "alibi");
+  CHECK(positions({}, AlibiPositions{}).at("positions") == "none");
+  CHECK(positions({}, AlibiPositions{}).at("attention_positions") == "alibi");
   CHECK(positions({}, RelativeBiasPositions{.buckets = 8}).at("relative_bias_buckets") == 8);
   const nlohmann::json rotary = positions(NoPositions{}, RotaryPositions{.base = 500, .dim = 2});
-  CHECK(rotary.at("positions") == "rotary");
+  CHECK(rotary.at("positions") == "none");
   CHECK(rotary.at("rotary_dim") == 2);
-  CHECK_FALSE(rotary.contains("attention_positions"));
+  CHECK(rotary.at("attention_positions") == "rotary");
   const nlohmann::json both = positions(LearnedPositions{}, ShawPositions{3});
   CHECK(both.at("positions") == "learned");
   CHECK(both.at("attention_positions") == "shaw");
   CHECK(both.at("shaw_max_distance") == 3);
 
-  // 0.1.0 wrote the fields of every kind of positions, whichever was chosen.
+  // Fields of other kinds of positions than the chosen one are read and have no effect.
   const auto old = options_from_json<Seq2SeqOptions>({{"positions", "rotary"},
                                                       {"rotary_base", 500.0},
                                                       {"shaw_max_distance", 9},

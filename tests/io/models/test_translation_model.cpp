@@ -133,7 +133,6 @@ TEST_CASE("a model folder comes back with the same bits, options and words") {
     CHECK(loaded.tokenizers.joint() == joint);
     CHECK(loaded.tokenizers.source->encode("the cat sleeps") == tokenizers.source->encode("the cat sleeps"));
     CHECK(loaded.tokenizers.target->encode("der Hund") == tokenizers.target->encode("der Hund"));
-    CHECK(loaded.description.format_version == 1);  // what any version of the library reads
     CHECK(loaded.description.library_version == version_string());
     CHECK(loaded.description.training == nlohmann::json{{"epochs", 3}});
     CHECK(is_model_folder(scratch.path() / "a/model"));
@@ -285,10 +284,9 @@ TEST_CASE("a folder that cannot be written keeps its model") {
   CHECK(weights_of(load_model_folder(saved.folder).model) == weights);
 }
 
-TEST_CASE("the committed folder of format version 1 loads and translates as it did") {
-  const fs::path folder = testing::fixtures_folder() / "model_v1";
+TEST_CASE("the committed folder loads and translates as it did") {
+  const fs::path folder = testing::fixtures_folder() / "translation_model";
   const auto loaded = load_model_folder(folder);
-  CHECK(loaded.description.format_version == 1);
   CHECK(loaded.description.model.layer.d_model == 16);
   CHECK(loaded.description.tokenizer == "word");
   CHECK_FALSE(loaded.tokenizers.joint());
@@ -299,17 +297,6 @@ TEST_CASE("the committed folder of format version 1 loads and translates as it d
                                              "Die Katze schläft.", "Wir sind alt."};
   CHECK(translate(loaded, lines, 1) == expected);
   CHECK(translate(loaded, lines, 4) == expected);
-}
-
-TEST_CASE("the committed folder of version 0.1.0 loads and translates as it did") {
-  const fs::path folder = testing::fixtures_folder() / "model_0_1_0";
-  const auto loaded = load_model_folder(folder);
-  CHECK(loaded.description.format_version == 1);
-  CHECK(loaded.description.library_version == "0.1.0");
-  const auto reference = nlohmann::json::parse(read(folder / "reference.json"));
-  const auto lines = reference.at("lines").get<std::vector<std::string>>();
-  CHECK(translate(loaded, lines, 1) == reference.at("greedy").get<std::vector<std::string>>());
-  CHECK(translate(loaded, lines, 4) == reference.at("beam4").get<std::vector<std::string>>());
 }
 
 TEST_CASE("a model of every variant of positions and heads saves, loads, packs and translates") {

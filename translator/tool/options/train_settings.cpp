@@ -340,41 +340,14 @@ nlohmann::json TrainSettings::to_json() const {
 }
 
 TrainSettings saved_settings(const ef::Seq2SeqOptions& model, const nlohmann::json& saved) {
-  nlohmann::json json = nlohmann::json::object();
-  for (const auto& [name, value] : saved.items()) json[name] = value;
-  for (const ShortName& shorter : training_short_names) {
-    const auto found = json.find(shorter.name);
-    if (found == json.end()) continue;
-    json[std::string(shorter.field)] = *found;
-    json.erase(std::string(shorter.name));
-  }
-  if (json.contains("bf16")) {
-    json["precision"] = json.at("bf16") == true ? "bf16" : "full";
-    json.erase("bf16");
-  }
-  json.erase("layers");
-  const bool noam = json.contains("schedule") && json.at("schedule") == "noam";
-  if (noam) json["schedule"] = "inverse-sqrt";
-
-  static const std::set<std::string> of_corpus = names_of<CorpusOptions>(),
-                                     of_model = names_of<ef::Seq2SeqOptions>();
+  static const std::set<std::string> of_corpus = names_of<CorpusOptions>();
   nlohmann::json corpus = nlohmann::json::object(), training = nlohmann::json::object();
-  for (const auto& [name, value] : json.items()) {
-    if (of_corpus.count(name) > 0) {
-      corpus[name] = value;
-    } else if (of_model.count(name) == 0) {
-      training[name] = value;
-    }
-  }
+  for (const auto& [name, value] : saved.items())
+    (of_corpus.count(name) > 0 ? corpus : training)[name] = value;
   TrainSettings s;
   s.corpus = ef::options_from_json<CorpusOptions>(corpus);
   s.training = ef::options_from_json<ef::TrainingOptions>(training);
   s.model = model;
-  if (noam) {
-    ef::TrainingOptions& t = s.training;
-    t.warmup = std::max<ef::index_t>(t.warmup.value_or(400), 1);
-    t.learning_rate = ef::schedule::noam_peak(model.layer.d_model, *t.warmup, t.learning_rate);
-  }
   return s;
 }
 

@@ -74,9 +74,7 @@ class TrainFlags {
   bool automatic_tying_ = true;
 };
 
-/// The settings of a model folder: the model's options, and the rest as written by to_json(). Version 0.1.0
-/// also wrote the model's options there, some under their short names, and the schedule "noam" with the
-/// paper's factor as learning rate; it is converted to the same curve by its peak.
+/// The settings of a model folder: the model's options, and the rest as written by to_json().
 TrainSettings saved_settings(const ef::Seq2SeqOptions& model, const nlohmann::json& saved);
 
 }  // namespace translator

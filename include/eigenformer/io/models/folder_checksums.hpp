@@ -137,7 +137,7 @@ EIGENFORMER_IO_FUNCTION int verify_files(const std::filesystem::path& folder);
 /// options.json holds, its own hash included, and returns how many there are: options.json, model.safetensors
 /// and the tokenizers. It detects accidental damage, not deliberate changes. Loading does not check, so that
 /// a folder may be edited. Throws IoError that names each file that is missing or changed, and for a folder
-/// without checksums, as version 0.1.0 wrote them.
+/// without checksums.
 ///
 ///     ef::verify_model_folder("en-de");
 EIGENFORMER_IO_FUNCTION int verify_model_folder(const std::filesystem::path& folder);

@@ -41,18 +41,8 @@
 /// of them for a model without a tokenizer.
 namespace eigenformer {
 
-/// The newest version of the model folder's format that this library reads and writes. A folder has the
-/// lowest version that supports its contents, so that older releases can read it:
-///
-/// | version | adds |
-/// |---|---|
-/// | 1 | float32 weights |
-/// | 2 | bfloat16 weights |
-/// | 3 | conventions of imported models |
-/// | 4 | stacks with different options; positions both added and in attention |
-/// | 5 | int8 weights in the layout of the kernels (before: as rows of a matrix) |
-/// | 6 | SSRU; constant_id; int8 weights quantised by another library (see quantized_model.hpp) |
-inline constexpr int model_format_version = 6;
+/// The version of the format of model folders.
+inline constexpr int model_format_version = 1;
 
 /// A model that can be stored in a folder: a module that is made from options, an OptionsStruct, and a random
 /// generator. M::format identifies its kind in options.json.
@@ -73,7 +63,6 @@ concept FolderModel = Module<M> && requires(const M& model) {
 /// The contents of a model folder's options.json.
 template <OptionsStruct Options>
 struct FolderDescription {
-  int format_version = 1;                              ///< 1 to model_format_version
   std::string library_version = version_string();      ///< version of the library that wrote it
   WeightFormat weights = WeightFormat::float32;        ///< format in the file; loaded parameters are float
   Options model{};                                     ///< options that the model is made from
@@ -167,30 +156,19 @@ EIGENFORMER_IO_FUNCTION const std::vector<std::string>& files_of_each_save();
 template <FolderModel M, class F>
 void stage_folder(const FolderTransaction& save, const M& model, const TokenizerPair& tokenizers,
                   const nlohmann::json& training, WeightFormat weights, const ModelConventions& text,
-                  int least_version, F&& write_weights) {
+                  F&& write_weights) {
   const std::string kind = tokenizers.source ? tokenizers.source->kind() : "";
   nlohmann::json options = {
       {"format", M::format},
-      {"format_version", 1},
+      {"format_version", model_format_version},
       {"library_version", version_string()},
       {"model", options_to_json(model.options)},
       {"tokenizer", nullptr},
       {"training", training},
   };
   if (!kind.empty()) options["tokenizer"] = {{"kind", kind}, {"joint", tokenizers.joint()}};
-  int version = least_version;
-  if (weights != WeightFormat::float32) {
-    version = std::max(version, 2);
-    options["weights"] = weight_format_name(weights);
-  }
-  if (text != ModelConventions{}) {
-    version = std::max(version, 3);
-    options["text"] = conventions_to_json(text);
-  }
-  if (!is_readable_by_0_1_0(options.at("model"))) version = std::max(version, 4);
-  if (weights == WeightFormat::int8) version = std::max(version, 5);
-  if (is_of_version_6(options.at("model"))) version = std::max(version, 6);
-  options["format_version"] = version;
+  if (weights != WeightFormat::float32) options["weights"] = weight_format_name(weights);
+  if (text != ModelConventions{}) options["text"] = conventions_to_json(text);
   write_weights(save.file("model.safetensors"));
   std::vector<std::string> files = {"model.safetensors"};
   for (const char* name : {"tokenizer", "source", "target"}) {
@@ -207,10 +185,9 @@ void stage_folder(const FolderTransaction& save, const M& model, const Tokenizer
 template <FolderModel M, class F>
 void save_folder(const std::filesystem::path& folder, const M& model, const TokenizerPair& tokenizers,
                  const nlohmann::json& training, WeightFormat weights, const ModelConventions& text,
-                 int least_version, F&& write_weights) {
+                 F&& write_weights) {
   FolderTransaction save(folder);
-  stage_folder(save, model, tokenizers, training, weights, text, least_version,
-               std::forward<F>(write_weights));
+  stage_folder(save, model, tokenizers, training, weights, text, std::forward<F>(write_weights));
   save.commit();
 }
 
@@ -222,7 +199,7 @@ template <FolderModel M>
 void stage_model(const FolderTransaction& save, const M& model, const TokenizerPair& tokenizers = {},
                  const nlohmann::json& training = nlohmann::json::object(),
                  WeightFormat weights = WeightFormat::float32, const ModelConventions& text = {}) {
-  detail::stage_folder(save, model, tokenizers, training, weights, text, 1,
+  detail::stage_folder(save, model, tokenizers, training, weights, text,
                        [&](const auto& path) { save_quantized_model(path, model, weights); });
 }
 
@@ -244,7 +221,7 @@ void save_model_folder(const std::filesystem::path& folder, const M& model,
                        const TokenizerPair& tokenizers = {},
                        const nlohmann::json& training = nlohmann::json::object(),
                        WeightFormat weights = WeightFormat::float32, const ModelConventions& text = {}) {
-  detail::save_folder(folder, model, tokenizers, training, weights, text, 1,
+  detail::save_folder(folder, model, tokenizers, training, weights, text,
                       [&](const auto& path) { save_quantized_model(path, model, weights); });
 }
 
@@ -302,12 +279,11 @@ FolderDescription<std::remove_cvref_t<decltype(M::options)>> read_description(
                  ", expected \"" + M::format + "\"");
   }
   FolderDescription<Options> d;
-  const nlohmann::json& format_version = json.at("format_version");
-  if (format_version < 1 || format_version > model_format_version) {
-    throw refuse("has format_version " + format_version.dump() + ", this version of the library (" +
-                 version_string() + ") reads 1 to " + std::to_string(model_format_version));
+  if (json.at("format_version") != model_format_version) {
+    throw refuse("has format_version " + json.at("format_version").dump() +
+                 ", this version of the library (" + version_string() + ") reads " +
+                 std::to_string(model_format_version));
   }
-  d.format_version = format_version.template get<int>();
   try {
     if (json.contains("library_version"))
       detail::option_from_json("library_version", json.at("library_version"), d.library_version);

@@ -209,18 +209,13 @@ nlohmann::json fields_to_json(const Options& options) {
 /// nested structs and of the chosen alternative of a variant are on the same level as the other fields.
 /// Options that differ for one stack of a model are in an object "encoder" or "decoder".
 ///
-/// The format is compatible with version 0.1.0, which has a single field `positions` for positions that are
-/// added to inputs or act in attention, and two fields for an optional norm: query_key_norm, whether there is
-/// one, and query_key_norm_kind. `attention_positions` is written only together with added positions, and
-/// `self_mixing` only when it is not attention; 0.1.0 cannot read either.
+/// Kinds of positions that act in attention may also be given as `positions`, as a person would write them.
 namespace eigenformer {
 
 namespace detail {
 
 inline constexpr const char* added_positions_name = "positions";
 inline constexpr const char* attention_positions_name = "attention_positions";
-inline constexpr const char* self_mixing_name = "self_mixing";
-inline constexpr const char* constant_id_name = "constant_id";
 
 inline bool is_attention_position(const nlohmann::json& word) {
   bool found = false;
@@ -229,10 +224,11 @@ inline bool is_attention_position(const nlohmann::json& word) {
   return found;
 }
 
-// Stores both kinds of positions under one name when only one of them is present.
-EIGENFORMER_IO_FUNCTION void join_positions(nlohmann::json& json);
+// Names the kind of positions that are added to inputs where the options leave it open.
+EIGENFORMER_IO_FUNCTION void name_added_positions(nlohmann::json& json);
 
-// The inverse of join_positions(). Throws ValueError when both names give positions that act in attention.
+// Moves positions that act in attention to their own name. Throws ValueError when both names give positions
+// that act in attention.
 template <class Options>
 nlohmann::json split_positions(nlohmann::json json) {
   if (!fields_to_json(Options{}).contains(attention_positions_name)) return json;
@@ -259,13 +255,6 @@ nlohmann::json split_positions(nlohmann::json json) {
   }
   return json;
 }
-
-/// Whether options need version 6 of the folder's format: layers without self-attention, or an embedding row
-/// that is not trained (constant_id).
-EIGENFORMER_IO_FUNCTION bool is_of_version_6(const nlohmann::json& json);
-
-/// Whether version 0.1.0 can read these options.
-EIGENFORMER_IO_FUNCTION bool is_readable_by_0_1_0(const nlohmann::json& json);
 
 // A group as an object: the fields of the stack's own layer that differ from the model's, and the stack's own
 // fields.
@@ -317,11 +306,7 @@ void group_from_json(const char* name, const nlohmann::json& json, const Options
 template <OptionsStruct Options>
 nlohmann::json options_to_json(const Options& options) {
   nlohmann::json json = detail::fields_to_json(options);
-  detail::join_positions(json);
-  const auto mixing = json.find(detail::self_mixing_name);
-  if (mixing != json.end() && *mixing == detail::option_to_json(SelfMixing::attention)) json.erase(mixing);
-  const auto constant = json.find(detail::constant_id_name);
-  if (constant != json.end() && *constant == -1) json.erase(constant);
+  detail::name_added_positions(json);
   Options::fields(options, [&](const auto& field, const auto& member) {
     if constexpr (std::same_as<std::remove_cvref_t<decltype(field)>, OptionGroup>) {
       const nlohmann::json group = detail::group_to_json(options, member);
@@ -389,35 +374,12 @@ EIGENFORMER_IO_FUNCTION bool OptionsReader::has(const char* name) const {
   return json.contains(name);
 }
 
-EIGENFORMER_IO_FUNCTION void join_positions(nlohmann::json& json) {
+EIGENFORMER_IO_FUNCTION void name_added_positions(nlohmann::json& json) {
   if (!json.contains(added_positions_name) || !json.contains(attention_positions_name)) return;
-  nlohmann::json& added = json.at(added_positions_name);
-  const nlohmann::json attention = json.at(attention_positions_name);
-  if (attention == NoPositions::word) {
-    if (added.is_null())
-      OptionsWriter{json}(OptionField{added_positions_name, ""}, InputPositions{SinusoidalPositions{}});
-  } else if (added.is_null() || added == NoPositions::word) {
-    added = attention;
-  } else {
-    return;
-  }
-  json.erase(attention_positions_name);
-}
-
-EIGENFORMER_IO_FUNCTION bool is_of_version_6(const nlohmann::json& json) {
-  if (json.contains(self_mixing_name) || json.contains(constant_id_name)) return true;
-  for (const auto& item : json.items()) {
-    if (item.value().is_object() && item.value().contains(self_mixing_name)) return true;
-  }
-  return false;
-}
-
-EIGENFORMER_IO_FUNCTION bool is_readable_by_0_1_0(const nlohmann::json& json) {
-  if (json.contains(attention_positions_name) || is_of_version_6(json)) return false;
-  for (const auto& item : json.items()) {
-    if (item.value().is_object()) return false;  // a stack's own options
-  }
-  return true;
+  if (!json.at(added_positions_name).is_null()) return;
+  const bool none = json.at(attention_positions_name) != NoPositions::word;
+  OptionsWriter{json}(OptionField{added_positions_name, ""},
+                      none ? InputPositions{NoPositions{}} : InputPositions{SinusoidalPositions{}});
 }
 
 EIGENFORMER_IO_FUNCTION void refuse_unknown(const nlohmann::json& json, const std::set<std::string>& known,

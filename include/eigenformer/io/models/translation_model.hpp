@@ -73,7 +73,7 @@ void save_packed_folder(const std::filesystem::path& folder, const PackedModel<M
                         const nlohmann::json& training = nlohmann::json::object()) {
   const LoadedModel<M>& loaded = model.loaded;
   detail::save_folder(folder, loaded.model, loaded.tokenizers, training, WeightFormat::int8,
-                      loaded.description.text, 6,
+                      loaded.description.text,
                       [&](const auto& path) { save_packed_model(path, loaded.model, *model.weights); });
 }
 

@@ -195,12 +195,12 @@ TrainingState<T> load_training_state(const std::filesystem::path& path) {
                   "'" + path.string() + "' holds a damaged training state: its values are not JSON");
   }
   for (auto& entry : read_state_dict<T>(file)) state.tensors.emplace_back(entry.name, std::move(entry.value));
-  // Version 0.1.0 wrote no checksum, and converted tensors have other bytes.
+  // Converted tensors have other bytes.
   const auto checksum = file.metadata().find("checksum");
   const bool converted = std::any_of(file.infos().begin(), file.infos().end(),
                                      [](const TensorInfo& info) { return info.dtype != dtype_of<T>(); });
-  if (checksum != file.metadata().end() && !converted &&
-      checksum->second != detail::state_checksum(state, text->second)) {
+  if (!converted && (checksum == file.metadata().end() ||
+                     checksum->second != detail::state_checksum(state, text->second))) {
     throw IoError("load_training_state",
                   "'" + path.string() + "' holds a damaged training state: its checksum does not match");
   }

@@ -165,9 +165,8 @@ int inspect(const InspectCommand& command) {
   const int verified = command.verify ? ef::verify_model_folder(command.folder) : 0;
   const ef::TranslationModel<float> loaded = ef::load_model_folder<float>(command.folder);
   const ef::ModelDescription& d = loaded.description;
-  std::printf("model in %s: %s weights, format version %d, written by eigenformer %s\n",
-              command.folder.c_str(), ef::weight_format_name(d.weights), d.format_version,
-              d.library_version.c_str());
+  std::printf("model in %s: %s weights, written by eigenformer %s\n", command.folder.c_str(),
+              ef::weight_format_name(d.weights), d.library_version.c_str());
   print_options("model", ef::options_to_json(d.model));
   std::printf("\nvocabulary\n");
   if (!loaded.tokenizers.source) {
