@@ -122,18 +122,19 @@ class Network final : public ef::Communicator {
   Clock::time_point forward_end_{};
 };
 
-struct TimedAdam {
-  using value_type = float;
-  ef::Adam<float> adam;
-  double seconds = 0;
+struct TimedAdam final : ef::Optimizer<float> {
+  explicit TimedAdam(ef::Adam<float> made) : adam(std::move(made)) {}
 
-  void step(const ef::Gradients<float>& gradients, double rate, double scale) {
+  void step(const ef::Gradients<float>& gradients, double rate, double scale) override {
     const auto start = Clock::now();
     adam.step(gradients, rate, scale);
     seconds = seconds_since(start);
   }
-  std::vector<ef::StateEntry<float>> state() const { return adam.state(); }
-  void load(const std::vector<ef::StateEntry<float>>& entries) { adam.load(entries); }
+  std::vector<ef::StateEntry<float>> state() const override { return adam.state(); }
+  void load(const std::vector<ef::StateEntry<float>>& entries) override { adam.load(entries); }
+
+  ef::Adam<float> adam;
+  double seconds = 0;
 };
 
 struct TrainingBatch {

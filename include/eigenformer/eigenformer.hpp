@@ -28,7 +28,6 @@
 #include "eigenformer/nn/module/module.hpp"
 #include "eigenformer/optim/adafactor.hpp"
 #include "eigenformer/optim/adam.hpp"
-#include "eigenformer/optim/any_optimizer.hpp"
 #include "eigenformer/optim/average.hpp"
 #include "eigenformer/optim/clip.hpp"
 #include "eigenformer/optim/schedule.hpp"

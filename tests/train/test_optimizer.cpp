@@ -109,7 +109,7 @@ TEST_CASE("optimizers over parts of the parameters step them as one over all doe
       const auto all = parameters(model);
       TrainingOptions o = options(1, kind);
       o.groups.push_back({.pattern = "encoder.*", .rate = 0.5});
-      std::vector<AnyOptimizer<float>> optimizers;
+      std::vector<std::unique_ptr<Optimizer<float>>> optimizers;
       const std::size_t middle = parts ? all.size() / 3 : all.size();
       for (const auto& [begin, end] : {std::pair(std::size_t{0}, middle), std::pair(middle, all.size())}) {
         const std::vector<ParameterHandle<float>> part(all.begin() + static_cast<std::ptrdiff_t>(begin),
@@ -125,10 +125,10 @@ TEST_CASE("optimizers over parts of the parameters step them as one over all doe
           Tensor<float>& g = e.writable();
           rng.fill_normal(g.data(), g.numel(), 0, 1);
         }
-        for (auto& optimizer : optimizers) optimizer.step(gradients, 0.01, 0.5);
+        for (auto& optimizer : optimizers) optimizer->step(gradients, 0.01, 0.5);
       }
       std::size_t entries = 0;
-      for (auto& optimizer : optimizers) entries += optimizer.state().size();
+      for (auto& optimizer : optimizers) entries += optimizer->state().size();
       return std::pair(weights_of(model), entries);
     };
     CHECK(run(true) == run(false));

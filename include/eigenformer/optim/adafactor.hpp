@@ -207,10 +207,8 @@ struct AdafactorOptions {
 /// A tensor of rank above 2 counts as a list of matrices, its last two dimensions. Norms and biases do not
 /// decay unless a group says so.
 template <class T = float>
-class Adafactor {
+class Adafactor : public Optimizer<T> {
  public:
-  using value_type = T;  ///< element type, float or double
-
   /// Throws ValueError that names the invalid option, or a group that matches no parameter or only parameters
   /// of earlier groups. Tied parameters are stepped once.
   explicit Adafactor(const std::vector<ParameterHandle<T>>& parameters, const AdafactorOptions& options = {})
@@ -227,7 +225,7 @@ class Adafactor {
   /// grad_scale, the learning rate by that of the parameter's group. Each parameter counts its own steps.
   /// Throws ValueError if learning_rate or grad_scale is not finite or `gradients` has no entry for a
   /// parameter; then nothing changes.
-  void step(const Gradients<T>& gradients, double learning_rate, double grad_scale = 1) {
+  void step(const Gradients<T>& gradients, double learning_rate, double grad_scale = 1) override {
     detail::require_step("adafactor", learning_rate, grad_scale);
     // Memory is allocated first, so that nothing has changed if it runs out.
     std::vector<Tensor<T>> new_steps(parameters_.size());
@@ -276,7 +274,7 @@ class Adafactor {
   /// "p.exp_avg_sq_row" and "p.exp_avg_sq_col" for matrices, "p.exp_avg_sq" for vectors, "p.exp_avg" with
   /// momentum, and "p.step". The tensors share storage with the optimizer. Throws ValueError if two
   /// parameters have the same name.
-  std::vector<StateEntry<T>> state() const {
+  std::vector<StateEntry<T>> state() const override {
     detail::require_distinct_names("adafactor", parameters_);
     std::vector<StateEntry<T>> entries;
     for (std::size_t i = 0; i < parameters_.size(); ++i) {
@@ -292,7 +290,7 @@ class Adafactor {
   /// Loads what state() returned; the tensors are copied, and parameters without entries start afresh. Throws
   /// ValueError that lists all missing, unexpected and misshaped names and counts that are none, or if two
   /// parameters have the same name; then nothing changes.
-  void load(const std::vector<StateEntry<T>>& entries) {
+  void load(const std::vector<StateEntry<T>>& entries) override {
     detail::require_distinct_names("adafactor", parameters_);
     std::unordered_set<std::string> given;
     for (const auto& e : entries) given.insert(e.name);

@@ -123,10 +123,8 @@ struct AdamWOptions {
 /// random bits depend on the parameter's name, its step and the element, so parameters should have distinct
 /// names, as those of a model have.
 template <class T = float>
-class Adam {
+class Adam : public Optimizer<T> {
  public:
-  using value_type = T;  ///< element type, float or double
-
   /// Throws ValueError that names the invalid option, or a group that matches no parameter or only parameters
   /// of earlier groups. Tied parameters are stepped once.
   explicit Adam(const std::vector<ParameterHandle<T>>& parameters, const AdamOptions& options = {})
@@ -136,17 +134,17 @@ class Adam {
   /// grad_scale, the learning rate by that of the parameter's group. Each parameter counts its own steps, as
   /// in PyTorch. Throws ValueError if learning_rate or grad_scale is not finite or `gradients` has no entry
   /// for a parameter; then nothing changes.
-  void step(const Gradients<T>& gradients, double learning_rate, double grad_scale = 1);
+  void step(const Gradients<T>& gradients, double learning_rate, double grad_scale = 1) override;
 
   /// The moments and step counts of every parameter that was stepped, under PyTorch's names: for parameter
   /// `p` "p.exp_avg", "p.exp_avg_sq" and "p.step". The tensors share storage with the optimizer. Moments in
   /// bf16 are "p.exp_avg_bf16" and "p.exp_avg_sq_bf16": flat tensors with the bits of sizeof(T) / 2 numbers
   /// in each element. Throws ValueError if two parameters have the same name.
-  std::vector<StateEntry<T>> state() const;
+  std::vector<StateEntry<T>> state() const override;
   /// Loads what state() returned; the tensors are copied, and parameters without entries start afresh. Throws
   /// ValueError that lists all missing, unexpected and misshaped names and counts that are none, or if two
   /// parameters have the same name; then nothing changes.
-  void load(const std::vector<StateEntry<T>>& entries);
+  void load(const std::vector<StateEntry<T>>& entries) override;
 
   /// Replaces the parameter groups. Throws ValueError as the constructor does; then nothing changes.
   void set_groups(const ParameterGroups& groups) {

@@ -11,6 +11,29 @@
 #include "eigenformer/autograd/tape/gradients.hpp"
 #include "eigenformer/nn/module/module.hpp"
 
+namespace eigenformer {
+
+/// What a TrainingLoop steps, saves and loads: Adam, AdamW, Adafactor, Sgd, or a type of the caller's own.
+/// Gradients may be of more parameters than the optimizer has.
+template <class T = float>
+class Optimizer {
+ public:
+  using value_type = T;  ///< element type, float or double
+
+  virtual ~Optimizer() = default;
+  /// Updates the parameters by their gradients times grad_scale. Throws ValueError for numbers that are not
+  /// finite and for gradients that are missing or of another shape.
+  virtual void step(const Gradients<T>& gradients, double learning_rate, double grad_scale = 1) = 0;
+  /// All that a resumed training needs; tensors share the optimizer's storage. Throws ValueError if two
+  /// parameters have the same name.
+  virtual std::vector<StateEntry<T>> state() const = 0;
+  /// Loads what state() returned for an optimizer of the same type; the tensors are copied. Throws ValueError
+  /// that lists all names that do not match; then nothing changes.
+  virtual void load(const std::vector<StateEntry<T>>& entries) = 0;
+};
+
+}  // namespace eigenformer
+
 namespace eigenformer::detail {
 
 // The parameters of an optimizer without repetitions; tied parameters have one handle.

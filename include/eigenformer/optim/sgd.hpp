@@ -30,10 +30,8 @@ struct SgdOptions {
 /// Norms and biases (rank below 2) do not decay unless a group says so; PyTorch's optimizers decay every
 /// parameter that they are given.
 template <class T = float>
-class Sgd {
+class Sgd : public Optimizer<T> {
  public:
-  using value_type = T;  ///< element type, float or double
-
   /// Throws ValueError that names the invalid option, or a group that matches no parameter or only parameters
   /// of earlier groups. Tied parameters are stepped once.
   explicit Sgd(const std::vector<ParameterHandle<T>>& parameters, const SgdOptions& options = {})
@@ -45,7 +43,7 @@ class Sgd {
   /// Updates every parameter that is not frozen and has a gradient. Gradients are first multiplied by
   /// grad_scale, the learning rate by that of the parameter's group. Throws ValueError if learning_rate or
   /// grad_scale is not finite or `gradients` has no entry for a parameter; then nothing changes.
-  void step(const Gradients<T>& gradients, double learning_rate, double grad_scale = 1) {
+  void step(const Gradients<T>& gradients, double learning_rate, double grad_scale = 1) override {
     detail::require_step("sgd", learning_rate, grad_scale);
     // Memory is allocated first, so that nothing has changed if it runs out.
     std::vector<Tensor<T>> new_momentum(parameters_.size());
@@ -70,7 +68,7 @@ class Sgd {
   /// The momentum of every parameter that was stepped, "p.momentum_buffer" for parameter `p`; empty without
   /// momentum. The tensors share storage with the optimizer. Throws ValueError if two parameters have the
   /// same name.
-  std::vector<StateEntry<T>> state() const {
+  std::vector<StateEntry<T>> state() const override {
     detail::require_distinct_names("sgd", parameters_);
     std::vector<StateEntry<T>> entries;
     for (std::size_t i = 0; i < parameters_.size(); ++i) {
@@ -82,7 +80,7 @@ class Sgd {
   /// Loads what state() returned; the tensors are copied, and parameters without entries start afresh. Throws
   /// ValueError that lists all unexpected and misshaped names, or if two parameters have the same name; then
   /// nothing changes.
-  void load(const std::vector<StateEntry<T>>& entries) {
+  void load(const std::vector<StateEntry<T>>& entries) override {
     detail::require_distinct_names("sgd", parameters_);
     std::vector<detail::StateSlot<T>> slots;
     for (std::size_t i = 0; i < parameters_.size(); ++i) {

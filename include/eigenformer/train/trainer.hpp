@@ -10,7 +10,10 @@
 #include "eigenformer/io/adapters/adapter_folder.hpp"
 #include "eigenformer/io/models/options_json.hpp"
 #include "eigenformer/nn/adapters/lora.hpp"
-#include "eigenformer/optim/any_optimizer.hpp"
+#include "eigenformer/optim/adafactor.hpp"
+#include "eigenformer/optim/adam.hpp"
+#include "eigenformer/optim/optimizer_options.hpp"
+#include "eigenformer/optim/sgd.hpp"
 #include "eigenformer/train/checkpoint/saved_corpus.hpp"
 #include "eigenformer/train/loop/loop.hpp"
 #include "eigenformer/train/objectives/loss.hpp"
@@ -23,29 +26,30 @@ namespace eigenformer {
 /// set options.groups to groups_of() of that subset. Throws ValueError for invalid options, and for a group
 /// that matches none of the parameters.
 template <class T>
-[[nodiscard]] AnyOptimizer<T> make_optimizer(const std::vector<ParameterHandle<T>>& parameters,
-                                             const TrainingOptions& options) {
+[[nodiscard]] std::unique_ptr<Optimizer<T>> make_optimizer(const std::vector<ParameterHandle<T>>& parameters,
+                                                           const TrainingOptions& options) {
   options.optimizer.validate();
   switch (options.optimizer.kind) {
     case OptimizerKind::adafactor:
-      return AnyOptimizer<T>(Adafactor<T>(parameters, {.weight_decay = options.weight_decay,
-                                                       .scale_parameter = options.optimizer.scale_parameter,
-                                                       .relative_step = options.optimizer.relative_step,
-                                                       .groups = options.groups}));
+      return std::make_unique<Adafactor<T>>(
+          parameters, AdafactorOptions{.weight_decay = options.weight_decay,
+                                       .scale_parameter = options.optimizer.scale_parameter,
+                                       .relative_step = options.optimizer.relative_step,
+                                       .groups = options.groups});
     case OptimizerKind::sgd:
-      return AnyOptimizer<T>(Sgd<T>(parameters, {.momentum = options.optimizer.momentum,
-                                                 .weight_decay = options.weight_decay,
-                                                 .groups = options.groups}));
+      return std::make_unique<Sgd<T>>(parameters, SgdOptions{.momentum = options.optimizer.momentum,
+                                                             .weight_decay = options.weight_decay,
+                                                             .groups = options.groups});
     case OptimizerKind::adam:
       break;
   }
-  return AnyOptimizer<T>(
-      AdamW<T>(parameters, {.beta1 = options.beta1,
-                            .beta2 = options.beta2,
-                            .eps = options.adam_eps,
-                            .weight_decay = options.weight_decay,
-                            .groups = options.groups,
-                            .state = options.optimizer.state}));  // without decay it is Adam
+  return std::make_unique<AdamW<T>>(  // without decay it is Adam
+      parameters, AdamWOptions{.beta1 = options.beta1,
+                               .beta2 = options.beta2,
+                               .eps = options.adam_eps,
+                               .weight_decay = options.weight_decay,
+                               .groups = options.groups,
+                               .state = options.optimizer.state});
 }
 
 namespace detail {
@@ -198,7 +202,7 @@ class Trainer {
   std::vector<ParameterHandle<T>> parameters_;
   std::string base_;  // fingerprint of the weights that an adapter's training adapts; else empty
   std::vector<ParameterHandle<T>> stepped_;  // by this rank: all parameters, or its own
-  AnyOptimizer<T> optimizer_;
+  std::unique_ptr<Optimizer<T>> optimizer_;
   detail::Warmup warmup_;
   TrainingLoop<T> loop_;
 };
@@ -219,7 +223,7 @@ Trainer<M>::Trainer(M& model, const PairSource& corpus, const PairSource* valida
       optimizer_(make_optimizer<T>(stepped_, optimizer_options(options))),
       warmup_(options.warmup, [&sink](const std::string& text) { sink.on_notice(text); }),
       loop_(parameters_, SourceTargetLoss<M>{model, objective(model, options, teacher.get()), teacher},
-            batches_, optimizer_, Rates{options, warmup_}, options_.loop, sink) {
+            batches_, *optimizer_, Rates{options, warmup_}, options_.loop, sink) {
   if (!corpus.aligned() || options.guided_alignment.weight == 0) return;
   if constexpr (GuidedModel<M>) {
     detail::require_guided(model, options.guided_alignment);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "eigenformer/nn/module/module.hpp"
+#include "eigenformer/optim/optimizer_state.hpp"
 #include "eigenformer/train/distributed/communicator.hpp"
 
 namespace eigenformer::detail {
@@ -56,12 +57,9 @@ class ShardedState {
   }
 
   // Collects the entries of all ranks on rank 0 and keeps them until forget(). Collective: all ranks call it.
-  void gather(const std::function<Entries()>& own_state) {
+  void gather(const Optimizer<T>& optimizer) {
     if (gathered_) return;
-    gathering_ = true;
-    const Entries own = own_state();
-    gathering_ = false;
-    const std::vector<std::vector<std::byte>> all = communicator_->gather(bytes_of(own));
+    const std::vector<std::vector<std::byte>> all = communicator_->gather(bytes_of(optimizer.state()));
     gathered_.emplace();
     if (communicator_->rank() != 0) return;
     std::vector<Entries> of(names_.size() + 1);  // in the order of a single process
@@ -74,10 +72,9 @@ class ShardedState {
   }
   void forget() { gathered_.reset(); }
 
-  Entries state(const std::function<Entries()>& own_state) {
-    if (gathering_) return own_state();
+  Entries state(const Optimizer<T>& optimizer) {
     if (gathered_) return *gathered_;
-    gather(own_state);
+    gather(optimizer);
     Entries all = std::move(*gathered_);
     forget();
     return all;
@@ -154,7 +151,6 @@ class ShardedState {
   std::vector<int> owners_;
   std::vector<std::string> names_;
   std::optional<Entries> gathered_ = Entries{};  // before the first step there is no state
-  bool gathering_ = false;
 };
 
 }  // namespace eigenformer::detail

@@ -135,16 +135,6 @@ TrainingProgress progress_from(const StateReader<T>& reader) {
 
 namespace eigenformer {
 
-/// An optimizer that the loop can step, save and load: Adam, AdamW, Sgd, Adafactor, or a type of the caller's
-/// own.
-template <class O>
-concept Optimizer = requires(O& o, const O& c, const Gradients<typename O::value_type>& gradients,
-                             const std::vector<StateEntry<typename O::value_type>>& entries) {
-  o.step(gradients, 1e-3, 1.0);  // learning rate, and a factor for the gradients
-  { c.state() } -> std::convertible_to<std::vector<StateEntry<typename O::value_type>>>;
-  o.load(entries);
-};
-
 /// How long a training will be. A schedule that takes it as a second argument can decay until the training
 /// ends.
 ///
@@ -223,9 +213,9 @@ class TrainingLoop {
   /// Batcher; or a function (step, from 1) that returns the batch or the batches of an update, without
   /// epochs. To resume a training exactly, what the function returns must depend only on the step.
   /// - schedule: the learning rate of an update; see Schedule.
-  template <class Loss, class Batches, Optimizer Steps, class Rates>
+  template <class Loss, class Batches, class Rates>
   TrainingLoop(const std::vector<ParameterHandle<T>>& parameters, Loss&& loss, Batches&& batches,
-               Steps& optimizer, Rates&& schedule, const LoopOptions& options,
+               Optimizer<T>& optimizer, Rates&& schedule, const LoopOptions& options,
                TrainingSink& sink = TrainingSink::silent());
 
   /// Trains until a limit of the options, early stopping or the stop token ends the run. The stop token is
@@ -298,11 +288,6 @@ class TrainingLoop {
     double weight = 0;
     LossParts parts{};
   };
-  struct OptimizerCalls {
-    std::function<void(const Gradients<T>&, double, double)> step;
-    std::function<std::vector<StateEntry<T>>()> state;
-    std::function<void(const std::vector<StateEntry<T>>&)> load;
-  };
 
   static constexpr index_t max_bad_updates = 20;
 
@@ -341,7 +326,7 @@ class TrainingLoop {
   std::unique_ptr<detail::Updates<T>> updates_;
   std::unique_ptr<detail::Accumulator<T>> accumulator_;
   std::unique_ptr<detail::ShardedState<T>> sharded_;  // with DistributedOptions::shard_optimizer
-  OptimizerCalls optimizer_;
+  Optimizer<T>& optimizer_;
   std::function<double(index_t, ExpectedSteps)> schedule_;
   bool uses_total_ = false;
   bool follows_total_ = false;
@@ -390,9 +375,9 @@ struct TrainingResult {
 ///     };
 ///     const auto rate = [](ef::index_t step) { return ef::schedule::cosine(step, 1e-3, 100, 1000); };
 ///     ef::train(ef::parameters(model), loss, batches, optimizer, rate, {.max_steps = 1000}, sink);
-template <class T, class Loss, class Batches, Optimizer Steps, class Rates>
+template <class T, class Loss, class Batches, class Rates>
 TrainingResult train(const std::vector<ParameterHandle<T>>& parameters, Loss&& loss, Batches&& batches,
-                     Steps& optimizer, Rates&& schedule, const LoopOptions& options,
+                     Optimizer<T>& optimizer, Rates&& schedule, const LoopOptions& options,
                      TrainingSink& sink = TrainingSink::silent()) {
   TrainingLoop<T> loop(parameters, std::forward<Loss>(loss), std::forward<Batches>(batches), optimizer,
                        std::forward<Rates>(schedule), options, sink);

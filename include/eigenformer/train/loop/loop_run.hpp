@@ -29,13 +29,14 @@ consteval bool loss_takes_batches() {
 }  // namespace detail
 
 template <class T>
-template <class Loss, class Batches, Optimizer Steps, class Rates>
+template <class Loss, class Batches, class Rates>
 TrainingLoop<T>::TrainingLoop(const std::vector<ParameterHandle<T>>& parameters, Loss&& loss,
-                              Batches&& batches, Steps& optimizer, Rates&& schedule,
+                              Batches&& batches, Optimizer<T>& optimizer, Rates&& schedule,
                               const LoopOptions& options, TrainingSink& sink)
     : options_(options),
       sink_(sink),
       parameters_(detail::distinct("training", parameters)),
+      optimizer_(optimizer),
       gradients_(parameters_),
       early_stopping_(options.patience, options.validation.better),
       snapshots_(std::max<index_t>({options.average_last, options.average_best, 1})) {
@@ -52,8 +53,6 @@ TrainingLoop<T>::TrainingLoop(const std::vector<ParameterHandle<T>>& parameters,
       "batches are made of");
   static_assert(Schedule<RatesOwned>,
                 "schedule: a function of the update, an index_t, that returns a learning rate");
-  static_assert(std::same_as<typename Steps::value_type, T>,
-                "the optimizer and the parameters have different types");
   options_.validate();
   if (options_.patience > 0 && !validates()) {
     throw ValueError("training", "patience is " + std::to_string(options_.patience) +
@@ -79,15 +78,6 @@ TrainingLoop<T>::TrainingLoop(const std::vector<ParameterHandle<T>>& parameters,
     }
   }
   make_accumulator();
-  optimizer_ = {[&optimizer](const Gradients<T>& gradients, double rate, double scale) {
-                  optimizer.step(gradients, rate, scale);
-                },
-                [this, &optimizer] {
-                  return sharded_ ? sharded_->state([&] { return optimizer.state(); }) : optimizer.state();
-                },
-                [this, &optimizer](const std::vector<StateEntry<T>>& entries) {
-                  optimizer.load(sharded_ ? sharded_->own(entries) : entries);
-                }};
   if constexpr (std::invocable<RatesOwned&, index_t, ExpectedSteps>) {
     uses_total_ = true;
     if constexpr (requires { schedule.uses_total(); }) uses_total_ = schedule.uses_total();
@@ -289,7 +279,7 @@ bool TrainingLoop<T>::same_decay(const detail::TrainingProgress& progress) {
 template <class T>
 void TrainingLoop<T>::begin_decay(bool early) {
   require_finite();
-  if (sharded_) sharded_->gather(optimizer_.state);
+  if (sharded_) sharded_->gather(optimizer_);
   sink_.on_decay();
   progress_.decay_step = progress_.step;
   const bool by_steps =
@@ -444,7 +434,7 @@ void TrainingLoop<T>::report() {
 template <class T>
 void TrainingLoop<T>::checkpoint() {
   require_finite();
-  if (sharded_) sharded_->gather(optimizer_.state);
+  if (sharded_) sharded_->gather(optimizer_);
   sink_.on_checkpoint();
 }
 
@@ -458,7 +448,7 @@ template <class T>
 void TrainingLoop<T>::validate_into(EarlyStopping& early_stopping, StateAverage<T>& snapshots) {
   const auto begin = Clock::now();
   require_finite();
-  if (sharded_) sharded_->gather(optimizer_.state);
+  if (sharded_) sharded_->gather(optimizer_);
   {
     const EvaluationWeights in_place = evaluation_weights();
     if (options_.average_last > 1) snapshots.add(weights());

@@ -16,7 +16,8 @@ TrainingState<T> TrainingLoop<T>::state() const {
                                                    : parameters_[i]->value;
     state.tensors.emplace_back("model." + parameters_[i]->name, value);
   }
-  for (const auto& e : optimizer_.state()) state.tensors.emplace_back("optimizer." + e.name, e.value);
+  for (const auto& e : sharded_ ? sharded_->state(optimizer_) : optimizer_.state())
+    state.tensors.emplace_back("optimizer." + e.name, e.value);
   std::size_t count = 0;
   for (const auto& snapshot : snapshots_.states()) {
     for (const auto& e : snapshot) state.tensors.emplace_back(snapshot_prefix(count) + e.name, e.value);
@@ -70,7 +71,8 @@ void TrainingLoop<T>::load(const TrainingState<T>& state) {
       average->load(reader.tensors("ema."), reader.template value<index_t>("ema_updates"));
   }
   const std::vector<StateEntry<T>> weights = reader.tensors("model.", parameters_);
-  optimizer_.load(reader.tensors("optimizer."));
+  auto entries = reader.tensors("optimizer.");
+  optimizer_.load(sharded_ ? sharded_->own(entries) : entries);
   for (std::size_t i = 0; i < parameters_.size(); ++i) parameters_[i]->value.copy_from(weights[i].value);
   snapshots_ = std::move(snapshots);
   average_ = std::move(average);

@@ -6,7 +6,6 @@
 #include <functional>
 #include <memory>
 #include <string>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -105,6 +104,7 @@ class Teacher {
 
 /// A model whose token probabilities an objective can read: Seq2SeqTransformer and types derived from it.
 /// Such an objective calls encode(), run_decoder() and readout(); it calls neither token_loss() nor loss().
+/// So a derived type must say that it overrides neither: `static constexpr bool inherits_losses = true;`.
 template <class M>
 concept TokenObjectiveModel = GuidedModel<M> &&
     requires(const M& model, const Context<typename M::value_type>& ctx,
@@ -127,42 +127,14 @@ namespace detail {
 // A batch with all pairs repeated; the repeated ones have sequence numbers of their own, hence other dropout.
 EIGENFORMER_IO_FUNCTION Batch twice(const Batch& batch);
 
-template <class T, class E, class D>
-std::true_type derives_from_seq2seq(const Seq2SeqTransformer<T, E, D>*);
-std::false_type derives_from_seq2seq(const void*);
-
-template <class C>
-inline constexpr bool is_seq2seq = false;
-template <class T, class E, class D>
-inline constexpr bool is_seq2seq<Seq2SeqTransformer<T, E, D>> = true;
-
-// The class whose loss a pointer to a member function points to.
-template <class T, class C>
-C* class_of_token_loss(Var<T> (C::*)(const Context<T>&, const Var<T>&, const Tensor<std::int32_t>&,
-                                     const CrossEntropyOptions&) const);
-template <class T, class C>
-C* class_of_loss(Var<T> (C::*)(const Context<T>&, const Tensor<std::int32_t>&, const SequenceLayout&,
-                               const Tensor<std::int32_t>&, const SequenceLayout&,
-                               const Tensor<std::int32_t>&, const CrossEntropyOptions&,
-                               const std::vector<index_t>&) const);
-
-// Whether a type derived from Seq2SeqTransformer has losses of its own, which token_objective_loss() would
-// bypass.
+// Whether token_objective_loss() computes what the model's own losses would: a type derived from
+// Seq2SeqTransformer may override them.
 template <class M>
-consteval bool overrides_losses() {
-  if constexpr (!decltype(derives_from_seq2seq(std::declval<const M*>()))::value) {
-    return false;
-  } else if constexpr (requires {
-                         class_of_token_loss<typename M::value_type>(&M::token_loss);
-                         class_of_loss<typename M::value_type>(&M::loss);
-                       }) {
-    using TokenLoss =
-        std::remove_pointer_t<decltype(class_of_token_loss<typename M::value_type>(&M::token_loss))>;
-    using Loss = std::remove_pointer_t<decltype(class_of_loss<typename M::value_type>(&M::loss))>;
-    return !is_seq2seq<TokenLoss> || !is_seq2seq<Loss>;
-  }
-  return true;
-}
+inline constexpr bool has_token_losses = requires {
+  requires M::inherits_losses;
+};
+template <class T, class E, class D>
+inline constexpr bool has_token_losses<Seq2SeqTransformer<T, E, D>> = true;
 
 // Throws ValueError for an objective that the model does not support.
 template <class M>
@@ -170,10 +142,11 @@ void require_objective(const M& model, const RDropOptions& r_drop,
                        const Teacher<typename M::value_type>* teacher) {
   const bool wanted = r_drop.weight > 0 || teacher != nullptr;
   if constexpr (TokenObjectiveModel<M>) {
-    if (wanted && overrides_losses<M>()) {
+    if (wanted && !has_token_losses<M>) {
       throw ValueError(r_drop.weight > 0 ? "r_drop" : "teacher",
-                       "the model overrides token_loss() or loss(), which this objective does not call; "
-                       "expected a model with the losses of Seq2SeqTransformer");
+                       "the model's type is derived from Seq2SeqTransformer and may override token_loss() or "
+                       "loss(), which this objective does not call; a type that overrides neither says so by "
+                       "`static constexpr bool inherits_losses = true;`");
     }
     if constexpr (requires { r_drop.require_dropout(model.options); }) r_drop.require_dropout(model.options);
     if (teacher == nullptr) return;
