@@ -28,10 +28,13 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   });
   const auto weights = detail::HuggingFaceWeights::open(folder.path());
   read([&](const std::filesystem::path& path) {
-    (void)detail::HuggingFaceBart(detail::JsonFile::open(path / "config.json"), weights).options();
+    (void)detail::HuggingFaceBart(detail::bart_families[0], detail::JsonFile::open(path / "config.json"),
+                                  weights)
+        .options();
   });
   read([&](const std::filesystem::path& path) {
-    (void)detail::HuggingFaceT5(detail::JsonFile::open(path / "config.json"), weights).options();
+    (void)detail::HuggingFaceT5(detail::t5_families[0], detail::JsonFile::open(path / "config.json"), weights)
+        .options();
   });
   read([&](const std::filesystem::path& path) {
     (void)detail::bert_options(detail::JsonFile::open(path / "config.json"), weights);

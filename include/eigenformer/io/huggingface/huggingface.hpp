@@ -1,6 +1,8 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <optional>
@@ -18,26 +20,47 @@ namespace eigenformer {
 
 namespace detail {
 
+// The row of a model_type; nullptr without one.
+template <std::size_t N>
+const HuggingFaceFamily* find_family(const std::array<HuggingFaceFamily, N>& families,
+                                     const std::string& type) {
+  for (const HuggingFaceFamily& family : families) {
+    if (type == family.type) return &family;
+  }
+  return nullptr;
+}
+template <std::size_t N>
+std::string family_names(const std::array<HuggingFaceFamily, N>& families) {
+  std::string names;
+  for (const HuggingFaceFamily& family : families)
+    names += (names.empty() ? "" : ", ") + std::string(family.type);
+  return names;
+}
+
 // Reads the vocabulary from vocab.json, or from the pieces of the SentencePiece models.
-EIGENFORMER_IO_FUNCTION void read_vocabulary_files(HuggingFaceVocabulary& vocabulary, const std::string& type,
+EIGENFORMER_IO_FUNCTION void read_vocabulary_files(HuggingFaceVocabulary& vocabulary,
+                                                   const HuggingFaceFamily& family,
                                                    const std::filesystem::path& source_model,
                                                    const std::filesystem::path& target_model);
 
 // Adds the tokens that the class of a SentencePiece tokenizer in transformers has without listing them.
-EIGENFORMER_IO_FUNCTION void add_implied(HuggingFaceVocabulary& vocabulary, const std::string& type,
+EIGENFORMER_IO_FUNCTION void add_implied(HuggingFaceVocabulary& vocabulary, const HuggingFaceFamily& family,
                                          bool has_map, const JsonFile& tokenizer);
 
 // Reads the special tokens that the tokenizer's class in transformers matches in a text. has_map: whether the
 // folder has a vocab.json, as M2M100 and not NLLB.
-inline void read_class_tokens(HuggingFaceVocabulary& vocabulary, const std::string& type, bool has_map) {
+inline void read_class_tokens(HuggingFaceVocabulary& vocabulary, const HuggingFaceFamily& family,
+                              bool has_map) {
   vocabulary.read_class_tokens({{"eos_token", "</s>"}, {"unk_token", "<unk>"}, {"pad_token", "<pad>"}});
-  if (type != "bart" && type != "mbart" && type != "m2m_100") return;
+  if (!family.begin_and_mask) return;
   vocabulary.read_class_tokens({{"bos_token", "<s>"}});
-  if (type != "m2m_100" || !has_map) vocabulary.read_class_tokens({{"mask_token", "<mask>", true}});
+  const bool codes = family.implied == HuggingFaceFamily::Implied::language_codes;
+  if (!codes || !has_map) vocabulary.read_class_tokens({{"mask_token", "<mask>", true}});
 }
 
 /// Makes the tokenizers of these families, and sets the conventions and tokenizer of the description.
 EIGENFORMER_IO_FUNCTION TokenizerPair huggingface_tokenizers(const std::filesystem::path& folder,
+                                                             const HuggingFaceFamily& family,
                                                              const HuggingFaceConfig& config,
                                                              const ImportOptions& options,
                                                              ModelDescription& description);
@@ -60,22 +83,24 @@ TranslationModel<T> import_huggingface(const std::filesystem::path& folder,
                                        const ImportOptions& options = {}) {
   const detail::HuggingFaceConfig config(folder);
   const auto type = config.model.require<std::string>("model_type");
-  const bool t5 = type == "t5" || type == "mt5";
-  if (!t5 && type != "marian" && type != "bart" && type != "mbart" && type != "m2m_100") {
-    throw config.model.refuse("holds a model of type '" + type +
-                              "', expected marian, bart, mbart, m2m_100, t5 or mt5");
+  const detail::HuggingFaceFamily* const bart = detail::find_family(detail::bart_families, type);
+  const detail::HuggingFaceFamily* const t5 = detail::find_family(detail::t5_families, type);
+  if (bart == nullptr && t5 == nullptr) {
+    throw config.model.refuse("holds a model of type '" + type + "', expected one of " +
+                              detail::family_names(detail::bart_families) + ", " +
+                              detail::family_names(detail::t5_families));
   }
   const auto weights = detail::HuggingFaceWeights::open(folder);
-  const auto load = [&](const auto& family) -> TranslationModel<T> {
+  const auto load = [&](const detail::HuggingFaceFamily& family, const auto& layers) -> TranslationModel<T> {
     ModelDescription description;
-    description.model = family.options();
-    Seq2SeqTransformer<T> model = family.template model<T>();
-    TokenizerPair tokenizers = detail::huggingface_tokenizers(folder, config, options, description);
+    description.model = layers.options();
+    Seq2SeqTransformer<T> model = layers.template model<T>();
+    TokenizerPair tokenizers = detail::huggingface_tokenizers(folder, family, config, options, description);
     return {std::move(description), std::move(tokenizers), std::move(model)};
   };
   try {
-    return t5 ? load(detail::HuggingFaceT5(config.model, weights))
-              : load(detail::HuggingFaceBart(config.model, weights));
+    return t5 != nullptr ? load(*t5, detail::HuggingFaceT5(*t5, config.model, weights))
+                         : load(*bart, detail::HuggingFaceBart(*bart, config.model, weights));
   } catch (const ShapeError& error) {
     throw config.model.refuse(std::string("describes a model that is too large for memory: ") + error.what());
   }
@@ -88,51 +113,54 @@ TranslationModel<T> import_huggingface(const std::filesystem::path& folder,
 namespace eigenformer {
 namespace detail {
 
-EIGENFORMER_IO_FUNCTION void read_vocabulary_files(HuggingFaceVocabulary& vocabulary, const std::string& type,
+EIGENFORMER_IO_FUNCTION void read_vocabulary_files(HuggingFaceVocabulary& vocabulary,
+                                                   const HuggingFaceFamily& family,
                                                    const std::filesystem::path& source_model,
                                                    const std::filesystem::path& target_model) {
+  using Vocabulary = HuggingFaceFamily::Vocabulary;
   const std::filesystem::path& folder = vocabulary.folder();
   std::error_code ignored;
   const bool has_map = std::filesystem::exists(folder / "vocab.json", ignored);
-  const bool with_languages = type == "mbart" || type == "m2m_100";
-  if (type == "bart" || ((type == "marian" || with_languages) && has_map)) vocabulary.read_map("vocab.json");
-  if (type != "bart" && (source_model.empty() || target_model.empty())) {
+  const bool by_bytes = family.vocabulary == Vocabulary::bytes;
+  if (by_bytes || (family.vocabulary != Vocabulary::pieces && has_map)) vocabulary.read_map("vocab.json");
+  if (!by_bytes && (source_model.empty() || target_model.empty())) {
     throw IoError("import", "'" + folder.string() +
                                 "' has no SentencePiece model: expected tokenizer.json, or " +
-                                (type == "marian" ? "source.spm and target.spm"
-                                 : with_languages ? "sentencepiece.bpe.model"
-                                                  : "spiece.model"));
+                                family.tokenizer_files);
   }
-  if (type == "marian" && !has_map) vocabulary.read_map("vocab.json");  // names the file that is missing
-  if (with_languages && !has_map) vocabulary.put(source_model, fairseq_pieces(source_model), 0);
-  if (!with_languages && type != "bart" && type != "marian") {
+  // Names the file that is missing.
+  if (family.vocabulary == Vocabulary::map && !has_map) vocabulary.read_map("vocab.json");
+  if (family.vocabulary == Vocabulary::either && !has_map)
+    vocabulary.put(source_model, fairseq_pieces(source_model), 0);
+  if (family.vocabulary == Vocabulary::pieces)
     vocabulary.put(source_model, sentencepiece_pieces(source_model), 0);
-  }
 }
 
-EIGENFORMER_IO_FUNCTION void add_implied(HuggingFaceVocabulary& vocabulary, const std::string& type,
+EIGENFORMER_IO_FUNCTION void add_implied(HuggingFaceVocabulary& vocabulary, const HuggingFaceFamily& family,
                                          bool has_map, const JsonFile& tokenizer) {
+  using Implied = HuggingFaceFamily::Implied;
   const auto of_class = tokenizer.get<std::string>("tokenizer_class", "");
-  if (type == "m2m_100" && has_map) {
+  if (family.implied == Implied::language_codes && has_map) {
     const auto codes = tokenizer.get<std::string>("language_codes", "m2m100");
     if (codes != "m2m100" && codes != "wmt21")
       throw tokenizer.refuse("has the language_codes '" + codes + "', expected m2m100 or wmt21");
     vocabulary.imply(implied_languages(codes));
-  } else if (type == "mbart") {
+  } else if (family.implied == Implied::mbart_languages) {
     std::vector<std::string> tokens =
         implied_languages(of_class.starts_with("MBart50") ? "mbart50" : "mbart");
     tokens.push_back("<mask>");
     vocabulary.imply(tokens);
-  } else if (type == "t5" || type == "mt5") {
+  } else if (family.implied == Implied::sentinels) {
     vocabulary.imply_sentinels(tokenizer.get<index_t>("extra_ids", 100));
   }
 }
 
 EIGENFORMER_IO_FUNCTION TokenizerPair huggingface_tokenizers(const std::filesystem::path& folder,
+                                                             const HuggingFaceFamily& family,
                                                              const HuggingFaceConfig& config,
                                                              const ImportOptions& options,
                                                              ModelDescription& description) {
-  const auto type = config.model.get<std::string>("model_type", "");
+  const bool by_bytes = family.vocabulary == HuggingFaceFamily::Vocabulary::bytes;
   const index_t rows = description.model.source_vocab_size;
   ModelConventions& text = description.text;
   const index_t target_rows = description.model.target_size();
@@ -149,37 +177,35 @@ EIGENFORMER_IO_FUNCTION TokenizerPair huggingface_tokenizers(const std::filesyst
   const std::int32_t forced = config.id(force_begin ? "bos_token_id" : "forced_bos_token_id", target_rows);
   if (forced >= 0) text.target_prefix = {forced};
 
-  const bool with_languages = type == "mbart" || type == "m2m_100";
-  if (!with_languages) require_no_languages(folder, options);
+  if (!family.languages) require_no_languages(folder, options);
 
   HuggingFaceVocabulary vocabulary(folder, rows);
   std::filesystem::path source_model = find_sentencepiece(folder, "source"),
                         target_model = find_sentencepiece(folder, "target");
   std::error_code ignored;
   const bool has_map = std::filesystem::exists(folder / "vocab.json", ignored);
-  const bool complete = type == "bart" ? has_map && std::filesystem::exists(folder / "merges.txt", ignored)
-                                       : !source_model.empty() && !target_model.empty();
+  const bool complete = by_bytes ? has_map && std::filesystem::exists(folder / "merges.txt", ignored)
+                                 : !source_model.empty() && !target_model.empty();
   std::optional<TokenizerJson> json;  // only when the folder has no other complete tokenizer
   if (!complete && std::filesystem::exists(folder / "tokenizer.json", ignored)) {
     if (!TokenizerJson::is_in(folder)) {
-      throw IoError("import", "'" + (folder / "tokenizer.json").string() +
-                                  "' has no 'model', and the folder has no " +
-                                  (type == "bart" ? "vocab.json with merges.txt" : "SentencePiece model") +
-                                  " to use instead");
+      throw IoError("import",
+                    "'" + (folder / "tokenizer.json").string() + "' has no 'model', and the folder has no " +
+                        (by_bytes ? family.tokenizer_files : "SentencePiece model") + " to use instead");
     }
     json = TokenizerJson::open(folder / "tokenizer.json");
   }
   if (json) {
     vocabulary.read(*json);
   } else {
-    read_vocabulary_files(vocabulary, type, source_model, target_model);
-    add_implied(vocabulary, type, has_map, config.tokenizer);
+    read_vocabulary_files(vocabulary, family, source_model, target_model);
+    add_implied(vocabulary, family, has_map, config.tokenizer);
   }
   vocabulary.read_added();
-  if (!json) read_class_tokens(vocabulary, type, has_map);
+  if (!json) read_class_tokens(vocabulary, family, has_map);
   const auto around = json ? json->text_template() : std::nullopt;
 
-  if (with_languages) {
+  if (family.languages) {
     if (options.source_language.empty() || options.target_language.empty()) {
       throw ValueError("import", "'" + folder.string() +
                                      "' is a model of several languages; expected source_language and "
@@ -190,8 +216,9 @@ EIGENFORMER_IO_FUNCTION TokenizerPair huggingface_tokenizers(const std::filesyst
     const std::int32_t from = find_language(folder, known, options.source_language),
                        to = find_language(folder, known, options.target_language);
     const auto tokenizer_class = config.tokenizer.get<std::string>("tokenizer_class", "");
-    const bool suffix = config.tokenizer.get("legacy_behaviour", false) ||
-                        (type == "mbart" && !tokenizer_class.starts_with("MBart50"));
+    const bool first_mbart = family.implied == HuggingFaceFamily::Implied::mbart_languages &&
+                             !tokenizer_class.starts_with("MBart50");
+    const bool suffix = config.tokenizer.get("legacy_behaviour", false) || first_mbart;
     if (around && around->before.size() + around->after.size() == 2) {
       // The file has the language that it was saved with.
       text.source_prefix = around->before;
@@ -205,8 +232,8 @@ EIGENFORMER_IO_FUNCTION TokenizerPair huggingface_tokenizers(const std::filesyst
     } else {
       text.source_prefix = {from};
     }
-    if (type == "mbart" && !tokenizer_class.starts_with("MBart50")) {
-      text.begin_id = to;  // the first mBART starts with the language itself
+    if (first_mbart) {
+      text.begin_id = to;  // it starts with the language itself
       text.target_prefix.clear();
     } else {
       text.target_prefix = {to};
@@ -214,13 +241,12 @@ EIGENFORMER_IO_FUNCTION TokenizerPair huggingface_tokenizers(const std::filesyst
   } else if (around) {
     text.source_prefix = around->before;
     text.source_suffix = around->after;
-  } else if (type == "bart") {
+  } else if (by_bytes) {
     text.source_prefix = {config.require_id("bos_token_id", rows)};
   }
   read_search(config, options, target_rows, text);
-  // BART and T5 are trained on texts of several sentences; T5's translation tasks have sentences.
-  if (type == "bart") text.lines_are_sentences = false;
-  if (type == "t5" || type == "mt5") text.lines_are_sentences = text.source_text.starts_with("translate ");
+  // T5's translation tasks have sentences.
+  if (family.texts_of_many_sentences) text.lines_are_sentences = text.source_text.starts_with("translate ");
 
   std::vector<std::int32_t> meant = {text.begin_id, text.end_id};
   for (const auto* ids : {&text.source_prefix, &text.source_suffix, &text.target_prefix}) {
@@ -232,11 +258,11 @@ EIGENFORMER_IO_FUNCTION TokenizerPair huggingface_tokenizers(const std::filesyst
   if (json) {
     pair.source = json->tokenizer(std::move(v));
     pair.target = pair.source;
-  } else if (type == "bart") {
+  } else if (by_bytes) {
     pair.source = byte_bpe_tokenizer(folder, std::move(v), vocabulary.matched());
     pair.target = pair.source;
   } else {
-    const bool codes = type == "marian";
+    const bool codes = family.vocabulary == HuggingFaceFamily::Vocabulary::map;
     pair.source = sentencepiece_tokenizer(source_model, v, codes, vocabulary.matched());
     if (std::filesystem::exists(folder / "target_vocab.json", ignored) &&
         description.model.target_size() > 0) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -10,12 +11,64 @@
 
 namespace eigenformer::detail {
 
+/// The families with BART's layers.
+inline constexpr std::array<HuggingFaceFamily, 4> bart_families = {{
+    {.type = "bart",
+     .activation = "gelu",
+     .norm_first = false,
+     .scale_embedding = false,
+     .positions = HuggingFaceFamily::Positions::learned,
+     .tied = true,
+     .vocabulary = HuggingFaceFamily::Vocabulary::bytes,
+     .tokenizer_files = "vocab.json with merges.txt",
+     .implied = HuggingFaceFamily::Implied::none,
+     .languages = false,
+     .begin_and_mask = true,
+     .texts_of_many_sentences = true},
+    {.type = "mbart",
+     .activation = "gelu",
+     .norm_first = true,
+     .scale_embedding = false,
+     .positions = HuggingFaceFamily::Positions::learned,
+     .tied = true,
+     .vocabulary = HuggingFaceFamily::Vocabulary::either,
+     .tokenizer_files = "sentencepiece.bpe.model",
+     .implied = HuggingFaceFamily::Implied::mbart_languages,
+     .languages = true,
+     .begin_and_mask = true,
+     .texts_of_many_sentences = false},
+    {.type = "marian",
+     .activation = "gelu",
+     .norm_first = false,
+     .scale_embedding = false,
+     .positions = HuggingFaceFamily::Positions::sinusoidal,
+     .tied = true,
+     .vocabulary = HuggingFaceFamily::Vocabulary::map,
+     .tokenizer_files = "source.spm and target.spm",
+     .implied = HuggingFaceFamily::Implied::none,
+     .languages = false,
+     .begin_and_mask = false,
+     .texts_of_many_sentences = false},
+    {.type = "m2m_100",
+     .activation = "relu",
+     .norm_first = true,
+     .scale_embedding = true,
+     .positions = HuggingFaceFamily::Positions::sinusoidal_after_padding,
+     .tied = true,
+     .vocabulary = HuggingFaceFamily::Vocabulary::either,
+     .tokenizer_files = "sentencepiece.bpe.model",
+     .implied = HuggingFaceFamily::Implied::language_codes,
+     .languages = true,
+     .begin_and_mask = true,
+     .texts_of_many_sentences = false},
+}};
+
 /// The BART family of Hugging Face's transformers: bart, mbart, marian and m2m_100 (M2M100, NLLB), which have
 /// the same names of weights and differ in norms and positions.
 class HuggingFaceBart {
  public:
   /// Throws IoError for sizes that are invalid or not supported.
-  HuggingFaceBart(const JsonFile& config, const HuggingFaceWeights& weights);
+  HuggingFaceBart(const HuggingFaceFamily& family, const JsonFile& config, const HuggingFaceWeights& weights);
 
   const Seq2SeqOptions& options() const noexcept { return options_; }
 
@@ -113,10 +166,10 @@ class HuggingFaceBart {
 namespace eigenformer {
 namespace detail {
 
-EIGENFORMER_IO_FUNCTION HuggingFaceBart::HuggingFaceBart(const JsonFile& config,
+EIGENFORMER_IO_FUNCTION HuggingFaceBart::HuggingFaceBart(const HuggingFaceFamily& family,
+                                                         const JsonFile& config,
                                                          const HuggingFaceWeights& weights)
     : weights_(weights) {
-  const auto type = config.require<std::string>("model_type");
   Seq2SeqOptions& o = options_;
   o.source_vocab_size = config.require<index_t>("vocab_size");
   o.target_vocab_size = config.get<index_t>("decoder_vocab_size", o.source_vocab_size);
@@ -131,21 +184,20 @@ EIGENFORMER_IO_FUNCTION HuggingFaceBart::HuggingFaceBart(const JsonFile& config,
   require_size(config, "encoder_ffn_dim", o.layer.dim_feedforward);
   o.layer.dropout = {0};
   // What transformers' configuration classes have as defaults.
-  const bool m2m = type == "m2m_100";
-  o.layer.activation = huggingface_activation(config, "activation_function", m2m ? "relu" : "gelu");
-  o.layer.norm_first = type == "mbart" || type == "m2m_100";
+  o.layer.activation = huggingface_activation(config, "activation_function", family.activation);
+  o.layer.norm_first = family.norm_first;
   o.final_norm = o.layer.norm_first;
   o.projection_bias = weights.contains("final_logits_bias");
   const bool shared = config.get("share_encoder_decoder_embeddings", true),
-             tied = config.get("tie_word_embeddings", true);
+             tied = config.get("tie_word_embeddings", family.tied);
   o.tying = !tied ? Tying::none : shared ? Tying::all : Tying::target;
-  o.scale_embedding = config.get("scale_embedding", m2m);
+  o.scale_embedding = config.get("scale_embedding", family.scale_embedding);
   const auto pad = config.get<index_t>("pad_token_id", 1);
   o.max_length = config.require<index_t>("max_position_embeddings");
   require_size(config, "max_position_embeddings", o.max_length);
-  if (type == "marian") {
+  if (family.positions == HuggingFaceFamily::Positions::sinusoidal) {
     o.positions = SinusoidalPositions{.order = SinusoidOrder::concatenated};
-  } else if (type == "m2m_100") {
+  } else if (family.positions == HuggingFaceFamily::Positions::sinusoidal_after_padding) {
     o.positions = SinusoidalPositions{.order = SinusoidOrder::concatenated,
                                       .exponent = SinusoidExponent::tensor2tensor,
                                       .first_position = pad + 1};

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
@@ -14,12 +15,40 @@
 
 namespace eigenformer::detail {
 
+/// The families with T5's layers.
+inline constexpr std::array<HuggingFaceFamily, 2> t5_families = {{
+    {.type = "t5",
+     .activation = "relu",
+     .norm_first = true,
+     .scale_embedding = false,
+     .positions = HuggingFaceFamily::Positions::relative,
+     .tied = true,
+     .vocabulary = HuggingFaceFamily::Vocabulary::pieces,
+     .tokenizer_files = "spiece.model",
+     .implied = HuggingFaceFamily::Implied::sentinels,
+     .languages = false,
+     .begin_and_mask = false,
+     .texts_of_many_sentences = true},
+    {.type = "mt5",
+     .activation = "relu",
+     .norm_first = true,
+     .scale_embedding = false,
+     .positions = HuggingFaceFamily::Positions::relative,
+     .tied = false,
+     .vocabulary = HuggingFaceFamily::Vocabulary::pieces,
+     .tokenizer_files = "spiece.model",
+     .implied = HuggingFaceFamily::Implied::sentinels,
+     .languages = false,
+     .begin_and_mask = false,
+     .texts_of_many_sentences = true},
+}};
+
 /// T5 and mT5 of Hugging Face's transformers (Raffel et al. 2020): relative position biases, RMSNorm, no
 /// other biases, and unscaled scores and embeddings.
 class HuggingFaceT5 {
  public:
   /// Throws IoError for sizes that are invalid or not supported.
-  HuggingFaceT5(const JsonFile& config, const HuggingFaceWeights& weights);
+  HuggingFaceT5(const HuggingFaceFamily& family, const JsonFile& config, const HuggingFaceWeights& weights);
 
   const Seq2SeqOptions& options() const noexcept { return options_; }
 
@@ -49,7 +78,7 @@ class HuggingFaceT5 {
   // Sets the table of the projection and the scale of the logits. Up to transformers 4, tie_word_embeddings
   // determines both; its default is false for mT5 and true for T5. Version 5 always writes true: there are
   // two tables if the weights have lm_head, and the scale has a field of its own.
-  void set_projection(const JsonFile& config);
+  void set_projection(const HuggingFaceFamily& family, const JsonFile& config);
   // The major version of the transformers that wrote the file; 0 when it is not stored.
   static int major_version(const JsonFile& config) {
     return static_cast<int>(std::min(
@@ -106,7 +135,7 @@ class HuggingFaceT5 {
 namespace eigenformer {
 namespace detail {
 
-EIGENFORMER_IO_FUNCTION HuggingFaceT5::HuggingFaceT5(const JsonFile& config,
+EIGENFORMER_IO_FUNCTION HuggingFaceT5::HuggingFaceT5(const HuggingFaceFamily& family, const JsonFile& config,
                                                      const HuggingFaceWeights& weights)
     : weights_(weights) {
   Seq2SeqOptions& o = options_;
@@ -128,7 +157,7 @@ EIGENFORMER_IO_FUNCTION HuggingFaceT5::HuggingFaceT5(const JsonFile& config,
   }
   require_size(config, "num_heads * d_kv", o.layer.num_heads * o.layer.attention.head_dim);
   o.layer.dropout = {0};
-  const auto projection = config.get<std::string>("feed_forward_proj", "relu");
+  const auto projection = config.get<std::string>("feed_forward_proj", family.activation);
   o.layer.gated = projection.starts_with("gated-");
   const std::string activation = o.layer.gated ? projection.substr(6) : projection;
   if (activation == "relu") {
@@ -141,14 +170,14 @@ EIGENFORMER_IO_FUNCTION HuggingFaceT5::HuggingFaceT5(const JsonFile& config,
     throw config.refuse("has the feed_forward_proj '" + projection +
                         "', expected relu, gelu, silu or gated-gelu");
   }
-  o.layer.norm_first = true;
-  o.final_norm = true;
+  o.layer.norm_first = family.norm_first;
+  o.final_norm = family.norm_first;
   o.layer.norm.kind = NormKind::rms_norm;
   o.layer.norm.eps = config.get("layer_norm_epsilon", 1e-6);
   o.layer.bias = false;
   o.projection_bias = false;
-  set_projection(config);
-  o.scale_embedding = false;
+  set_projection(family, config);
+  o.scale_embedding = family.scale_embedding;
   o.layer.attention.scale = 1;
   RelativeBiasPositions bias{.buckets = config.get<index_t>("relative_attention_num_buckets", 32),
                              .max_distance = config.get<index_t>("relative_attention_max_distance", 128)};
@@ -159,13 +188,13 @@ EIGENFORMER_IO_FUNCTION HuggingFaceT5::HuggingFaceT5(const JsonFile& config,
   require_layers(config, weights, {o.encoder.num_layers, o.decoder.num_layers});
 }
 
-EIGENFORMER_IO_FUNCTION void HuggingFaceT5::set_projection(const JsonFile& config) {
-  const bool t5 = config.require<std::string>("model_type") == "t5";
+EIGENFORMER_IO_FUNCTION void HuggingFaceT5::set_projection(const HuggingFaceFamily& family,
+                                                           const JsonFile& config) {
   const bool version5 = config.has("scale_decoder_outputs") || major_version(config) >= 5;
-  const bool tied = config.get("tie_word_embeddings", t5 || version5);
+  const bool tied = config.get("tie_word_embeddings", family.tied || version5);
   const bool one_table = tied && !(version5 && weights_.contains("lm_head.weight"));
   options_.tying = one_table ? Tying::all : Tying::none;
-  if (config.get("scale_decoder_outputs", tied && (t5 || !version5)))
+  if (config.get("scale_decoder_outputs", tied && (family.tied || !version5)))
     options_.logit_scale = 1 / std::sqrt(static_cast<double>(options_.layer.d_model));
 }
 

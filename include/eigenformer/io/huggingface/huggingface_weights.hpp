@@ -14,6 +14,35 @@
 
 namespace eigenformer::detail {
 
+/// What the classes of one model_type have in transformers and its files do not say. A new family of the
+/// same layers is one more row of huggingface_bart.hpp or huggingface_t5.hpp.
+struct HuggingFaceFamily {
+  /// Where positions of inputs come from.
+  enum class Positions { learned, sinusoidal, sinusoidal_after_padding, relative };
+  /// What the vocabulary is read from without a tokenizer.json.
+  enum class Vocabulary {
+    bytes,   ///< vocab.json and merges.txt
+    map,     ///< vocab.json, with SentencePiece models that may begin with codes of languages
+    either,  ///< vocab.json, or without one the pieces of the SentencePiece model as fairseq counts them
+    pieces,  ///< the pieces of the SentencePiece model
+  };
+  /// Tokens that the tokenizer's class has without listing them.
+  enum class Implied { none, language_codes, mbart_languages, sentinels };
+
+  const char* type;              ///< model_type in config.json
+  const char* activation;        ///< where config.json has none
+  bool norm_first;               ///< layer norms before the sub-layers, and after the last layer
+  bool scale_embedding;          ///< where config.json says nothing
+  Positions positions;           ///< relative in attention, or added to inputs
+  bool tied;                     ///< one table for embeddings and projection, where config.json says nothing
+  Vocabulary vocabulary;         ///< its files
+  const char* tokenizer_files;   ///< as messages name them
+  Implied implied;               ///< beside the vocabulary
+  bool languages;                ///< whether an import must name two
+  bool begin_and_mask;           ///< whether the class matches <s> and <mask> in a text
+  bool texts_of_many_sentences;  ///< what it was trained on
+};
+
 /// The weights of a Hugging Face folder: model.safetensors, or the files that model.safetensors.index.json
 /// lists.
 class HuggingFaceWeights {
