@@ -1,7 +1,4 @@
 // What io.hpp, train/ and search/text/ leave to eigenformer::compiled; there with nlohmann-json.
 #define EIGENFORMER_COMPILED
 #define EIGENFORMER_COMPILED_IO_BUILD
-#include "eigenformer/io.hpp"
-#include "eigenformer/search/text/translate.hpp"
-#include "eigenformer/train/plan.hpp"
-#include "eigenformer/train/trainer.hpp"
+#include "eigenformer/io_definitions.hpp"

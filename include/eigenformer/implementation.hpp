@@ -22,8 +22,5 @@
 #include "eigenformer/eigenformer.hpp"
 #include "eigenformer/kernels/definitions.hpp"
 #if defined(EIGENFORMER_COMPILED_IO)
-#include "eigenformer/io.hpp"
-#include "eigenformer/search/text/translate.hpp"
-#include "eigenformer/train/plan.hpp"
-#include "eigenformer/train/trainer.hpp"
+#include "eigenformer/io_definitions.hpp"
 #endif
