@@ -133,6 +133,68 @@ void ct2_linear(WeightImport<T, Ct2File>& import, const std::string& ours,
   if (bias) import.take_or_zero(ours + "bias", biases);
 }
 
+// Takes the layers, norms and tables of positions of a stack.
+template <class T>
+void ct2_stack(WeightImport<T, Ct2File>& import, const Ct2Transformer& described, const std::string& stack) {
+  const Ct2File& file = described.file();
+  const Seq2SeqOptions& options = described.options();
+  const index_t d = options.layer.d_model;
+  const bool decoder = stack == "decoder";
+  const StackOptions<LayerOptions> sizes =
+      decoder ? options.transformer().decoder_options() : options.transformer().encoder_options();
+  const index_t ff = sizes.layer.dim_feedforward;
+  const index_t inner =
+      sizes.layer.attention.head_dim != 0 ? sizes.layer.num_heads * sizes.layer.attention.head_dim : d;
+  const bool bias = sizes.layer.bias;
+  if (std::holds_alternative<RelativeBiasPositions>(sizes.layer.attention.positions)) {
+    const std::string table = "/layer_0/self_attention/relative_attention_bias";
+    import.take(
+        stack + ".relative_bias.weight", {stack + table},
+        {std::get<RelativeBiasPositions>(sizes.layer.attention.positions).buckets, sizes.layer.num_heads});
+    for (index_t i = 1; i < sizes.num_layers; ++i)
+      import.used(stack + "/layer_" + std::to_string(i) + "/self_attention/relative_attention_bias");
+  }
+  if (std::holds_alternative<LearnedPositions>(options.input_positions())) {
+    const Tensor<T> table = file.tensor<T>(Ct2Transformer::encodings(stack));
+    import.used(Ct2Transformer::encodings(stack));
+    import.add(decoder ? "target_positions.weight" : "source_positions.weight",
+               table.rows(0, options.max_length));
+  }
+  if (options.embedding_norm) {
+    ct2_norm(import, decoder ? "target_embedding_norm" : "source_embedding_norm",
+             stack + "/layernorm_embedding");
+  }
+  if (sizes.final_norm) ct2_norm(import, stack + ".norm", stack + "/layer_norm");
+  for (index_t i = 0; i < sizes.num_layers; ++i) {
+    const std::string ours = stack + ".layers." + std::to_string(i) + ".";
+    const std::string theirs = stack + "/layer_" + std::to_string(i) + "/";
+    ct2_linear(import, ours + "self_attn.in_proj_", {{theirs + "self_attention/linear_0", 3 * inner}}, d,
+               bias);
+    ct2_linear(import, ours + "self_attn.out_proj.", {{theirs + "self_attention/linear_1", d}}, inner, bias);
+    ct2_norm(import, ours + "norm1", theirs + "self_attention/layer_norm");
+    if (const auto* shaw = std::get_if<ShawPositions>(&sizes.layer.attention.positions)) {
+      const Shape shape{2 * shaw->max_distance + 1, inner / sizes.layer.num_heads};
+      import.take(ours + "self_attn.relative_keys", {theirs + "self_attention/relative_position_keys"},
+                  shape);
+      import.take(ours + "self_attn.relative_values", {theirs + "self_attention/relative_position_values"},
+                  shape);
+    }
+    if (decoder) {
+      ct2_linear(import, ours + "multihead_attn.in_proj_",
+                 {{theirs + "attention/linear_0", inner}, {theirs + "attention/linear_1", 2 * inner}}, d,
+                 bias);
+      ct2_linear(import, ours + "multihead_attn.out_proj.", {{theirs + "attention/linear_2", d}}, inner,
+                 bias);
+      ct2_norm(import, ours + "norm2", theirs + "attention/layer_norm");
+    }
+    ct2_linear(import, ours + "linear1.", {{theirs + "ffn/linear_0", ff}}, d, bias);
+    if (sizes.layer.gated)
+      ct2_linear(import, ours + "linear3.", {{theirs + "ffn/linear_0_noact", ff}}, d, bias);
+    ct2_linear(import, ours + "linear2.", {{theirs + "ffn/linear_1", d}}, ff, bias);
+    ct2_norm(import, ours + (decoder ? "norm3" : "norm2"), theirs + "ffn/layer_norm");
+  }
+}
+
 /// Makes the model with the weights of the file.
 template <class T>
 Seq2SeqTransformer<T> ct2_model(const Ct2Transformer& described) {
@@ -157,63 +219,7 @@ Seq2SeqTransformer<T> ct2_model(const Ct2Transformer& described) {
     // The begin symbol must never be generated: its probability underflows to zero.
     take("projection.bias", "decoder/projection/bias", Shape{options.target_vocab_size}, zero_start, -1e4);
   }
-  for (const std::string stack : {"encoder", "decoder"}) {
-    const bool decoder = stack == "decoder";
-    const StackOptions<LayerOptions> sizes =
-        decoder ? options.transformer().decoder_options() : options.transformer().encoder_options();
-    const index_t ff = sizes.layer.dim_feedforward;
-    const index_t inner =
-        sizes.layer.attention.head_dim != 0 ? sizes.layer.num_heads * sizes.layer.attention.head_dim : d;
-    const bool bias = sizes.layer.bias;
-    if (std::holds_alternative<RelativeBiasPositions>(sizes.layer.attention.positions)) {
-      const std::string table = "/layer_0/self_attention/relative_attention_bias";
-      import.take(
-          stack + ".relative_bias.weight", {stack + table},
-          {std::get<RelativeBiasPositions>(sizes.layer.attention.positions).buckets, sizes.layer.num_heads});
-      for (index_t i = 1; i < sizes.num_layers; ++i)
-        import.used(stack + "/layer_" + std::to_string(i) + "/self_attention/relative_attention_bias");
-    }
-    if (std::holds_alternative<LearnedPositions>(options.input_positions())) {
-      const Tensor<T> table = file.tensor<T>(Ct2Transformer::encodings(stack));
-      import.used(Ct2Transformer::encodings(stack));
-      import.add(decoder ? "target_positions.weight" : "source_positions.weight",
-                 table.rows(0, options.max_length));
-    }
-    if (options.embedding_norm) {
-      ct2_norm(import, decoder ? "target_embedding_norm" : "source_embedding_norm",
-               stack + "/layernorm_embedding");
-    }
-    if (sizes.final_norm) ct2_norm(import, stack + ".norm", stack + "/layer_norm");
-    for (index_t i = 0; i < sizes.num_layers; ++i) {
-      const std::string ours = stack + ".layers." + std::to_string(i) + ".";
-      const std::string theirs = stack + "/layer_" + std::to_string(i) + "/";
-      ct2_linear(import, ours + "self_attn.in_proj_", {{theirs + "self_attention/linear_0", 3 * inner}}, d,
-                 bias);
-      ct2_linear(import, ours + "self_attn.out_proj.", {{theirs + "self_attention/linear_1", d}}, inner,
-                 bias);
-      ct2_norm(import, ours + "norm1", theirs + "self_attention/layer_norm");
-      if (const auto* shaw = std::get_if<ShawPositions>(&sizes.layer.attention.positions)) {
-        const Shape shape{2 * shaw->max_distance + 1, inner / sizes.layer.num_heads};
-        import.take(ours + "self_attn.relative_keys", {theirs + "self_attention/relative_position_keys"},
-                    shape);
-        import.take(ours + "self_attn.relative_values", {theirs + "self_attention/relative_position_values"},
-                    shape);
-      }
-      if (decoder) {
-        ct2_linear(import, ours + "multihead_attn.in_proj_",
-                   {{theirs + "attention/linear_0", inner}, {theirs + "attention/linear_1", 2 * inner}}, d,
-                   bias);
-        ct2_linear(import, ours + "multihead_attn.out_proj.", {{theirs + "attention/linear_2", d}}, inner,
-                   bias);
-        ct2_norm(import, ours + "norm2", theirs + "attention/layer_norm");
-      }
-      ct2_linear(import, ours + "linear1.", {{theirs + "ffn/linear_0", ff}}, d, bias);
-      if (sizes.layer.gated)
-        ct2_linear(import, ours + "linear3.", {{theirs + "ffn/linear_0_noact", ff}}, d, bias);
-      ct2_linear(import, ours + "linear2.", {{theirs + "ffn/linear_1", d}}, ff, bias);
-      ct2_norm(import, ours + (decoder ? "norm3" : "norm2"), theirs + "ffn/layer_norm");
-    }
-  }
+  for (const std::string stack : {"encoder", "decoder"}) ct2_stack(import, described, stack);
   // Scalars and scales were read already, or are not needed for translation.
   for (const std::string& name : file.names()) {
     if (name.ends_with("_scale") || file.shape(name).numel() == 1) import.used(name);

@@ -73,6 +73,68 @@ read_ctranslate2_vocabulary(const std::filesystem::path& folder, const std::stri
   return {path, std::move(tokens)};
 }
 
+// The tokens that config.json names, or their defaults.
+struct Ct2Tokens {
+  explicit Ct2Tokens(const JsonFile& config)
+      : begin(config.get<std::string>("bos_token", "<s>")),
+        end(config.get<std::string>("eos_token", "</s>")),
+        unknown(config.get<std::string>("unk_token", "<unk>")),
+        start(config.get<std::string>("decoder_start_token", begin)) {}
+
+  std::string begin, end, unknown, start;
+};
+
+// Sets the conventions of a description. source, target: the vocabularies and their files.
+EIGENFORMER_IO_FUNCTION void set_conventions(
+    const std::pair<const std::filesystem::path&, const std::vector<std::string>&>& source,
+    const std::pair<const std::filesystem::path&, const std::vector<std::string>&>& target,
+    const Ct2Tokens& names, const JsonFile& config, const ImportOptions& options, bool zero_start,
+    ModelDescription& description) {
+  const auto require = [](const std::filesystem::path& path, const std::vector<std::string>& tokens,
+                          const std::string& token, const char* key) {
+    if (const auto id = find_token(tokens, token)) return *id;
+    throw IoError("import", "'" + path.string() + "' has no token '" + token + "', which is config.json's " +
+                                key + " or, if it names none, the default");
+  };
+  ModelConventions& text = description.text;
+  // Older folders have no config.json, and names.start with the names.begin symbol.
+  const bool start_is_named =
+      !config.json().contains("decoder_start_token") || config.has("decoder_start_token");
+  text.source_text = options.source_text;
+  text.source_suffix.clear();
+  if (config.get("add_source_bos", false))
+    text.source_prefix.push_back(require(source.first, source.second, names.begin, "bos_token"));
+  if (!options.source_language.empty())
+    text.source_prefix.push_back(find_spelled_language(source.first, source.second, options.source_language));
+  // Models converted from transformers need the names.end symbol, but expect it from the caller's tokenizer;
+  // they do not names.start with the names.begin symbol, which of T5's is the padding.
+  const bool t5 = std::holds_alternative<RelativeBiasPositions>(description.model.layer.attention.positions);
+  // As in huggingface_tokenizers().
+  if (t5) text.lines_are_sentences = text.source_text.starts_with("translate ");
+  if (config.get("add_source_eos", false) || names.start != names.begin || !start_is_named || t5 ||
+      !options.source_language.empty()) {
+    text.source_suffix.push_back(require(source.first, source.second, names.end, "eos_token"));
+  }
+  text.end_id = require(target.first, target.second, names.end, "eos_token");
+  if (!options.target_language.empty())
+    text.target_prefix.push_back(find_spelled_language(target.first, target.second, options.target_language));
+  if (zero_start) {
+    text.begin_id = static_cast<std::int32_t>(description.model.target_size() - 1);
+  } else if (start_is_named) {
+    text.begin_id = require(target.first, target.second, names.start, "decoder_start_token");
+  } else if (!text.target_prefix.empty()) {
+    text.begin_id = text.target_prefix.front();
+    text.target_prefix.clear();
+  } else {
+    throw ValueError("import", "'" + config.path().string() +
+                                   "' has no decoder_start_token, so the target language must be the first "
+                                   "token: give target_language");
+  }
+  text.forbidden_ids.clear();
+  text.search["rule"] = "ctranslate2";
+  if (text.target_prefix.empty()) text.search["min_length"] = 1;  // a forced prefix counts
+}
+
 EIGENFORMER_IO_FUNCTION TokenizerPair ctranslate2_tokenizers(const std::filesystem::path& folder,
                                                              const JsonFile& config,
                                                              const ImportOptions& options,
@@ -97,58 +159,16 @@ EIGENFORMER_IO_FUNCTION TokenizerPair ctranslate2_tokenizers(const std::filesyst
   fit_vocabulary(source_path, source, description.model.source_vocab_size, "source");
   fit_vocabulary(target_path, target, description.model.target_size(), "target");
 
-  const auto begin = config.get<std::string>("bos_token", "<s>"),
-             end = config.get<std::string>("eos_token", "</s>"),
-             unknown = config.get<std::string>("unk_token", "<unk>");
-  const auto require = [](const std::filesystem::path& path, const std::vector<std::string>& tokens,
-                          const std::string& token, const char* key) {
-    if (const auto id = find_token(tokens, token)) return *id;
-    throw IoError("import", "'" + path.string() + "' has no token '" + token + "', which is config.json's " +
-                                key + " or, if it names none, the default");
-  };
-  ModelConventions& text = description.text;
-  // Older folders have no config.json, and start with the begin symbol.
-  const bool start_is_named =
-      !config.json().contains("decoder_start_token") || config.has("decoder_start_token");
-  const auto start = config.get<std::string>("decoder_start_token", begin);
-  text.source_text = options.source_text;
-  text.source_suffix.clear();
-  if (config.get("add_source_bos", false))
-    text.source_prefix.push_back(require(source_path, source, begin, "bos_token"));
-  if (!options.source_language.empty())
-    text.source_prefix.push_back(find_spelled_language(source_path, source, options.source_language));
-  // Models converted from transformers need the end symbol, but expect it from the caller's tokenizer; they
-  // do not start with the begin symbol, which of T5's is the padding.
-  const bool t5 = std::holds_alternative<RelativeBiasPositions>(description.model.layer.attention.positions);
-  // As in huggingface_tokenizers().
-  if (t5) text.lines_are_sentences = text.source_text.starts_with("translate ");
-  if (config.get("add_source_eos", false) || start != begin || !start_is_named || t5 ||
-      !options.source_language.empty()) {
-    text.source_suffix.push_back(require(source_path, source, end, "eos_token"));
-  }
-  text.end_id = require(target_path, target, end, "eos_token");
-  if (!options.target_language.empty())
-    text.target_prefix.push_back(find_spelled_language(target_path, target, options.target_language));
-  if (zero_start) {
-    text.begin_id = static_cast<std::int32_t>(description.model.target_size() - 1);
-  } else if (start_is_named) {
-    text.begin_id = require(target_path, target, start, "decoder_start_token");
-  } else if (!text.target_prefix.empty()) {
-    text.begin_id = text.target_prefix.front();
-    text.target_prefix.clear();
-  } else {
-    throw ValueError("import", "'" + config.path().string() +
-                                   "' has no decoder_start_token, so the target language must be the first "
-                                   "token: give target_language");
-  }
-  text.forbidden_ids.clear();
-  text.search["rule"] = "ctranslate2";
-  if (text.target_prefix.empty()) text.search["min_length"] = 1;  // a forced prefix counts
+  const Ct2Tokens names(config);
+  const ModelConventions& text = description.text;
+  set_conventions({source_path, source}, {target_path, target}, names, config, options, zero_start,
+                  description);
 
   const auto vocabulary = [&](std::vector<std::string>& tokens, const std::vector<std::int32_t>& added) {
     ForeignVocabulary v{std::move(tokens), -1, added};
-    v.unknown_id = find_token(v.tokens, unknown).value_or(-1);
-    for (const std::string& name : {begin, end, start, std::string("<pad>"), std::string("<blank>")}) {
+    v.unknown_id = find_token(v.tokens, names.unknown).value_or(-1);
+    for (const std::string& name :
+         {names.begin, names.end, names.start, std::string("<pad>"), std::string("<blank>")}) {
       if (const auto id = find_token(v.tokens, name)) v.special_ids.push_back(*id);
     }
     return v;

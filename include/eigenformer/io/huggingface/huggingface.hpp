@@ -155,6 +155,79 @@ EIGENFORMER_IO_FUNCTION void add_implied(HuggingFaceVocabulary& vocabulary, cons
   }
 }
 
+// Sets the tokens of both languages. around: what tokenizer.json puts around a text, if the folder has one.
+EIGENFORMER_IO_FUNCTION void set_languages(const std::filesystem::path& folder,
+                                           const HuggingFaceFamily& family, const HuggingFaceConfig& config,
+                                           const ImportOptions& options,
+                                           const HuggingFaceVocabulary& vocabulary,
+                                           const std::optional<TokenizerJson::Template>& around,
+                                           ModelConventions& text) {
+  const std::int32_t end = text.end_id;
+  if (options.source_language.empty() || options.target_language.empty()) {
+    throw ValueError("import", "'" + folder.string() +
+                                   "' is a model of several languages; expected source_language and "
+                                   "target_language as its vocabulary spells them, such as eng_Latn, en_XX "
+                                   "or en");
+  }
+  const std::vector<TargetLanguage> known = vocabulary.languages();
+  const std::int32_t from = find_language(folder, known, options.source_language),
+                     to = find_language(folder, known, options.target_language);
+  const auto tokenizer_class = config.tokenizer.get<std::string>("tokenizer_class", "");
+  const bool first_mbart = family.implied == HuggingFaceFamily::Implied::mbart_languages &&
+                           !tokenizer_class.starts_with("MBart50");
+  const bool suffix = config.tokenizer.get("legacy_behaviour", false) || first_mbart;
+  if (around && around->before.size() + around->after.size() == 2) {
+    // The file has the language that it was saved with.
+    text.source_prefix = around->before;
+    text.source_suffix = around->after;
+    for (auto* ids : {&text.source_prefix, &text.source_suffix}) {
+      std::replace_if(
+          ids->begin(), ids->end(), [&](std::int32_t id) { return id != end; }, from);
+    }
+  } else if (suffix) {
+    text.source_suffix = {end, from};
+  } else {
+    text.source_prefix = {from};
+  }
+  if (first_mbart) {
+    text.begin_id = to;  // it starts with the language itself
+    text.target_prefix.clear();
+  } else {
+    text.target_prefix = {to};
+  }
+}
+
+// Makes the tokenizers of a folder without a tokenizer.json. models: the SentencePiece models of both sides.
+EIGENFORMER_IO_FUNCTION TokenizerPair tokenizers_of_files(
+    const HuggingFaceFamily& family, const HuggingFaceVocabulary& vocabulary, ForeignVocabulary v,
+    const std::pair<std::filesystem::path, std::filesystem::path>& models,
+    const ModelDescription& description) {
+  const auto& [source_model, target_model] = models;
+  const std::filesystem::path& folder = vocabulary.folder();
+  const ModelConventions& text = description.text;
+  std::error_code ignored;
+  TokenizerPair pair;
+  if (family.vocabulary == HuggingFaceFamily::Vocabulary::bytes) {
+    pair.source = byte_bpe_tokenizer(folder, std::move(v), vocabulary.matched());
+    pair.target = pair.source;
+  } else {
+    const bool codes = family.vocabulary == HuggingFaceFamily::Vocabulary::map;
+    pair.source = sentencepiece_tokenizer(source_model, v, codes, vocabulary.matched());
+    if (std::filesystem::exists(folder / "target_vocab.json", ignored) &&
+        description.model.target_size() > 0) {
+      HuggingFaceVocabulary target(folder, description.model.target_size());
+      target.read_map("target_vocab.json");
+      pair.target =
+          sentencepiece_tokenizer(target_model, target.finish("<unk>", {text.begin_id, text.end_id}), codes);
+    } else {
+      pair.target = source_model == target_model
+                        ? pair.source
+                        : sentencepiece_tokenizer(target_model, std::move(v), codes, vocabulary.matched());
+    }
+  }
+  return pair;
+}
+
 EIGENFORMER_IO_FUNCTION TokenizerPair huggingface_tokenizers(const std::filesystem::path& folder,
                                                              const HuggingFaceFamily& family,
                                                              const HuggingFaceConfig& config,
@@ -206,38 +279,7 @@ EIGENFORMER_IO_FUNCTION TokenizerPair huggingface_tokenizers(const std::filesyst
   const auto around = json ? json->text_template() : std::nullopt;
 
   if (family.languages) {
-    if (options.source_language.empty() || options.target_language.empty()) {
-      throw ValueError("import", "'" + folder.string() +
-                                     "' is a model of several languages; expected source_language and "
-                                     "target_language as its vocabulary spells them, such as eng_Latn, en_XX "
-                                     "or en");
-    }
-    const std::vector<TargetLanguage> known = vocabulary.languages();
-    const std::int32_t from = find_language(folder, known, options.source_language),
-                       to = find_language(folder, known, options.target_language);
-    const auto tokenizer_class = config.tokenizer.get<std::string>("tokenizer_class", "");
-    const bool first_mbart = family.implied == HuggingFaceFamily::Implied::mbart_languages &&
-                             !tokenizer_class.starts_with("MBart50");
-    const bool suffix = config.tokenizer.get("legacy_behaviour", false) || first_mbart;
-    if (around && around->before.size() + around->after.size() == 2) {
-      // The file has the language that it was saved with.
-      text.source_prefix = around->before;
-      text.source_suffix = around->after;
-      for (auto* ids : {&text.source_prefix, &text.source_suffix}) {
-        std::replace_if(
-            ids->begin(), ids->end(), [&](std::int32_t id) { return id != end; }, from);
-      }
-    } else if (suffix) {
-      text.source_suffix = {end, from};
-    } else {
-      text.source_prefix = {from};
-    }
-    if (first_mbart) {
-      text.begin_id = to;  // it starts with the language itself
-      text.target_prefix.clear();
-    } else {
-      text.target_prefix = {to};
-    }
+    set_languages(folder, family, config, options, vocabulary, around, text);
   } else if (around) {
     text.source_prefix = around->before;
     text.source_suffix = around->after;
@@ -258,23 +300,8 @@ EIGENFORMER_IO_FUNCTION TokenizerPair huggingface_tokenizers(const std::filesyst
   if (json) {
     pair.source = json->tokenizer(std::move(v));
     pair.target = pair.source;
-  } else if (by_bytes) {
-    pair.source = byte_bpe_tokenizer(folder, std::move(v), vocabulary.matched());
-    pair.target = pair.source;
   } else {
-    const bool codes = family.vocabulary == HuggingFaceFamily::Vocabulary::map;
-    pair.source = sentencepiece_tokenizer(source_model, v, codes, vocabulary.matched());
-    if (std::filesystem::exists(folder / "target_vocab.json", ignored) &&
-        description.model.target_size() > 0) {
-      HuggingFaceVocabulary target(folder, description.model.target_size());
-      target.read_map("target_vocab.json");
-      pair.target =
-          sentencepiece_tokenizer(target_model, target.finish("<unk>", {text.begin_id, text.end_id}), codes);
-    } else {
-      pair.target = source_model == target_model
-                        ? pair.source
-                        : sentencepiece_tokenizer(target_model, std::move(v), codes, vocabulary.matched());
-    }
+    pair = tokenizers_of_files(family, vocabulary, std::move(v), {source_model, target_model}, description);
   }
   description.tokenizer = pair.source->kind();
   description.joint = pair.joint();

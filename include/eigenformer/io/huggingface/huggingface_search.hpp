@@ -71,49 +71,17 @@ EIGENFORMER_IO_FUNCTION std::int32_t HuggingFaceConfig::token_id(const JsonFile&
                     ", expected ids of the vocabulary, 0 to " + std::to_string(size - 1));
 }
 
-EIGENFORMER_IO_FUNCTION void read_search(const HuggingFaceConfig& config, const ImportOptions& options,
-                                         index_t target_size, ModelConventions& text) {
-  const JsonFile& file = config.search_file();
-  const auto warn = [&](const std::string& name, const std::string& what) {
-    if (options.warn) {
-      options.warn("'" + file.path().string() + "' sets " + name + " to " + file.json().at(name).dump() +
-                   ": " + what);
-    }
-  };
-  const auto prefix = static_cast<index_t>(text.target_prefix.size());
-  nlohmann::json& search = text.search;
-  search["rule"] = "huggingface";
-  search["length_penalty"] = file.get("length_penalty", 1.0);
-  // A number of the file, which must be in a range; 0 when it is absent.
-  const auto number = [&](const char* name, index_t least, index_t most) {
-    if (!file.has(name)) return index_t{0};
-    const auto value = file.get<index_t>(name, 0);
-    if (value >= least && value <= most) return value;
-    throw file.refuse("sets " + std::string(name) + " to " + file.json().at(name).dump() + ", expected " +
-                      std::to_string(least) + " to " + std::to_string(most));
-  };
-  constexpr index_t longest = std::numeric_limits<std::int32_t>::max(), most_beams = 4096;
-  const auto set = [&](const char* name, index_t value) {
-    if (value > 0) search[name] = value;
-  };
-  set("no_repeat_ngram_size", number("no_repeat_ngram_size", 0, longest));
-  set("beam_size", number("num_beams", 1, most_beams));
-  const index_t least = std::max<index_t>(
-      {0, number("min_length", 0, longest) - 1 - prefix, number("min_new_tokens", 0, longest) - prefix});
-  set("min_length", least);
-  // max_length counts the token that the decoder starts with, max_new_tokens does not.
-  index_t most = 0;
-  if (const index_t all = number("max_length", 1, longest); all > 0) most = std::max<index_t>(1, all - 1);
-  if (const index_t added = number("max_new_tokens", 1, longest); added > 0) most = added;
-  if (most > 0) set("max_length", std::max(most, least + prefix));
-  if (file.has("early_stopping")) {
-    const bool never = file.json().at("early_stopping") == "never";
-    if (!never && file.get("early_stopping", false)) search["early_stopping"] = true;
-    if (never) warn("early_stopping", "it is read as false");
-  }
+// A warning about a setting of a file.
+EIGENFORMER_IO_FUNCTION void warn_of(const ImportOptions& options, const JsonFile& file,
+                                     const std::string& name, const std::string& what) {
+  if (!options.warn) return;
+  options.warn("'" + file.path().string() + "' sets " + name + " to " + file.json().at(name).dump() + ": " +
+               what);
+}
 
-  const bool force_end = config.id("forced_eos_token_id", target_size) == text.end_id;
-  if (force_end) search["force_end"] = true;
+// Forbids the single tokens that the settings forbid.
+EIGENFORMER_IO_FUNCTION void forbid_tokens(const HuggingFaceConfig& config, const ImportOptions& options,
+                                           index_t target_size, ModelConventions& text) {
   for (const char* name : {"bad_words_ids", "suppress_tokens"}) {
     const JsonFile& found = config.generation.has(name) ? config.generation : config.model;
     if (!found.has(name)) continue;
@@ -133,7 +101,36 @@ EIGENFORMER_IO_FUNCTION void read_search(const HuggingFaceConfig& config, const 
       }
     }
   }
+}
 
+// Settings that are supported, warned of by warn_of_settings(), or without effect. Any other that is no
+// setting of the model is listed in a warning.
+inline constexpr std::array<std::string_view, 62> known_settings = {
+    "max_length", "max_new_tokens", "min_length", "min_new_tokens", "early_stopping", "num_beams",
+    "length_penalty", "no_repeat_ngram_size", "bad_words_ids", "suppress_tokens", "forced_bos_token_id",
+    "forced_eos_token_id", "force_bos_token_to_be_generated", "pad_token_id", "bos_token_id", "eos_token_id",
+    "decoder_start_token_id", "begin_suppress_tokens", "forced_decoder_ids", "force_words_ids", "constraints",
+    "exponential_decay_length_penalty", "sequence_bias", "stop_strings", "max_time", "dola_layers",
+    "watermarking_config", "cache_implementation",
+    // of do_sample, which the warning lists itself
+    "temperature", "top_k", "top_p", "min_p", "top_h", "typical_p", "epsilon_cutoff", "eta_cutoff",
+    // how fast, in what memory, and what comes with the result
+    "use_cache", "cache_config", "max_cache_len", "compile_config", "disable_compile", "prefill_chunk_size",
+    "low_memory", "continuous_batching_config", "output_attentions", "output_hidden_states", "output_scores",
+    "output_logits", "return_dict_in_generate", "transformers_version",
+    // guesses of several tokens, which the model itself accepts
+    "use_mtp", "is_assistant", "num_assistant_tokens", "num_assistant_tokens_schedule",
+    "assistant_confidence_threshold", "prompt_lookup_num_tokens", "max_matching_ngram_size",
+    "assistant_early_exit", "assistant_lookbehind", "target_lookbehind", "assistant_ensemble_weight",
+    "speculation_type"};
+
+// Warns of settings that change the result and are not supported.
+EIGENFORMER_IO_FUNCTION void warn_of_settings(const HuggingFaceConfig& config, const ImportOptions& options,
+                                              bool force_end) {
+  const JsonFile& file = config.search_file();
+  const auto warn = [&](const std::string& name, const std::string& what) {
+    warn_of(options, file, name, what);
+  };
   // Settings that change the result unless they have this value.
   struct Neutral {
     const char* name;
@@ -171,35 +168,56 @@ EIGENFORMER_IO_FUNCTION void read_search(const HuggingFaceConfig& config, const 
   if (file.has("forced_eos_token_id") && !force_end)
     warn("forced_eos_token_id", "it is not the end symbol and is not forced");
 
-  // Settings that are supported, warned of above, or without effect. Any other that is no setting of the
-  // model is listed in a warning.
-  static constexpr std::array<std::string_view, 62> known = {
-      "max_length", "max_new_tokens", "min_length", "min_new_tokens", "early_stopping", "num_beams",
-      "length_penalty", "no_repeat_ngram_size", "bad_words_ids", "suppress_tokens", "forced_bos_token_id",
-      "forced_eos_token_id", "force_bos_token_to_be_generated", "pad_token_id", "bos_token_id",
-      "eos_token_id", "decoder_start_token_id", "begin_suppress_tokens", "forced_decoder_ids",
-      "force_words_ids", "constraints", "exponential_decay_length_penalty", "sequence_bias", "stop_strings",
-      "max_time", "dola_layers", "watermarking_config", "cache_implementation",
-      // of do_sample, which the warning lists itself
-      "temperature", "top_k", "top_p", "min_p", "top_h", "typical_p", "epsilon_cutoff", "eta_cutoff",
-      // how fast, in what memory, and what comes with the result
-      "use_cache", "cache_config", "max_cache_len", "compile_config", "disable_compile", "prefill_chunk_size",
-      "low_memory", "continuous_batching_config", "output_attentions", "output_hidden_states",
-      "output_scores", "output_logits", "return_dict_in_generate", "transformers_version",
-      // guesses of several tokens, which the model itself accepts
-      "use_mtp", "is_assistant", "num_assistant_tokens", "num_assistant_tokens_schedule",
-      "assistant_confidence_threshold", "prompt_lookup_num_tokens", "max_matching_ngram_size",
-      "assistant_early_exit", "assistant_lookbehind", "target_lookbehind", "assistant_ensemble_weight",
-      "speculation_type"};
   if (&file != &config.generation) return;
   for (const auto& entry : file.json().items()) {
     const std::string& name = entry.key();
     const bool told_of =
         std::any_of(neutral.begin(), neutral.end(), [&](const Neutral& n) { return name == n.name; });
     if (told_of || entry.value().is_null() || name.starts_with('_')) continue;
-    if (std::find(known.begin(), known.end(), name) == known.end())
+    if (std::find(known_settings.begin(), known_settings.end(), name) == known_settings.end())
       warn(name, "this setting is unknown and has no effect");
   }
+}
+
+EIGENFORMER_IO_FUNCTION void read_search(const HuggingFaceConfig& config, const ImportOptions& options,
+                                         index_t target_size, ModelConventions& text) {
+  const JsonFile& file = config.search_file();
+  const auto prefix = static_cast<index_t>(text.target_prefix.size());
+  nlohmann::json& search = text.search;
+  search["rule"] = "huggingface";
+  search["length_penalty"] = file.get("length_penalty", 1.0);
+  // A number of the file, which must be in a range; 0 when it is absent.
+  const auto number = [&](const char* name, index_t least, index_t most) {
+    if (!file.has(name)) return index_t{0};
+    const auto value = file.get<index_t>(name, 0);
+    if (value >= least && value <= most) return value;
+    throw file.refuse("sets " + std::string(name) + " to " + file.json().at(name).dump() + ", expected " +
+                      std::to_string(least) + " to " + std::to_string(most));
+  };
+  constexpr index_t longest = std::numeric_limits<std::int32_t>::max(), most_beams = 4096;
+  const auto set = [&](const char* name, index_t value) {
+    if (value > 0) search[name] = value;
+  };
+  set("no_repeat_ngram_size", number("no_repeat_ngram_size", 0, longest));
+  set("beam_size", number("num_beams", 1, most_beams));
+  const index_t least = std::max<index_t>(
+      {0, number("min_length", 0, longest) - 1 - prefix, number("min_new_tokens", 0, longest) - prefix});
+  set("min_length", least);
+  // max_length counts the token that the decoder starts with, max_new_tokens does not.
+  index_t most = 0;
+  if (const index_t all = number("max_length", 1, longest); all > 0) most = std::max<index_t>(1, all - 1);
+  if (const index_t added = number("max_new_tokens", 1, longest); added > 0) most = added;
+  if (most > 0) set("max_length", std::max(most, least + prefix));
+  if (file.has("early_stopping")) {
+    const bool never = file.json().at("early_stopping") == "never";
+    if (!never && file.get("early_stopping", false)) search["early_stopping"] = true;
+    if (never) warn_of(options, file, "early_stopping", "it is read as false");
+  }
+
+  const bool force_end = config.id("forced_eos_token_id", target_size) == text.end_id;
+  if (force_end) search["force_end"] = true;
+  forbid_tokens(config, options, target_size, text);
+  warn_of_settings(config, options, force_end);
 }
 
 }  // namespace detail

@@ -236,6 +236,31 @@ void save_model_folder(const std::filesystem::path& folder, const LoadedModel<M>
 
 namespace detail {
 
+// Reads the fields of an options.json.
+template <class Options>
+void read_description_fields(const nlohmann::json& json, FolderDescription<Options>& d) {
+  if (json.contains("library_version"))
+    detail::option_from_json("library_version", json.at("library_version"), d.library_version);
+  if (json.contains("weights")) detail::option_from_json("weights", json.at("weights"), d.weights);
+  d.model = options_from_json<Options>(json.at("model"));
+  detail::validate_file_options(d.model);
+  const nlohmann::json& tokenizer = json.at("tokenizer");
+  d.tokenizer.clear();
+  if (!tokenizer.is_null()) {
+    if (!tokenizer.is_object() || !tokenizer.contains("kind") || !tokenizer.contains("joint")) {
+      throw ValueError("options", "tokenizer is " + tokenizer.dump() + ", expected kind and joint");
+    }
+    detail::option_from_json("kind", tokenizer.at("kind"), d.tokenizer);
+    detail::option_from_json("joint", tokenizer.at("joint"), d.joint);
+  }
+  if (json.contains("text")) {
+    auto [source_size, target_size] = detail::vocabulary_sizes(d.model);
+    if (source_size == 0) source_size = target_size = std::numeric_limits<std::int32_t>::max();
+    d.text = conventions_from_json(json.at("text"), source_size, target_size);
+  }
+  if (json.contains("training")) d.training = json.at("training");
+}
+
 // read_model_description() without protection from concurrent writers.
 template <FolderModel M>
 FolderDescription<std::remove_cvref_t<decltype(M::options)>> read_description(
@@ -285,26 +310,7 @@ FolderDescription<std::remove_cvref_t<decltype(M::options)>> read_description(
                  std::to_string(model_format_version));
   }
   try {
-    if (json.contains("library_version"))
-      detail::option_from_json("library_version", json.at("library_version"), d.library_version);
-    if (json.contains("weights")) detail::option_from_json("weights", json.at("weights"), d.weights);
-    d.model = options_from_json<Options>(json.at("model"));
-    detail::validate_file_options(d.model);
-    const nlohmann::json& tokenizer = json.at("tokenizer");
-    d.tokenizer.clear();
-    if (!tokenizer.is_null()) {
-      if (!tokenizer.is_object() || !tokenizer.contains("kind") || !tokenizer.contains("joint")) {
-        throw ValueError("options", "tokenizer is " + tokenizer.dump() + ", expected kind and joint");
-      }
-      detail::option_from_json("kind", tokenizer.at("kind"), d.tokenizer);
-      detail::option_from_json("joint", tokenizer.at("joint"), d.joint);
-    }
-    if (json.contains("text")) {
-      auto [source_size, target_size] = detail::vocabulary_sizes(d.model);
-      if (source_size == 0) source_size = target_size = std::numeric_limits<std::int32_t>::max();
-      d.text = conventions_from_json(json.at("text"), source_size, target_size);
-    }
-    if (json.contains("training")) d.training = json.at("training");
+    read_description_fields(json, d);
   } catch (const ValueError& error) {
     throw refuse("is damaged or not written by this library: " + std::string(error.what()));
   }

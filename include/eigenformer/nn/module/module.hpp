@@ -372,6 +372,20 @@ void split_rows(std::vector<StateEntry<T>>& ours, const std::map<std::string, st
   }
 }
 
+// Where each name is among the given tensors; lists names that are given twice.
+inline std::map<std::string, std::size_t> index_of_names(const std::vector<GivenTensor>& given,
+                                                         const LoadOptions& options, std::string& twice) {
+  std::map<std::string, std::size_t> index;
+  for (std::size_t i = 0; i < given.size(); ++i) {
+    const std::string name = options.rename ? options.rename(given[i].name) : given[i].name;
+    if (name.empty()) continue;
+    const auto [at, inserted] = index.emplace(name, i);
+    if (!inserted)
+      append_listed(twice, name + " (by " + given[at->second].name + " and " + given[i].name + ")");
+  }
+  return index;
+}
+
 /// Matches given tensors with those of a state dict and, after checking everything, calls assign(entry of
 /// ours, index of the given one) for each pair. With options.rename an entry may be rows of one of ours.
 /// value(index) is a given tensor; of tensors given under several names of one tied parameter, the bits must
@@ -380,15 +394,8 @@ template <class T, class V, class F>
 LoadReport match_state_dict(std::vector<StateEntry<T>> ours, const std::vector<GivenTensor>& given,
                             const LoadOptions& options, V&& value, F&& assign) {
   LoadReport report;
-  std::map<std::string, std::size_t> index;
   std::string twice;
-  for (std::size_t i = 0; i < given.size(); ++i) {
-    const std::string name = options.rename ? options.rename(given[i].name) : given[i].name;
-    if (name.empty()) continue;
-    const auto [at, inserted] = index.emplace(name, i);
-    if (!inserted)
-      append_listed(twice, name + " (by " + given[at->second].name + " and " + given[i].name + ")");
-  }
+  auto index = index_of_names(given, options, twice);
   std::string wrong_rows;
   if (options.rename) split_rows(ours, index, wrong_rows);
   std::unordered_map<std::string, std::vector<const StateEntry<T>*>> groups;

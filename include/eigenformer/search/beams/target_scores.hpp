@@ -23,45 +23,19 @@ struct TargetScore {
 
 namespace detail {
 
-// Scores one batch. places: its pairs, as indices into the caller's lists.
+// A row of the decoder's output that predicts a token of a target.
+struct ScoredRow {
+  index_t row;
+  std::size_t input;
+  index_t step;
+  std::int32_t id;  // of the token
+};
+
+// The log-probability of each row's token.
 template <class M>
-void score_batch(const M& model, const Context<ValueOf<M>>& ctx, std::span<const typename M::Input> inputs,
-                 std::span<const std::vector<std::int32_t>> targets, std::span<const std::size_t> places,
-                 const SearchOptions& options, std::vector<TargetScore>& scores) {
+std::vector<double> scores_of_rows(const M& model, const Context<ValueOf<M>>& ctx,
+                                   const Tensor<ValueOf<M>>& decoded, const std::vector<ScoredRow>& rows) {
   using T = ValueOf<M>;
-  std::vector<typename M::Input> batch;
-  for (const std::size_t i : places) batch.push_back(inputs[i]);
-  const std::span<const typename M::Input> given(batch);
-  const Prompts prompts = make_prompts("score", model, given, options, places);
-  std::vector<std::int32_t> ids, expected;
-  std::vector<index_t> counts, prefix;
-  struct Row {
-    index_t row;  // of the decoder's output
-    std::size_t input;
-    index_t step;
-  };
-  std::vector<Row> rows;  // those that predict a target token
-  for (std::size_t k = 0; k < places.size(); ++k) {
-    const std::vector<std::int32_t>& target = targets[places[k]];
-    const auto first = static_cast<index_t>(ids.size() + prompts[k].size()) - 1;
-    ids.insert(ids.end(), prompts[k].begin(), prompts[k].end());
-    ids.insert(ids.end(), target.begin(), target.end());
-    expected.insert(expected.end(), target.begin(), target.end());
-    expected.push_back(options.end_id);
-    counts.push_back(static_cast<index_t>(prompts[k].size() + target.size()));
-    if (options.prefix_length > 0)
-      prefix.push_back(std::min(options.prefix_length, static_cast<index_t>(prompts[k].size())));
-    for (index_t t = 0; t <= static_cast<index_t>(target.size()); ++t)
-      rows.push_back({first + t, places[k], t});
-  }
-  auto state = model.begin(ctx, given);
-  const Tensor<T> decoded = Var<T>(state.step(id_row(ids), std::span<const index_t>(counts), prefix)).value();
-  if (decoded.rank() != 2 || decoded.dim(0) != static_cast<index_t>(ids.size())) {
-    throw ShapeError("score",
-                     "the state's step returned rows of shape " + decoded.shape().str() + ", must be (" +
-                         std::to_string(ids.size()) + ", d_model), one for each id",
-                     {decoded.shape()});
-  }
   // Blocks of rows, so that memory does not grow with rows x vocabulary.
   constexpr std::size_t block = 256;
   const index_t d = decoded.dim(1);
@@ -79,11 +53,49 @@ void score_batch(const M& model, const Context<ValueOf<M>>& ctx, std::span<const
     for (std::size_t r = 0; r < count; ++r) {
       const std::span<const T> row(logits.data() + static_cast<index_t>(r) * vocabulary,
                                    static_cast<std::size_t>(vocabulary));
-      const Row& of = rows[begin + r];
+      const ScoredRow& of = rows[begin + r];
       if (std::isnan(sums[r])) require_numbers<T>("score", row, of.input, of.step, false);
-      found.push_back(static_cast<double>(row[static_cast<std::size_t>(expected[begin + r])] - sums[r]));
+      found.push_back(static_cast<double>(row[static_cast<std::size_t>(of.id)] - sums[r]));
     }
   }
+  return found;
+}
+
+// Scores one batch. places: its pairs, as indices into the caller's lists.
+template <class M>
+void score_batch(const M& model, const Context<ValueOf<M>>& ctx, std::span<const typename M::Input> inputs,
+                 std::span<const std::vector<std::int32_t>> targets, std::span<const std::size_t> places,
+                 const SearchOptions& options, std::vector<TargetScore>& scores) {
+  using T = ValueOf<M>;
+  std::vector<typename M::Input> batch;
+  for (const std::size_t i : places) batch.push_back(inputs[i]);
+  const std::span<const typename M::Input> given(batch);
+  const Prompts prompts = make_prompts("score", model, given, options, places);
+  std::vector<std::int32_t> ids;
+  std::vector<index_t> counts, prefix;
+  std::vector<ScoredRow> rows;
+  for (std::size_t k = 0; k < places.size(); ++k) {
+    const std::vector<std::int32_t>& target = targets[places[k]];
+    const auto first = static_cast<index_t>(ids.size() + prompts[k].size()) - 1;
+    ids.insert(ids.end(), prompts[k].begin(), prompts[k].end());
+    ids.insert(ids.end(), target.begin(), target.end());
+    counts.push_back(static_cast<index_t>(prompts[k].size() + target.size()));
+    if (options.prefix_length > 0)
+      prefix.push_back(std::min(options.prefix_length, static_cast<index_t>(prompts[k].size())));
+    for (index_t t = 0; t <= static_cast<index_t>(target.size()); ++t)
+      rows.push_back(
+          {first + t, places[k], t,
+           t < static_cast<index_t>(target.size()) ? target[static_cast<std::size_t>(t)] : options.end_id});
+  }
+  auto state = model.begin(ctx, given);
+  const Tensor<T> decoded = Var<T>(state.step(id_row(ids), std::span<const index_t>(counts), prefix)).value();
+  if (decoded.rank() != 2 || decoded.dim(0) != static_cast<index_t>(ids.size())) {
+    throw ShapeError("score",
+                     "the state's step returned rows of shape " + decoded.shape().str() + ", must be (" +
+                         std::to_string(ids.size()) + ", d_model), one for each id",
+                     {decoded.shape()});
+  }
+  const std::vector<double> found = scores_of_rows(model, ctx, decoded, rows);
   auto at = found.begin();
   for (const std::size_t i : places) {
     const auto end = at + static_cast<std::ptrdiff_t>(targets[i].size()) + 1;

@@ -306,6 +306,7 @@ class TrainingLoop {
   void judge_time();
   void begin_decay(bool early);
   TrainingEnd run_to_end(const std::stop_token& stop, const std::stop_token& decay);
+  void require_options() const;
   void make_accumulator();
   void begin_together();
   void checkpoint();

@@ -53,15 +53,7 @@ TrainingLoop<T>::TrainingLoop(const std::vector<ParameterHandle<T>>& parameters,
       "batches are made of");
   static_assert(Schedule<RatesOwned>,
                 "schedule: a function of the update, an index_t, that returns a learning rate");
-  options_.validate();
-  if (options_.patience > 0 && !validates()) {
-    throw ValueError("training", "patience is " + std::to_string(options_.patience) +
-                                     ", which needs a validation: give one, or set patience = 0");
-  }
-  if (options_.average_best > 1 && !validates()) {
-    throw ValueError("training", "average_best is " + std::to_string(options_.average_best) +
-                                     ", which needs a validation: give one, or set average_last instead");
-  }
+  require_options();
   if (options_.ema_decay > 0)
     average_ = std::make_unique<ExponentialAverage<T>>(parameters_, options_.ema_decay);
   updates_ = std::make_unique<detail::UpdatesOf<T, LossOwned, Batches>>(std::forward<Loss>(loss),
@@ -93,6 +85,19 @@ TrainingLoop<T>::TrainingLoop(const std::vector<ParameterHandle<T>>& parameters,
       return static_cast<double>(rates(step));
     }
   };
+}
+
+template <class T>
+void TrainingLoop<T>::require_options() const {
+  options_.validate();
+  if (options_.patience > 0 && !validates()) {
+    throw ValueError("training", "patience is " + std::to_string(options_.patience) +
+                                     ", which needs a validation: give one, or set patience = 0");
+  }
+  if (options_.average_best > 1 && !validates()) {
+    throw ValueError("training", "average_best is " + std::to_string(options_.average_best) +
+                                     ", which needs a validation: give one, or set average_last instead");
+  }
 }
 
 template <class T>
