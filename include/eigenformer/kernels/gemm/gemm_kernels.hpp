@@ -276,17 +276,21 @@ inline const GemmKernels<float>& gemm_tiles_neon(bool rounded) {
 /// double has only the baseline's, as in dispatch().
 template <class T>
 const GemmKernels<T>& gemm_kernels([[maybe_unused]] Isa isa, bool rounded = false) {
+  constexpr Isa given = std::is_same_v<T, float> ? given_isa : Isa{};
 #if EIGENFORMER_X86
-  if constexpr (std::is_same_v<T, float>) {
+  if constexpr (given.has(IsaFeature::avx512)) {
+    return gemm_tiles<T, 64, 1, 2, 4, 6, 8, 10, 12, 14>(rounded);
+  } else if constexpr (std::is_same_v<T, float>) {
     if (isa.has(IsaFeature::avx512)) return gemm_tiles<T, 64, 1, 2, 4, 6, 8, 10, 12, 14>(rounded);
-    if (isa.has(IsaFeature::avx2)) return gemm_tiles<T, 32, 1, 2, 4, 6>(rounded);
+    if (given.has(IsaFeature::avx2) || isa.has(IsaFeature::avx2))
+      return gemm_tiles<T, 32, 1, 2, 4, 6>(rounded);
   }
 #elif EIGENFORMER_ARM64
   if constexpr (std::is_same_v<T, float>) {
     if (isa.has(IsaFeature::neon)) return gemm_tiles_neon(rounded);
   }
 #endif
-  return gemm_tiles<T, 16, 1, 2, 4, 6>(rounded);
+  if constexpr (!given.has(IsaFeature::avx2)) return gemm_tiles<T, 16, 1, 2, 4, 6>(rounded);
 }
 
 #if EIGENFORMER_X86

@@ -52,6 +52,8 @@ class Isa {
   constexpr Isa without(IsaFeature f) const noexcept { return Isa(bits_ & ~static_cast<std::uint32_t>(f)); }
   /// The features that both have.
   friend constexpr Isa operator&(Isa a, Isa b) noexcept { return Isa(a.bits_ & b.bits_); }
+  /// The features that one of them has.
+  friend constexpr Isa operator|(Isa a, Isa b) noexcept { return Isa(a.bits_ | b.bits_); }
   /// Whether both have the same features.
   friend constexpr bool operator==(Isa, Isa) = default;
 
@@ -82,6 +84,17 @@ inline constexpr IsaPath isa_paths[] = {
       IsaFeature::amx_int8, IsaFeature::amx_bf16}},
     {"neon", {IsaFeature::neon}},
     {"neon_dotprod", {IsaFeature::neon, IsaFeature::neon_dotprod}},
+};
+
+/// The features with loops of their own that the compiler may use by its flags, as with -march=native. Loops
+/// are not compiled for less, so EIGENFORMER_ISA cannot take these features away.
+inline constexpr Isa given_isa = {
+#if EIGENFORMER_X86 && defined(__AVX2__) && defined(__FMA__) && defined(__F16C__)
+    IsaFeature::avx2,
+#if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512VL__) && defined(__AVX512DQ__)
+    IsaFeature::avx512,
+#endif
+#endif
 };
 
 /// The name of the last of isa_paths that the set contains.
@@ -174,21 +187,22 @@ inline Isa isa_from_name(const char* name, Isa available, Isa otherwise) {
 }
 
 inline std::atomic<Isa>& isa_slot() {
-  static std::atomic<Isa> slot{isa_from_name(std::getenv("EIGENFORMER_ISA"), available_isa(), default_isa())};
+  static std::atomic<Isa> slot{given_isa |
+                               isa_from_name(std::getenv("EIGENFORMER_ISA"), available_isa(), default_isa())};
   return slot;
 }
 
 }  // namespace detail
 
 /// The features in use: those of the CPU that make products faster, or those of the path that the environment
-/// variable EIGENFORMER_ISA names (isa_paths), without the ones that the CPU lacks. The variable is read
-/// once; throws ValueError for a name that is not that of a path.
+/// variable EIGENFORMER_ISA names (isa_paths), without the ones that the CPU lacks and with given_isa. The
+/// variable is read once; throws ValueError for a name that is not that of a path.
 inline Isa isa() { return detail::isa_slot().load(std::memory_order_relaxed); }
 
 /// Sets the features of the whole process to those of `isa` that are available; for tests of one path against
 /// another. No other thread may run kernels at the time.
 inline void set_isa_for_testing(Isa isa) {
-  detail::isa_slot().store(isa & available_isa(), std::memory_order_relaxed);
+  detail::isa_slot().store(given_isa | (isa & available_isa()), std::memory_order_relaxed);
 }
 
 }  // namespace eigenformer::kernels

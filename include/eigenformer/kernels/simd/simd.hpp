@@ -80,14 +80,17 @@ inline constexpr bool works_in_double =
 /// numbers. If Body::flatten exists and is true, functions that `run` calls are inlined, too.
 template <class Body, class... Args>
 EIGENFORMER_NOINLINE void dispatch(Args... args) {
+  constexpr Isa given = detail::works_in_double<Args...> ? Isa{} : given_isa;
 #if EIGENFORMER_X86
-  if constexpr (!detail::works_in_double<Args...>) {
+  if constexpr (given.has(IsaFeature::avx512)) {
+    return detail::run_avx512<Body>(args...);
+  } else if constexpr (!detail::works_in_double<Args...>) {
     const Isa features = isa();
     if (features.has(IsaFeature::avx512)) return detail::run_avx512<Body>(args...);
-    if (features.has(IsaFeature::avx2)) return detail::run_avx2<Body>(args...);
+    if (given.has(IsaFeature::avx2) || features.has(IsaFeature::avx2)) return detail::run_avx2<Body>(args...);
   }
 #endif
-  detail::run_baseline<Body>(args...);
+  if constexpr (!given.has(IsaFeature::avx2)) detail::run_baseline<Body>(args...);
 }
 
 }  // namespace eigenformer::kernels

@@ -56,9 +56,6 @@ std::vector<std::string> translate(
 
 EIGENFORMER_IO_INSTANCE(class TextTranslator<Seq2SeqTransformer<float>>)
 EIGENFORMER_IO_INSTANCE(std::vector<std::string> translate(const LoadedModel<Seq2SeqTransformer<float>>&,
-                                                           const std::vector<std::string>&, SearchOptions,
-                                                           const BatchSearchOptions&, const Context<float>&))
-EIGENFORMER_IO_INSTANCE(std::vector<std::string> translate(const LoadedModel<Seq2SeqTransformer<float>>&,
                                                            const std::vector<std::string>&))
 
 }  // namespace eigenformer
