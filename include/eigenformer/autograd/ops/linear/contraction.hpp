@@ -422,7 +422,9 @@ requires Operands<A, B>
 /// The sum of diagonal k of two dimensions. Arguments and errors as for diagonal().
 template <Operand X>
 [[nodiscard]] Var<element_t<X>> trace(const X& x, index_t k = 0, index_t axis1 = 0, index_t axis2 = 1) {
-  return sum(diagonal(x, k, axis1, axis2), {-1});
+  const Var<element_t<X>>& v = detail::operand<element_t<X>>(x);
+  detail::require_defined("trace", v);
+  return sum(diagonal(v, k, axis1, axis2), {-1});
 }
 
 }  // namespace eigenformer
