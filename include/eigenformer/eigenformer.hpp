@@ -2,7 +2,8 @@
 
 /// \file
 /// All headers that need Eigen alone. Further headers: io.hpp (nlohmann-json) for files, train/trainer.hpp
-/// for the training loop, text.hpp (SentencePiece) for subwords.
+/// for the training loop, text.hpp (SentencePiece) for subwords, linalg.hpp for linear algebra, whose
+/// decompositions take long to compile.
 
 // First, because it refuses targets and flags that the library does not support.
 #include "eigenformer/core/base/config.hpp"

@@ -35,6 +35,13 @@ TEST_CASE("copy_task: a short training prints how many come out right, and no su
   CHECK(contains(ended.out, " of 200)"));
 }
 
+TEST_CASE("regression: gradient descent finds the weights of least squares") {
+  const Ended ended = run("regression", {});
+  CHECK(ended.code == 0);
+  CHECK(contains(ended.out, "largest difference "));
+  CHECK(std::stod(ended.out.substr(ended.out.find("difference ") + 11)) < 1e-6);
+}
+
 TEST_CASE("forecast: a short training prints both errors") {
   const Ended ended = run("forecast", {"2"});
   CHECK(ended.code == 0);

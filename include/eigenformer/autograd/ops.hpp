@@ -14,6 +14,7 @@
 #include "eigenformer/autograd/ops/indexing/masked.hpp"
 #include "eigenformer/autograd/ops/indexing/put.hpp"
 #include "eigenformer/autograd/ops/indexing/take.hpp"
+#include "eigenformer/autograd/ops/linear/contraction.hpp"
 #include "eigenformer/autograd/ops/linear/feed_forward.hpp"
 #include "eigenformer/autograd/ops/linear/gated.hpp"
 #include "eigenformer/autograd/ops/linear/linear.hpp"

@@ -185,6 +185,7 @@ TEST_CASE_TEMPLATE("every op of one operand takes each kind, and refuses what ha
   CHECK_OP(diagonal);
   CHECK_OP(tril);
   CHECK_OP(triu);
+  CHECK_OP(trace);
 #undef CHECK_OP
 #define CHECK_CALL(OP, ...) \
   check<1, T>(              \
@@ -309,6 +310,16 @@ TEST_CASE_TEMPLATE("every op of several operands takes each kind in each positio
 
   check<2, T>(
       "matmul", [](const auto& a, const auto& b) { return ef::matmul(a, b, false, true); }, pair);
+  check<2, T>(
+      "einsum", [](const auto& a, const auto& b) { return ef::einsum("ij,kj", a, b); }, pair);
+  check<2, T>(
+      "tensordot", [](const auto& a, const auto& b) { return ef::tensordot(a, b, {1}, {1}); }, pair);
+  check<2, T>(
+      "inner", [](const auto& a, const auto& b) { return ef::inner(a, b); }, pair);
+  check<2, T>(
+      "kron", [](const auto& a, const auto& b) { return ef::kron(a, b); }, pair);
+  check<2, T>("outer", [](const auto& a, const auto& b) { return ef::outer(a, b); },
+              {random<T>({4}, 1), random<T>({3}, 2)});
   check<2, T>(
       "recurrence",
       [](const auto& f, const auto& x) {

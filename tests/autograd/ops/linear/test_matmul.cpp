@@ -100,8 +100,13 @@ TEST_CASE("matmul: shapes that do not fit") {
         "[matmul] inner dimensions of (2, 3) and (4, 5) differ: 3 and 4");
   CHECK(message_of<ShapeError>([&] { (void)matmul(a, b, true, true); }) ==
         "[matmul] inner dimensions of (2, 3) transposed and (4, 5) transposed differ: 2 and 5");
-  CHECK(message_of<ShapeError>([&] { (void)matmul(a, random({3})); }) ==
-        "[matmul] operands of shapes (2, 3) and (3,) must have rank 2 or more");
+  CHECK(message_of<ShapeError>([&] { (void)matmul(a, random({4})); }) ==
+        "[matmul] inner dimensions of (2, 3) and (4,) differ: 3 and 4");
+  CHECK(
+      message_of<ShapeError>([&] { (void)matmul(a, random({3}), false, true); }) ==
+      "[matmul] operands of shapes (2, 3) and (3,) must have rank 1 or more, and 2 or more to be transposed");
+  CHECK(contains(message_of<ShapeError>([&] { (void)matmul(a, random({})); }),
+                 "shapes (2, 3) and () must have rank 1 or more"));
   CHECK(contains(message_of<ShapeError>([] {
                    (void)matmul(Var<double>(random({2, 4, 3})), random({5, 3, 4}));
                  }),

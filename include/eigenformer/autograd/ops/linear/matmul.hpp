@@ -5,6 +5,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "eigenformer/autograd/ops/shape/shape.hpp"
 #include "eigenformer/autograd/tape/operand.hpp"
 #include "eigenformer/autograd/tape/tape.hpp"
 #include "eigenformer/kernels/elementwise/elementwise.hpp"
@@ -86,13 +87,26 @@ void add_products(bool transpose_x, bool transpose_y, index_t count, index_t m, 
   }
 }
 
+[[noreturn]] EIGENFORMER_NOINLINE inline void refuse_inner(const Shape& a, const Shape& b, bool transpose_a,
+                                                           bool transpose_b, index_t k, index_t kb) {
+  throw ShapeError("matmul",
+                   "inner dimensions of " + a.str() + (transpose_a ? " transposed" : "") + " and " + b.str() +
+                       (transpose_b ? " transposed" : "") + " differ: " + std::to_string(k) + " and " +
+                       std::to_string(kb),
+                   {a, b});
+}
+
+template <class T>
+Var<T> matmul_of_vectors(const Var<T>& a, const Var<T>& b, bool transpose_a, bool transpose_b);
+
 }  // namespace detail
 
 /// Matrix product of the last two dimensions, with batch dimensions broadcast as NumPy does.
 ///
 /// a: (..., m, k), or (..., k, m) with transpose_a; b: (..., k, n), or (..., n, k) with transpose_b. Returns
-/// (..., m, n). Throws ShapeError when ranks are below 2, inner dimensions differ or batches do not
-/// broadcast.
+/// (..., m, n). An operand of rank 1 is a row (k) as a and a column (k) as b, which the result does not have:
+/// (..., m, k) and (k) to (..., m); it cannot be transposed. Throws ShapeError when a rank is 0, inner
+/// dimensions differ or batches do not broadcast.
 template <class T>
 [[nodiscard]] Var<T> matmul(const Var<T>& a, const std::type_identity_t<Var<T>>& b, bool transpose_a = false,
                             bool transpose_b = false) {
@@ -100,20 +114,10 @@ template <class T>
   detail::require_defined("matmul", a, b);
   const Shape& sa = a.shape();
   const Shape& sb = b.shape();
-  if (sa.rank() < 2 || sb.rank() < 2) {
-    throw ShapeError("matmul",
-                     "operands of shapes " + sa.str() + " and " + sb.str() + " must have rank 2 or more",
-                     {sa, sb});
-  }
+  if (sa.rank() < 2 || sb.rank() < 2) return detail::matmul_of_vectors<T>(a, b, transpose_a, transpose_b);
   const index_t m = sa[transpose_a ? -1 : -2], k = sa[transpose_a ? -2 : -1];
   const index_t n = sb[transpose_b ? -2 : -1], kb = sb[transpose_b ? -1 : -2];
-  if (k != kb) {
-    throw ShapeError("matmul",
-                     "inner dimensions of " + sa.str() + (transpose_a ? " transposed" : "") + " and " +
-                         sb.str() + (transpose_b ? " transposed" : "") + " differ: " + std::to_string(k) +
-                         " and " + std::to_string(kb),
-                     {sa, sb});
-  }
+  if (k != kb) detail::refuse_inner(sa, sb, transpose_a, transpose_b, k, kb);
   const Shape batch_a = sa.without(-1).without(-1), batch_b = sb.without(-1).without(-1);
   const Shape batch = kernels::broadcast_shape("matmul", batch_a, batch_b);
   Tensor<T> y(batch.inserted(-1, m).inserted(-1, n));
@@ -178,5 +182,38 @@ requires detail::Converted<A, B>
   using T = element_t<A>;
   return matmul(detail::operand<T>(a), detail::operand<T>(b), transpose_a, transpose_b);
 }
+
+namespace detail {
+
+// One of the operands has rank 1.
+template <class T>
+Var<T> matmul_of_vectors(const Var<T>& a, const Var<T>& b, bool transpose_a, bool transpose_b) {
+  const Shape& sa = a.shape();
+  const Shape& sb = b.shape();
+  const bool row = sa.rank() == 1, column = sb.rank() == 1;
+  if (sa.rank() == 0 || sb.rank() == 0 || (row && transpose_a) || (column && transpose_b)) {
+    throw ShapeError("matmul",
+                     "operands of shapes " + sa.str() + " and " + sb.str() +
+                         " must have rank 1 or more, and 2 or more to be transposed",
+                     {sa, sb});
+  }
+  const index_t k = sa[transpose_a ? -2 : -1], kb = sb[transpose_b || column ? -1 : -2];
+  if (k != kb) refuse_inner(sa, sb, transpose_a, transpose_b, k, kb);
+  // The matrices of a batch with one vector are one matrix where their rows are inner dimensions.
+  if (!row && !transpose_a) {
+    const Shape rows{sa.rows(), k};
+    return reshaped("matmul", matmul(reshaped("matmul", a, rows), reshaped("matmul", b, Shape{k, 1})),
+                    sa.without(-1));
+  }
+  if (row && transpose_b) return matmul_of_vectors(b, a, false, false);
+  const Var<T> y = matmul(row ? reshaped("matmul", a, Shape{1, k}) : a,
+                          column ? reshaped("matmul", b, Shape{k, 1}) : b, transpose_a, transpose_b);
+  Shape shape = y.shape();
+  if (column) shape = shape.without(-1);
+  if (row) shape = shape.without(column ? -1 : -2);
+  return reshaped("matmul", y, shape);
+}
+
+}  // namespace detail
 
 }  // namespace eigenformer

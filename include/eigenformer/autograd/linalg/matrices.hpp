@@ -1,0 +1,35 @@
+#pragma once
+
+#include <string>
+
+#include "eigenformer/core/tensor/tensor.hpp"
+
+// Operands of linear algebra as a batch of matrices.
+
+namespace eigenformer::detail {
+
+// The number, the rows and the columns of the matrices of the last two dimensions.
+struct Matrices {
+  index_t count, rows, cols;
+
+  // Throws ShapeError for a rank below 2, and with `square` unless the matrices are square.
+  EIGENFORMER_NOINLINE Matrices(const char* op, const Shape& shape, bool square)
+      : count(1), rows(0), cols(0) {
+    if (shape.rank() < 2 || (square && shape[-1] != shape[-2])) {
+      throw ShapeError(
+          op,
+          "input of shape " + shape.str() + (square ? " must be (..., n, n)" : " must have rank 2 or more"),
+          {shape});
+    }
+    rows = shape[-2];
+    cols = shape[-1];
+    count = shape.without(-1).without(-1).numel();
+  }
+};
+
+[[noreturn]] EIGENFORMER_NOINLINE inline void refuse_matrix(const char* op, index_t i, const Shape& shape,
+                                                            const char* what) {
+  throw ValueError(op, "matrix " + std::to_string(i) + " of the input of shape " + shape.str() + " " + what);
+}
+
+}  // namespace eigenformer::detail
