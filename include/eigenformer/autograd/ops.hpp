@@ -5,6 +5,7 @@
 #include "eigenformer/autograd/ops/attention/linear_attention.hpp"
 #include "eigenformer/autograd/ops/attention/recurrence.hpp"
 #include "eigenformer/autograd/ops/attention/rotary.hpp"
+#include "eigenformer/autograd/ops/convolution/convolution.hpp"
 #include "eigenformer/autograd/ops/elementwise/activation.hpp"
 #include "eigenformer/autograd/ops/elementwise/arithmetic.hpp"
 #include "eigenformer/autograd/ops/elementwise/compare.hpp"
