@@ -6,6 +6,7 @@
 #include "eigenformer/autograd/ops/attention/recurrence.hpp"
 #include "eigenformer/autograd/ops/attention/rotary.hpp"
 #include "eigenformer/autograd/ops/convolution/convolution.hpp"
+#include "eigenformer/autograd/ops/convolution/pooling.hpp"
 #include "eigenformer/autograd/ops/elementwise/activation.hpp"
 #include "eigenformer/autograd/ops/elementwise/arithmetic.hpp"
 #include "eigenformer/autograd/ops/elementwise/compare.hpp"

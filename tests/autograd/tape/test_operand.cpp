@@ -341,6 +341,10 @@ TEST_CASE_TEMPLATE("every op of several operands takes each kind in each positio
       "conv_transpose1d",
       [](const auto& x, const auto& w, const auto& b) { return ef::conv_transpose1d(x, w, b); }, signals);
   check<1, T>("unfold", [](const auto& v) { return ef::unfold(v, 2); }, {images[0]});
+  check<1, T>("max_pool2d", [](const auto& v) { return ef::max_pool2d(v, 2); }, {images[0]});
+  check<1, T>("avg_pool2d", [](const auto& v) { return ef::avg_pool2d(v, 2); }, {images[0]});
+  check<1, T>("max_pool1d", [](const auto& v) { return ef::max_pool1d(v, 2); }, {signals[0]});
+  check<1, T>("avg_pool1d", [](const auto& v) { return ef::avg_pool1d(v, 2); }, {signals[0]});
   check<3, T>("layer_norm",
               [](const auto& x, const auto& g, const auto& b) { return ef::layer_norm(x, g, b); },
               {pair[0], random<T>({6}, 3), random<T>({6}, 4)});
