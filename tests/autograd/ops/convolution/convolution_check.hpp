@@ -13,12 +13,18 @@ namespace eigenformer::testing {
 
 namespace ef = eigenformer;
 
-/// CHECKs the value and all gradients of f(inputs) against the results of `key` in the fixture, of which
-/// generate.py says what is in it. Gradients are added to those of a second use of each input.
+/// PyTorch's results; generate.py says what is in them.
+inline const Fixture& convolutions() {
+  static const Fixture fixture("ops/convolution");
+  return fixture;
+}
+
+/// CHECKs the value and all gradients of f(inputs) against the results of `key` there. Gradients are added to
+/// those of a second use of each input.
 template <class T, class F>
 void check_fixture(const std::string& key, const F& f) {
   CAPTURE(key);
-  static const Fixture fixture("ops/convolution");
+  const Fixture& fixture = convolutions();
   const double tolerance = std::is_same_v<T, float> ? 2e-5 : 1e-12;
   const auto& infos = fixture.file().infos();
   const auto has = [&](const std::string& name) {
