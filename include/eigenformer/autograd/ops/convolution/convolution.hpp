@@ -16,7 +16,7 @@
 namespace eigenformer {
 
 /// Options of conv2d(), with PyTorch's defaults. Pairs are {height, width}, or one number for both.
-struct Conv2dOptions {
+struct Conv2dOp {
   SizePair stride = 1;    ///< elements between windows
   SizePair padding = 0;   ///< zeros around the image
   SizePair dilation = 1;  ///< elements between entries of the kernel
@@ -24,7 +24,7 @@ struct Conv2dOptions {
 };
 
 /// Options of conv1d().
-struct Conv1dOptions {
+struct Conv1dOp {
   index_t stride = 1;    ///< elements between windows
   index_t padding = 0;   ///< zeros at each end
   index_t dilation = 1;  ///< elements between entries of the kernel
@@ -32,7 +32,7 @@ struct Conv1dOptions {
 };
 
 /// Options of conv_transpose2d().
-struct ConvTranspose2dOptions {
+struct ConvTranspose2dOp {
   SizePair stride = 1;          ///< elements of the result between windows
   SizePair padding = 0;         ///< elements removed around the result
   SizePair output_padding = 0;  ///< elements added at the end of the result, fewer than stride or dilation
@@ -41,7 +41,7 @@ struct ConvTranspose2dOptions {
 };
 
 /// Options of conv_transpose1d().
-struct ConvTranspose1dOptions {
+struct ConvTranspose1dOp {
   index_t stride = 1;          ///< elements of the result between windows
   index_t padding = 0;         ///< elements removed at each end of the result
   index_t output_padding = 0;  ///< elements added at the end of the result, fewer than stride or dilation
@@ -50,7 +50,7 @@ struct ConvTranspose1dOptions {
 };
 
 /// Options of unfold().
-struct UnfoldOptions {
+struct UnfoldOp {
   SizePair stride = 1;    ///< elements between windows
   SizePair padding = 0;   ///< zeros around the image
   SizePair dilation = 1;  ///< elements between entries of the kernel
@@ -179,7 +179,7 @@ struct ConvolutionPlan {
 // x: (N, C, spatial...) or without N; w: (O, C / groups, kernel...), transposed (C, O / groups, kernel...).
 EIGENFORMER_NOINLINE inline ConvolutionPlan plan_convolution(const char* op, const Shape& x, const Shape& w,
                                                              const Shape* bias, index_t spatial,
-                                                             const Conv2dOptions& o,
+                                                             const Conv2dOp& o,
                                                              const SizePair* output_padding) {
   require_image(op, x, spatial);
   if (w.rank() != spatial + 2) {
@@ -244,7 +244,7 @@ EIGENFORMER_NOINLINE inline ConvolutionPlan plan_convolution(const char* op, con
 
 template <class T>
 Var<T> convolution(const char* op, const Var<T>& x, const Var<T>& w, const Var<T>& bias, index_t spatial,
-                   const Conv2dOptions& o, const SizePair* output_padding) {
+                   const Conv2dOp& o, const SizePair* output_padding) {
   const OpScope scope(Runtime::instance().profiler(), op);
   require_defined(op, x, w);
   require_defined_or_absent(op, bias);
@@ -292,7 +292,7 @@ Var<T> convolution(const char* op, const Var<T>& x, const Var<T>& w, const Var<T
 template <class X, class W, class B = Var<element_t<X>>>
 requires Operands<X, W, B>
 [[nodiscard]] Var<element_t<X>> conv2d(const X& x, const W& weight, const B& bias = {},
-                                       const Conv2dOptions& options = {}) {
+                                       const Conv2dOp& options = {}) {
   using T = element_t<X>;
   return detail::convolution<T>("conv2d", detail::operand<T>(x), detail::operand<T>(weight),
                                 detail::operand<T>(bias), 2, options, nullptr);
@@ -303,7 +303,7 @@ requires Operands<X, W, B>
 template <class X, class W, class B = Var<element_t<X>>>
 requires Operands<X, W, B>
 [[nodiscard]] Var<element_t<X>> conv1d(const X& x, const W& weight, const B& bias = {},
-                                       const Conv1dOptions& options = {}) {
+                                       const Conv1dOp& options = {}) {
   using T = element_t<X>;
   return detail::convolution<T>(
       "conv1d", detail::operand<T>(x), detail::operand<T>(weight), detail::operand<T>(bias), 1,
@@ -318,7 +318,7 @@ requires Operands<X, W, B>
 template <class X, class W, class B = Var<element_t<X>>>
 requires Operands<X, W, B>
 [[nodiscard]] Var<element_t<X>> conv_transpose2d(const X& x, const W& weight, const B& bias = {},
-                                                 const ConvTranspose2dOptions& options = {}) {
+                                                 const ConvTranspose2dOp& options = {}) {
   using T = element_t<X>;
   return detail::convolution<T>(
       "conv_transpose2d", detail::operand<T>(x), detail::operand<T>(weight), detail::operand<T>(bias), 2,
@@ -330,7 +330,7 @@ requires Operands<X, W, B>
 template <class X, class W, class B = Var<element_t<X>>>
 requires Operands<X, W, B>
 [[nodiscard]] Var<element_t<X>> conv_transpose1d(const X& x, const W& weight, const B& bias = {},
-                                                 const ConvTranspose1dOptions& options = {}) {
+                                                 const ConvTranspose1dOp& options = {}) {
   using T = element_t<X>;
   const SizePair output_padding(0, options.output_padding);
   return detail::convolution<T>(
@@ -345,7 +345,7 @@ requires Operands<X, W, B>
 /// kernel has.
 template <Operand X>
 [[nodiscard]] Var<element_t<X>> unfold(const X& input, const SizePair& kernel_size,
-                                       const UnfoldOptions& options = {}) {
+                                       const UnfoldOp& options = {}) {
   using T = element_t<X>;
   const OpScope scope(Runtime::instance().profiler(), "unfold");
   const Var<T>& x = detail::operand<T>(input);

@@ -15,7 +15,7 @@
 namespace eigenformer {
 
 /// Options of max_pool2d() and max_pool1d(), with PyTorch's defaults; of a signal only the widths count.
-struct MaxPoolOptions {
+struct MaxPoolOp {
   SizePair stride = 0;     ///< elements between windows; 0: the kernel's size
   SizePair padding = 0;    ///< elements of -infinity around the image, at most half the kernel
   SizePair dilation = 1;   ///< elements between entries of the kernel
@@ -23,7 +23,7 @@ struct MaxPoolOptions {
 };
 
 /// Options of avg_pool2d() and avg_pool1d(), with PyTorch's defaults; of a signal only the widths count.
-struct AvgPoolOptions {
+struct AvgPoolOp {
   SizePair stride = 0;            ///< elements between windows; 0: the kernel's size
   SizePair padding = 0;           ///< zeros around the image, at most half the kernel
   bool ceil_mode = false;         ///< also windows that are partly behind the end
@@ -92,7 +92,7 @@ EIGENFORMER_ALWAYS_INLINE void for_each_window(const WindowGrid& g, index_t plan
 
 template <class T>
 Var<T> max_pool(const char* op, const Var<T>& x, index_t spatial, const SizePair& kernel,
-                const MaxPoolOptions& o) {
+                const MaxPoolOp& o) {
   const OpScope scope(Runtime::instance().profiler(), op);
   require_defined(op, x);
   const WindowGrid g =
@@ -144,7 +144,7 @@ Var<T> max_pool(const char* op, const Var<T>& x, index_t spatial, const SizePair
 
 template <class T>
 Var<T> avg_pool(const char* op, const Var<T>& x, index_t spatial, const SizePair& kernel,
-                const AvgPoolOptions& o) {
+                const AvgPoolOp& o) {
   const OpScope scope(Runtime::instance().profiler(), op);
   require_defined(op, x);
   const WindowGrid g = pooling_grid(op, x.shape(), spatial, kernel, o.stride, o.padding, 1, o.ceil_mode);
@@ -190,15 +190,14 @@ Var<T> avg_pool(const char* op, const Var<T>& x, index_t spatial, const SizePair
 /// / stride + 1. Throws ShapeError when the kernel does not fit, ValueError for options that no kernel has.
 template <Operand X>
 [[nodiscard]] Var<element_t<X>> max_pool2d(const X& x, const SizePair& kernel_size,
-                                           const MaxPoolOptions& options = {}) {
+                                           const MaxPoolOp& options = {}) {
   using T = element_t<X>;
   return detail::max_pool<T>("max_pool2d", detail::operand<T>(x), 2, kernel_size, options);
 }
 
 /// max_pool2d() of signals. x: (N, C, L) or (C, L). Returns (N, C, L').
 template <Operand X>
-[[nodiscard]] Var<element_t<X>> max_pool1d(const X& x, index_t kernel_size,
-                                           const MaxPoolOptions& options = {}) {
+[[nodiscard]] Var<element_t<X>> max_pool1d(const X& x, index_t kernel_size, const MaxPoolOp& options = {}) {
   using T = element_t<X>;
   return detail::max_pool<T>("max_pool1d", detail::operand<T>(x), 1, kernel_size, options);
 }
@@ -207,15 +206,14 @@ template <Operand X>
 /// kernel) / stride + 1. Errors as for max_pool2d().
 template <Operand X>
 [[nodiscard]] Var<element_t<X>> avg_pool2d(const X& x, const SizePair& kernel_size,
-                                           const AvgPoolOptions& options = {}) {
+                                           const AvgPoolOp& options = {}) {
   using T = element_t<X>;
   return detail::avg_pool<T>("avg_pool2d", detail::operand<T>(x), 2, kernel_size, options);
 }
 
 /// avg_pool2d() of signals. x: (N, C, L) or (C, L). Returns (N, C, L').
 template <Operand X>
-[[nodiscard]] Var<element_t<X>> avg_pool1d(const X& x, index_t kernel_size,
-                                           const AvgPoolOptions& options = {}) {
+[[nodiscard]] Var<element_t<X>> avg_pool1d(const X& x, index_t kernel_size, const AvgPoolOp& options = {}) {
   using T = element_t<X>;
   return detail::avg_pool<T>("avg_pool1d", detail::operand<T>(x), 1, kernel_size, options);
 }
