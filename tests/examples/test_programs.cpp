@@ -64,6 +64,16 @@ TEST_CASE("classifier: a short training prints its answers and how many are righ
   CHECK(contains(ended.out, " of 500)"));
 }
 
+TEST_CASE("conv_net and vision_transformer: a short training prints how many images are named correctly") {
+  for (const char* name : {"conv_net", "vision_transformer"}) {
+    CAPTURE(name);
+    const Ended ended = run(name, {"2"});
+    CHECK(ended.code == 0);
+    CHECK(contains(ended.out, ", taken for a "));
+    CHECK(contains(ended.out, " of 1000)"));
+  }
+}
+
 TEST_CASE("own_training: a model of one's own learns, and both losses are printed") {
   const Ended ended = run("own_training", {});
   CHECK(ended.code == 0);
@@ -141,6 +151,8 @@ TEST_CASE("every example says how it is called, and refuses what it does not und
                                                        {"char_lm", "1", "1", "1", "1"},
                                                        {"classifier", "3x"},
                                                        {"classifier", "-5"},
+                                                       {"conv_net", "0"},
+                                                       {"vision_transformer", "3x"},
                                                        {"forecast", "--steps"},
                                                        {"copy_task", ""},
                                                        {"copy_task", "99999999999999999999"},
@@ -196,6 +208,11 @@ TEST_SUITE("long") {
 
   TEST_CASE("classifier: at least 97 % of new sentences are right") {
     CHECK(run("classifier", {}).code == 0);
+  }
+
+  TEST_CASE("conv_net and vision_transformer: at least 95 % and 85 % of new images are named correctly") {
+    CHECK(run("conv_net", {}).code == 0);
+    CHECK(run("vision_transformer", {}).code == 0);
   }
 
   TEST_CASE("forecast: the model is far better than the naive forecast") {

@@ -338,6 +338,36 @@ TEST_CASE_TEMPLATE("every op of several operands takes each kind in each positio
         return ef::concat({a, b}, -1);
       },
       pair);
+  const std::vector<Tensor<T>> images = {random<T>({2, 3, 4, 5}), random<T>({3, 3, 2, 2}, 2),
+                                         random<T>({3}, 3)};
+  const std::vector<Tensor<T>> signals = {random<T>({2, 3, 5}), random<T>({3, 3, 2}, 2), random<T>({3}, 3)};
+  check<3, T>(
+      "conv2d", [](const auto& x, const auto& w, const auto& b) { return ef::conv2d(x, w, b); }, images);
+  check<3, T>(
+      "conv1d", [](const auto& x, const auto& w, const auto& b) { return ef::conv1d(x, w, b); }, signals);
+  check<3, T>(
+      "conv_transpose2d",
+      [](const auto& x, const auto& w, const auto& b) { return ef::conv_transpose2d(x, w, b); }, images);
+  check<3, T>(
+      "conv_transpose1d",
+      [](const auto& x, const auto& w, const auto& b) { return ef::conv_transpose1d(x, w, b); }, signals);
+  check<1, T>("unfold", [](const auto& v) { return ef::unfold(v, 2); }, {images[0]});
+  check<1, T>("max_pool2d", [](const auto& v) { return ef::max_pool2d(v, 2); }, {images[0]});
+  check<1, T>("avg_pool2d", [](const auto& v) { return ef::avg_pool2d(v, 2); }, {images[0]});
+  check<1, T>("max_pool1d", [](const auto& v) { return ef::max_pool1d(v, 2); }, {signals[0]});
+  check<1, T>("avg_pool1d", [](const auto& v) { return ef::avg_pool1d(v, 2); }, {signals[0]});
+  const std::vector<Tensor<T>> normed = {images[0], images[2], random<T>({3}, 4)};
+  check<1, T>("interpolate", [](const auto& v) { return ef::interpolate(v, {3, 7}); }, {images[0]});
+  check<3, T>(
+      "batch_norm",
+      [](const auto& x, const auto& w, const auto& b) {
+        Tensor<T> mean = Tensor<T>::zeros({3}), var = Tensor<T>::ones({3});
+        return ef::batch_norm(x, mean, var, w, b, {.training = true});
+      },
+      normed);
+  check<3, T>(
+      "group_norm", [](const auto& x, const auto& w, const auto& b) { return ef::group_norm(x, 3, w, b); },
+      normed);
   check<3, T>("layer_norm",
               [](const auto& x, const auto& g, const auto& b) { return ef::layer_norm(x, g, b); },
               {pair[0], random<T>({6}, 3), random<T>({6}, 4)});

@@ -33,6 +33,20 @@ TEST_CASE("xavier_uniform fills the whole interval and has its variance") {
                  "(3,) must be (out, in)"));
 }
 
+TEST_CASE("kaiming_uniform fills the interval of PyTorch's") {
+  RandomGenerator rng(3);
+  for (const double a : {0.0, 2.0}) {
+    const auto w = init::kaiming_uniform<double>({60, 5, 4, 3}, rng, a);
+    const double bound = std::sqrt(6.0 / ((1 + a * a) * 60));
+    double largest = 0;
+    for (const double x : w.span()) largest = std::max(largest, std::abs(x));
+    CHECK(largest < bound);
+    CHECK(largest > 0.99 * bound);
+  }
+  CHECK(contains(message_of<ShapeError>([&] { (void)init::kaiming_uniform<double>({3}, rng); }),
+                 "(3,) must be (out, in, ...)"));
+}
+
 TEST_CASE("normal has the given mean and deviation, and a seed fixes the values") {
   RandomGenerator rng(4), again(4);
   const auto w = init::normal<float>({50, 60}, rng, 2.0, 0.5);

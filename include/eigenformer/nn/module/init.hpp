@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 
@@ -19,6 +20,21 @@ template <class T>
     throw ShapeError("xavier_uniform", "weight of shape " + shape.str() + " must be (out, in)", {shape});
   }
   const double bound = gain * std::sqrt(6.0 / static_cast<double>(shape[0] + shape[1]));
+  return uniform<T>(shape, rng, -bound, bound);
+}
+
+/// A tensor (fan_out, ...) with values uniform in +-sqrt(6 / ((1 + a^2) fan_in)), fan_in being the number of
+/// elements for each of the fan_out: PyTorch's kaiming_uniform_ for leaky ReLUs of negative slope a. Throws
+/// ShapeError for a rank below 2. He et al. 2015.
+template <class T>
+[[nodiscard]] Tensor<T> kaiming_uniform(const Shape& shape, RandomGenerator& rng, double a = 0) {
+  if (shape.rank() < 2) {
+    throw ShapeError("kaiming_uniform", "weight of shape " + shape.str() + " must be (out, in, ...)",
+                     {shape});
+  }
+  index_t fan_in = 1;
+  for (index_t d = 1; d < shape.rank(); ++d) fan_in *= shape[d];
+  const double bound = std::sqrt(6.0 / ((1 + a * a) * static_cast<double>(std::max<index_t>(1, fan_in))));
   return uniform<T>(shape, rng, -bound, bound);
 }
 

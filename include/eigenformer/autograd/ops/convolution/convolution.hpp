@@ -1,0 +1,378 @@
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <utility>
+
+#include "eigenformer/autograd/ops/convolution/window.hpp"
+#include "eigenformer/autograd/tape/operand.hpp"
+#include "eigenformer/autograd/tape/tape.hpp"
+#include "eigenformer/core/runtime/scratch.hpp"
+#include "eigenformer/kernels/elementwise/elementwise.hpp"
+#include "eigenformer/kernels/gemm/gemm.hpp"
+#include "eigenformer/kernels/reduction/reduce.hpp"
+
+namespace eigenformer {
+
+/// Options of conv2d(), with PyTorch's defaults. Pairs are {height, width}, or one number for both.
+struct Conv2dOp {
+  SizePair stride = 1;    ///< elements between windows
+  SizePair padding = 0;   ///< zeros around the image
+  SizePair dilation = 1;  ///< elements between entries of the kernel
+  index_t groups = 1;     ///< parts of the channels, each with its own kernels
+};
+
+/// Options of conv1d().
+struct Conv1dOp {
+  index_t stride = 1;    ///< elements between windows
+  index_t padding = 0;   ///< zeros at each end
+  index_t dilation = 1;  ///< elements between entries of the kernel
+  index_t groups = 1;    ///< parts of the channels, each with its own kernels
+};
+
+/// Options of conv_transpose2d().
+struct ConvTranspose2dOp {
+  SizePair stride = 1;          ///< elements of the result between windows
+  SizePair padding = 0;         ///< elements removed around the result
+  SizePair output_padding = 0;  ///< elements added at the end of the result, fewer than stride or dilation
+  index_t groups = 1;           ///< parts of the channels, each with its own kernels
+  SizePair dilation = 1;        ///< elements between entries of the kernel
+};
+
+/// Options of conv_transpose1d().
+struct ConvTranspose1dOp {
+  index_t stride = 1;          ///< elements of the result between windows
+  index_t padding = 0;         ///< elements removed at each end of the result
+  index_t output_padding = 0;  ///< elements added at the end of the result, fewer than stride or dilation
+  index_t groups = 1;          ///< parts of the channels, each with its own kernels
+  index_t dilation = 1;        ///< elements between entries of the kernel
+};
+
+/// Options of unfold().
+struct UnfoldOp {
+  SizePair stride = 1;    ///< elements between windows
+  SizePair padding = 0;   ///< zeros around the image
+  SizePair dilation = 1;  ///< elements between entries of the kernel
+};
+
+namespace detail {
+
+/// A convolution of images (groups * in, grid.in) to (groups * out, grid.out) by kernels (groups * out, in,
+/// grid.kernel). The transposed one goes from the second to the first with the same kernels.
+struct Convolution {
+  WindowGrid grid;
+  index_t images = 1, groups = 1, in = 0, out = 0;  // in and out: channels of one group
+
+  index_t terms() const noexcept { return in * grid.entries(); }
+  index_t work() const noexcept { return terms() * out * grid.out_plane(); }
+  /// Windows whose columns are in memory together: they stay in the cache between packing and product.
+  index_t tile() const noexcept {
+    return grid.pointwise() ? grid.out_plane()
+                            : std::max<index_t>(64, (1 << 17) / std::max<index_t>(1, terms()));
+  }
+};
+
+struct ColumnsUse;
+using ColumnsLease = ThreadLease<Scratch, ColumnsUse>;
+
+// The planes start as the bias, or as beta * what they were; returns the beta of what is added to them.
+template <class T>
+T start_planes(const T* bias, T* planes, index_t channels, index_t size, T beta, bool product) {
+  if (bias != nullptr) {
+    for (index_t c = 0; c < channels; ++c) std::fill_n(planes + c * size, size, bias[c]);
+    return T(1);
+  }
+  if (!product && beta == T(0)) std::fill_n(planes, channels * size, T(0));
+  return beta;
+}
+
+// y = W columns(x) + bias, or + beta y.
+template <class T>
+EIGENFORMER_NOINLINE void convolve(const Convolution& c, const T* x, const T* w, const T* bias, T* y,
+                                   T beta) {
+  const WindowGrid& g = c.grid;
+  const index_t k = c.terms(), p = g.out_plane();
+  for_each_task(c.images * c.groups, c.work(), [&](index_t task) {
+    const index_t group = task % c.groups;
+    const T* from = x + task * c.in * g.in_plane();
+    T* to = y + task * c.out * p;
+    const T into = start_planes(bias == nullptr ? bias : bias + group * c.out, to, c.out, p, beta, true);
+    ColumnsLease lease;
+    for_each_tile(g, c.tile(), [&](const WindowTile& t) {
+      const T* columns = from;
+      if (!g.pointwise()) {
+        T* packed = lease->template reserve<T>(k * t.count);
+        pack_columns(g, t, from, c.in, packed, t.count);
+        columns = packed;
+      }
+      kernels::gemm<T>(false, false, c.out, t.count, k, T(1), w + group * c.out * k, k, columns, t.count,
+                       into, to + t.first, p);
+    });
+  });
+}
+
+// x = bias, or beta x, + what W^T y adds to the elements that convolve() reads.
+template <class T>
+EIGENFORMER_NOINLINE void convolve_transposed(const Convolution& c, const T* y, const T* w, const T* bias,
+                                              T* x, T beta) {
+  const WindowGrid& g = c.grid;
+  const index_t k = c.terms(), p = g.out_plane();
+  for_each_task(c.images * c.groups, c.work(), [&](index_t task) {
+    const index_t group = task % c.groups;
+    const T* from = y + task * c.out * p;
+    T* to = x + task * c.in * g.in_plane();
+    const T into = start_planes(bias == nullptr ? bias : bias + group * c.in, to, c.in, g.in_plane(), beta,
+                                g.pointwise());
+    ColumnsLease lease;
+    for_each_tile(g, c.tile(), [&](const WindowTile& t) {
+      T* columns = g.pointwise() ? to : lease->template reserve<T>(k * t.count);
+      kernels::gemm<T>(true, false, k, t.count, c.out, T(1), w + group * c.out * k, k, from + t.first, p,
+                       g.pointwise() ? into : T(0), columns, t.count);
+      if (!g.pointwise()) add_columns(g, t, columns, t.count, to, c.in);
+    });
+  });
+}
+
+// dW = beta dW + sum over images of dy columns(x)^T. Images are summed in parts, whose number depends on the
+// sizes alone, and so does the result.
+template <class T>
+EIGENFORMER_NOINLINE void convolve_weight_gradient(const Convolution& c, const T* x, const T* dy, T* dw,
+                                                   T beta) {
+  const WindowGrid& g = c.grid;
+  const index_t k = c.terms(), p = g.out_plane(), size = c.groups * c.out * k;
+  if (c.images == 0 && beta == T(0)) std::fill_n(dw, size, T(0));
+  if (c.images == 0 || size == 0) return;
+  const index_t parts = std::clamp<index_t>((1 << 20) / size, 1, std::min<index_t>(c.images, 16));
+  Tensor<T> sums(Shape{parts > 1 ? parts : 0, size});
+  for_each_task(parts * c.groups, c.work(), [&](index_t task) {
+    const index_t part = task / c.groups, group = task % c.groups;
+    T* to = (parts > 1 ? sums.data() + part * size : dw) + group * c.out * k;
+    T into = parts > 1 ? T(0) : beta;
+    ColumnsLease lease;
+    for (index_t i = part * c.images / parts; i < (part + 1) * c.images / parts; ++i) {
+      const T* from = x + (i * c.groups + group) * c.in * g.in_plane();
+      for_each_tile(g, c.tile(), [&](const WindowTile& t) {
+        const T* columns = from;
+        if (!g.pointwise()) {
+          T* packed = lease->template reserve<T>(k * t.count);
+          pack_columns(g, t, from, c.in, packed, t.count);
+          columns = packed;
+        }
+        kernels::gemm<T>(false, true, c.out, k, t.count, T(1),
+                         dy + (i * c.groups + group) * c.out * p + t.first, p, columns, t.count, into, to, k);
+        into = T(1);
+      });
+    }
+  });
+  for (index_t i = 0; parts > 1 && i < parts; ++i) {
+    kernels::axpby<T>(T(1), sums.data() + i * size, i == 0 ? beta : T(1), dw, size);
+  }
+}
+
+// What the shapes of an op's operands and its options give, once they are known to fit.
+struct ConvolutionPlan {
+  Convolution c;
+  Shape y;
+};
+
+// x: (N, C, spatial...) or without N; w: (O, C / groups, kernel...), transposed (C, O / groups, kernel...).
+EIGENFORMER_NOINLINE inline ConvolutionPlan plan_convolution(const char* op, const Shape& x, const Shape& w,
+                                                             const Shape* bias, index_t spatial,
+                                                             const Conv2dOp& o,
+                                                             const SizePair* output_padding) {
+  require_image(op, x, spatial);
+  if (w.rank() != spatial + 2) {
+    throw ShapeError(op,
+                     "weight of shape " + w.str() + " must have rank " + std::to_string(spatial + 2) +
+                         ", with channels and kernel size",
+                     {x, w});
+  }
+  const bool transposed = output_padding != nullptr;
+  const index_t channels = x[-1 - spatial], groups = o.groups;
+  if (groups < 1 || w[0] % groups != 0 || channels % groups != 0) {
+    throw ValueError(op, "groups is " + std::to_string(groups) + ", must divide the " +
+                             std::to_string(channels) + " channels of the input and the " +
+                             std::to_string(w[0]) + " of the weight");
+  }
+  if (channels != (transposed ? w[0] : w[1] * groups)) {
+    throw ShapeError(op,
+                     "input of shape " + x.str() + " has " + std::to_string(channels) +
+                         " channels, weight of shape " + w.str() + " in " + std::to_string(groups) +
+                         " groups needs " + std::to_string(transposed ? w[0] : w[1] * groups),
+                     {x, w});
+  }
+  const index_t results = transposed ? w[1] * groups : w[0];
+  if (bias != nullptr && *bias != Shape{results}) {
+    throw ShapeError(op, "bias of shape " + bias->str() + " must be (" + std::to_string(results) + ",)",
+                     {x, w, *bias});
+  }
+  const auto last_two = [&](const Shape& s) { return SizePair(spatial == 1 ? 1 : s[-2], s[-1]); };
+  WindowGrid g{last_two(x), last_two(w), o.stride, o.padding, o.dilation};
+  SizePair to = 0;
+  if (!transposed) {
+    g = with_windows(op, g);
+    to = g.out;
+  } else {
+    check_window(op, g);
+    require_at_least(op, "output padding", 0, *output_padding);
+    const auto size = [&](index_t in, index_t k, index_t s, index_t p, index_t d, index_t extra) {
+      if (extra > 0 && extra >= std::max(s, d)) {
+        throw ValueError(op, "output padding is " + std::to_string(extra) +
+                                 ", must be less than the stride " + std::to_string(s) + " or the dilation " +
+                                 std::to_string(d));
+      }
+      const index_t n = (in - 1) * s - 2 * p + d * (k - 1) + extra + 1;
+      if (in < 1 || n < 1) {
+        throw ShapeError(op,
+                         "input of shape " + x.str() + " gives a size of " + std::to_string(n) +
+                             " with these options, must be positive",
+                         {x, w});
+      }
+      return n;
+    };
+    to = {size(g.in.h, g.kernel.h, g.stride.h, g.padding.h, g.dilation.h, output_padding->h),
+          size(g.in.w, g.kernel.w, g.stride.w, g.padding.w, g.dilation.w, output_padding->w)};
+    g.out = std::exchange(g.in, to);
+  }
+  ConvolutionPlan plan;
+  plan.c = {g, x.rank() == spatial + 2 ? x[0] : 1, groups, w[1], w[0] / groups};
+  plan.y = x.with(-1 - spatial, results).with(-1, to.w);
+  if (spatial == 2) plan.y = plan.y.with(-2, to.h);
+  return plan;
+}
+
+template <class T>
+Var<T> convolution(const char* op, const Var<T>& x, const Var<T>& w, const Var<T>& bias, index_t spatial,
+                   const Conv2dOp& o, const SizePair* output_padding) {
+  const OpScope scope(Runtime::instance().profiler(), op);
+  require_defined(op, x, w);
+  require_defined_or_absent(op, bias);
+  const ConvolutionPlan plan = plan_convolution(
+      op, x.shape(), w.shape(), bias.defined() ? &bias.shape() : nullptr, spatial, o, output_padding);
+  const Convolution& c = plan.c;
+  const bool transposed = output_padding != nullptr;
+  Tensor<T> y(plan.y);
+  const T* b = bias.defined() ? bias.value().data() : nullptr;
+  (transposed ? convolve_transposed<T> : convolve<T>)(c, x.value().data(), w.value().data(), b, y.data(),
+                                                      T(0));
+  if (not_recorded<T>(y, x, w, bias)) return Var<T>(std::move(y));
+  // With y = W columns(x) + b: dx = the transposed convolution of dy, dW = the sum over windows of
+  // dy columns(x)^T, db = the sum of dy over windows. With y transposed, dx = the convolution of dy, and dW
+  // has x in the place of dy and dy in that of x.
+  return record(
+      op, std::move(y), {x, w, bias}, SavedTensors().add_if(x.recorded(), w).add_if(w.recorded(), x),
+      [c, transposed, x = x.value(), w = w.value()](Backward<T>& back) {
+        const T* dy = back.dy().data();
+        if (const auto dx = back.grad(0)) {
+          (transposed ? convolve<T> : convolve_transposed<T>)(c, dy, w.data(), nullptr, dx.data, dx.beta);
+        }
+        if (const auto dw = back.grad(1)) {
+          convolve_weight_gradient(c, transposed ? dy : x.data(), transposed ? x.data() : dy, dw.data,
+                                   dw.beta);
+        }
+        if (const auto db = back.grad(2)) {
+          const index_t n = db.shape[0], plane = transposed ? c.grid.in_plane() : c.grid.out_plane();
+          kernels::reduce_sum<T>(dy, Shape{c.images, n, plane}, std::array<index_t, 2>{0, 2}, db.data, T(1),
+                                 db.beta);
+        }
+      });
+}
+
+}  // namespace detail
+
+/// Convolution of images (cross-correlation, as in PyTorch): each element of the result is the sum of a
+/// window of the image times a kernel, plus the bias.
+///
+/// x: (N, C, H, W) or (C, H, W); weight: (O, C / groups, kernel height, kernel width); bias: (O), or
+/// undefined. Returns (N, O, H', W') with H' = (H + 2 padding - dilation (kernel - 1) - 1) / stride + 1.
+/// Throws ShapeError when shapes do not fit, ValueError for options that no kernel has.
+///
+///     auto y = ef::conv2d(x, weight, bias, {.stride = 2, .padding = {1, 0}});
+template <class X, class W, class B = Var<element_t<X>>>
+requires Operands<X, W, B>
+[[nodiscard]] Var<element_t<X>> conv2d(const X& x, const W& weight, const B& bias = {},
+                                       const Conv2dOp& options = {}) {
+  using T = element_t<X>;
+  return detail::convolution<T>("conv2d", detail::operand<T>(x), detail::operand<T>(weight),
+                                detail::operand<T>(bias), 2, options, nullptr);
+}
+
+/// conv2d() of signals. x: (N, C, L) or (C, L); weight: (O, C / groups, kernel); bias: (O), or undefined.
+/// Returns (N, O, L').
+template <class X, class W, class B = Var<element_t<X>>>
+requires Operands<X, W, B>
+[[nodiscard]] Var<element_t<X>> conv1d(const X& x, const W& weight, const B& bias = {},
+                                       const Conv1dOp& options = {}) {
+  using T = element_t<X>;
+  return detail::convolution<T>(
+      "conv1d", detail::operand<T>(x), detail::operand<T>(weight), detail::operand<T>(bias), 1,
+      {{1, options.stride}, {0, options.padding}, {1, options.dilation}, options.groups}, nullptr);
+}
+
+/// The transposed convolution: what conv2d() with the same weight and options has as gradient of its input.
+///
+/// x: (N, C, H, W) or (C, H, W); weight: (C, O / groups, kernel height, kernel width); bias: (O), or
+/// undefined. Returns (N, O, H', W') with H' = (H - 1) stride - 2 padding + dilation (kernel - 1) +
+/// output_padding + 1. Errors as for conv2d().
+template <class X, class W, class B = Var<element_t<X>>>
+requires Operands<X, W, B>
+[[nodiscard]] Var<element_t<X>> conv_transpose2d(const X& x, const W& weight, const B& bias = {},
+                                                 const ConvTranspose2dOp& options = {}) {
+  using T = element_t<X>;
+  return detail::convolution<T>(
+      "conv_transpose2d", detail::operand<T>(x), detail::operand<T>(weight), detail::operand<T>(bias), 2,
+      {options.stride, options.padding, options.dilation, options.groups}, &options.output_padding);
+}
+
+/// conv_transpose2d() of signals. x: (N, C, L) or (C, L); weight: (C, O / groups, kernel); bias: (O), or
+/// undefined. Returns (N, O, L').
+template <class X, class W, class B = Var<element_t<X>>>
+requires Operands<X, W, B>
+[[nodiscard]] Var<element_t<X>> conv_transpose1d(const X& x, const W& weight, const B& bias = {},
+                                                 const ConvTranspose1dOp& options = {}) {
+  using T = element_t<X>;
+  const SizePair output_padding(0, options.output_padding);
+  return detail::convolution<T>(
+      "conv_transpose1d", detail::operand<T>(x), detail::operand<T>(weight), detail::operand<T>(bias), 1,
+      {{1, options.stride}, {0, options.padding}, {1, options.dilation}, options.groups}, &output_padding);
+}
+
+/// The windows of images as columns (im2col): what conv2d() multiplies by its weight.
+///
+/// x: (N, C, H, W) or (C, H, W). Returns (N, C * kernel height * kernel width, windows), windows in the order
+/// of conv2d()'s result. Throws ShapeError when the kernel does not fit, ValueError for options that no
+/// kernel has.
+template <Operand X>
+[[nodiscard]] Var<element_t<X>> unfold(const X& input, const SizePair& kernel_size,
+                                       const UnfoldOp& options = {}) {
+  using T = element_t<X>;
+  const OpScope scope(Runtime::instance().profiler(), "unfold");
+  const Var<T>& x = detail::operand<T>(input);
+  detail::require_defined("unfold", x);
+  detail::require_image("unfold", x.shape(), 2);
+  const index_t channels = x.dim(-3), images = x.shape().rank() == 4 ? x.dim(0) : 1;
+  const auto g = detail::with_windows(
+      "unfold", {{x.dim(-2), x.dim(-1)}, kernel_size, options.stride, options.padding, options.dilation});
+  const index_t rows = channels * g.entries(), n = g.out_plane();
+  Tensor<T> y(x.shape().without(-1).with(-2, rows).with(-1, n));
+  const detail::WindowTile whole{0, g.out.h, 0, g.out.w, 0, n};
+  detail::for_each_task(images, rows * n, [&](index_t i) {
+    detail::pack_columns(g, whole, x.value().data() + i * channels * g.in_plane(), channels,
+                         y.data() + i * rows * n, n);
+  });
+  if (detail::not_recorded<T>(y, x)) return Var<T>(std::move(y));
+  // dx = the sum of dy over the windows that an element is in.
+  return record("unfold", std::move(y), {x}, SavedTensors(),
+                [g, whole, channels, images, rows, n](Backward<T>& back) {
+                  const auto dx = back.grad(0);
+                  if (!dx) return;
+                  detail::for_each_task(images, rows * n, [&](index_t i) {
+                    T* to = dx.data + i * channels * g.in_plane();
+                    if (dx.beta == T(0)) std::fill_n(to, channels * g.in_plane(), T(0));
+                    detail::add_columns(g, whole, back.dy().data() + i * rows * n, n, to, channels);
+                  });
+                });
+}
+
+}  // namespace eigenformer

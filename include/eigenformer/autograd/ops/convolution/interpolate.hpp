@@ -1,0 +1,121 @@
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "eigenformer/autograd/ops/convolution/window.hpp"
+#include "eigenformer/autograd/tape/operand.hpp"
+#include "eigenformer/autograd/tape/tape.hpp"
+
+namespace eigenformer {
+
+/// How interpolate() finds elements between those of an image.
+enum class InterpolateMode {
+  nearest,  ///< the element at floor(i * size / new size)
+  bilinear  ///< the mean of the four around it, by distance, with PyTorch's align_corners=False
+};
+
+namespace detail {
+
+/// The two entries of an axis that an entry of the result is made of, and the weight of the second.
+template <class T>
+struct AxisTaps {
+  std::vector<index_t> first, second;
+  std::vector<T> weight;
+
+  AxisTaps(index_t in, index_t out, InterpolateMode mode) {
+    const double scale = static_cast<double>(in) / static_cast<double>(out);
+    for (index_t i = 0; i < out; ++i) {
+      double at = (static_cast<double>(i) + 0.5) * scale - 0.5;
+      if (mode == InterpolateMode::nearest || at < 0) at = 0;
+      const index_t begin =
+          mode == InterpolateMode::nearest ? i * in / out : std::min(static_cast<index_t>(at), in - 1);
+      first.push_back(begin);
+      second.push_back(std::min(begin + 1, in - 1));
+      weight.push_back(static_cast<T>(at - static_cast<double>(begin)));
+    }
+  }
+};
+
+}  // namespace detail
+
+/// Images of another size. x: (N, C, H, W). Returns (N, C, size). Throws ShapeError unless x has rank 4 and
+/// elements, ValueError for a size that is not positive.
+///
+///     auto twice = ef::interpolate(x, {2 * x.dim(2), 2 * x.dim(3)}, ef::InterpolateMode::bilinear);
+template <Operand X>
+[[nodiscard]] Var<element_t<X>> interpolate(const X& input, const SizePair& size,
+                                            InterpolateMode mode = InterpolateMode::nearest) {
+  using T = element_t<X>;
+  const OpScope scope(Runtime::instance().profiler(), "interpolate");
+  const Var<T>& x = detail::operand<T>(input);
+  detail::require_defined("interpolate", x);
+  if (x.rank() != 4 || x.dim(2) < 1 || x.dim(3) < 1) {
+    throw ShapeError("interpolate",
+                     "input of shape " + x.shape().str() + " must be (N, C, H, W), H and W not 0",
+                     {x.shape()});
+  }
+  detail::require_at_least("interpolate", "input size", 1, {x.dim(2), x.dim(3)});
+  detail::require_at_least("interpolate", "size", 1, size);
+  const detail::AxisTaps<T> rows(x.dim(2), size.h, mode), cols(x.dim(3), size.w, mode);
+  const index_t in_w = x.dim(3), in_plane = x.dim(2) * in_w, out_w = size.w, out_plane = size.h * size.w;
+  const index_t planes = x.dim(0) * x.dim(1);
+  const index_t grain = std::max<index_t>(1, (1 << 14) / std::max(in_plane, out_plane));
+  Tensor<T> y(x.shape().with(2, size.h).with(3, size.w));
+  parallel_for(planes, grain, [&, from = x.value().data(), to = y.data()](index_t begin, index_t end) {
+    for (index_t i = begin * size.h; i < end * size.h; ++i) {
+      const auto h = static_cast<std::size_t>(i % size.h);
+      const T* upper = from + i / size.h * in_plane + rows.first[h] * in_w;
+      const T* lower = from + i / size.h * in_plane + rows.second[h] * in_w;
+      const T down = rows.weight[h];
+      for (index_t j = 0; j < out_w; ++j) {
+        const auto w = static_cast<std::size_t>(j);
+        const index_t a = cols.first[w], b = cols.second[w];
+        if (mode == InterpolateMode::nearest) {
+          to[i * out_w + j] = upper[a];  // a weight of 0 would make NaN of infinity
+        } else {
+          const T right = cols.weight[w], left = T(1) - right;
+          to[i * out_w + j] = (T(1) - down) * (left * upper[a] + right * upper[b]) +
+                              down * (left * lower[a] + right * lower[b]);
+        }
+      }
+    }
+  });
+  if (detail::not_recorded<T>(y, x)) return Var<T>(std::move(y));
+  // dx = the sum of dy times the weight that an element has in each element of the result.
+  return record("interpolate", std::move(y), {x}, SavedTensors(),
+                [rows, cols, mode, size, in_w, in_plane, out_w, planes, grain](Backward<T>& back) {
+                  const auto dx = back.grad(0);
+                  if (!dx) return;
+                  parallel_for(planes, grain, [&, dy = back.dy().data()](index_t begin, index_t end) {
+                    if (dx.beta == T(0)) {
+                      std::fill(dx.data + begin * in_plane, dx.data + end * in_plane, T(0));
+                    }
+                    for (index_t i = begin * size.h; i < end * size.h; ++i) {
+                      const auto h = static_cast<std::size_t>(i % size.h);
+                      T* upper = dx.data + i / size.h * in_plane + rows.first[h] * in_w;
+                      T* lower = dx.data + i / size.h * in_plane + rows.second[h] * in_w;
+                      const T down = rows.weight[h];
+                      for (index_t j = 0; j < out_w; ++j) {
+                        const auto w = static_cast<std::size_t>(j);
+                        const index_t a = cols.first[w], b = cols.second[w];
+                        const T g = dy[i * out_w + j];
+                        if (mode == InterpolateMode::nearest) {
+                          upper[a] += g;
+                        } else {
+                          const T right = cols.weight[w], left = T(1) - right;
+                          upper[a] += (T(1) - down) * left * g;
+                          upper[b] += (T(1) - down) * right * g;
+                          lower[a] += down * left * g;
+                          lower[b] += down * right * g;
+                        }
+                      }
+                    }
+                  });
+                });
+}
+
+}  // namespace eigenformer
