@@ -18,6 +18,7 @@
 #include "eigenformer/autograd/ops/linear/gated.hpp"
 #include "eigenformer/autograd/ops/linear/linear.hpp"
 #include "eigenformer/autograd/ops/linear/matmul.hpp"
+#include "eigenformer/autograd/ops/losses/losses.hpp"
 #include "eigenformer/autograd/ops/normalization/layer_norm.hpp"
 #include "eigenformer/autograd/ops/normalization/loss.hpp"
 #include "eigenformer/autograd/ops/normalization/rms_norm.hpp"
