@@ -24,6 +24,8 @@
 #include "eigenformer/autograd/ops/normalization/rms_norm.hpp"
 #include "eigenformer/autograd/ops/normalization/softmax.hpp"
 #include "eigenformer/autograd/ops/normalization/token_objective.hpp"
+#include "eigenformer/autograd/ops/reduction/cumulative.hpp"
+#include "eigenformer/autograd/ops/reduction/quantile.hpp"
 #include "eigenformer/autograd/ops/reduction/search.hpp"
 #include "eigenformer/autograd/ops/reduction/sort.hpp"
 #include "eigenformer/autograd/ops/reduction/statistics.hpp"

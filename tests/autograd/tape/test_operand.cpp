@@ -204,10 +204,21 @@ TEST_CASE_TEMPLATE("every op of one operand takes each kind, and refuses what ha
   CHECK_CALL(masked_select, v, Tensor<bool>::full({6}, true));
   CHECK_CALL(nonzero, v);
   CHECK_CALL(cumsum, v, 1);
+  CHECK_CALL(cumprod, v, 1);
+  CHECK_CALL(logcumsumexp, v, 1);
+  CHECK_CALL(quantile, v, 0.3);
+  CHECK_CALL(quantile, v, 0.3, 1);
+  CHECK_CALL(median, v);
   CHECK_CALL(nll_loss, v, Tensor<std::int64_t>::arange(4));
 #undef CHECK_CALL
   check<1, T>(
       "sort", [](const auto& v) { return ef::sort(v, 0).values; }, x);
+  check<1, T>(
+      "median", [](const auto& v) { return ef::median(v, 0).values; }, x);
+  check<1, T>(
+      "cummax", [](const auto& v) { return ef::cummax(v, 0).values; }, x);
+  check<1, T>(
+      "cummin", [](const auto& v) { return ef::cummin(v, 0).values; }, x);
   check<1, T>(
       "topk", [](const auto& v) { return ef::topk(v, 2).values; }, x);
   check<1, T>(
