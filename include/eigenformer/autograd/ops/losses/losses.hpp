@@ -193,6 +193,7 @@ Var<T> pair_loss(const char* op, const F& f, const Var<T>& x, const Var<T>& targ
 // The loss f of every pair of elements, reduced.
 template <class T, class F>
 Var<T> reduced_loss(const char* op, const F& f, const Var<T>& x, const Var<T>& target, LossReduction r) {
+  require_defined(op, x, target);
   const index_t n = kernels::broadcast_shape(op, x.shape(), target.shape()).numel();
   return pair_loss<T>(op, f, x, target, Tensor<T>(), r != LossReduction::none, reduction_scale(op, r, n));
 }
@@ -391,6 +392,7 @@ requires detail::OperandPair<A, B>
   constexpr const char* op = "kl_div";
   const Var<T>& a = detail::operand<T>(x);
   const Var<T>& b = detail::operand<T>(target);
+  detail::require_defined(op, a, b);
   double scale = 1;
   if (reduction == LossReduction::batchmean) {
     if (a.rank() == 0) throw ShapeError(op, "batchmean of a scalar, must have a batch axis", {a.shape()});
