@@ -205,9 +205,21 @@ TEST_CASE_TEMPLATE("every op of one operand takes each kind, and refuses what ha
   CHECK_CALL(masked_select, v, Tensor<bool>::full({6}, true));
   CHECK_CALL(nonzero, v);
   CHECK_CALL(cumsum, v, 1);
+  CHECK_CALL(cumprod, v, 1);
+  CHECK_CALL(logcumsumexp, v, 1);
+  CHECK_CALL(quantile, v, 0.3);
+  CHECK_CALL(quantile, v, 0.3, 1);
+  CHECK_CALL(median, v);
+  CHECK_CALL(nll_loss, v, Tensor<std::int64_t>::arange(4));
 #undef CHECK_CALL
   check<1, T>(
       "sort", [](const auto& v) { return ef::sort(v, 0).values; }, x);
+  check<1, T>(
+      "median", [](const auto& v) { return ef::median(v, 0).values; }, x);
+  check<1, T>(
+      "cummax", [](const auto& v) { return ef::cummax(v, 0).values; }, x);
+  check<1, T>(
+      "cummin", [](const auto& v) { return ef::cummin(v, 0).values; }, x);
   check<1, T>(
       "topk", [](const auto& v) { return ef::topk(v, 2).values; }, x);
   check<1, T>(
@@ -286,6 +298,18 @@ TEST_CASE_TEMPLATE("every op of several operands takes each kind in each positio
       pair);
   check<2, T>(
       "searchsorted", [](const auto& a, const auto& b) { return ef::searchsorted(a, b); }, pair);
+  check<2, T>(
+      "binary_cross_entropy_with_logits",
+      [](const auto& a, const auto& b) { return ef::binary_cross_entropy_with_logits(a, b); }, pair);
+  check<2, T>(
+      "kl_div", [](const auto& a, const auto& b) { return ef::kl_div(a, b, ef::LossReduction::sum, true); },
+      pair);
+  check<2, T>(
+      "cosine_similarity", [](const auto& a, const auto& b) { return ef::cosine_similarity(a, b); }, pair);
+  const std::vector<Tensor<T>> inside = {ef::sigmoid(pair[0]).value(), ef::sigmoid(pair[1]).value()};
+  check<2, T>(
+      "binary_cross_entropy", [](const auto& a, const auto& b) { return ef::binary_cross_entropy(a, b); },
+      inside);
 #define CHECK_PAIR(OP)                                                       \
   check<2, T>(                                                               \
       #OP, [](const auto& a, const auto& b) { return ef::OP(a, b); }, pair); \
@@ -295,6 +319,10 @@ TEST_CASE_TEMPLATE("every op of several operands takes each kind in each positio
   CHECK_PAIR(subtract);
   CHECK_PAIR(multiply);
   CHECK_PAIR(divide);
+  CHECK_PAIR(mse_loss);
+  CHECK_PAIR(l1_loss);
+  CHECK_PAIR(smooth_l1_loss);
+  CHECK_PAIR(huber_loss);
   CHECK_PAIR(less);
   CHECK_PAIR(less_equal);
   CHECK_PAIR(greater);

@@ -86,6 +86,47 @@ TEST_CASE_TEMPLATE("sums and maxima over all sets of axes equal a plain loop", T
   });
 }
 
+TEST_CASE_TEMPLATE("minima, products and sums of squares over all sets of axes equal a plain loop", T, float,
+                   double) {
+  for_each_isa([&] {
+    for (const Shape& shape : shapes) {
+      auto x = random_values<T>(shape.numel(), 1);
+      for (T& v : x) v = T(1) + v / 100;  // so that products stay near 1
+      for (const auto& axes : axis_sets(shape)) {
+        const Shape kept = kernels::reduced_shape(shape, axes, true);
+        INFO(shape.str(), " to ", kept.str());
+        const auto outputs = static_cast<std::size_t>(kept.numel());
+        std::vector<double> smallest(outputs, 1e9), product(outputs, 1), squares(outputs);
+        for (index_t i = 0; i < shape.numel(); ++i) {
+          const auto value = static_cast<double>(x[static_cast<std::size_t>(i)]);
+          const std::size_t o = target(i, shape, kept);
+          smallest[o] = std::min(smallest[o], value);
+          product[o] *= value;
+          squares[o] += value * value;
+        }
+        std::vector<T> m(outputs), p(outputs), s(outputs);
+        kernels::reduce_min(x.data(), shape, axes, m.data());
+        kernels::reduce_prod(x.data(), shape, axes, p.data());
+        kernels::reduce_square_sum(x.data(), shape, axes, s.data());
+        CHECK(worst_error(m, smallest) == 0);
+        CHECK(worst_error(p, product) < (sizeof(T) == 4 ? 1e-3 : 1e-11));
+        CHECK(worst_error(s, squares) < 20 * tolerance<T>);
+      }
+    }
+    std::vector<T> all = random_values<T>(40000, 2);
+    all[17000] = std::numeric_limits<T>::quiet_NaN();
+    T y = 0;
+    kernels::reduce_min(all.data(), Shape{40000}, {}, &y);
+    CHECK(std::isnan(y));
+  });
+  std::vector<T> y(3, T(9));
+  const std::vector<index_t> axes = {0};
+  kernels::reduce_min<T>(nullptr, Shape{0, 3}, axes, y.data());
+  CHECK(y[1] == std::numeric_limits<T>::infinity());
+  kernels::reduce_prod<T>(nullptr, Shape{0, 3}, axes, y.data());
+  CHECK(y[1] == 1);
+}
+
 TEST_CASE("the maximum's gradient is shared among equals, and added") {
   const std::vector<double> x = {3, 1, 3, 2}, y = {3}, dy = {1};
   std::vector<double> dx = {1, 1, 1, 1};

@@ -56,16 +56,47 @@ struct ReducePlan {
   index_t outputs() const { return kept.outer_size() * kept.inner_size(); }
 };
 
+// How vectors are combined: prepare() is applied to each of x before, padding is what it makes the identity,
+// and Join combines results.
 struct SumOf {
+  using Join = SumOf;
+  template <class V>
+  EIGENFORMER_ALWAYS_INLINE static void prepare(V&) {}
   template <class V>
   EIGENFORMER_ALWAYS_INLINE static void combine(V& a, const V& b) {
     a += b;
   }
   template <class T>
   static constexpr T identity = T(0);
+  template <class T>
+  static constexpr T padding = identity<T>;
+};
+
+struct SquareSumOf : SumOf {
+  template <class V>
+  EIGENFORMER_ALWAYS_INLINE static void prepare(V& v) {
+    v *= v;
+  }
+};
+
+struct ProductOf {
+  using Join = ProductOf;
+  template <class V>
+  EIGENFORMER_ALWAYS_INLINE static void prepare(V&) {}
+  template <class V>
+  EIGENFORMER_ALWAYS_INLINE static void combine(V& a, const V& b) {
+    a *= b;
+  }
+  template <class T>
+  static constexpr T identity = T(1);
+  template <class T>
+  static constexpr T padding = identity<T>;
 };
 
 struct MaxOf {
+  using Join = MaxOf;
+  template <class V>
+  EIGENFORMER_ALWAYS_INLINE static void prepare(V&) {}
   // NaN is the result if any entry is NaN.
   template <class V>
   EIGENFORMER_ALWAYS_INLINE static void combine(V& a, const V& b) {
@@ -83,6 +114,18 @@ struct MaxOf {
   }
   template <class T>
   static constexpr T identity = -std::numeric_limits<T>::infinity();
+  template <class T>
+  static constexpr T padding = identity<T>;
+};
+
+// The largest of -x.
+struct NegativeMaxOf : MaxOf {
+  template <class V>
+  EIGENFORMER_ALWAYS_INLINE static void prepare(V& v) {
+    v = -v;
+  }
+  template <class T>
+  static constexpr T padding = -identity<T>;
 };
 
 /// Elements or rows that are combined before they join the total: keeps the rounding error of long sums
@@ -129,6 +172,7 @@ struct ReduceRows {
             for (; i + chains * W::lanes <= last; i += chains * W::lanes) {
               for (index_t c = 0; c < chains; ++c) {
                 v = W::at(row + i + c * W::lanes).v;
+                Op::prepare(v);
                 Op::combine(chain[c], v);
               }
             }
@@ -138,7 +182,8 @@ struct ReduceRows {
             lanes = chain[0];
           }
           for (; i < last; i += W::lanes) {
-            W::load(v, row + i, last - i, Op::template identity<T>);
+            W::load(v, row + i, last - i, Op::template padding<T>);
+            Op::prepare(v);
             Op::combine(lanes, v);
           }
           Op::combine(total, W::template fold<Op>(lanes));
@@ -179,7 +224,8 @@ struct ReduceColumns {
               const T* row = from + r * step;
               for (index_t c = 0; c < 4; ++c) {
                 __builtin_prefetch(row + reduce_rows_ahead * step + c * W::lanes);
-                const V v = W::at(row + c * W::lanes).v;
+                V v = W::at(row + c * W::lanes).v;
+                Op::prepare(v);
                 Op::combine(sums[c], v);
               }
             }
@@ -188,6 +234,7 @@ struct ReduceColumns {
               for (index_t c = 0; c < 4; ++c) {
                 V v;
                 W::load(v, from + r * step + c * W::lanes, count - c * W::lanes);
+                Op::prepare(v);
                 Op::combine(sums[c], v);
               }
             }
@@ -226,8 +273,8 @@ void reduce(const T* x, const Shape& shape, const std::array<bool, 6>& marks, T*
       }
     });
     const ReducePlan rest(Shape{parts}, {true});
-    dispatch<ReduceRows<Op, T>>(&rest, static_cast<const T*>(results), y, index_t{0}, index_t{1}, scale,
-                                beta);
+    dispatch<ReduceRows<typename Op::Join, T>>(&rest, static_cast<const T*>(results), y, index_t{0},
+                                               index_t{1}, scale, beta);
   } else if (plan.rows || plan.kept.inner_stride(0) != 1) {
     parallel_for(outputs, row_grain(each, simple_grain), [&](index_t begin, index_t end) {
       dispatch<ReduceRows<Op, T>>(&plan, x, y, begin, end, scale, beta);
@@ -304,6 +351,21 @@ void reduce_max(const T* x, const Shape& shape, std::span<const index_t> axes, T
 }
 
 template <class T>
+void reduce_min(const T* x, const Shape& shape, std::span<const index_t> axes, T* y) {
+  detail::reduce<detail::NegativeMaxOf>(x, shape, detail::reduced_dimensions(shape, axes), y, T(-1), T(0));
+}
+
+template <class T>
+void reduce_prod(const T* x, const Shape& shape, std::span<const index_t> axes, T* y) {
+  detail::reduce<detail::ProductOf>(x, shape, detail::reduced_dimensions(shape, axes), y, T(1), T(0));
+}
+
+template <class T>
+void reduce_square_sum(const T* x, const Shape& shape, std::span<const index_t> axes, T* y) {
+  detail::reduce<detail::SquareSumOf>(x, shape, detail::reduced_dimensions(shape, axes), y, T(1), T(0));
+}
+
+template <class T>
 void reduce_max_backward(const T* x, const Shape& shape, std::span<const index_t> axes, const T* y,
                          const T* dy, T* dx, T beta) {
   const detail::ReducePlan plan(shape, detail::reduced_dimensions(shape, axes));
@@ -362,6 +424,9 @@ void argmax(const T* x, std::int32_t* out, index_t rows, index_t n) {
 #define EIGENFORMER_INSTANTIATE_REDUCE(T)                                                                 \
   template void reduce_sum(const T*, const Shape&, std::span<const index_t>, T*, T, T);                   \
   template void reduce_max(const T*, const Shape&, std::span<const index_t>, T*);                         \
+  template void reduce_min(const T*, const Shape&, std::span<const index_t>, T*);                         \
+  template void reduce_prod(const T*, const Shape&, std::span<const index_t>, T*);                        \
+  template void reduce_square_sum(const T*, const Shape&, std::span<const index_t>, T*);                  \
   template void reduce_max_backward(const T*, const Shape&, std::span<const index_t>, const T*, const T*, \
                                     T*, T);                                                               \
   template void reduce_to_shape(const T*, const Shape&, T*, const Shape&, T, T);                          \

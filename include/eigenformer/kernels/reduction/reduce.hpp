@@ -23,8 +23,20 @@ void reduce_sum(const T* x, const Shape& shape, std::span<const index_t> axes, T
 template <class T>
 void reduce_max(const T* x, const Shape& shape, std::span<const index_t> axes, T* y);
 
-/// Gradient of reduce_max: dx = beta * dx + dy / (number of entries equal to y) where x equals y, 0
-/// elsewhere; NaN equals NaN here.
+/// y = smallest of x over `axes` (none means all); inf over nothing, NaN where one of them is NaN.
+template <class T>
+void reduce_min(const T* x, const Shape& shape, std::span<const index_t> axes, T* y);
+
+/// y = product of x over `axes` (none means all); 1 over nothing.
+template <class T>
+void reduce_prod(const T* x, const Shape& shape, std::span<const index_t> axes, T* y);
+
+/// y = sum of x * x over `axes` (none means all).
+template <class T>
+void reduce_square_sum(const T* x, const Shape& shape, std::span<const index_t> axes, T* y);
+
+/// Gradient of reduce_max and reduce_min: dx = beta * dx + dy / (number of entries equal to y) where x equals
+/// y, 0 elsewhere; NaN equals NaN here.
 template <class T>
 void reduce_max_backward(const T* x, const Shape& shape, std::span<const index_t> axes, const T* y,
                          const T* dy, T* dx, T beta);

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <limits>
 #include <string>
@@ -49,9 +48,7 @@ Var<T> minimum_over(const Var<T>& x, const std::vector<index_t>& axes, bool keep
   require_defined("min", x);
   Tensor<T> y(kernels::reduced_shape(x.shape(), axes, keepdims));
   if (x.numel() == 0 && y.numel() > 0) refuse_no_entries("min", x.shape());
-  const Tensor<T> negative = unary_of(kernels::UnaryOp::negate, x.value());
-  kernels::reduce_max<T>(negative.data(), x.shape(), axes, y.data());
-  kernels::unary<T>(kernels::UnaryOp::negate, y.data(), y.data(), y.numel());
+  kernels::reduce_min<T>(x.value().data(), x.shape(), axes, y.data());
   if (not_recorded<T>(y, x)) return Var<T>(std::move(y));
   // dx = dy / (number of entries equal to y) where x = y (or both are NaN), 0 elsewhere: as for max().
   return record("min", y, {x}, SavedTensors(x, y), [x = x.value(), y, axes](Backward<T>& back) {
@@ -67,24 +64,10 @@ Var<T> product_over(const Var<T>& x, const std::vector<index_t>& axes, bool keep
   const OpScope scope(Runtime::instance().profiler(), "prod");
   require_defined("prod", x);
   Tensor<T> y(kernels::reduced_shape(x.shape(), axes, keepdims));
+  kernels::reduce_prod<T>(x.value().data(), x.shape(), axes, y.data());
+  if (not_recorded<T>(y, x)) return Var<T>(std::move(y));
   const RowOrder order = row_order(x.shape(), axes);
   const Var<T> v = as_rows(x, order);
-  fold_rows(
-      v.value().data(), order.rows, order.n, y.data(),
-      [](const T* row, index_t n) {
-        // Chains that do not wait for each other.
-        std::array<T, 8> chain;
-        chain.fill(T(1));
-        index_t i = 0;
-        for (; i + 8 <= n; i += 8) {
-          for (index_t c = 0; c < 8; ++c) chain[static_cast<std::size_t>(c)] *= row[i + c];
-        }
-        for (; i < n; ++i) chain[0] *= row[i];
-        for (std::size_t c = 1; c < 8; ++c) chain[0] *= chain[c];
-        return chain[0];
-      },
-      [](T a, T b) { return a * b; });
-  if (not_recorded<T>(y, v)) return Var<T>(std::move(y));
   // dx[i] = dy * (product of all x but x[i]), from the products before and after i: right for zeros, too.
   return record("prod", std::move(y), {v}, SavedTensors(v),
                 [x = v.value(), rows = order.rows, n = order.n](Backward<T>& back) {
@@ -159,13 +142,17 @@ Var<T> norm_over(const Var<T>& x, const std::vector<index_t>& axes, bool keepdim
   Tensor<T> y(kernels::reduced_shape(x.shape(), axes, keepdims));
   {
     using kernels::UnaryOp;
-    const Tensor<T> each = unary_of(one || largest ? UnaryOp::absolute : UnaryOp::square, x.value());
-    if (largest) {
-      if (x.numel() == 0 && y.numel() > 0) refuse_no_entries("norm", x.shape());
-      kernels::reduce_max<T>(each.data(), x.shape(), axes, y.data());
+    if (one || largest) {
+      const Tensor<T> each = unary_of(UnaryOp::absolute, x.value());
+      if (largest && x.numel() == 0 && y.numel() > 0) refuse_no_entries("norm", x.shape());
+      if (largest) {
+        kernels::reduce_max<T>(each.data(), x.shape(), axes, y.data());
+      } else {
+        kernels::reduce_sum<T>(each.data(), x.shape(), axes, y.data(), T(1), T(0));
+      }
     } else {
-      kernels::reduce_sum<T>(each.data(), x.shape(), axes, y.data(), T(1), T(0));
-      if (!one) kernels::unary<T>(UnaryOp::sqrt, y.data(), y.data(), y.numel());
+      kernels::reduce_square_sum<T>(x.value().data(), x.shape(), axes, y.data());
+      kernels::unary<T>(UnaryOp::sqrt, y.data(), y.data(), y.numel());
     }
   }
   if (not_recorded<T>(y, x)) return Var<T>(std::move(y));

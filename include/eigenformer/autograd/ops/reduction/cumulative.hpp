@@ -1,0 +1,163 @@
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <utility>
+
+#include "eigenformer/autograd/ops/reduction/sort.hpp"
+#include "eigenformer/autograd/ops/shape/gather.hpp"
+#include "eigenformer/autograd/ops/shape/shape.hpp"
+#include "eigenformer/autograd/tape/operand.hpp"
+#include "eigenformer/autograd/tape/tape.hpp"
+
+// Products, extremes and log-sums up to each entry of an axis; sums are in sort.hpp.
+
+namespace eigenformer {
+
+namespace detail {
+
+// Calls step(state, i, at) for each entry i along an axis, at the place `at` in memory, from the first to the
+// last or back; each line has a state of its own. Neighbouring lines advance together.
+template <class State, class Step>
+void scan(const AxisView& view, bool backwards, const State& start, const Step& step) {
+  const index_t n = view.n, inner = view.inner, width = std::min<index_t>(64, inner);
+  if (view.outer == 0 || n == 0 || inner == 0) return;
+  const index_t blocks = (inner + width - 1) / width;
+  parallel_for(view.outer * blocks, std::max<index_t>(1, (1 << 13) / (n * width)),
+               [&](index_t begin, index_t end) {
+                 std::array<State, 64> states;
+                 for (index_t task = begin; task < end; ++task) {
+                   const index_t first = task % blocks * width, count = std::min(width, inner - first);
+                   states.fill(start);
+                   for (index_t k = 0; k < n; ++k) {
+                     const index_t i = backwards ? n - 1 - k : k;
+                     const index_t at = (task / blocks * n + i) * inner + first;
+                     for (index_t c = 0; c < count; ++c) step(states[static_cast<std::size_t>(c)], i, at + c);
+                   }
+                 }
+               });
+}
+
+template <class T>
+void store_added(const GradientSlot<T>& slot, index_t at, double value) {
+  T& to = slot.data[at];
+  to = slot.beta == T(0) ? static_cast<T>(value) : slot.beta * to + static_cast<T>(value);
+}
+
+template <class T>
+Var<T> cumulative_product(const Var<T>& x, index_t axis) {
+  const OpScope scope(Runtime::instance().profiler(), "cumprod");
+  require_defined("cumprod", x);
+  const AxisView view(x.shape(), axis_of("cumprod", axis, x.shape()));
+  Tensor<T> y(x.shape());
+  scan(view, false, 1.0, [from = x.value().data(), to = y.data()](double& product, index_t, index_t at) {
+    product *= static_cast<double>(from[at]);
+    to[at] = static_cast<T>(product);
+  });
+  if (not_recorded<T>(y, x)) return Var<T>(std::move(y));
+  // dx[i] = y[i - 1] s[i] with s[i] = dy[i] + x[i + 1] s[i + 1]: no division, so right for zeros, too.
+  return record("cumprod", y, {x}, SavedTensors(x, y), [x = x.value(), y, view](Backward<T>& back) {
+    const auto dx = back.grad(0);
+    if (!dx) return;
+    scan(view, true, 0.0,
+         [&dx, from = x.data(), py = y.data(), dy = back.dy().data(), step = view.inner](
+             double& rest, index_t i, index_t at) {
+           const double s = static_cast<double>(dy[at]) + rest;
+           store_added(dx, at, i > 0 ? static_cast<double>(py[at - step]) * s : s);
+           rest = static_cast<double>(from[at]) * s;
+         });
+  });
+}
+
+template <class T>
+Var<T> cumulative_logsumexp(const Var<T>& x, index_t axis) {
+  constexpr double nothing = -std::numeric_limits<double>::infinity();
+  const OpScope scope(Runtime::instance().profiler(), "logcumsumexp");
+  require_defined("logcumsumexp", x);
+  const AxisView view(x.shape(), axis_of("logcumsumexp", axis, x.shape()));
+  Tensor<T> y(x.shape());
+  scan(view, false, nothing, [from = x.value().data(), to = y.data()](double& total, index_t, index_t at) {
+    const auto v = static_cast<double>(from[at]);
+    if (std::isinf(v) && v == total) {
+      // inf - inf would be NaN
+    } else if (v <= total) {
+      total += std::log1p(std::exp(v - total));
+    } else {
+      total = v + std::log1p(std::exp(total - v));
+    }
+    to[at] = static_cast<T>(total);
+  });
+  if (not_recorded<T>(y, x)) return Var<T>(std::move(y));
+  // dx[i] = exp(x[i] - y[i]) s[i] with s[i] = dy[i] + exp(y[i] - y[i + 1]) s[i + 1], whose exponents are at
+  // most 0; 0 where x is -inf.
+  return record("logcumsumexp", y, {x}, SavedTensors(x, y), [x = x.value(), y, view](Backward<T>& back) {
+    const auto dx = back.grad(0);
+    if (!dx) return;
+    // exp(a - b) s, without NaN where exp(a - b) is 0.
+    const auto weighted = [](T a, T b, double s) {
+      if (a == -std::numeric_limits<T>::infinity()) return 0.0;
+      const double weight = std::exp(static_cast<double>(a - b));
+      return weight == 0.0 ? 0.0 : weight * s;
+    };
+    scan(view, true, 0.0,
+         [&, from = x.data(), py = y.data(), dy = back.dy().data(), n = view.n, step = view.inner](
+             double& s, index_t i, index_t at) {
+           s = static_cast<double>(dy[at]) + (i + 1 < n ? weighted(py[at], py[at + step], s) : 0.0);
+           store_added(dx, at, weighted(from[at], py[at], s));
+         });
+  });
+}
+
+// The largest (or smallest) up to each entry; the last of equals, and each NaN, as in PyTorch.
+template <class T>
+Sorted<T> cumulative_extreme(const char* op, const Var<T>& x, index_t axis, bool smallest) {
+  require_defined(op, x);
+  const index_t a = axis_of(op, axis, x.shape());
+  struct Best {
+    T value = T(0);
+    index_t place = -1;
+  };
+  Tensor<std::int64_t> places(x.shape());
+  scan(AxisView(x.shape(), a), false, Best{},
+       [from = x.value().data(), to = places.data(), smallest](Best& best, index_t i, index_t at) {
+         const T v = from[at];
+         const bool better = smallest ? v <= best.value : v >= best.value;
+         if (best.place < 0 || std::isnan(v) || (better && !std::isnan(best.value))) best = {v, i};
+         to[at] = best.place;
+       });
+  return {gather(x, a, places), places};
+}
+
+}  // namespace detail
+
+/// Products of the entries up to each one along an axis, in double; axis: negative counts from the end.
+/// Throws IndexError for an axis outside the rank.
+template <Operand X>
+[[nodiscard]] Var<element_t<X>> cumprod(const X& x, index_t axis) {
+  return detail::cumulative_product<element_t<X>>(x, axis);
+}
+
+/// log(sum of exp) of the entries up to each one along an axis, without overflow. The gradient of -inf is 0.
+/// Errors as for cumprod().
+template <Operand X>
+[[nodiscard]] Var<element_t<X>> logcumsumexp(const X& x, index_t axis) {
+  return detail::cumulative_logsumexp<element_t<X>>(x, axis);
+}
+
+/// The largest entry up to each one along an axis, and where it is: the last of equals; the last NaN from the
+/// first one on. The gradient goes to where it is. Errors as for cumprod().
+template <Operand X>
+[[nodiscard]] Sorted<element_t<X>> cummax(const X& x, index_t axis) {
+  return detail::cumulative_extreme<element_t<X>>("cummax", x, axis, false);
+}
+
+/// The smallest entry up to each one along an axis, and where it is, as cummax().
+template <Operand X>
+[[nodiscard]] Sorted<element_t<X>> cummin(const X& x, index_t axis) {
+  return detail::cumulative_extreme<element_t<X>>("cummin", x, axis, true);
+}
+
+}  // namespace eigenformer
