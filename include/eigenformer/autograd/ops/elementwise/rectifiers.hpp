@@ -60,7 +60,7 @@ template <Operand X>
   // dx = dy where min < x < max, 0 elsewhere.
   return detail::map<T, detail::Saves::x>(
       "hard_tanh", x, [low, high](T v) { return T(std::min(std::max(v, low), high)); },
-      [low, high](T v, T g) { return T(v <= low || v >= high ? T(0) : g); });
+      [low, high](T v, T g) { return T(v > low && v < high ? g : T(0)); });
 }
 
 /// x / 6 + 1/2 limited to [0, 1]. Courbariaux et al. 2015.
@@ -81,7 +81,7 @@ template <Operand X>
   return detail::map<T, detail::Saves::x>(
       "hard_swish", x, [](T v) { return T(v * std::min(std::max(v + 3, T(0)), T(6)) / 6); },
       [](T v, T g) {
-        return T(v <= -3 ? T(0) : v < 3 ? g * (v / 3 + T(0.5)) : g);
+        return T(v <= -3 ? T(0) : v >= 3 ? g : g * (v / 3 + T(0.5)));
       });
 }
 
