@@ -156,6 +156,42 @@ TEST_CASE_TEMPLATE("every op of one operand takes each kind, and refuses what ha
   CHECK_OP(log);
   CHECK_OP(sqrt);
   CHECK_OP(square);
+  CHECK_OP(abs);
+  CHECK_OP(sign);
+  CHECK_OP(floor);
+  CHECK_OP(ceil);
+  CHECK_OP(round);
+  CHECK_OP(trunc);
+  CHECK_OP(exp2);
+  CHECK_OP(expm1);
+  CHECK_OP(log1p);
+  CHECK_OP(log2);
+  CHECK_OP(log10);
+  CHECK_OP(rsqrt);
+  CHECK_OP(reciprocal);
+  CHECK_OP(sin);
+  CHECK_OP(cos);
+  CHECK_OP(tan);
+  CHECK_OP(atan);
+  CHECK_OP(sinh);
+  CHECK_OP(cosh);
+  CHECK_OP(asinh);
+  CHECK_OP(erf);
+  CHECK_OP(erfc);
+  CHECK_OP(softplus);
+  CHECK_OP(mish);
+  CHECK_OP(hard_tanh);
+  CHECK_OP(hard_sigmoid);
+  CHECK_OP(hard_swish);
+  CHECK_OP(leaky_relu);
+  CHECK_OP(elu);
+  CHECK_OP(selu);
+  CHECK_OP(softsign);
+  CHECK_OP(logsigmoid);
+  CHECK_OP(nan_to_num);
+  CHECK_OP(isnan);
+  CHECK_OP(isinf);
+  CHECK_OP(isfinite);
   CHECK_OP(sum);
   CHECK_OP(mean);
   CHECK_OP(max);
@@ -186,10 +222,21 @@ TEST_CASE_TEMPLATE("every op of one operand takes each kind, and refuses what ha
   CHECK_OP(tril);
   CHECK_OP(triu);
   CHECK_OP(trace);
+  const std::vector<Tensor<T>> small = {ef::multiply(x[0], 0.25).value()}, large = {ef::add(x[0], 1).value()};
+  check<1, T>(
+      "asin", [](const auto& v) { return ef::asin(v); }, small);
+  check<1, T>(
+      "acos", [](const auto& v) { return ef::acos(v); }, small);
+  check<1, T>(
+      "atanh", [](const auto& v) { return ef::atanh(v); }, small);
+  check<1, T>(
+      "acosh", [](const auto& v) { return ef::acosh(v); }, large);
 #undef CHECK_OP
 #define CHECK_CALL(OP, ...) \
   check<1, T>(              \
       #OP, [](const auto& v) { return ef::OP(__VA_ARGS__); }, x)
+  CHECK_CALL(clip, v, 0, 1);
+  CHECK_CALL(threshold, v, 1, 0);
   CHECK_CALL(broadcast_to, v, Shape{2, 4, 6});
   CHECK_CALL(unsqueeze, v, 1);
   CHECK_CALL(moveaxis, v, 0, 1);
@@ -329,11 +376,25 @@ TEST_CASE_TEMPLATE("every op of several operands takes each kind in each positio
   CHECK_PAIR(greater_equal);
   CHECK_PAIR(equal);
   CHECK_PAIR(not_equal);
+  CHECK_PAIR(pow);
+  CHECK_PAIR(maximum);
+  CHECK_PAIR(minimum);
+  CHECK_PAIR(atan2);
+  CHECK_PAIR(logaddexp);
+  CHECK_PAIR(remainder);
+  CHECK_PAIR(isclose);
 #undef CHECK_PAIR
   const Tensor<bool> mask = ef::greater(pair[0], pair[1]);
   const auto where = [&](const auto& a, const auto& b) { return ef::where(mask, a, b); };
+  check<2, T>(
+      "prelu", [](const auto& a, const auto& b) { return ef::prelu(a, b); },
+      std::vector<Tensor<T>>{pair[0], random<T>({1})});
   check<2, T>("where", where, pair);
   check_numbers<T>("where", where, pair[0]);
+  check_refused("logical_not", "x", [&] { return ef::logical_not(moved_from(mask)); });
+  check_refused("logical_and", "a", [&] { return ef::logical_and(moved_from(mask), mask); });
+  check_refused("logical_or", "a", [&] { return ef::logical_or(moved_from(mask), mask); });
+  check_refused("logical_xor", "a", [&] { return ef::logical_xor(moved_from(mask), mask); });
   check_refused("where", "mask", [&] { return ef::where(moved_from(mask), pair[0], 0); });
 
   check<2, T>(

@@ -2,6 +2,7 @@
 
 #include <concepts>
 #include <cstdint>
+#include <iosfwd>
 #include <memory>
 #include <utility>
 
@@ -92,5 +93,11 @@ class Var {
   std::uint64_t generation_ = 0;
   std::int32_t node_ = -1;
 };
+
+/// Prints the value as a Tensor is printed; the definition for tensors is in core/tensor/print.hpp.
+template <class T>
+std::ostream& operator<<(std::ostream& out, const Var<T>& x) {
+  return out << x.value();
+}
 
 }  // namespace eigenformer

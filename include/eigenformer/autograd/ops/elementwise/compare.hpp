@@ -1,5 +1,7 @@
 #pragma once
 
+#include <algorithm>
+#include <cstdint>
 #include <type_traits>
 #include <utility>
 
@@ -8,6 +10,7 @@
 #include "eigenformer/autograd/tape/tape.hpp"
 #include "eigenformer/kernels/elementwise/elementwise.hpp"
 #include "eigenformer/kernels/reduction/reduce.hpp"
+#include "eigenformer/kernels/simd/strided.hpp"
 
 namespace eigenformer {
 
@@ -21,6 +24,37 @@ template <class A, class B>
 concept Comparable = (has_elements<A> && (Number<B> || are_all_of_one_type<A, B>)) ||
                      (Number<A> && has_elements<B>);
 
+// Calls f(i, a's element, b's element) for each element i of `shape`, to which both broadcast.
+template <class T, class F>
+void for_pairs(const Shape& shape, const T* a, const Shape& as, const T* b, const Shape& bs, F f) {
+  if (shape.numel() == 0) return;
+  const auto loop = kernels::broadcast_loop<2>(shape, {&as, &bs});
+  const index_t n = loop.inner_size(), step_a = loop.inner_stride(0), step_b = loop.inner_stride(1);
+  const auto part = [&](index_t round, index_t begin, index_t end) {
+    const auto at = loop.offsets(round);
+    for (index_t i = begin; i < end; ++i) f(round * n + i, a[at[0] + i * step_a], b[at[1] + i * step_b]);
+  };
+  constexpr index_t grain = 1 << 12;
+  if (loop.outer_size() == 1) {
+    parallel_for(n, grain, [&](index_t begin, index_t end) { part(0, begin, end); });
+  } else {
+    parallel_for(loop.outer_size(), std::max<index_t>(1, grain / n), [&](index_t begin, index_t end) {
+      for (index_t round = begin; round < end; ++round) part(round, 0, n);
+    });
+  }
+}
+
+// Whether f holds for the elements of both, with broadcasting.
+template <class T, class F>
+Tensor<bool> test_pairs(const char* op, const Tensor<T>& a, const Tensor<T>& b, F f) {
+  require_defined(op, a, b);
+  Tensor<bool> y(kernels::broadcast_shape(op, a.shape(), b.shape()));
+  bool* to = y.data();
+  for_pairs(y.shape(), a.data(), a.shape(), b.data(), b.shape(),
+            [=](index_t i, T u, T v) { to[i] = f(u, v); });
+  return y;
+}
+
 template <class A, class B>
 Tensor<bool> compare(const char* op, kernels::Comparison f, const A& a, const B& b) {
   const OpScope scope(Runtime::instance().profiler(), op);
@@ -30,9 +64,22 @@ Tensor<bool> compare(const char* op, kernels::Comparison f, const A& a, const B&
   } else if constexpr (Number<B>) {
     return compare(op, f, a, Tensor<T>::scalar(static_cast<T>(b)));
   } else if constexpr (!std::is_floating_point_v<T>) {
-    // The kernels compare floats and doubles; a double holds every int32_t exactly.
     const Tensor<T>& left = tensor_of(a);
     const Tensor<T>& right = tensor_of(b);
+    if constexpr (sizeof(T) == sizeof(std::int64_t)) {
+      // A double does not hold every int64_t.
+      return test_pairs(op, left, right, [f](T u, T v) {
+        using enum kernels::Comparison;
+        const bool is_less = u < v, is_equal = u == v;
+        return f == equal        ? is_equal
+               : f == not_equal  ? !is_equal
+               : f == less       ? is_less
+               : f == less_equal ? is_less || is_equal
+               : f == greater    ? !is_less && !is_equal
+                                 : !is_less;
+      });
+    }
+    // The kernels compare floats and doubles; a double holds every int32_t exactly.
     require_defined(op, left, right);
     return compare(op, f, left.template to<double>(), right.template to<double>());
   } else {
@@ -61,8 +108,8 @@ void chosen_into(const GradientSlot<T>& slot, const Tensor<bool>& mask, const Te
 }  // namespace detail
 
 /// Whether a < b, element by element, with broadcasting. Operands are Tensors, Vars or Eigen objects of one
-/// element type (float, double, int32_t or bool); one may be a number, converted to that type. Comparisons
-/// with NaN are false, but not_equal is true. Throws ShapeError when the shapes do not broadcast.
+/// element type (float, double, int32_t, int64_t or bool); one may be a number, converted to that type.
+/// Comparisons with NaN are false, but not_equal is true. Throws ShapeError when the shapes do not broadcast.
 template <class A, class B>
 requires detail::Comparable<A, B>
 [[nodiscard]] Tensor<bool> less(const A& a, const B& b) {
