@@ -1,6 +1,8 @@
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <filesystem>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -117,6 +119,21 @@ TEST_CASE("eigen: a network learns from Eigen's data") {
   CHECK(error < 0.05);
 }
 
+TEST_CASE("physics: the parameters of the law are found") {
+  const Ended ended = run("physics", {});
+  CHECK(ended.code == 0);
+  CHECK(contains(ended.out, "found and true"));
+  int found = 0;
+  std::istringstream lines(ended.out);
+  std::string name;
+  double fitted = 0, wanted = 0;
+  for (std::getline(lines, name); lines >> name >> fitted >> wanted; ++found) {
+    CAPTURE(name);
+    CHECK(std::abs(fitted - wanted) < 0.05);
+  }
+  CHECK(found == 4);
+}
+
 TEST_CASE("custom_op: the gradients of the op and the module are right") {
   const Ended ended = run("custom_op", {});
   CHECK(ended.code == 0);
@@ -159,7 +176,8 @@ TEST_CASE("every example says how it is called, and refuses what it does not und
                                                        {"own_training", "0"},
                                                        {"translation", "--fast"},
                                                        {"translation", "folder", "0"},
-                                                       {"custom_op", "7"}};
+                                                       {"custom_op", "7"},
+                                                       {"physics", "x"}};
   for (const auto& words : wrong) {
     const std::string& name = words[0];
     CAPTURE(name);
