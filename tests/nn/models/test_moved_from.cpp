@@ -1,5 +1,6 @@
 #include <doctest/doctest.h>
 
+#include "eigenformer/nn/decoding/packed_model.hpp"
 #include "eigenformer/nn/layers/layer_norm.hpp"
 #include "eigenformer/nn/layers/rms_norm.hpp"
 #include "eigenformer/nn/models/language_model.hpp"
