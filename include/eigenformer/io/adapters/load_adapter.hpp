@@ -254,7 +254,7 @@ EIGENFORMER_IO_FUNCTION std::string unsupported_peft_setting(const std::string& 
                                               "runtime_config",
                                               "ensure_weight_tying"};
   if (known.contains(name)) return {};
-  if (name == "bias" && value == "none") return {};
+  if (name == "bias" && is_text(value, "none")) return {};
   if (name == "init_lora_weights") {
     // Other initialisations change the base model's weights.
     static const std::set<std::string> kept = {"gaussian", "eva", "orthogonal"};

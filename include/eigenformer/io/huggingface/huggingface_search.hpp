@@ -158,7 +158,7 @@ EIGENFORMER_IO_FUNCTION void warn_of_settings(const HuggingFaceConfig& config, c
     if (file.has(name) && !file.json().at(name).empty())
       warn(name, "this is not supported and has no effect");
   }
-  if (file.has("cache_implementation") && file.json().at("cache_implementation") == "quantized") {
+  if (file.has("cache_implementation") && is_text(file.json().at("cache_implementation"), "quantized")) {
     warn("cache_implementation", "the key-value cache is not quantised");
   }
   if (file.has("eos_token_id") && file.json().at("eos_token_id").is_array() &&
@@ -209,7 +209,7 @@ EIGENFORMER_IO_FUNCTION void read_search(const HuggingFaceConfig& config, const 
   if (const index_t added = number("max_new_tokens", 1, longest); added > 0) most = added;
   if (most > 0) set("max_length", std::max(most, least + prefix));
   if (file.has("early_stopping")) {
-    const bool never = file.json().at("early_stopping") == "never";
+    const bool never = is_text(file.json().at("early_stopping"), "never");
     if (!never && file.get("early_stopping", false)) search["early_stopping"] = true;
     if (never) warn_of(options, file, "early_stopping", "it is read as false");
   }

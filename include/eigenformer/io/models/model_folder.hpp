@@ -298,7 +298,7 @@ FolderDescription<std::remove_cvref_t<decltype(M::options)>> read_description(
       !json.contains("tokenizer")) {
     throw refuse("is not the options.json of a model folder: expected format_version, model and tokenizer");
   }
-  if (!json.contains("format") || json.at("format") != M::format) {
+  if (!json.contains("format") || !is_text(json.at("format"), M::format)) {
     throw refuse("describes another kind of model: format is " +
                  (json.contains("format") ? json.at("format").dump() : std::string("absent")) +
                  ", expected \"" + M::format + "\"");

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "eigenformer/core/base/error.hpp"
+#include "eigenformer/io/safetensors/json_text.hpp"
 #include "eigenformer/nn/options/field.hpp"
 #include "eigenformer/nn/options/layer.hpp"
 
@@ -54,7 +55,7 @@ void option_from_json(const std::string& name, const nlohmann::json& json, X& x)
     std::string known;
     for (std::size_t i = 0; i < EnumNames<X>::names.size(); ++i) {
       const char* word = EnumNames<X>::names[i];
-      if (json == word) {
+      if (is_text(json, word)) {
         x = static_cast<X>(i);
         return;
       }
@@ -219,8 +220,9 @@ inline constexpr const char* attention_positions_name = "attention_positions";
 
 inline bool is_attention_position(const nlohmann::json& word) {
   bool found = false;
-  for_each_alternative<AttentionPositions>(
-      [&]<class A>(std::type_identity<A>) { found |= word == A::word && !std::same_as<A, NoPositions>; });
+  for_each_alternative<AttentionPositions>([&]<class A>(std::type_identity<A>) {
+    found |= is_text(word, A::word) && !std::same_as<A, NoPositions>;
+  });
   return found;
 }
 
@@ -377,7 +379,7 @@ EIGENFORMER_IO_FUNCTION bool OptionsReader::has(const char* name) const {
 EIGENFORMER_IO_FUNCTION void name_added_positions(nlohmann::json& json) {
   if (!json.contains(added_positions_name) || !json.contains(attention_positions_name)) return;
   if (!json.at(added_positions_name).is_null()) return;
-  const bool none = json.at(attention_positions_name) != NoPositions::word;
+  const bool none = !is_text(json.at(attention_positions_name), NoPositions::word);
   OptionsWriter{json}(OptionField{added_positions_name, ""},
                       none ? InputPositions{NoPositions{}} : InputPositions{SinusoidalPositions{}});
 }

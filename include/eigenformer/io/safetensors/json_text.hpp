@@ -23,6 +23,13 @@ EIGENFORMER_IO_FUNCTION bool is_nested_deeper(std::string_view text, std::size_t
 /// The value of a text in JSON; is_discarded() if it is invalid, too long, or nested too deeply.
 EIGENFORMER_IO_FUNCTION nlohmann::json parse_json(std::string_view text);
 
+/// Whether a value is this string. `json == "text"` allocates in a function that is noexcept: it ends the
+/// process when memory runs out.
+inline bool is_text(const nlohmann::json& json, std::string_view text) {
+  const auto* own = json.get_ptr<const std::string*>();
+  return own != nullptr && *own == text;
+}
+
 /// Builds a value from the events of nlohmann::json::sax_parse(), in time linear in the text up to the
 /// logarithm of the names in one object; json::parse() with a callback passes over all of an object's members
 /// at the end of each. Throws ValueError for an object that has a name twice, of which parse_json() keeps the
