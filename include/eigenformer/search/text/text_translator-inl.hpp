@@ -1,0 +1,359 @@
+#pragma once
+
+#include "eigenformer/search/text/text_translator.hpp"
+
+// The member functions of TextTranslator.
+
+namespace eigenformer {
+
+template <class M>
+
+TextTranslator<M>::TextTranslator(const M& model, TokenizerPair tokenizers, Description description,
+                                  TextTranslatorOptions options, const Context<T>& ctx)
+    : model_(model),
+      tokenizers_(std::move(tokenizers)),
+      target_(tokenizers_.target),
+      description_(std::make_shared<const Description>(std::move(description))),
+      ctx_(ctx),
+      term_forms_(tokenizers_.target) {
+  if (tokenizers_.source == nullptr || tokenizers_.target == nullptr)
+    throw ValueError("text_translator", "the model has no tokenizers, must have one for each side");
+  set(std::move(options));
+}
+
+template <class M>
+
+std::vector<std::vector<Translation>> TextTranslator<M>::alternatives(std::span<const std::string> lines,
+                                                                      std::size_t first,
+                                                                      std::span<const std::string> prefixes,
+                                                                      bool weights) const {
+  detail::require_one_prefix_each("text_translator", prefixes.size(), lines.size());
+  const PreparedParts parts(
+      lines, options_.splitting, first, prefixes,
+      [this](const std::string& text, std::uint64_t number, const std::string& prefix, std::size_t line) {
+        return prepare(text, number, prefix, "the prefix of line " + std::to_string(line + 1));
+      });
+  // Observers see lines, not parts.
+  std::shared_ptr<const SearchObserver> observer;
+  const auto& own = options_.search.observer;
+  if (own != nullptr) {
+    observer = search_observer([&](SearchProgress progress) {
+      progress.input = parts.line_of(progress.input);
+      return (*own)(progress);
+    });
+  }
+  return parts.join(alternatives(std::span<const PreparedLine>(parts.lines()), std::move(observer)), weights);
+}
+
+template <class M>
+
+PreparedLine TextTranslator<M>::prepare(const std::string& line, std::uint64_t number,
+                                        const std::string& prefix) const {
+  return prepare(line, number, prefix, "the prefix");
+}
+
+template <class M>
+
+std::vector<std::vector<Translation>> TextTranslator<M>::alternatives(
+    std::span<const PreparedLine> lines, std::shared_ptr<const SearchObserver> observer) const {
+  std::vector<std::vector<Translation>> translations(lines.size());
+  Work all;
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    translations[i].emplace_back().cut = lines[i].cut;
+    if (lines[i].ids.empty()) continue;
+    if (const auto room = room_after(lines[i].prefix, "the prefix of line " + std::to_string(i + 1))) {
+      // The prefix reduces the maximum length of this line only.
+      Work one;
+      one.add(lines[i], terms_of(lines[i]), i);
+      run(one, *room, observer, translations);
+    } else {
+      all.add(lines[i], terms_of(lines[i]), i);
+    }
+  }
+  run(all, std::nullopt, observer, translations);
+  return translations;
+}
+
+template <class M>
+
+std::vector<Translation> TextTranslator<M>::translate(std::span<const std::string> lines, std::size_t first,
+                                                      std::span<const std::string> prefixes) const {
+  std::vector<Translation> best;
+  for (auto& translations : alternatives(lines, first, prefixes))
+    best.push_back(std::move(translations.front()));
+  return best;
+}
+
+template <class M>
+
+std::vector<Translation> TextTranslator<M>::score(std::span<const std::string> lines,
+                                                  std::span<const std::string> targets) const {
+  if (lines.size() != targets.size()) {
+    throw ValueError("text_translator", std::to_string(lines.size()) + " lines and " +
+                                            std::to_string(targets.size()) +
+                                            " targets, expected equal numbers");
+  }
+  std::vector<Translation> translations(lines.size());
+  std::vector<Ids> sources, given;
+  std::vector<std::size_t> places;
+  const index_t most = max_scored_tokens(*description_);
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    Translation& translation = translations[i];
+    Ids source = source_ids(description_->text, *tokenizers_.source, lines[i],
+                            max_source_tokens(*description_), &translation.cut);
+    Ids target = tokenizers_.target->encode(targets[i]);
+    if (source.empty() || target.empty()) continue;
+    if (static_cast<index_t>(target.size()) >= most) {
+      target.resize(static_cast<std::size_t>(most) - 1);
+      translation.cut = true;
+    }
+    sources.push_back(std::move(source));
+    given.push_back(std::move(target));
+    places.push_back(i);
+  }
+  const auto scores = score_targets(model_, ctx_, std::span<const Ids>(sources), std::span<const Ids>(given),
+                                    options_.search, options_.batching);
+  for (std::size_t k = 0; k < scores.size(); ++k) {
+    Hypothesis h{.ids = given[k], .log_probability = scores[k].log_probability, .finished = true};
+    h.score = hypothesis_score(h.log_probability, static_cast<index_t>(h.ids.size()) + 1, options_.search);
+    h.token_log_probabilities = scores[k].token_log_probabilities;
+    const bool cut = translations[places[k]].cut;
+    translations[places[k]] = translation_of(h, {});
+    translations[places[k]].cut = cut;
+  }
+  std::vector<Alignable> parts;
+  for (std::size_t k = 0; k < scores.size(); ++k)
+    parts.push_back(
+        {&translations[places[k]], &lines[places[k]], &targets[places[k]], &sources[k], given[k], true});
+  align(parts);
+  return translations;
+}
+
+template <class M>
+
+bool TextTranslator<M>::fits(const std::string& line) const {
+  bool cut = false;
+  (void)source_ids(description_->text, *tokenizers_.source, line, max_source_tokens(*description_), &cut);
+  return !cut;
+}
+
+template <class M>
+
+TextTranslator<M> TextTranslator<M>::with_options(TextTranslatorOptions options) const {
+  TextTranslator other = *this;
+  other.set(std::move(options));
+  return other;
+}
+
+template <class M>
+
+TextTranslator<M> TextTranslator<M>::with_adapters(
+    std::shared_ptr<const AdapterSet<T>> adapters) const requires Module<M> {
+  TextTranslator other = *this;
+  other.ctx_ = ctx_.with_adapters(std::move(adapters));
+  return other;
+}
+
+template <class M>
+
+void TextTranslator<M>::set(TextTranslatorOptions options) {
+  SearchOptions& search = options.search;
+  const auto forced = static_cast<index_t>(search.prefix_ids.size());
+  search.max_length = max_target_tokens(*description_, search.max_length - forced) + forced;
+  search.validate();
+  options.batching.validate();
+  if (options.alignment) options.alignment->validate();
+  if (options.alignment && !detail::HasCrossAttention<M>) {
+    throw ValueError("text_translator",
+                     "an alignment is requested, but this model has no function "
+                     "cross_attention_weights(model, ctx, inputs, targets, begin_id, prefix, layer)");
+  }
+  if constexpr (!detail::HasPrompt<M>) {
+    if (!options.splitting) {
+      if (!splitting_) splitting_ = line_splitting(description_->text, *tokenizers_.source);
+      options.splitting = splitting_;
+    }
+  }
+  if (options.glossary != nullptr && search.sampling) {
+    throw ValueError(
+        "text_translator",
+        "a glossary is given together with sampling, which does not support constraints; use beam search");
+  }
+  tokenizers_.target = with_unknown_tokens(target_, options.unknown.value_or(description_->text.unknown));
+  options_ = std::move(options);
+}
+
+template <class M>
+
+PreparedLine TextTranslator<M>::prepare(const std::string& line, std::uint64_t number,
+                                        const std::string& prefix, const std::string& prefix_name) const {
+  PreparedLine prepared{.text = line, .number = number};
+  prepared.ids = source_ids(description_->text, *tokenizers_.source, line, max_source_tokens(*description_),
+                            &prepared.cut);
+  if (prepared.ids.empty()) return prepared;
+  if (!prefix.empty()) prepared.prefix = tokenizers_.target->encode(prefix);
+  (void)room_after(prepared.prefix, prefix_name);
+  return prepared;
+}
+
+template <class M>
+
+std::optional<index_t> TextTranslator<M>::room_after(const Ids& prefix,
+                                                     const std::string& prefix_name) const {
+  const index_t all = max_target_tokens(*description_, std::numeric_limits<index_t>::max());
+  const auto taken = static_cast<index_t>(prefix.size());
+  if (taken >= all) {
+    throw ValueError("text_translator", prefix_name + " has " + std::to_string(taken) +
+                                            " tokens, must be fewer than " + std::to_string(all) +
+                                            ", the maximum length of the model");
+  }
+  return all - taken < detail::max_steps(options_.search) ? std::optional(all - taken) : std::nullopt;
+}
+
+template <class M>
+
+void TextTranslator<M>::align(const std::vector<Alignable>& parts) const {
+  if constexpr (detail::HasCrossAttention<M>) {
+    if (!options_.alignment) return;
+    const SearchOptions& options = options_.search;
+    std::vector<index_t> lengths;
+    for (const Alignable& part : parts)
+      lengths.push_back(static_cast<index_t>(part.source->size() + part.target.size()));
+    std::vector<std::size_t> order;
+    const auto batches = detail::length_batches(lengths, options_.batching, order);
+    detail::each_batch(batches, [&](const std::pair<std::size_t, std::size_t>& range) {
+      std::vector<Ids> sources, targets;
+      for (std::size_t k = range.first; k < range.second; ++k) {
+        const Alignable& part = parts[order[k]];
+        sources.push_back(*part.source);
+        Ids& target = targets.emplace_back(options.prefix_ids);
+        target.insert(target.end(), part.target.begin(), part.target.end());
+      }
+      const auto weights =
+          cross_attention_weights(model_, ctx_, std::span<const Ids>(sources), std::span<const Ids>(targets),
+                                  options.begin_id, options.prefix_length, options_.alignment->layer);
+      for (std::size_t k = range.first; k < range.second; ++k) {
+        const Alignable& part = parts[order[k]];
+        part.translation->alignment = std::make_shared<const TextAlignment>(
+            alignment_of(part, weights[k - range.first], options.prefix_ids.size()));
+      }
+    });
+  }
+}
+
+template <class M>
+
+TextAlignment TextTranslator<M>::alignment_of(const Alignable& part, const Tensor<float>& weights,
+                                              std::size_t forced) const {
+  TextAlignment alignment;
+  alignment.attention =
+      attention_of_head(weights, options_.alignment->head)
+          .rows(static_cast<index_t>(forced), static_cast<index_t>(part.target.size()) + (part.ended ? 1 : 0))
+          .clone();
+  alignment.links = attention_links(alignment.attention, options_.alignment->threshold);
+  alignment.source = source_spans(description_->text, *tokenizers_.source, *part.source, *part.line);
+  const std::string& text = *part.text;
+  alignment.target = token_spans(*tokenizers_.target, part.target, text);
+  if (part.ended) alignment.target.push_back({text.size(), text.size()});
+  return alignment;
+}
+
+template <class M>
+
+void TextTranslator<M>::run(const Work& work, std::optional<index_t> room,
+                            const std::shared_ptr<const SearchObserver>& observer,
+                            std::vector<std::vector<Translation>>& translations) const {
+  const auto found = search(work, room, observer);
+  std::vector<Alignable> parts;
+  for (std::size_t k = 0; k < found.size(); ++k) {
+    std::vector<Translation>& of_line = translations[work.places[k]];
+    const bool cut = of_line.front().cut;
+    of_line.clear();
+    for (const Hypothesis& h : found[k]) {
+      of_line.push_back(translation_of(h, work.prefixes[k]));
+      of_line.back().cut = cut;
+      of_line.back().terms = term_outcomes(work.terms[k], of_line.back().text);
+    }
+    for (std::size_t i = 0; options_.alignment && i < found[k].size(); ++i) {
+      parts.push_back({&of_line[i], &work.lines[k]->text, &of_line[i].text, &work.sources[k],
+                       joined(work.prefixes[k], found[k][i].ids), found[k][i].finished});
+    }
+  }
+  align(parts);
+  if (!options_.utility) return;
+  for (const std::size_t place : work.places) order_by_utility(translations[place]);
+}
+
+template <class M>
+
+std::vector<std::vector<Hypothesis>> TextTranslator<M>::search(
+    const Work& work, std::optional<index_t> room,
+    const std::shared_ptr<const SearchObserver>& observer) const {
+  SearchOptions options = options_.search;
+  if (room) {
+    options.max_length = *room + static_cast<index_t>(options.prefix_ids.size());
+    options.min_length = std::min(options.min_length, *room);
+  }
+  if (const auto own = observer != nullptr ? observer : options.observer; own != nullptr) {
+    // Observers see the caller's indices.
+    options.observer = search_observer([own, &work](SearchProgress progress) {
+      progress.input = work.places[progress.input];
+      return (*own)(progress);
+    });
+  }
+  if (options.sampling) options.sampling->numbers = work.numbers;
+  if (work.prefixed) options.prefixes = work.prefixes;
+  if (work.constrained) {
+    for (const auto& terms : work.terms) options.constraints.push_back(term_forms_.constraints(terms));
+  }
+  return generate(model_, ctx_, std::span<const Ids>(work.sources), options, options_.batching);
+}
+
+template <class M>
+
+auto TextTranslator<M>::joined(const Ids& prefix, std::span<const std::int32_t> ids) -> Ids {
+  Ids all = prefix;
+  all.insert(all.end(), ids.begin(), ids.end());
+  return all;
+}
+
+template <class M>
+
+Translation TextTranslator<M>::translation_of(const Hypothesis& h, const Ids& prefix) const {
+  Translation translation;
+  const Ids ids = joined(prefix, h.ids);
+  translation.text = tokenizers_.target->decode(ids);
+  translation.score = h.score;
+  translation.log_probability = h.log_probability;
+  translation.attention = h.attention;
+  const std::span<const double> scores(h.token_log_probabilities);
+  if (scores.empty()) return translation;
+  for (std::size_t t = 0; t < scores.size(); ++t) {
+    const std::int32_t id = t < h.ids.size() ? h.ids[t] : options_.search.end_id;
+    translation.tokens.push_back({tokenizers_.target->token(id), scores[t]});
+  }
+  translation.words =
+      word_confidences(*tokenizers_.target, ids, scores.first(h.ids.size()), options_.confidence);
+  translation.confidence = sentence_confidence(translation.words);
+  return translation;
+}
+
+template <class M>
+
+void TextTranslator<M>::order_by_utility(std::vector<Translation>& translations) const {
+  std::vector<std::string> candidates;
+  std::vector<double> weights;
+  double most = translations.front().log_probability;
+  for (const Translation& t : translations) most = std::max(most, t.log_probability);
+  for (const Translation& t : translations) {
+    candidates.push_back(t.text);
+    if (!options_.search.sampling) weights.push_back(std::exp(t.log_probability - most));
+  }
+  const std::vector<double> expected = expected_utilities(candidates, weights, options_.utility);
+  for (std::size_t i = 0; i < expected.size(); ++i) translations[i].expected_utility = expected[i];
+  std::stable_sort(translations.begin(), translations.end(), [](const Translation& a, const Translation& b) {
+    return a.expected_utility > b.expected_utility;
+  });
+}
+
+}  // namespace eigenformer
