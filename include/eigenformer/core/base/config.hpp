@@ -72,23 +72,6 @@ in memory"
 #define EIGENFORMER_FUNCTION
 #endif
 
-/// The same for headers that eigenformer.hpp does not include, which need nlohmann-json or are included by
-/// those that do: io.hpp, train/, search/text/. EIGENFORMER_COMPILED_IO says that eigenformer::compiled holds
-/// their functions, too; cmake/io.cpp, which defines them, sets EIGENFORMER_COMPILED_IO_BUILD.
-#if defined(EIGENFORMER_COMPILED_IO_BUILD)
-#define EIGENFORMER_IO_DEFINITIONS 1
-#define EIGENFORMER_IO_FUNCTION
-#define EIGENFORMER_IO_INSTANCE(...) template __VA_ARGS__;
-#elif defined(EIGENFORMER_COMPILED_IO)
-#define EIGENFORMER_IO_DEFINITIONS 0
-#define EIGENFORMER_IO_FUNCTION
-#define EIGENFORMER_IO_INSTANCE(...) extern template __VA_ARGS__;
-#else
-#define EIGENFORMER_IO_DEFINITIONS 1
-#define EIGENFORMER_IO_FUNCTION inline
-#define EIGENFORMER_IO_INSTANCE(...)
-#endif
-
 /// One template instance that eigenformer::compiled holds, such as `struct Linear<float>`. It is declared
 /// where that target is linked, defined in its modules.cpp, and absent in the header-only build.
 #if defined(EIGENFORMER_COMPILED_MODULES)
@@ -102,6 +85,32 @@ in memory"
 #define EIGENFORMER_INSTANCES(CLASS) \
   EIGENFORMER_INSTANCE(CLASS<float>) \
   EIGENFORMER_INSTANCE(CLASS<double>)
+
+/// EIGENFORMER_DEFINITIONS for headers that eigenformer.hpp does not include, which need nlohmann-json or are
+/// included by those that do: io.hpp, train/, search/text/. EIGENFORMER_COMPILED_IO says that
+/// eigenformer::compiled holds their functions, too; cmake/io.cpp, which defines them, sets
+/// EIGENFORMER_COMPILED_IO_BUILD.
+#if defined(EIGENFORMER_COMPILED_IO_BUILD) || !defined(EIGENFORMER_COMPILED_IO)
+#define EIGENFORMER_IO_DEFINITIONS 1
+#else
+#define EIGENFORMER_IO_DEFINITIONS 0
+#endif
+
+/// EIGENFORMER_FUNCTION for these headers.
+#if defined(EIGENFORMER_COMPILED_IO_BUILD) || defined(EIGENFORMER_COMPILED_IO)
+#define EIGENFORMER_IO_FUNCTION
+#else
+#define EIGENFORMER_IO_FUNCTION inline
+#endif
+
+/// EIGENFORMER_INSTANCE for these headers.
+#if defined(EIGENFORMER_COMPILED_IO_BUILD)
+#define EIGENFORMER_IO_INSTANCE(...) template __VA_ARGS__;
+#elif defined(EIGENFORMER_COMPILED_IO)
+#define EIGENFORMER_IO_INSTANCE(...) extern template __VA_ARGS__;
+#else
+#define EIGENFORMER_IO_INSTANCE(...)
+#endif
 
 /// For bodies of loops that are compiled once for each instruction set inside a function of that set.
 #define EIGENFORMER_ALWAYS_INLINE inline __attribute__((always_inline))
