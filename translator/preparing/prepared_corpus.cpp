@@ -78,7 +78,7 @@ PreparedDescription read_prepared_description(const std::filesystem::path& folde
   }
   try {
     const auto json = detail::parse_unique_json(read_text_file(path));
-    if (!ef::detail::is_text(json.at("format"), "eigenformer-corpus") || json.at("format_version") != 1)
+    if (!detail::is_text(json.at("format"), "eigenformer-corpus") || json.at("format_version") != 1)
       throw IoError("prepared_corpus", "it has another format, expected eigenformer-corpus, version 1");
     PreparedDescription d;
     d.tokenizer = json.at("tokenizer").at("kind");
