@@ -15,33 +15,25 @@
 
 namespace eigenformer::detail {
 
-/// The families with T5's layers.
-inline constexpr std::array<HuggingFaceFamily, 2> t5_families = {{
-    {.type = "t5",
-     .activation = "relu",
-     .norm_first = true,
-     .scale_embedding = false,
-     .positions = HuggingFaceFamily::Positions::relative,
-     .tied = true,
-     .vocabulary = HuggingFaceFamily::Vocabulary::pieces,
-     .tokenizer_files = "spiece.model",
-     .implied = HuggingFaceFamily::Implied::sentinels,
-     .languages = false,
-     .begin_and_mask = false,
-     .texts_of_many_sentences = true},
-    {.type = "mt5",
-     .activation = "relu",
-     .norm_first = true,
-     .scale_embedding = false,
-     .positions = HuggingFaceFamily::Positions::relative,
-     .tied = false,
-     .vocabulary = HuggingFaceFamily::Vocabulary::pieces,
-     .tokenizer_files = "spiece.model",
-     .implied = HuggingFaceFamily::Implied::sentinels,
-     .languages = false,
-     .begin_and_mask = false,
-     .texts_of_many_sentences = true},
-}};
+/// The families with T5's layers: mT5 has two tables of weights where config.json says nothing.
+inline constexpr std::array<HuggingFaceFamily, 2> t5_families = [] {
+  HuggingFaceFamily t5{.type = "t5",
+                       .activation = "relu",
+                       .norm_first = true,
+                       .scale_embedding = false,
+                       .positions = HuggingFaceFamily::Positions::relative,
+                       .tied = true,
+                       .vocabulary = HuggingFaceFamily::Vocabulary::pieces,
+                       .tokenizer_files = "spiece.model",
+                       .implied = HuggingFaceFamily::Implied::sentinels,
+                       .languages = false,
+                       .begin_and_mask = false,
+                       .texts_of_many_sentences = true};
+  HuggingFaceFamily mt5 = t5;
+  mt5.type = "mt5";
+  mt5.tied = false;
+  return std::array{t5, mt5};
+}();
 
 /// T5 and mT5 of Hugging Face's transformers (Raffel et al. 2020): relative position biases, RMSNorm, no
 /// other biases, and unscaled scores and embeddings.
