@@ -21,7 +21,7 @@ TEST_CASE_TEMPLATE("rectifiers and their gradients are PyTorch's", T, float, dou
       "softsign", [](const Var<T>& x) { return ef::softsign(x); }, false);
   EIGENFORMER_CHECK_UNARY(logsigmoid);
   EIGENFORMER_CHECK_UNARY(hard_tanh);
-  // PyTorch computes with the float next to 1 / 6.
+  // PyTorch's gradient of doubles is the float next to 1 / 6; check_op() below checks ours.
   if constexpr (std::is_same_v<T, float>) EIGENFORMER_CHECK_UNARY(hard_sigmoid);
   EIGENFORMER_CHECK_UNARY(hard_swish);
   // In floats the largest number is another one: see below.
