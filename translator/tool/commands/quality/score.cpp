@@ -62,10 +62,9 @@ int score(const ScoreCommand& command) {
     fill(targets, target, most);
     if (source.size() != target.size()) {
       const bool fewer = source.size() < target.size();
-      throw ef::IoError("score", "'" + (fewer ? sources : targets).name() + "' ends after " +
-                                     std::to_string(before + std::min(source.size(), target.size())) +
-                                     " lines, but '" + (fewer ? targets : sources).name() +
-                                     "' has more, expected equal numbers");
+      throw ef::IoError("score", {"'", (fewer ? sources : targets).name(), "' ends after ",
+                                  before + std::min(source.size(), target.size()), " lines, but '",
+                                  (fewer ? targets : sources).name(), "' has more, expected equal numbers"});
     }
     if (source.empty()) break;
     if (before == 0) {
