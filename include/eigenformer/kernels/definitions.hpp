@@ -2,6 +2,7 @@
 
 /// The definitions of all kernels, which their headers leave out where EIGENFORMER_COMPILED is defined.
 #include "eigenformer/kernels/attention/attention-inl.hpp"
+#include "eigenformer/kernels/convolution/direct_convolution-inl.hpp"
 #include "eigenformer/kernels/elementwise/activation-inl.hpp"
 #include "eigenformer/kernels/elementwise/adam-inl.hpp"
 #include "eigenformer/kernels/elementwise/broadcast-inl.hpp"

@@ -9,6 +9,7 @@
 #include "eigenformer/autograd/tape/operand.hpp"
 #include "eigenformer/autograd/tape/tape.hpp"
 #include "eigenformer/core/runtime/scratch.hpp"
+#include "eigenformer/kernels/convolution/direct_convolution.hpp"
 #include "eigenformer/kernels/elementwise/elementwise.hpp"
 #include "eigenformer/kernels/gemm/gemm.hpp"
 #include "eigenformer/kernels/reduction/reduce.hpp"
@@ -71,6 +72,15 @@ struct Convolution {
     return grid.pointwise() ? grid.out_plane()
                             : std::max<index_t>(64, (1 << 17) / std::max<index_t>(1, terms()));
   }
+  /// The same for the kernels' loops over groups of few channels.
+  kernels::DirectConvolution direct() const noexcept {
+    return {images,
+            groups,
+            in,
+            out,
+            {grid.in.h, grid.kernel.h, grid.stride.h, grid.padding.h, grid.dilation.h, grid.out.h},
+            {grid.in.w, grid.kernel.w, grid.stride.w, grid.padding.w, grid.dilation.w, grid.out.w}};
+  }
 };
 
 struct ColumnsUse;
@@ -91,6 +101,9 @@ T start_planes(const T* bias, T* planes, index_t channels, index_t size, T beta,
 template <class T>
 EIGENFORMER_NOINLINE void convolve(const Convolution& c, const T* x, const T* w, const T* bias, T* y,
                                    T beta) {
+  if (const auto direct = c.direct(); kernels::convolution_is_direct(direct)) {
+    return kernels::direct_convolution<T>(direct, x, w, bias, y, beta);
+  }
   const WindowGrid& g = c.grid;
   const index_t k = c.terms(), p = g.out_plane();
   for_each_task(c.images * c.groups, c.work(), [&](index_t task) {
@@ -116,6 +129,9 @@ EIGENFORMER_NOINLINE void convolve(const Convolution& c, const T* x, const T* w,
 template <class T>
 EIGENFORMER_NOINLINE void convolve_transposed(const Convolution& c, const T* y, const T* w, const T* bias,
                                               T* x, T beta) {
+  if (const auto direct = c.direct(); kernels::convolution_is_direct(direct)) {
+    return kernels::direct_convolution_transposed<T>(direct, y, w, bias, x, beta);
+  }
   const WindowGrid& g = c.grid;
   const index_t k = c.terms(), p = g.out_plane();
   for_each_task(c.images * c.groups, c.work(), [&](index_t task) {
@@ -139,6 +155,9 @@ EIGENFORMER_NOINLINE void convolve_transposed(const Convolution& c, const T* y, 
 template <class T>
 EIGENFORMER_NOINLINE void convolve_weight_gradient(const Convolution& c, const T* x, const T* dy, T* dw,
                                                    T beta) {
+  if (const auto direct = c.direct(); kernels::convolution_is_direct(direct)) {
+    return kernels::direct_convolution_weight_gradient<T>(direct, x, dy, dw, beta);
+  }
   const WindowGrid& g = c.grid;
   const index_t k = c.terms(), p = g.out_plane(), size = c.groups * c.out * k;
   if (c.images == 0 && beta == T(0)) std::fill_n(dw, size, T(0));
