@@ -58,7 +58,7 @@ void write_model(const Flags& f, const std::string& part, const std::filesystem:
   }
   int status = 1;
   if (child < 0 || ::waitpid(child, &status, 0) != child || status != 0) {
-    throw ef::IoError("bench_loading", "cannot write a model to " + path.string());
+    throw ef::IoError("bench_loading", {"cannot write a model to ", path.string()});
   }
 }
 

@@ -16,8 +16,7 @@ template <class T>
 [[nodiscard]] ef::Var<T> scale_norm(const ef::Var<T>& x, const ef::Var<T>& gain, double eps = 1e-6) {
   const ef::index_t n = x.dim(-1), rows = x.numel() / n;
   if (gain.shape() != ef::Shape{1}) {
-    throw ef::ShapeError("scale_norm", "gain of shape " + gain.shape().str() + " must be (1,)",
-                         {gain.shape()});
+    throw ef::ShapeError("scale_norm", {"gain of shape ", gain.shape(), " must be (1,)"}, {gain.shape()});
   }
   ef::Tensor<T> y(x.shape()), scale({rows});
   for (ef::index_t r = 0; r < rows; ++r) {

@@ -56,7 +56,7 @@ std::map<int, std::vector<Expected>> read_lists(const fs::path& path) {
   std::map<int, std::vector<Expected>> lists;
   for (const std::string& line : ef::split_lines(ef::read_text_file(path), path.string())) {
     const auto f = fields(line);
-    if (f.size() < 4) throw ef::IoError("check", "'" + path.string() + "' has an odd line: " + line);
+    if (f.size() < 4) throw ef::IoError("check", {"'", path.string(), "' has an odd line: ", line});
     Expected e;
     e.pieces = f[1];
     for (const std::string& field : f) {
@@ -214,7 +214,7 @@ int main(int argc, char** argv) try {
   bool good = true;
   for (const std::string name : {"ssru"}) {
     const fs::path folder = fs::path(argv[1]) / name;
-    if (!fs::exists(folder)) throw ef::IoError("check", "'" + folder.string() + "' does not exist");
+    if (!fs::exists(folder)) throw ef::IoError("check", {"'", folder.string(), "' does not exist"});
     for (const auto& [precision, file] : std::vector<std::pair<std::string, std::string>>{
              {"float32", "model.bin"},
              {"int8", "model.intgemm.bin"},

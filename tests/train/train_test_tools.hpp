@@ -52,7 +52,7 @@ auto& first_value(M& model, const std::string& wanted) {
   for_each_parameter(model, [&](const std::string& name, auto& p) {
     if (name == wanted) found = p.value().data();
   });
-  if (found == nullptr) throw ValueError("test", "no parameter is named " + wanted);
+  if (found == nullptr) throw ValueError("test", {"no parameter is named ", wanted});
   return *found;
 }
 

@@ -17,9 +17,8 @@ nlohmann::json explorer_layer(const Tensor<float>& weights, std::size_t rows, st
   if (weights.rank() != 3 || weights.dim(1) != static_cast<index_t>(rows) ||
       weights.dim(2) != static_cast<index_t>(columns)) {
     throw ShapeError("explorer",
-                     std::string("weights of the attention '") + what + "' of shape " +
-                         weights.shape().str() + " must be (heads, " + std::to_string(rows) + ", " +
-                         std::to_string(columns) + ") to match the tokens",
+                     {"weights of the attention '", what, "' of shape ", weights.shape(), " must be (heads, ",
+                      rows, ", ", columns, ") to match the tokens"},
                      {weights.shape()});
   }
   nlohmann::json heads = nlohmann::json::array();
@@ -29,8 +28,8 @@ nlohmann::json explorer_layer(const Tensor<float>& weights, std::size_t rows, st
     for (index_t i = 0; i < count; ++i) {
       const float weight = weights.data()[h * count + i];
       if (!(weight >= 0 && weight <= 1.001F)) {
-        throw ValueError("explorer", std::string("a weight of the attention '") + what + "' is " +
-                                         std::to_string(weight) + ", must be between 0 and 1");
+        throw ValueError("explorer",
+                         {"a weight of the attention '", what, "' is ", weight, ", must be between 0 and 1"});
       }
       values.push_back(static_cast<int>(std::lround(weight * 1000)));
     }
@@ -46,8 +45,8 @@ std::string explorer_page(std::span<const ExploredSentence> sentences, const std
   for (const ExploredSentence& s : sentences) {
     const std::size_t rows = s.target_tokens.size(), sources = s.source_tokens.size();
     if (s.maps.source.empty() && s.maps.target.empty() && s.maps.memory.empty()) {
-      throw ValueError("explorer", "sentence " + std::to_string(list.size()) +
-                                       " has no attention weights, expected those of at least one layer");
+      throw ValueError("explorer", {"sentence ", list.size(),
+                                    " has no attention weights, expected those of at least one layer"});
     }
     nlohmann::json maps = {{"source", nlohmann::json::array()},
                            {"target", nlohmann::json::array()},

@@ -23,7 +23,7 @@ std::size_t bytes_of(const std::string& text) {
                       (unit.size() == 1 || unit.substr(1) == "B" || unit.substr(1) == "iB");
   const double bytes = value * (scaled ? std::pow(1024.0, static_cast<double>(letter + 1)) : 1);
   if (end == 0 || !(plain || scaled) || !(bytes >= 1 && bytes < 1e18))
-    throw ValueError("memory", "'" + text + "' is not an amount of memory, expected one such as 800M or 2G");
+    throw ValueError("memory", {"'", text, "' is not an amount of memory, expected one such as 800M or 2G"});
   return static_cast<std::size_t>(bytes);
 }
 

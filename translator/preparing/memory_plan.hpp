@@ -300,12 +300,11 @@ template <SourceTargetModel M, class Corpus>
       if (fits(plan)) return plan;
     }
   }
-  throw ValueError("memory", "training within " + MemoryPlan::text_of(limit) +
-                                 " of memory is not possible: it takes about " +
-                                 MemoryPlan::text_of(smallest->bytes) + " with " +
-                                 (fixed_batches ? "its batches (" : "the smallest batches (") +
-                                 smallest->batches() + "), and " + MemoryPlan::text_of(smallest->lasting) +
-                                 " without any");
+  throw ValueError(
+      "memory", {"training within ", MemoryPlan::text_of(limit),
+                 " of memory is not possible: it takes about ", MemoryPlan::text_of(smallest->bytes),
+                 " with ", (fixed_batches ? "its batches (" : "the smallest batches ("), smallest->batches(),
+                 "), and ", MemoryPlan::text_of(smallest->lasting), " without any"});
 }
 
 }  // namespace eigenformer

@@ -27,9 +27,8 @@ bool FileLines::next(std::string& line) {
   while ((end = text_.find('\n', searched_)) == std::string::npos && !over_) {
     searched_ = text_.size();
     if (searched_ - begin_ > longest_line) {
-      throw IoError("prepare", "'" + path_.string() + "', line " + std::to_string(lines_ + 1) +
-                                   " has more than " + std::to_string(longest_line >> 20) +
-                                   " MiB, expected text");
+      throw IoError("prepare", {"'", path_.string(), "', line ", lines_ + 1, " has more than ",
+                                longest_line >> 20, " MiB, expected text"});
     }
     fill();
   }
@@ -98,9 +97,9 @@ void PairReader::refuse_unequal(bool source_has_more) {
   FileLines& shorter = source_has_more ? *target_ : *source_;
   throw IoError(
       "prepare",
-      "'" + longer.path().string() + "' has more lines than '" + shorter.path().string() + "', which has " +
-          std::to_string(shorter.lines()) +
-          "; expected equal numbers: line n of one file must be the translation of line n of the other");
+      {"'", longer.path().string(), "' has more lines than '", shorter.path().string(), "', which has ",
+       shorter.lines(),
+       "; expected equal numbers: line n of one file must be the translation of line n of the other"});
 }
 
 }  // namespace eigenformer::detail

@@ -85,9 +85,9 @@ void require_room(const PrepareFiles& files, const std::filesystem::path& folder
     std::string number = std::to_string(bytes / 1e9);
     return number.substr(0, number.find('.') + 3) + " GB";
   };
-  throw IoError("prepare", "the disk of '" + folder.string() + "' has " +
-                               gigabytes(static_cast<double>(space.available)) + " free, expected about " +
-                               gigabytes(1.5 * text));
+  throw IoError("prepare",
+                {"the disk of '", folder.string(), "' has ", gigabytes(static_cast<double>(space.available)),
+                 " free, expected about ", gigabytes(1.5 * text)});
 }
 
 // Token ids of some clean pairs, and their text.
@@ -156,8 +156,8 @@ class Preparation {
     spool_.end();
     if (report_.read == 0) throw IoError("prepare", "there is no sentence pair, expected at least one");
     if (clean_ == 0) {
-      throw IoError("prepare", "none of " + std::to_string(report_.read) +
-                                   " sentence pairs passes the filters:\n" + report_.str());
+      throw IoError("prepare",
+                    {"none of ", report_.read, " sentence pairs passes the filters:\n", report_.str()});
     }
   }
 
@@ -215,8 +215,8 @@ class Preparation {
     report_.source_tokens = writer.source_tokens();
     report_.target_tokens = writer.target_tokens();
     if (report_.kept == 0) {
-      throw IoError("prepare", "every sentence pair has more than " + std::to_string(options_.max_length) +
-                                   " tokens on at least one side:\n" + report_.str());
+      throw IoError("prepare", {"every sentence pair has more than ", options_.max_length,
+                                " tokens on at least one side:\n", report_.str()});
     }
     writer.commit();
     if (report_.validation > 0) {

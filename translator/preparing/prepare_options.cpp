@@ -25,15 +25,15 @@ void PrepareOptions::validate() const {
   validate_fields("prepare", *this);
   for (const std::string& tag : reserved()) {
     if (!detail::is_tag(tag))
-      throw ValueError("prepare", "tags has '" + tag + "', expected tags such as <2de>, separated by commas");
+      throw ValueError("prepare", {"tags has '", tag, "', expected tags such as <2de>, separated by commas"});
   }
   if (max_ratio > 0 && max_ratio < 1) {
     throw ValueError(
-        "prepare", "max_ratio is " + detail::number_text(max_ratio) + ", must be 0 (no limit) or at least 1");
+        "prepare", {"max_ratio is ", detail::number_text(max_ratio), ", must be 0 (no limit) or at least 1"});
   }
   if (max_length > 65535) {
-    throw ValueError("prepare", "max_length is " + std::to_string(max_length) +
-                                    ", must be at most 65535, what a token file has room for");
+    throw ValueError(
+        "prepare", {"max_length is ", max_length, ", must be at most 65535, what a token file has room for"});
   }
   if (nfc) detail::require_unicode("prepare", "nfc");
   (void)Scripts(source_script);

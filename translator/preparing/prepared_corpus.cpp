@@ -27,7 +27,7 @@ PrepareReport prepare_corpus(const PrepareFiles& files, const std::filesystem::p
                              const std::function<void(const PrepareProgress&)>& progress) {
   options.validate();
   if (is_model_folder(folder)) {
-    throw IoError("prepare", "'" + folder.string() + "' holds a model; give the corpus another folder");
+    throw IoError("prepare", {"'", folder.string(), "' holds a model; give the corpus another folder"});
   }
   const bool given = !validation.source.empty();
   ParallelCorpus held;
@@ -73,8 +73,8 @@ PrepareReport prepare_corpus(const PrepareFiles& files, const std::filesystem::p
 PreparedDescription read_prepared_description(const std::filesystem::path& folder) {
   const std::filesystem::path path = folder_file(folder, "prepared.json");
   if (!is_prepared_corpus(folder)) {
-    throw IoError("prepared_corpus", "'" + folder.string() + "' is not a prepared corpus: '" + path.string() +
-                                         "' does not exist");
+    throw IoError("prepared_corpus",
+                  {"'", folder.string(), "' is not a prepared corpus: '", path.string(), "' does not exist"});
   }
   try {
     const auto json = detail::parse_unique_json(read_text_file(path));
@@ -91,9 +91,9 @@ PreparedDescription read_prepared_description(const std::filesystem::path& folde
     d.report = options_from_json<PrepareReport>(json.at("report"));
     return d;
   } catch (const Error& error) {
-    throw IoError("prepared_corpus", "'" + path.string() + "' is damaged: " + detail::message_of(error));
+    throw IoError("prepared_corpus", {"'", path.string(), "' is damaged: ", detail::message_of(error)});
   } catch (const nlohmann::json::exception& error) {
-    throw IoError("prepared_corpus", "'" + path.string() + "' is damaged: " + error.what());
+    throw IoError("prepared_corpus", {"'", path.string(), "' is damaged: ", error.what()});
   }
 }
 
@@ -104,8 +104,8 @@ PreparedCorpus load_prepared_corpus(const std::filesystem::path& folder) {
       detail::load_folder_tokenizers(corpus.description.tokenizer, corpus.description.joint, folder);
   corpus.pairs = std::make_unique<TokenFile>(folder_file(folder, PreparedNames::tokens));
   if (corpus.pairs->tokenizers() != tokenizer_fingerprint(corpus.tokenizers)) {
-    throw IoError("prepared_corpus", "the tokens of '" + folder.string() +
-                                         "' were encoded with other tokenizers than those in the folder");
+    throw IoError("prepared_corpus", {"the tokens of '", folder.string(),
+                                      "' were encoded with other tokenizers than those in the folder"});
   }
   if (corpus.description.report.validation > 0) {
     corpus.validation = read_parallel_files(folder_file(folder, PreparedNames::validation_source),

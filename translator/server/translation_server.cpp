@@ -26,15 +26,15 @@ void require_different(const std::vector<ServedModel>& models) {
     const auto& names = models[i].adapters;
     for (auto name = names.begin(); name != names.end(); ++name) {
       if (!name->empty() && std::find(names.begin(), name, *name) == name) continue;
-      throw ValueError("server", "the model " + models[i].source + "-" + models[i].target +
-                                     (name->empty() ? " has an adapter without a name"
-                                                    : " has two adapters '" + *name + "'") +
-                                     ", expected a name of its own for each");
+      throw ValueError(
+          "server", {"the model ", models[i].source, "-", models[i].target,
+                     (name->empty() ? " has an adapter without a name" : " has two adapters '" + *name + "'"),
+                     ", expected a name of its own for each"});
     }
     for (std::size_t j = 0; j < i; ++j) {
       if (models[i].source != models[j].source || models[i].target != models[j].target) continue;
-      throw ValueError("server", "two models translate " + models[i].source + "-" + models[i].target +
-                                     ", expected one model for each pair of languages");
+      throw ValueError("server", {"two models translate ", models[i].source, "-", models[i].target,
+                                  ", expected one model for each pair of languages"});
     }
   }
 }

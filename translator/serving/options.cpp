@@ -9,7 +9,7 @@ namespace eigenformer {
 void TranslatorOptions::validate() const {
   validate_fields("translator", *this);
   if (window > 60) {
-    throw ValueError("translator", "window is " + std::to_string(window) + " seconds, must be at most 60");
+    throw ValueError("translator", {"window is ", window, " seconds, must be at most 60"});
   }
 }
 

@@ -39,7 +39,7 @@ Translator::Translator(std::shared_ptr<const LineTranslator> lines, const Transl
   for (const auto& [name, adapter] : adapters_) {
     if (name.empty() || adapter == nullptr)
       throw ValueError("translator",
-                       "the adapter '" + name + "' has no name or is null, must have a name and exist");
+                       {"the adapter '", name, "' has no name or is null, must have a name and exist"});
   }
   options_.validate();
   executors_.resize(static_cast<std::size_t>(options_.workers));
@@ -52,8 +52,8 @@ Translator::Translator(std::shared_ptr<const LineTranslator> lines, const Transl
   } catch (const std::exception&) {  // std::system_error, or std::bad_alloc
     const std::size_t started = workers_.size();
     stop(ShutdownMode::cancel);
-    throw ValueError("translator", "cannot start " + std::to_string(options_.workers) +
-                                       " workers: the system allows only " + std::to_string(started));
+    throw ValueError("translator",
+                     {"cannot start ", options_.workers, " workers: the system allows only ", started});
   }
 }
 
@@ -157,7 +157,7 @@ const std::shared_ptr<const LineTranslator>& Translator::lines_of(const std::str
   if (adapter.empty()) return lines_;
   const auto found = adapters_.find(adapter);
   if (found != adapters_.end()) return found->second;
-  throw ValueError("translator", "there is no adapter '" + adapter + "'" + adapter_names());
+  throw ValueError("translator", {"there is no adapter '", adapter, "'", adapter_names()});
 }
 
 std::shared_ptr<const LineTranslator> Translator::translator_for(

@@ -31,7 +31,7 @@ ResumableFile::ResumableFile(const std::filesystem::path& path) : target_(path) 
   struct stat existing {};
   const bool exists = ::stat(target_.c_str(), &existing) == 0;
   if (exists && !S_ISREG(existing.st_mode)) {
-    throw IoError("write", "cannot write '" + target_.string() + "': it exists and is not a regular file");
+    throw IoError("write", {"cannot write '", target_.string(), "': it exists and is not a regular file"});
   }
   open_part();
   try {
@@ -53,9 +53,8 @@ ResumableFile::~ResumableFile() {
 void ResumableFile::resume(std::uint64_t bytes) {
   if (!saved_) throw ValueError("write", "there is no saved state to resume from");
   if (bytes > saved_bytes_) {
-    throw ValueError("write", "cannot resume '" + part_.string() + "' after " + std::to_string(bytes) +
-                                  " bytes, must be at most the " + std::to_string(saved_bytes_) +
-                                  " that were saved");
+    throw ValueError("write", {"cannot resume '", part_.string(), "' after ", bytes,
+                               " bytes, must be at most the ", saved_bytes_, " that were saved"});
   }
   begin_at(bytes);
 }
@@ -113,8 +112,8 @@ void ResumableFile::require_begun() const {
   if (!begun_)
     throw IoError(
         "write",
-        "'" + target_.string() +
-            "' is not being written: it was committed already, or resume() or restart() was not called");
+        {"'", target_.string(),
+         "' is not being written: it was committed already, or resume() or restart() was not called"});
 }
 
 void ResumableFile::open_part() {
@@ -123,8 +122,8 @@ void ResumableFile::open_part() {
     if (descriptor_ < 0) fail("write", target_, errno);
     if (::flock(descriptor_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
       ::close(descriptor_);
-      throw IoError("write", "cannot write '" + target_.string() + "': another process is writing it, to '" +
-                                 part_.string() + "'");
+      throw IoError("write", {"cannot write '", target_.string(), "': another process is writing it, to '",
+                              part_.string(), "'"});
     }  // a file system without locks is used without
     // The process that held the lock may have renamed or removed the file meanwhile.
     struct stat opened {
@@ -147,9 +146,8 @@ void ResumableFile::read_state() {
   const char* const end = text.data() + (line == std::string::npos ? 0 : line);
   const auto [read, error] = std::from_chars(text.data(), end, saved_bytes_);
   if (line == std::string::npos || read != end || error != std::errc() || saved_bytes_ > size_) {
-    throw IoError("write", "cannot resume '" + part_.string() + "', which has " + std::to_string(size_) +
-                               " bytes: '" + state_.string() +
-                               "' does not describe it; remove both to start again");
+    throw IoError("write", {"cannot resume '", part_.string(), "', which has ", size_, " bytes: '",
+                            state_.string(), "' does not describe it; remove both to start again"});
   }
   saved_ = text.substr(line + 1);
 }

@@ -39,8 +39,8 @@ inline bool is_held_out(std::string_view english) {
 inline GrammarCorpus make_grammar_corpus(eigenformer::index_t train_size, eigenformer::index_t held_out_size,
                                          std::uint64_t seed) {
   if (train_size < 0 || held_out_size < 0) {
-    throw eigenformer::ValueError("grammar", "sizes " + std::to_string(train_size) + " and " +
-                                                 std::to_string(held_out_size) + " must not be negative");
+    throw eigenformer::ValueError("grammar",
+                                  {"sizes ", train_size, " and ", held_out_size, " must not be negative"});
   }
   constexpr std::ptrdiff_t fewest_words = 3, most_words = 14;
   eigenformer::RandomGenerator rng(seed);

@@ -25,37 +25,36 @@ TranslationModel<T> import_checkpoint(const std::filesystem::path& folder,
   std::error_code ignored;
   const auto has = [&](const char* name) { return std::filesystem::exists(folder / name, ignored); };
   if (!std::filesystem::exists(folder, ignored)) {
-    throw IoError("import", "the folder '" + folder.string() + "' does not exist");
+    throw IoError("import", {"the folder '", folder.string(), "' does not exist"});
   }
   if (is_marian_checkpoint(folder)) return import_marian<T>(folder, options);
   if (!std::filesystem::is_directory(folder, ignored)) {
-    throw IoError("import", "'" + folder.string() +
-                                "' is not a folder; expected a folder with a checkpoint, or a Marian model");
+    throw IoError("import", {"'", folder.string(),
+                             "' is not a folder; expected a folder with a checkpoint, or a Marian model"});
   }
   if (has("model.bin")) return import_ctranslate2<T>(folder, options);
   if (!has("model.safetensors") && !has("vocab.json")) {
     for (const char* name : {"shared_vocabulary.json", "shared_vocabulary.txt", "source_vocabulary.json",
                              "source_vocabulary.txt", "target_vocabulary.json", "target_vocabulary.txt"}) {
       if (!has(name)) continue;
-      throw IoError("import", "'" + folder.string() + "' has CTranslate2's " + name + " but no model.bin");
+      throw IoError("import", {"'", folder.string(), "' has CTranslate2's ", name, " but no model.bin"});
     }
   }
   if (has("config.json")) return import_huggingface<T>(folder, options);
   if (has_folder_file(folder, "options.json")) {
-    throw IoError("import", "'" + folder.string() +
-                                "' is an eigenformer model already; expected a checkpoint of " +
-                                "Marian, CTranslate2 or Hugging Face");
+    throw IoError("import",
+                  {"'", folder.string(), "' is an eigenformer model already; expected a checkpoint of ",
+                   "Marian, CTranslate2 or Hugging Face"});
   }
   if (const std::string other = detail::HuggingFaceWeights::other_weights(folder, "AutoModelForSeq2SeqLM");
       !other.empty() && !has("model.safetensors")) {
-    throw IoError("import", "'" + folder.string() + "' has neither model.safetensors nor config.json" +
-                                other + ", with config.json and the tokenizer's files beside it");
+    throw IoError("import", {"'", folder.string(), "' has neither model.safetensors nor config.json", other,
+                             ", with config.json and the tokenizer's files beside it"});
   }
-  throw IoError(
-      "import",
-      "'" + folder.string() +
-          "' is not a checkpoint: expected a Marian model, CTranslate2's model.bin or Hugging Face's "
-          "config.json");
+  throw IoError("import",
+                {"'", folder.string(),
+                 "' is not a checkpoint: expected a Marian model, CTranslate2's model.bin or Hugging Face's "
+                 "config.json"});
 }
 
 }  // namespace eigenformer

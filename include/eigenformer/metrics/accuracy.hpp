@@ -25,9 +25,8 @@ struct Accuracy {
 template <class T>
 Accuracy exact_match(std::span<const T> hypotheses, std::span<const T> references) {
   if (hypotheses.size() != references.size()) {
-    throw ValueError("exact_match", std::to_string(hypotheses.size()) + " hypotheses and " +
-                                        std::to_string(references.size()) +
-                                        " references, expected equal numbers");
+    throw ValueError("exact_match", {hypotheses.size(), " hypotheses and ", references.size(),
+                                     " references, expected equal numbers"});
   }
   Accuracy accuracy{0, static_cast<index_t>(hypotheses.size())};
   for (std::size_t i = 0; i < hypotheses.size(); ++i)

@@ -106,8 +106,7 @@ index_t common_count(const std::vector<T>& a, const std::vector<T>& b) {
 
 inline void require_pairs(const char* op, std::size_t hypotheses, std::size_t references) {
   if (hypotheses != references) {
-    throw ValueError(op, std::to_string(hypotheses) + " hypotheses and " + std::to_string(references) +
-                             " references, expected equal numbers");
+    throw ValueError(op, {hypotheses, " hypotheses and ", references, " references, expected equal numbers"});
   }
   if (hypotheses == 0) throw ValueError(op, "no hypotheses, expected at least one");
 }

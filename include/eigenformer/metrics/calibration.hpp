@@ -84,11 +84,10 @@ EIGENFORMER_IO_FUNCTION std::string Calibration::str() const {
 EIGENFORMER_IO_FUNCTION Calibration calibration(std::span<const double> confidences,
                                                 std::span<const double> right, index_t bins) {
   if (confidences.size() != right.size() || confidences.empty()) {
-    throw ValueError("calibration", std::to_string(confidences.size()) + " confidences and " +
-                                        std::to_string(right.size()) +
-                                        " outcomes, expected equal numbers, at least one of each");
+    throw ValueError("calibration", {confidences.size(), " confidences and ", right.size(),
+                                     " outcomes, expected equal numbers, at least one of each"});
   }
-  if (bins < 1) throw ValueError("calibration", "bins is " + std::to_string(bins) + ", must be positive");
+  if (bins < 1) throw ValueError("calibration", {"bins is ", bins, ", must be positive"});
   Calibration c;
   for (index_t b = 0; b < bins; ++b)
     c.bins.push_back({static_cast<double>(b) / static_cast<double>(bins),
@@ -97,8 +96,8 @@ EIGENFORMER_IO_FUNCTION Calibration calibration(std::span<const double> confiden
   for (std::size_t i = 0; i < confidences.size(); ++i) {
     for (const double x : {confidences[i], right[i]}) {
       if (x >= 0 && x <= 1) continue;
-      throw ValueError("calibration", "prediction " + std::to_string(i) + " has a confidence or outcome of " +
-                                          std::to_string(x) + ", must be in [0, 1]");
+      throw ValueError("calibration",
+                       {"prediction ", i, " has a confidence or outcome of ", x, ", must be in [0, 1]"});
     }
     auto b = std::min(bins - 1, static_cast<index_t>(std::floor(confidences[i] * static_cast<double>(bins))));
     if (b + 1 < bins && confidences[i] >= c.bins[static_cast<std::size_t>(b)].to) ++b;  // the product rounds
@@ -126,16 +125,15 @@ EIGENFORMER_IO_FUNCTION ConfidenceScale fit_confidence(std::span<const double> p
   const auto n_right = std::count_if(right.begin(), right.end(), [](double x) { return x > 0.5; });
   if (probabilities.size() != right.size() || n_right == 0 ||
       n_right == static_cast<std::ptrdiff_t>(right.size())) {
-    throw ValueError("fit_confidence", std::to_string(probabilities.size()) + " probabilities, " +
-                                           std::to_string(right.size()) + " outcomes, " +
-                                           std::to_string(n_right) +
-                                           " of them right: expected equal numbers, some right, some not");
+    throw ValueError("fit_confidence",
+                     {probabilities.size(), " probabilities, ", right.size(), " outcomes, ", n_right,
+                      " of them right: expected equal numbers, some right, some not"});
   }
   for (std::size_t i = 0; i < probabilities.size(); ++i) {
     for (const double x : {probabilities[i], right[i]}) {
       if (x >= 0 && x <= 1) continue;
-      throw ValueError("fit_confidence", "word " + std::to_string(i) + " has a probability or outcome of " +
-                                             std::to_string(x) + ", must be in [0, 1]");
+      throw ValueError("fit_confidence",
+                       {"word ", i, " has a probability or outcome of ", x, ", must be in [0, 1]"});
     }
   }
   std::vector<double> logits;

@@ -14,7 +14,7 @@ class Perplexity {
   /// Adds the negative log-likelihood (nats) summed over `tokens` tokens. Throws ValueError when tokens is
   /// negative.
   void add(double negative_log_likelihood, index_t tokens) {
-    if (tokens < 0) throw ValueError("perplexity", std::to_string(tokens) + " tokens, must not be negative");
+    if (tokens < 0) throw ValueError("perplexity", {tokens, " tokens, must not be negative"});
     sum_ += negative_log_likelihood;
     tokens_ += tokens;
   }

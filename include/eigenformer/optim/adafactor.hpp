@@ -369,7 +369,7 @@ namespace eigenformer {
 EIGENFORMER_FUNCTION void AdafactorOptions::validate() const {
   const auto require = [](bool valid, const char* field, double value, const char* rule) {
     if (valid && std::isfinite(value)) return;
-    throw ValueError("adafactor", std::string(field) + " is " + std::to_string(value) + ", must be " + rule);
+    throw ValueError("adafactor", {field, " is ", value, ", must be ", rule});
   };
   require(eps1 >= 0, "eps1", eps1, "finite and not negative");
   require(eps2 >= 0, "eps2", eps2, "finite and not negative");

@@ -203,8 +203,7 @@ Adam<T>::Adam(const char* name, const std::vector<ParameterHandle<T>>& parameter
               bool decoupled)
     : name_(name), options_(options), decoupled_(decoupled) {
   const auto require = [&](bool valid, const char* field, double value, const char* rule) {
-    if (!valid)
-      throw ValueError(name, std::string(field) + " is " + std::to_string(value) + ", must be " + rule);
+    if (!valid) throw ValueError(name, {field, " is ", value, ", must be ", rule});
   };
   require(options.beta1 >= 0 && options.beta1 < 1, "beta1", options.beta1, "in [0, 1)");
   require(options.beta2 >= 0 && options.beta2 < 1, "beta2", options.beta2, "in [0, 1)");

@@ -21,8 +21,8 @@ template <class T>
   if (states.empty()) throw ValueError("average", "there are no states to average, expected at least one");
   for (const auto& state : states) {
     if (state.size() == states[0].size()) continue;
-    throw ValueError("average", "states differ: one has " + std::to_string(states[0].size()) +
-                                    " entries, another " + std::to_string(state.size()));
+    throw ValueError("average",
+                     {"states differ: one has ", states[0].size(), " entries, another ", state.size()});
   }
   std::vector<StateEntry<T>> averaged;
   std::map<std::string, Tensor<T>> first;
@@ -31,16 +31,16 @@ template <class T>
     for (const auto& state : states) {
       if (state[e].name != entry.name || state[e].value.shape() != entry.value.shape() ||
           state[e].alias_of != entry.alias_of) {
-        throw ValueError("average", "states differ: '" + entry.name + "' of shape " +
-                                        entry.value.shape().str() + " is not the entry at position " +
-                                        std::to_string(e) + " in all of them, with the same ties");
+        throw ValueError("average",
+                         {"states differ: '", entry.name, "' of shape ", entry.value.shape(),
+                          " is not the entry at position ", e, " in all of them, with the same ties"});
       }
     }
     if (!entry.alias_of.empty()) {
       const auto shared = first.find(entry.alias_of);
       if (shared == first.end()) {
-        throw ValueError("average", "'" + entry.name + "' is tied to '" + entry.alias_of +
-                                        "', which does not come before it");
+        throw ValueError("average", {"'", entry.name, "' is tied to '", entry.alias_of,
+                                     "', which does not come before it"});
       }
       averaged.push_back({entry.name, shared->second, entry.alias_of});
       continue;
@@ -71,7 +71,7 @@ class StateAverage {
  public:
   /// Throws ValueError unless count is positive.
   explicit StateAverage(index_t count) : count_(count) {
-    if (count < 1) throw ValueError("average", "count is " + std::to_string(count) + ", must be positive");
+    if (count < 1) throw ValueError("average", {"count is ", count, ", must be positive"});
   }
 
   /// Adds a copy of a state; beyond N states the oldest is dropped.

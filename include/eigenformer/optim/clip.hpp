@@ -61,7 +61,7 @@ namespace eigenformer {
 
 EIGENFORMER_FUNCTION ClipFactor clip_factor(double norm, double max_norm, double grad_scale) {
   if (!(max_norm >= 0)) {
-    throw ValueError("clip", "max_norm is " + std::to_string(max_norm) + ", must not be negative");
+    throw ValueError("clip", {"max_norm is ", max_norm, ", must not be negative"});
   }
   ClipFactor result;
   result.norm = norm * std::abs(grad_scale);

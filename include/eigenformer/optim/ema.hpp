@@ -28,8 +28,7 @@ class ExponentialAverage {
   /// decay outside [0, 1).
   ExponentialAverage(const std::vector<ParameterHandle<T>>& parameters, double decay)
       : decay_(decay), parameters_(detail::distinct("ema", parameters)), averages_(parameters_.size()) {
-    if (!(decay >= 0 && decay < 1))
-      throw ValueError("ema", "decay is " + std::to_string(decay) + ", must be in [0, 1)");
+    if (!(decay >= 0 && decay < 1)) throw ValueError("ema", {"decay is ", decay, ", must be in [0, 1)"});
   }
 
   /// Adds the current parameters to the average. A parameter that is frozen has no average until it is
@@ -89,8 +88,7 @@ class ExponentialAverage {
   /// changes.
   void load(const std::vector<StateEntry<T>>& entries, index_t updates) {
     require_weights();
-    if (updates < 0)
-      throw ValueError("ema", "updates is " + std::to_string(updates) + ", must not be negative");
+    if (updates < 0) throw ValueError("ema", {"updates is ", updates, ", must not be negative"});
     detail::require_distinct_names("ema", parameters_);
     std::vector<detail::StateSlot<T>> slots;
     for (std::size_t i = 0; i < parameters_.size(); ++i)

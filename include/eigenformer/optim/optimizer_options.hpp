@@ -77,8 +77,8 @@ EIGENFORMER_FUNCTION void OptimizerOptions::validate() const {
   validate_fields("optimizer", *this);
   const auto require = [&](bool unset, const char* field, OptimizerKind owner) {
     if (unset || kind == owner) return;
-    throw ValueError("optimizer", std::string(field) + " is an option of " + word_of(owner) +
-                                      ", and the optimizer is " + word_of(kind));
+    throw ValueError("optimizer",
+                     {field, " is an option of ", word_of(owner), ", and the optimizer is ", word_of(kind)});
   };
   require(state == StatePrecision::float32, "optimizer_state = bf16", OptimizerKind::adam);
   require(momentum == 0, "momentum", OptimizerKind::sgd);

@@ -54,21 +54,21 @@ const T* gradient_of(const char* op, const Gradients<T>& gradients, const detail
   if (p.frozen) return nullptr;
   const auto* entry = gradients.find(p.id);
   if (entry == nullptr) {
-    throw ValueError(op, "there is no gradient of parameter '" + p.name + "' of shape " +
-                             p.value.shape().str() + "; construct the gradients with it, or freeze it");
+    throw ValueError(op, {"there is no gradient of parameter '", p.name, "' of shape ", p.value.shape(),
+                          "; construct the gradients with it, or freeze it"});
   }
   if (entry->value.shape() != p.value.shape()) {
-    throw ValueError(op, "the gradient of parameter '" + p.name + "' has shape " +
-                             entry->value.shape().str() + ", must have " + p.value.shape().str() +
-                             "; make the optimizer anew when a parameter was assigned another shape");
+    throw ValueError(
+        op, {"the gradient of parameter '", p.name, "' has shape ", entry->value.shape(), ", must have ",
+             p.value.shape(), "; make the optimizer anew when a parameter was assigned another shape"});
   }
   return entry->written ? entry->value.data() : nullptr;
 }
 
 inline void require_step(const char* op, double learning_rate, double grad_scale) {
   if (!std::isfinite(learning_rate) || !std::isfinite(grad_scale)) {
-    throw ValueError(op, "learning rate is " + std::to_string(learning_rate) + " and gradient scale " +
-                             std::to_string(grad_scale) + ", both must be finite");
+    throw ValueError(op, {"learning rate is ", learning_rate, " and gradient scale ", grad_scale,
+                          ", both must be finite"});
   }
 }
 
@@ -88,7 +88,7 @@ void require_distinct_names(const char* op, const std::vector<ParameterHandle<T>
   for (const auto& p : parameters) {
     if (!names.insert(p->name).second) {
       throw ValueError(
-          op, "two parameters are named '" + p->name + "': call name_parameters on the model that has them");
+          op, {"two parameters are named '", p->name, "': call name_parameters on the model that has them"});
     }
   }
 }

@@ -78,8 +78,8 @@ std::vector<StepRule> step_rules(const char* op, const std::vector<ParameterHand
   for (const ParameterGroup& group : groups) {
     const auto require = [&](double value, const char* field) {
       if (value >= 0 && std::isfinite(value)) return;
-      throw ValueError(op, std::string(field) + " of group '" + group.pattern + "' is " +
-                               std::to_string(value) + ", must be finite and not negative");
+      throw ValueError(
+          op, {field, " of group '", group.pattern, "' is ", value, ", must be finite and not negative"});
     };
     require(group.rate, "rate");
     if (group.weight_decay) require(*group.weight_decay, "weight_decay");
@@ -148,8 +148,8 @@ index_t freeze(const std::vector<ParameterHandle<T>>& parameters, std::string_vi
       if (detail::matches_any_name(pattern, *p)) matched.push_back(p);
     }
     if (matched.size() > before) continue;
-    throw ValueError("freeze", "'" + std::string(pattern) + "' matches no parameter; the nearest names are " +
-                                   detail::nearest_names(std::string(pattern), parameters));
+    throw ValueError("freeze", {"'", pattern, "' matches no parameter; the nearest names are ",
+                                detail::nearest_names(std::string(pattern), parameters)});
   }
   index_t frozen = 0, left = 0;
   for (const auto& p : parameters) {
@@ -157,8 +157,7 @@ index_t freeze(const std::vector<ParameterHandle<T>>& parameters, std::string_vi
     frozen += fits ? 1 : 0;
     left += fits || p->frozen ? 0 : 1;
   }
-  if (frozen > 0 && left == 0)
-    throw ValueError("freeze", "'" + std::string(patterns) + "' leaves no parameter to train");
+  if (frozen > 0 && left == 0) throw ValueError("freeze", {"'", patterns, "' leaves no parameter to train"});
   for (const auto& p : matched) p->frozen = true;
   return frozen;
 }

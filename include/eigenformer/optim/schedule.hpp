@@ -15,11 +15,11 @@ namespace eigenformer::schedule {
 namespace detail {
 
 inline void check(const char* op, index_t step, double peak, index_t warmup) {
-  if (step < 1) throw ValueError(op, "step is " + std::to_string(step) + ", must be at least 1");
+  if (step < 1) throw ValueError(op, {"step is ", step, ", must be at least 1"});
   if (!(peak >= 0 && std::isfinite(peak))) {
-    throw ValueError(op, "peak is " + std::to_string(peak) + ", must be finite and not negative");
+    throw ValueError(op, {"peak is ", peak, ", must be finite and not negative"});
   }
-  if (warmup < 0) throw ValueError(op, "warmup is " + std::to_string(warmup) + ", must not be negative");
+  if (warmup < 0) throw ValueError(op, {"warmup is ", warmup, ", must not be negative"});
 }
 
 // The factor of the warm-up.
@@ -40,8 +40,7 @@ inline double constant(index_t step, double peak, index_t warmup = 0) {
 /// better than a linear decay. share must be in (0, 1]; throws ValueError otherwise, and for a `done` that is
 /// NaN.
 inline double decay(double done, double share = 0.2) {
-  if (!(share > 0 && share <= 1))
-    throw ValueError("decay", "share is " + std::to_string(share) + ", must be in (0, 1]");
+  if (!(share > 0 && share <= 1)) throw ValueError("decay", {"share is ", share, ", must be in (0, 1]"});
   if (std::isnan(done)) throw ValueError("decay", "done is NaN, must be a number");
   if (done >= 1) return 0;  // exactly; the quotient may round
   return 1 - std::sqrt(std::clamp((done - (1 - share)) / share, 0.0, 1.0));
@@ -88,19 +87,19 @@ namespace schedule {
 EIGENFORMER_FUNCTION double warmup_stable_decay(index_t step, double peak, index_t warmup, index_t total,
                                                 double share) {
   if (total < 1) {
-    throw ValueError("warmup_stable_decay", "total is " + std::to_string(total) + ", must be at least 1");
+    throw ValueError("warmup_stable_decay", {"total is ", total, ", must be at least 1"});
   }
   const double before = constant(step, peak, warmup);
   return before * decay(static_cast<double>(step - 1) / static_cast<double>(total), share);
 }
 
 EIGENFORMER_FUNCTION double noam_peak(index_t d_model, index_t warmup, double factor) {
-  if (d_model < 1) throw ValueError("noam", "d_model is " + std::to_string(d_model) + ", must be positive");
+  if (d_model < 1) throw ValueError("noam", {"d_model is ", d_model, ", must be positive"});
   if (warmup < 1) {
-    throw ValueError("noam", "warmup is " + std::to_string(warmup) + ", must be at least 1");
+    throw ValueError("noam", {"warmup is ", warmup, ", must be at least 1"});
   }
   if (!(factor >= 0 && std::isfinite(factor))) {
-    throw ValueError("noam", "factor is " + std::to_string(factor) + ", must be finite and not negative");
+    throw ValueError("noam", {"factor is ", factor, ", must be finite and not negative"});
   }
   return factor / std::sqrt(static_cast<double>(d_model) * static_cast<double>(warmup));
 }
@@ -108,11 +107,10 @@ EIGENFORMER_FUNCTION double noam_peak(index_t d_model, index_t warmup, double fa
 EIGENFORMER_FUNCTION double cosine(index_t step, double peak, index_t warmup, index_t total, double floor) {
   detail::check("cosine", step, peak, warmup);
   if (total <= warmup) {
-    throw ValueError("cosine", "total is " + std::to_string(total) + ", must exceed warmup, which is " +
-                                   std::to_string(warmup));
+    throw ValueError("cosine", {"total is ", total, ", must exceed warmup, which is ", warmup});
   }
   if (!(floor >= 0 && floor <= peak)) {
-    throw ValueError("cosine", "floor is " + std::to_string(floor) + ", must be between 0 and the peak");
+    throw ValueError("cosine", {"floor is ", floor, ", must be between 0 and the peak"});
   }
   if (step < warmup) return peak * detail::warm(step, warmup);
   const double done = std::min(1.0, static_cast<double>(step - warmup) / static_cast<double>(total - warmup));

@@ -116,11 +116,11 @@ namespace eigenformer {
 
 EIGENFORMER_FUNCTION void SgdOptions::validate() const {
   if (!(momentum >= 0 && momentum < 1)) {
-    throw ValueError("sgd", "momentum is " + std::to_string(momentum) + ", must be in [0, 1)");
+    throw ValueError("sgd", {"momentum is ", momentum, ", must be in [0, 1)"});
   }
   if (nesterov && momentum == 0) throw ValueError("sgd", "nesterov needs a momentum above 0");
   if (!(weight_decay >= 0 && std::isfinite(weight_decay))) {
-    throw ValueError("sgd", "weight_decay is " + std::to_string(weight_decay) + ", must not be negative");
+    throw ValueError("sgd", {"weight_decay is ", weight_decay, ", must not be negative"});
   }
 }
 

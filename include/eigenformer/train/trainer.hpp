@@ -293,8 +293,8 @@ std::optional<index_t> Trainer<M>::warmup_of(const detail::StateReader<T>& reade
   if (reader.template value<nlohmann::json>("warmup").is_null()) return std::nullopt;
   const auto updates = reader.template value<index_t>("warmup");
   if (updates >= 0) return updates;
-  throw ValueError("training", "the training state has " + std::to_string(updates) +
-                                   " warm-up updates, must not be negative");
+  throw ValueError("training",
+                   {"the training state has ", updates, " warm-up updates, must not be negative"});
 }
 
 template <class M>
@@ -307,8 +307,8 @@ TrainingOptions Trainer<M>::complete(const M& model, const PairSource* validatio
   }
   if (validation == nullptr) return options;
   if (options.loop.validation.measure) {
-    throw ValueError("trainer", "a validation corpus and the metric '" + options.loop.validation.name +
-                                    "' are both given, expected only one of them");
+    throw ValueError("trainer", {"a validation corpus and the metric '", options.loop.validation.name,
+                                 "' are both given, expected only one of them"});
   }
   options.loop.validation = {.measure =
                                  [&model, validation, tokens = options.batch_tokens, text = options.text] {

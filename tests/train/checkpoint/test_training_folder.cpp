@@ -179,7 +179,7 @@ TEST_CASE("what a save could not write leaves the last one, and is named as it w
   const std::string message = message_of<IoError>([&] {
     training.stage([](const FolderTransaction& save) {
       write_file(save.file("options.json"), "{}");
-      throw IoError("write", "cannot write '" + save.file("model.safetensors").string() + "': full");
+      throw IoError("write", {"cannot write '", save.file("model.safetensors").string(), "': full"});
     });
   });
   CHECK(message == "[write] cannot write '" + (folder / "m/model.safetensors").string() + "': full");

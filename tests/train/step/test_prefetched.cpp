@@ -38,8 +38,8 @@ struct Numbers {
   std::vector<index_t> batch(index_t epoch, index_t k) {
     const Visit visit(*this);
     std::this_thread::sleep_for(std::chrono::microseconds(200));
-    if (k >= size + epoch) throw IndexError("numbers", "no batch " + std::to_string(k));
-    if (k == failing) throw IoError("numbers", "batch " + std::to_string(k) + " is damaged");
+    if (k >= size + epoch) throw IndexError("numbers", {"no batch ", k});
+    if (k == failing) throw IoError("numbers", {"batch ", k, " is damaged"});
     ++made;
     return {epoch, k};
   }

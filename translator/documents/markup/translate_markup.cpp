@@ -28,9 +28,9 @@ std::string translate_markup(std::string_view document, const MarkupOptions& opt
   }
   std::vector<AlignedText> translations = texts.empty() ? std::vector<AlignedText>() : translate(texts);
   if (translations.size() != texts.size()) {
-    throw ValueError("translate_markup", "the translator returned " + std::to_string(translations.size()) +
-                                             " translations of " + std::to_string(texts.size()) +
-                                             " texts, expected one for each");
+    throw ValueError("translate_markup",
+                     {"the translator returned ", translations.size(), " translations of ", texts.size(),
+                      " texts, expected one for each"});
   }
   std::string out;
   for (std::size_t i = 0; i < read.segments.size(); ++i) {

@@ -97,9 +97,9 @@ ModelPlace parse_model_place(const std::string& text) {
     // In a folder's name, codes have two or three letters: "model-int8" has none.
     if (pair && pair->first.size() <= 3 && pair->second.size() <= 3) return {pair->first, pair->second, text};
   }
-  throw ValueError("server", "the model '" + text +
-                                 "' does not name its languages, expected SOURCE-TARGET=FOLDER, such as "
-                                 "en-de=FOLDER, or a folder whose name ends with them, such as model-en-de");
+  throw ValueError("server", {"the model '", text,
+                              "' does not name its languages, expected SOURCE-TARGET=FOLDER, such as "
+                              "en-de=FOLDER, or a folder whose name ends with them, such as model-en-de"});
 }
 
 }  // namespace eigenformer

@@ -79,8 +79,8 @@ HttpServer::HttpServer(ServerOptions options, HttpHandler handler)
   if (!error) acceptor_.bind(endpoint, error);
   if (!error) acceptor_.listen(boost::asio::socket_base::max_listen_connections, error);
   if (error) {
-    throw IoError("server", "cannot listen at " + options_.host + " port " + std::to_string(options_.port) +
-                                ": " + error.message());
+    throw IoError("server",
+                  {"cannot listen at ", options_.host, " port ", options_.port, ": ", error.message()});
   }
   port_ = acceptor_.local_endpoint().port();
 }

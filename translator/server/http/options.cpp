@@ -14,16 +14,15 @@ bool ServerOptions::is_reachable() const {
   if (!error) return !address.is_loopback();
   throw ValueError(
       "server",
-      "host is '" + host +
-          "', must be an address, such as 127.0.0.1, ::1, or 0.0.0.0 for all addresses of this machine");
+      {"host is '", host,
+       "', must be an address, such as 127.0.0.1, ::1, or 0.0.0.0 for all addresses of this machine"});
 }
 
 void ServerOptions::validate() const {
   validate_fields("server", *this);
   const auto at_most = [](const char* name, index_t value, index_t most) {
     if (value <= most) return;
-    throw ValueError("server", std::string(name) + " is " + std::to_string(value) + ", must be at most " +
-                                   std::to_string(most));
+    throw ValueError("server", {name, " is ", value, ", must be at most ", most});
   };
   at_most("port", port, 65535);
   at_most("io_threads", io_threads, 64);
@@ -41,7 +40,7 @@ void ServerOptions::validate() const {
   at_most("idle_minutes", idle_minutes, 365 * 24 * 60);
   if (is_reachable() && api_keys.empty()) {
     throw ValueError("server",
-                     "host is " + host + ", which other machines can reach: api_keys must have a key");
+                     {"host is ", host, ", which other machines can reach: api_keys must have a key"});
   }
   for (const std::string& key : api_keys) {
     if (key.size() < 8)

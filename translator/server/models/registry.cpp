@@ -92,8 +92,7 @@ void ModelRegistry::use(std::size_t i, Ready ready) {
 
 void ModelRegistry::require_model(std::size_t i) const {
   if (i >= entries_.size()) {
-    throw IndexError("server", "model " + std::to_string(i) + " does not exist, there are " +
-                                   std::to_string(entries_.size()));
+    throw IndexError("server", {"model ", i, " does not exist, there are ", entries_.size()});
   }
 }
 
@@ -138,8 +137,8 @@ void ModelRegistry::load(Entry& entry, std::unique_lock<std::mutex>& lock) {
   try {
     backend = entry.model.load();
     if (backend == nullptr)
-      throw ValueError("server", "the load() of " + entry.model.source + "-" + entry.model.target +
-                                     " returned null, expected a model");
+      throw ValueError("server", {"the load() of ", entry.model.source, "-", entry.model.target,
+                                  " returned null, expected a model"});
     if (notice_) notice_(entry.model, true, seconds_since(began));
   } catch (...) {
     error = std::current_exception();

@@ -177,9 +177,9 @@ inline void require_given_once(const CLI::App& command) {
     for (std::size_t i = 1; i < values.size(); ++i)
       list += (i + 1 == values.size() ? " and " : ", ") + values[i];
     throw eigenformer::ValueError(
-        "options", "--" + option->get_lnames().front() + " is given " +
-                       (values.size() == 2 ? "twice" : std::to_string(values.size()) + " times") + ": " +
-                       list + "; expected once");
+        "options", {"--", option->get_lnames().front(), " is given ",
+                    (values.size() == 2 ? "twice" : std::to_string(values.size()) + " times"), ": ", list,
+                    "; expected once"});
   }
 }
 

@@ -66,7 +66,7 @@ class ConfigParser {
 
  private:
   [[noreturn]] void fail(const std::string& why) const {
-    throw ef::ValueError("config", place(line_) + ": " + why);
+    throw ef::ValueError("config", {place(line_), ": ", why});
   }
 
   static std::string trimmed(std::string_view text) {
@@ -170,7 +170,7 @@ void apply_config(CLI::App& command, const std::string& path) {
   std::map<const CLI::Option*, const Entry*> taken;
   for (const Entry& entry : entries) {
     const auto fail = [&](const std::string& why) {
-      throw ef::ValueError("config", parser.place(entry.line) + ": " + why);
+      throw ef::ValueError("config", {parser.place(entry.line), ": ", why});
     };
     if (!entry.section.empty() && std::none_of(commands.begin(), commands.end(), [&](const CLI::App* other) {
           return other->get_name() == entry.section;

@@ -68,7 +68,7 @@ int curves(const CurvesCommand& command) {
       {"tokens", {CurveAxis::tokens, "target tokens"}}};
   const auto axis = axes.find(command.x);
   if (axis == axes.end()) {
-    throw ef::ValueError("curves", "x is '" + command.x + "', expected steps, minutes or tokens");
+    throw ef::ValueError("curves", {"x is '", command.x, "', expected steps, minutes or tokens"});
   }
   check_writable_file(command.output);
   std::vector<TrainingRun> runs;

@@ -45,7 +45,7 @@ inline TrainingRun read_training_run(const std::string& place, CurveAxis axis) {
   if (status.type() == fs::file_type::none)
     throw ef::detail::errno_error("curves", "read", file, error.value());
   if (!fs::exists(status))
-    throw ef::IoError("curves", "'" + file.string() + "' does not exist, expected the log of a training");
+    throw ef::IoError("curves", {"'", file.string(), "' does not exist, expected the log of a training"});
   TrainingRun run;
   // A log with another file name is labelled by that name.
   run.name = is_folder                             ? fs::path(place).lexically_normal().string()
@@ -72,7 +72,7 @@ inline TrainingRun read_training_run(const std::string& place, CurveAxis axis) {
     }
   }
   if (run.loss.empty() && run.validations.empty())
-    throw ef::IoError("curves", "'" + file.string() + "' has no updates or validations yet");
+    throw ef::IoError("curves", {"'", file.string(), "' has no updates or validations yet"});
   return run;
 }
 

@@ -39,9 +39,9 @@ inline eigenformer::ConfidenceScale load_confidence(const std::string& folder) {
     eigenformer::validate_fields("confidence", scale);
     return scale;
   } catch (const nlohmann::json::exception& error) {
-    throw eigenformer::IoError("confidence", "'" + path.string() + "' is not JSON: " + error.what());
+    throw eigenformer::IoError("confidence", {"'", path.string(), "' is not JSON: ", error.what()});
   } catch (const eigenformer::ValueError& error) {
-    throw eigenformer::IoError("confidence", "'" + path.string() + "': " + error.what());
+    throw eigenformer::IoError("confidence", {"'", path.string(), "': ", error.what()});
   }
 }
 

@@ -77,9 +77,9 @@ class DecodingModels {
     for (std::size_t i = 1; i < models_.size(); ++i) {
       if (!same_text(tokenizers(), models_[0]->loaded.description.text, models_[i]->loaded.tokenizers,
                      models_[i]->loaded.description.text)) {
-        throw eigenformer::ValueError("ensemble", "'" + folders[0] + "' and '" + folders[i] +
-                                                      "' have different vocabularies or text conventions, "
-                                                      "expected the same");
+        throw eigenformer::ValueError("ensemble", {"'", folders[0], "' and '", folders[i],
+                                                   "' have different vocabularies or text conventions, "
+                                                   "expected the same"});
       }
       // Lines must fit all models.
       const auto& description = models_[i]->loaded.description;

@@ -41,7 +41,7 @@ inline std::vector<ModelAdapters> adapters_of_models(const std::vector<std::stri
   std::vector<ModelAdapters> adapters(models.size());
   for (const std::string& text : given) {
     const auto fail = [&](const std::string& why) {
-      throw eigenformer::ValueError("serve", "--adapter is '" + text + "', " + why);
+      throw eigenformer::ValueError("serve", {"--adapter is '", text, "', ", why});
     };
     const std::size_t equals = text.find('=');
     std::string name = equals == std::string::npos ? std::string() : text.substr(0, equals);

@@ -163,9 +163,8 @@ class DecodingCommand {
     const ef::index_t most = std::min<ef::index_t>(4096, models.tokenizers().target->vocabulary_size());
     const ef::index_t beam = options.search.beam_size;
     if (search_->given().contains("beam_size") && beam > most) {
-      throw ef::ValueError("search", "beam_size is " + std::to_string(beam) + ", must be at most " +
-                                         std::to_string(most) +
-                                         (most < 4096 ? ", the size of the vocabulary" : ""));
+      throw ef::ValueError("search", {"beam_size is ", beam, ", must be at most ", most,
+                                      (most < 4096 ? ", the size of the vocabulary" : "")});
     }
     if (!shortlist_.empty()) options.search.shortlist = load_shortlist(models.tokenizers());
     if (samples_) options.search.sampling = sampling_->applied("sampling");
@@ -181,9 +180,8 @@ class DecodingCommand {
     const ef::Shortlist read = ef::Shortlist::load(shortlist_);
     const ef::index_t size = tokenizers.source->vocabulary_size();
     if (read.source_size() > size) {
-      throw ef::ValueError("shortlist",
-                           "'" + shortlist_ + "' has lists for " + std::to_string(read.source_size()) +
-                               " source ids, must have as many as the model, " + std::to_string(size));
+      throw ef::ValueError("shortlist", {"'", shortlist_, "' has lists for ", read.source_size(),
+                                         " source ids, must have as many as the model, ", size});
     }
     return std::make_shared<const ef::Shortlist>(read.with_source_ids(tokenizers.joint()));
   }

@@ -90,8 +90,8 @@ nlohmann::json RowFlags::given() const {
         // The field's name, which the library's messages use, is the same for both stacks and the model.
         if (const auto word = option->as<std::string>();
             !row.group.empty() && !is_word_of(row.allowed, word)) {
-          throw ef::ValueError("options", flag_of_name(row.name, row.group) + " is '" + word +
-                                              "', expected one of " + row.allowed);
+          throw ef::ValueError("options", {flag_of_name(row.name, row.group), " is '", word,
+                                           "', expected one of ", row.allowed});
         }
         value = option->as<std::string>();
         break;
@@ -109,8 +109,8 @@ void RowFlags::require_effect(const char* op, const nlohmann::json& effective) c
     if (option->count() == 0 || row.owner.empty()) continue;
     if ((row.group.empty() ? effective : effective.at(row.group)).contains(row.name)) continue;
     const std::string owner = flag_of_field(row.owner, row.group);
-    throw ef::ValueError(op, flag_of_field(row.name, row.group) + " has no effect without " + owner +
-                                 (row.owner_word.empty() ? "" : " " + row.owner_word) + ": give both");
+    throw ef::ValueError(op, {flag_of_field(row.name, row.group), " has no effect without ", owner,
+                              (row.owner_word.empty() ? "" : " " + row.owner_word), ": give both"});
   }
 }
 

@@ -27,12 +27,11 @@ struct PairFiles {
   SentencePairs read(const char* op) const {
     SentencePairs pairs{eigenformer::read_lines(source), eigenformer::read_lines(reference)};
     if (pairs.sources.size() != pairs.references.size()) {
-      throw eigenformer::IoError(
-          op, "'" + source + "' has " + std::to_string(pairs.sources.size()) + " lines and '" + reference +
-                  "' has " + std::to_string(pairs.references.size()) + ", expected equal numbers");
+      throw eigenformer::IoError(op, {"'", source, "' has ", pairs.sources.size(), " lines and '", reference,
+                                      "' has ", pairs.references.size(), ", expected equal numbers"});
     }
     if (pairs.sources.empty())
-      throw eigenformer::IoError(op, "'" + source + "' is empty, expected at least one sentence");
+      throw eigenformer::IoError(op, {"'", source, "' is empty, expected at least one sentence"});
     return pairs;
   }
 };

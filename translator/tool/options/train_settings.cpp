@@ -41,7 +41,7 @@ std::set<std::string> names_of() {
 
 [[noreturn]] void refuse_change(const std::string& flag, const nlohmann::json& now,
                                 const nlohmann::json& before, const char* why) {
-  throw ef::ValueError("train", flag + " " + now.dump() + " " + why + " " + before.dump());
+  throw ef::ValueError("train", {flag, " ", now.dump(), " ", why, " ", before.dump()});
 }
 
 /// Throws for a given value that differs from the model's, for the whole model or one stack. why: the middle
@@ -73,8 +73,8 @@ void take_prepared(CorpusOptions& corpus, const nlohmann::json& given) {
     if (!given.contains(name)) continue;
     throw ef::ValueError(
         "train",
-        flag_of_field(name) +
-            " has no effect with a prepared corpus, which has its own tokenizers and lengths; leave it out");
+        {flag_of_field(name),
+         " has no effect with a prepared corpus, which has its own tokenizers and lengths; leave it out"});
   }
   corpus.max_length = 0;
   for (const std::string& folder : folders) {
@@ -147,7 +147,7 @@ void TrainFlags::require_what_options_need(const TrainSettings& settings) const 
     if (!needed.empty()) return;
     for (const auto& [name, value] : given.items()) {
       if (!name.starts_with(prefix)) continue;
-      throw ef::ValueError("train", flag_of_field(name) + " has no effect without " + flag + ": give both");
+      throw ef::ValueError("train", {flag_of_field(name), " has no effect without ", flag, ": give both"});
     }
   };
   require("guided_alignment_", settings.corpus.guided_alignment, "--guided-alignment");
@@ -159,8 +159,8 @@ void TrainFlags::take_vocabulary(TrainSettings& s, const ef::ModelDescription& m
   const nlohmann::json given_corpus = corpus_.given();
   for (const auto& [name, value] : given_corpus.items()) {
     if (name == "tokenizer" || name == "vocab_size" || name == "separate_vocab") {
-      throw ef::ValueError("train", flag_of_field(name) + " sets up a new vocabulary, but the " + whose +
-                                        " has its own; leave it out");
+      throw ef::ValueError("train", {flag_of_field(name), " sets up a new vocabulary, but the ", whose,
+                                     " has its own; leave it out"});
     }
   }
   s.corpus.tokenizer = model.tokenizer;
@@ -178,10 +178,10 @@ TrainSettings TrainFlags::settings() const {
   if (automatic_tying_) s.model.tying = s.corpus.separate_vocab ? ef::Tying::target : ef::Tying::all;
   if (s.corpus.tokenizer != "char" && s.corpus.tokenizer != "word" && s.corpus.tokenizer != "subword") {
     if (const auto folders = prepared_folders(s.corpus); !folders.empty()) {
-      throw ef::ValueError("train", "the corpus in '" + folders[0] + "' was prepared with the tokenizer " +
-                                        s.corpus.tokenizer + " of a model; give that model with --init-from");
+      throw ef::ValueError("train", {"the corpus in '", folders[0], "' was prepared with the tokenizer ",
+                                     s.corpus.tokenizer, " of a model; give that model with --init-from"});
     }
-    throw ef::ValueError("train", "tokenizer is '" + s.corpus.tokenizer + "', must be char, word or subword");
+    throw ef::ValueError("train", {"tokenizer is '", s.corpus.tokenizer, "', must be char, word or subword"});
   }
   s.model.source_vocab_size = s.model.target_vocab_size = s.corpus.vocab_size;
   s.model.max_length = std::holds_alternative<ef::LearnedPositions>(s.model.input_positions())
@@ -312,7 +312,7 @@ void TrainSettings::validate() const {
   c.sampling.validate();
   if (c.sampling.on() && (c.tokenizer == "char" || c.tokenizer == "word")) {
     throw ef::ValueError(
-        "train", "--bpe-dropout and --unigram-alpha need the tokenizer subword, not '" + c.tokenizer + "'");
+        "train", {"--bpe-dropout and --unigram-alpha need the tokenizer subword, not '", c.tokenizer, "'"});
   }
   if (c.sampling.sides != ef::SampledSides::both && !c.sampling.on())
     throw ef::ValueError("train",
@@ -322,8 +322,8 @@ void TrainSettings::validate() const {
   }
   ef::validate_fields("train", c);
   if (c.vocab_size < 5) {
-    throw ef::ValueError("train", "vocab_size is " + std::to_string(c.vocab_size) +
-                                      ", must be at least 5: four entries are special");
+    throw ef::ValueError("train",
+                         {"vocab_size is ", c.vocab_size, ", must be at least 5: four entries are special"});
   }
   if (c.separate_vocab && model.tying == ef::Tying::all) {
     throw ef::ValueError("train", "--tie all needs a joint vocabulary; leave out --separate-vocab");

@@ -82,7 +82,7 @@ class LineReader {
 
  private:
   [[noreturn]] void refuse() const {
-    throw eigenformer::IoError("translate", "cannot read '" + name_ + "': " + std::strerror(errno));
+    throw eigenformer::IoError("translate", {"cannot read '", name_, "': ", std::strerror(errno)});
   }
 
   // The returned line is valid until the next call.
@@ -91,9 +91,8 @@ class LineReader {
     while ((end = buffer_.find('\n', searched_)) == std::string::npos && !over_) {
       searched_ = buffer_.size();
       if (searched_ - begin_ > longest_line) {
-        throw eigenformer::IoError("translate", "'" + name_ + "' has a line of more than " +
-                                                    std::to_string(longest_line >> 20) + " MiB, from byte " +
-                                                    std::to_string(offset_ + 1) + " on");
+        throw eigenformer::IoError("translate", {"'", name_, "' has a line of more than ", longest_line >> 20,
+                                                 " MiB, from byte ", offset_ + 1, " on"});
       }
       if (!fill()) return false;
     }

@@ -18,7 +18,7 @@ namespace translator {
 inline void require_folder_if_any(const char* op, const std::filesystem::path& path) {
   std::error_code ignored;
   if (std::filesystem::exists(path, ignored) && !std::filesystem::is_directory(path, ignored)) {
-    throw eigenformer::IoError(op, "'" + path.string() + "' is not a folder");
+    throw eigenformer::IoError(op, {"'", path.string(), "' is not a folder"});
   }
 }
 
@@ -27,13 +27,13 @@ inline void require_folder_if_any(const char* op, const std::filesystem::path& p
 inline void require_replaceable(const char* op, const std::filesystem::path& folder) {
   const std::string there = "'" + folder.string() + "' holds ";
   if (eigenformer::is_prepared_corpus(folder))
-    throw eigenformer::IoError(op, there + "a prepared corpus; give another folder for the model");
+    throw eigenformer::IoError(op, {there, "a prepared corpus; give another folder for the model"});
   if (eigenformer::is_adapter_folder(folder))
-    throw eigenformer::IoError(op, there + "an adapter; give another folder for the model");
+    throw eigenformer::IoError(op, {there, "an adapter; give another folder for the model"});
   if (std::filesystem::exists(eigenformer::TrainingFolder::state_file(folder))) {
     throw eigenformer::IoError(
-        op, there + "a training that --resume can continue; give another folder for the model, or remove '" +
-                (folder / "training").string() + "'");
+        op, {there, "a training that --resume can continue; give another folder for the model, or remove '",
+             (folder / "training").string(), "'"});
   }
 }
 
@@ -49,8 +49,8 @@ inline void check_writable_folder(const char* op, const std::filesystem::path& f
   }
   const fs::path place = folder.has_filename() ? folder : folder.parent_path();  // "model/"
   if (const fs::path parent = place.parent_path(); !parent.empty() && !fs::is_directory(parent, error)) {
-    throw eigenformer::IoError(op, "cannot make the folder '" + folder.string() + "': there is no folder '" +
-                                       parent.string() + "', expected one that exists");
+    throw eigenformer::IoError(op, {"cannot make the folder '", folder.string(), "': there is no folder '",
+                                    parent.string(), "', expected one that exists"});
   }
   const bool made = fs::create_directory(place, error);
   if (error) throw eigenformer::detail::errno_error(op, "make the folder", place, error.value());
@@ -79,8 +79,8 @@ inline void require_not_read(const char* op, const char* flag, const std::string
                              std::initializer_list<std::pair<const char*, std::string>> read) {
   for (const auto& [other, file] : read) {
     if (path.empty() || file.empty() || !is_same_path(path, file)) continue;
-    throw eigenformer::ValueError(
-        op, std::string(flag) + " is '" + path + "', which " + other + " reads; expected another file");
+    throw eigenformer::ValueError(op,
+                                  {flag, " is '", path, "', which ", other, " reads; expected another file"});
   }
 }
 
@@ -92,9 +92,9 @@ inline void require_no_stream_file(const char* flag, const std::filesystem::path
   if (!name.starts_with("/dev/") && !name.starts_with("/proc/")) return;
   if (!std::filesystem::is_regular_file(path, error)) return;
   throw eigenformer::ValueError(
-      "translate", std::string(flag) + " is '" + path.string() +
-                       "', which refers to a regular file; expected that file's own name, or no " + flag +
-                       " for standard output");
+      "translate", {flag, " is '", path.string(),
+                    "', which refers to a regular file; expected that file's own name, or no ", flag,
+                    " for standard output"});
 }
 
 /// Throws IoError unless a file can be written; an existing file is not changed.
@@ -112,9 +112,8 @@ inline void require_new_model_folder(const char* op, const std::filesystem::path
   if (!std::filesystem::exists(folder, ignored)) return;
   if (std::filesystem::is_directory(folder, ignored) && std::filesystem::is_empty(folder, ignored)) return;
   throw eigenformer::IoError(
-      op, "'" + folder.string() +
-              "' exists already; give --overwrite to replace the model in it, or another folder as " +
-              option);
+      op, {"'", folder.string(),
+           "' exists already; give --overwrite to replace the model in it, or another folder as ", option});
 }
 
 }  // namespace translator

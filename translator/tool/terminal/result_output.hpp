@@ -35,10 +35,9 @@ class ResultOutput {
     if (is_regular_file_if_any(path)) {
       file_.emplace(path);
       if (file_->saved()) {
-        throw ef::ValueError("translate",
-                             "'" + file_->part().string() +
-                                 "' holds the translations of an interrupted run; remove the file "
-                                 "to start again");
+        throw ef::ValueError("translate", {"'", file_->part().string(),
+                                           "' holds the translations of an interrupted run; remove the file "
+                                           "to start again"});
       }
       file_->restart();
     } else {
@@ -75,7 +74,7 @@ class ResultOutput {
   }
   [[noreturn]] static void refuse(const std::string& what) {
     throw eigenformer::IoError("translate",
-                               "cannot write " + what + ": " + eigenformer::detail::errno_text(errno));
+                               {"cannot write ", what, ": ", eigenformer::detail::errno_text(errno)});
   }
 
   ef::Compression compression_;

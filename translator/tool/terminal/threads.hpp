@@ -10,8 +10,7 @@ namespace translator {
 inline void set_threads(eigenformer::index_t threads) {
   constexpr eigenformer::index_t most = 1024;  // more threads only cost memory and time to start
   if (threads < 0 || threads > most) {
-    throw eigenformer::ValueError(
-        "runtime", "threads is " + std::to_string(threads) + ", must be from 0 to " + std::to_string(most));
+    throw eigenformer::ValueError("runtime", {"threads is ", threads, ", must be from 0 to ", most});
   }
   if (threads != 0) eigenformer::Runtime::instance().set_threads(static_cast<int>(threads));
 }

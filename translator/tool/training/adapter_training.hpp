@@ -27,8 +27,8 @@ inline TrainSettings resumed_adapter_settings(const TrainCommand& command) {
   nlohmann::json saved = ef::read_adapter_description(command.folder).training;
   if (!saved.is_object() || !saved.contains("model"))
     throw ef::IoError("train",
-                      "'" + command.folder +
-                          "' holds an adapter that translator train did not write; it cannot be resumed");
+                      {"'", command.folder,
+                       "' holds an adapter that translator train did not write; it cannot be resumed"});
   const auto model = ef::options_from_json<ef::Seq2SeqOptions>(saved.at("model"));
   saved.erase("model");
   TrainSettings settings = command.flags->resumed(model, saved);
@@ -61,7 +61,7 @@ inline void require_base(const TrainCommand& command, const TrainSettings& setti
     if (!command.adapter_names.empty())
       throw ef::ValueError("train", "--adapter-names has no effect without --lora-rank: give both");
     if (!command.resume && ef::is_adapter_folder(command.folder))
-      throw ef::IoError("train", "'" + command.folder + "' holds an adapter; give the model another folder");
+      throw ef::IoError("train", {"'", command.folder, "' holds an adapter; give the model another folder"});
     return;
   }
   if (command.resume) return;
@@ -70,12 +70,12 @@ inline void require_base(const TrainCommand& command, const TrainSettings& setti
         "train", "--lora-rank trains an adapter for an existing model; give that model as --init-from");
   }
   if (base->description.weights == ef::WeightFormat::int8) {
-    throw ef::ValueError("train", "'" + command.init_from +
-                                      "' has int8 weights, which cannot be trained with an adapter; give the "
-                                      "float32 model that it was made from");
+    throw ef::ValueError("train", {"'", command.init_from,
+                                   "' has int8 weights, which cannot be trained with an adapter; give the "
+                                   "float32 model that it was made from"});
   }
   if (ef::is_model_folder(command.folder))
-    throw ef::IoError("train", "'" + command.folder + "' holds a model; give the adapter another folder");
+    throw ef::IoError("train", {"'", command.folder, "' holds a model; give the adapter another folder"});
   (void)ef::detail::lora_targets(ef::adaptable_rows(base->model), settings.training.lora.targets);
 }
 

@@ -79,12 +79,11 @@ class FolderSink final : public ef::TrainingSink {
     if (!skipped && !diverged()) return;
     throw ef::ValueError(
         "train",
-        "training diverged: " +
-            (skipped
-                 ? "it skipped " + std::to_string(trainer_->skipped()) + " of " + counted(updates, "update")
-                 : format("its loss was %.4g after step %lld, and that of guessing is %.2f", loss(),
-                          static_cast<long long>(trainer_->step()), highest_loss_ - 10)) +
-            "; lower --learning-rate");
+        {"training diverged: ",
+         (skipped ? "it skipped " + std::to_string(trainer_->skipped()) + " of " + counted(updates, "update")
+                  : format("its loss was %.4g after step %lld, and that of guessing is %.2f", loss(),
+                           static_cast<long long>(trainer_->step()), highest_loss_ - 10)),
+         "; lower --learning-rate"});
   }
 
   /// Removes the model of a training that failed if the folder has only its initial one. The log stays.
@@ -155,10 +154,10 @@ class FolderSink final : public ef::TrainingSink {
     } catch (const ef::IoError& error) {
       throw ef::IoError(
           "train",
-          format("cannot save the training after step %lld: ", static_cast<long long>(trainer_->step())) +
-              ef::detail::message_of(error) +
-              (saved_ ? format("; --resume continues from step %lld", static_cast<long long>(saved_step_))
-                      : std::string("; nothing was saved before")));
+          {format("cannot save the training after step %lld: ", static_cast<long long>(trainer_->step())),
+           ef::detail::message_of(error),
+           (saved_ ? format("; --resume continues from step %lld", static_cast<long long>(saved_step_))
+                   : std::string("; nothing was saved before"))});
     }
   }
 

@@ -15,9 +15,9 @@ inline std::vector<std::string> teacher_folders(const std::string& list) {
   for (std::size_t at = 0; at <= list.size();) {
     const std::size_t comma = std::min(list.find(',', at), list.size());
     if (comma == at)
-      throw ef::ValueError("train", "--teacher '" + list +
-                                        "' has an empty name, expected model folders "
-                                        "separated by commas");
+      throw ef::ValueError("train", {"--teacher '", list,
+                                     "' has an empty name, expected model folders "
+                                     "separated by commas"});
     folders.push_back(list.substr(at, comma - at));
     at = comma + 1;
   }
@@ -36,8 +36,8 @@ struct Teachers {
     for (std::size_t k = 0; k < folders.size(); ++k) {
       const DecodingModel& model = *models->all()[k];
       if (!model.loaded.model.options.causal) {
-        throw ef::ValueError("train", "the teacher in '" + folders[k] +
-                                          "' has a decoder that is not causal, which cannot be a teacher");
+        throw ef::ValueError("train", {"the teacher in '", folders[k],
+                                       "' has a decoder that is not causal, which cannot be a teacher"});
       }
       teacher->add(model.loaded.model, model.ctx);
     }

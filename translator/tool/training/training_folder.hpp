@@ -28,34 +28,34 @@ inline void check_folder(const TrainCommand& command) {
   const auto require_state = [&] {
     const fs::path state = ef::TrainingFolder::state_file(command.folder);
     if (fs::exists(state)) return;
-    throw ef::IoError("train", "'" + command.folder + "' cannot be resumed: '" + state.string() +
-                                   "' does not exist; --init-from starts a new training from its model");
+    throw ef::IoError("train", {"'", command.folder, "' cannot be resumed: '", state.string(),
+                                "' does not exist; --init-from starts a new training from its model"});
   };
   if (resumes_adapter(command)) {
     require_state();
   } else if (command.resume) {
     if (!ef::is_model_folder(command.folder)) {
-      throw ef::IoError("train", "'" + command.folder + "' holds no model to resume");
+      throw ef::IoError("train", {"'", command.folder, "' holds no model to resume"});
     }
     const ef::WeightFormat weights = ef::read_model_description(command.folder).weights;
     if (weights != ef::WeightFormat::float32) {
       throw ef::IoError("train",
-                        "'" + command.folder + "' has " + ef::weight_format_name(weights) +
-                            " weights, which cannot be trained; use the float32 model that it was made from");
+                        {"'", command.folder, "' has ", ef::weight_format_name(weights),
+                         " weights, which cannot be trained; use the float32 model that it was made from"});
     }
     require_state();
   } else if (!command.overwrite && ef::is_model_folder(command.folder)) {
-    throw ef::IoError("train", "'" + command.folder +
-                                   "' already holds a model; give --resume to continue its training, " +
-                                   "or --overwrite to start again");
+    throw ef::IoError(
+        "train", {"'", command.folder, "' already holds a model; give --resume to continue its training, ",
+                  "or --overwrite to start again"});
   } else if (!command.overwrite && ef::is_adapter_folder(command.folder)) {
-    throw ef::IoError("train", "'" + command.folder +
-                                   "' already holds an adapter; give --resume to continue its training, " +
-                                   "or --overwrite to start again");
+    throw ef::IoError(
+        "train", {"'", command.folder, "' already holds an adapter; give --resume to continue its training, ",
+                  "or --overwrite to start again"});
   }
   if (ef::is_prepared_corpus(command.folder)) {
     throw ef::IoError("train",
-                      "'" + command.folder + "' holds a prepared corpus; give another folder for the model");
+                      {"'", command.folder, "' holds a prepared corpus; give another folder for the model"});
   }
   check_writable_folder("train", command.folder);
 }

@@ -41,11 +41,11 @@ class TrainingRanks {
     communicator_ = std::move(communicator);
 #else
     if (command.mpi || processes > 1) {
-      throw ef::ValueError("train", (command.mpi ? std::string("--mpi is given")
-                                                 : "mpirun started " + std::to_string(processes) +
-                                                       " processes for one training") +
-                                        ", but this program was built without MPI; install OpenMPI or MPICH "
-                                        "and build it again, or train on threads with --workers");
+      throw ef::ValueError("train", {(command.mpi ? std::string("--mpi is given")
+                                                  : "mpirun started " + std::to_string(processes) +
+                                                        " processes for one training"),
+                                     ", but this program was built without MPI; install OpenMPI or MPICH "
+                                     "and build it again, or train on threads with --workers"});
     }
 #endif
   }

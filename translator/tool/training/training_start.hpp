@@ -25,8 +25,8 @@ inline std::optional<ef::TranslationModel<float>> starting_model(const TrainComm
   auto start = ef::load_model_folder<float>(folder);
   ef::detail::require_tokenizers(folder, start.tokenizers);
   if (start.description.model.causal) return start;
-  throw ef::ValueError("train", "the model in '" + command.init_from +
-                                    "' has a decoder that is not causal, which cannot learn to translate");
+  throw ef::ValueError("train", {"the model in '", command.init_from,
+                                 "' has a decoder that is not causal, which cannot learn to translate"});
 }
 
 }  // namespace translator

@@ -55,10 +55,9 @@ class AlignmentFiles {
   void resume(const nlohmann::json& bytes) {
     for_each_file([&](const char* name, eigenformer::ResumableFile& file) {
       if (!file.saved())
-        throw eigenformer::IoError("translate",
-                                   "cannot resume: '" + file.part().string() +
-                                       "', which has the alignments so far, is missing or damaged; "
-                                       "remove the .part file of --output to start again");
+        throw eigenformer::IoError("translate", {"cannot resume: '", file.part().string(),
+                                                 "', which has the alignments so far, is missing or damaged; "
+                                                 "remove the .part file of --output to start again"});
       file.resume(bytes.at(name).get<std::uint64_t>());
     });
   }

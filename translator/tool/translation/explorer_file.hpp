@@ -30,8 +30,8 @@ class ExplorerFile {
            const eigenformer::Translation& best) {
     if (!file_ || best.attention == nullptr) return;
     if (sentences_.size() == most_lines) {
-      throw eigenformer::ValueError("translate", "the input has more than " + std::to_string(most_lines) +
-                                                     " lines, expected at most that many with --explore");
+      throw eigenformer::ValueError("translate", {"the input has more than ", most_lines,
+                                                  " lines, expected at most that many with --explore"});
     }
     const eigenformer::TextConventions& text = models_.description().text;
     const auto& tokenizers = models_.tokenizers();

@@ -40,10 +40,9 @@ class InputLines {
     if (stop_.stop_requested() ||
         (skipped == position.lines && reader_.offset() == position.offset && reader_.hash() == position.hash))
       return;
-    throw eigenformer::ValueError("translate",
-                                  "cannot resume: " + reader_.name() +
-                                      " has changed in lines that the interrupted run has already "
-                                      "translated; remove the file of that run to start again");
+    throw eigenformer::ValueError("translate", {"cannot resume: ", reader_.name(),
+                                                " has changed in lines that the interrupted run has already "
+                                                "translated; remove the file of that run to start again"});
   }
 
   /// The number of these lines, which takes another pass over the input; nothing if that is impossible.

@@ -68,8 +68,8 @@ inline void translate_markup_document(const TranslateOptions& options) {
   std::string document = reader.rest();
   if (options.replaces_invalid) document = ef::valid_utf8(document);
   if (const auto wrong = ef::find_invalid_utf8(document)) {
-    throw ef::IoError("translate", reader.name() + " has invalid UTF-8 at byte " +
-                                       std::to_string(*wrong + 1) + "; expected text in UTF-8");
+    throw ef::IoError("translate",
+                      {reader.name(), " has invalid UTF-8 at byte ", *wrong + 1, "; expected text in UTF-8"});
   }
   if (document.find('<') == std::string::npos) {
     std::fprintf(stderr,

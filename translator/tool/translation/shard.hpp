@@ -22,7 +22,7 @@ struct TextSize {
 /// Reads a file once to measure its text; the size of a plain file is known without reading. Throws IoError.
 inline TextSize measure_text(const std::filesystem::path& path, bool count_lines) {
   std::ifstream file(path, std::ios::binary);
-  if (!file) throw eigenformer::IoError("translate", "cannot read '" + path.string() + "'");
+  if (!file) throw eigenformer::IoError("translate", {"cannot read '", path.string(), "'"});
   eigenformer::DecompressedStream stream(path.string());
   TextSize size;
   std::string text;
@@ -43,7 +43,7 @@ inline TextSize measure_text(const std::filesystem::path& path, bool count_lines
     if (!count_lines && stream.compression() == eigenformer::Compression::none && size.bytes >= 4)
       return {std::filesystem::file_size(path), 0};
   }
-  if (file.bad()) throw eigenformer::IoError("translate", "cannot read '" + path.string() + "'");
+  if (file.bad()) throw eigenformer::IoError("translate", {"cannot read '", path.string(), "'"});
   stream.end();
   take();
   stream.check_end();
@@ -68,9 +68,9 @@ struct Shard {
     if (slash == std::string::npos || !number(std::string_view(text).substr(0, slash), shard.part) ||
         !number(std::string_view(text).substr(slash + 1), shard.of) || shard.part < 1 ||
         shard.part > shard.of || shard.of > most) {
-      throw eigenformer::ValueError("translate", "--shard is '" + text +
-                                                     "', expected i/n, such as 1/8, with i from 1 to n and n "
-                                                     "at most 1000000");
+      throw eigenformer::ValueError("translate", {"--shard is '", text,
+                                                  "', expected i/n, such as 1/8, with i from 1 to n and n "
+                                                  "at most 1000000"});
     }
     return shard;
   }

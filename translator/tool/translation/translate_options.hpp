@@ -118,8 +118,8 @@ struct TranslateOptions : DecodingCommand {
     for (const auto& [name, value] : given_options(*command_)) {
       if (std::find(of_lines.begin(), of_lines.end(), name) == of_lines.end()) continue;
       if (name == "n-best" && !utility.empty()) continue;
-      throw ef::ValueError("translate", "--" + name + " is for lines, but with --input-format " +
-                                            input_format + " the input is one document");
+      throw ef::ValueError("translate", {"--", name, " is for lines, but with --input-format ", input_format,
+                                         " the input is one document"});
     }
   }
 
@@ -146,7 +146,7 @@ struct TranslateOptions : DecodingCommand {
     if (std::filesystem::exists(input, ignored) && !std::filesystem::is_regular_file(input, ignored)) {
       throw ef::ValueError(
           "translate",
-          "--shard needs a regular file as --input, which can be read twice; '" + input + "' is not one");
+          {"--shard needs a regular file as --input, which can be read twice; '", input, "' is not one"});
     }
     return parsed;
   }
@@ -196,8 +196,8 @@ struct TranslateOptions : DecodingCommand {
       require_no_stream_file(flag, *path);
       for (const auto& other : files) {
         if (flag != other.first && !other.second->empty() && is_same_path(*path, *other.second))
-          throw ef::ValueError("translate", std::string(other.first) + " and " + flag + " are both '" +
-                                                *path + "', expected two files");
+          throw ef::ValueError("translate",
+                               {other.first, " and ", flag, " are both '", *path, "', expected two files"});
       }
       require_not_read("translate", flag, *path,
                        {{"--input", input}, {"--glossary", glossary}, {"--shortlist", shortlist_file()}});
@@ -205,8 +205,8 @@ struct TranslateOptions : DecodingCommand {
         std::error_code ignored;
         const std::filesystem::path place = std::filesystem::absolute(*path, ignored).parent_path();
         if (std::filesystem::is_regular_file(*path, ignored) && is_same_path(place, folder))
-          throw ef::ValueError("translate", std::string(flag) + " is '" + *path +
-                                                "', a file in the model folder; give another path");
+          throw ef::ValueError("translate",
+                               {flag, " is '", *path, "', a file in the model folder; give another path"});
       }
     }
     const auto applied = format->applied("translate");
@@ -231,10 +231,9 @@ struct TranslateOptions : DecodingCommand {
                              "alignments are written for one translation per line; --n-best must be 1");
       }
     } else if (const auto given = alignment_fields->given(); !given.empty()) {
-      throw ef::ValueError("translate",
-                           flag_of_field(given.begin().key()) +
-                               " has no effect without --alignment, --soft-alignment, --protect or "
-                               "--input-format html or xml");
+      throw ef::ValueError("translate", {flag_of_field(given.begin().key()),
+                                         " has no effect without --alignment, --soft-alignment, --protect or "
+                                         "--input-format html or xml"});
     }
     if (!glossary.empty()) {
       options.glossary =
@@ -250,7 +249,7 @@ struct TranslateOptions : DecodingCommand {
     } else if (utility == "bleu") {
       options.utility = ef::pairwise_bleu;
     } else {
-      throw ef::ValueError("translate", "--mbr is '" + utility + "', expected chrf or bleu");
+      throw ef::ValueError("translate", {"--mbr is '", utility, "', expected chrf or bleu"});
     }
     return options;
   }

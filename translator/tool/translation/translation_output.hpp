@@ -37,7 +37,7 @@ class TranslationOutput {
         compression_(ef::compression_of_name(path)) {
     if (go_on && !to_file_)
       throw ef::ValueError("translate",
-                           "--continue needs a regular file as --output, but '" + path + "' is not one");
+                           {"--continue needs a regular file as --output, but '", path, "' is not one"});
     if (!to_file_ || identity_.empty()) {
       stream_.emplace(path);
       alignments_.restart();
@@ -51,9 +51,9 @@ class TranslationOutput {
       return;
     }
     if (!go_on) {
-      throw ef::ValueError("translate", "'" + file_->part().string() +
-                                            "' holds the translations of an interrupted run; give --continue "
-                                            "to resume it, or remove the file to start again");
+      throw ef::ValueError("translate", {"'", file_->part().string(),
+                                         "' holds the translations of an interrupted run; give --continue "
+                                         "to resume it, or remove the file to start again"});
     }
     take_up(*file_->saved());
     file_->resume();
@@ -135,13 +135,13 @@ class TranslationOutput {
       before = state.at("run").get<RunIdentity>();
       alignments = state.at("alignments");
     } catch (const nlohmann::json::exception&) {
-      throw ef::IoError("translate", cannot + "its .state file is damaged; remove both to start again");
+      throw ef::IoError("translate", {cannot, "its .state file is damaged; remove both to start again"});
     }
     const std::string changed = difference(before, identity_);
     if (!changed.empty()) {
       throw ef::ValueError(
           "translate",
-          cannot + changed + "; expected the same options and input; remove the file to start again");
+          {cannot, changed, "; expected the same options and input; remove the file to start again"});
     }
     alignments_.resume(alignments);
   }

@@ -17,8 +17,7 @@ struct Matrices {
       : count(1), rows(0), cols(0) {
     if (shape.rank() < 2 || (square && shape[-1] != shape[-2])) {
       throw ShapeError(
-          op,
-          "input of shape " + shape.str() + (square ? " must be (..., n, n)" : " must have rank 2 or more"),
+          op, {"input of shape ", shape, (square ? " must be (..., n, n)" : " must have rank 2 or more")},
           {shape});
     }
     rows = shape[-2];
@@ -29,7 +28,7 @@ struct Matrices {
 
 [[noreturn]] EIGENFORMER_NOINLINE inline void refuse_matrix(const char* op, index_t i, const Shape& shape,
                                                             const char* what) {
-  throw ValueError(op, "matrix " + std::to_string(i) + " of the input of shape " + shape.str() + " " + what);
+  throw ValueError(op, {"matrix ", i, " of the input of shape ", shape, " ", what});
 }
 
 }  // namespace eigenformer::detail

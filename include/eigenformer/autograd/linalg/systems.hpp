@@ -77,8 +77,8 @@ Var<T> solved(const char* op, const Var<T>& a, const Var<T>& b, bool square, con
   const bool vectors = b.rank() == 1 || b.shape() == a.shape().without(-1);
   if (b.rank() == 0 || b.dim(vectors ? -1 : -2) != of.rows) {
     throw ShapeError(op,
-                     "right-hand side of shape " + b.shape().str() + " must have " + std::to_string(of.rows) +
-                         " rows, as the matrices of shape " + a.shape().str(),
+                     {"right-hand side of shape ", b.shape(), " must have ", of.rows,
+                      " rows, as the matrices of shape ", a.shape()},
                      {a.shape(), b.shape()});
   }
   const Var<T> columns = vectors ? reshape(b, b.shape().inserted(-1, 1)) : b;

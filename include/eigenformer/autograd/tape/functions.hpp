@@ -82,8 +82,8 @@ struct Recording {
   auto gradients(Wanted wanted) {
     if (y.numel() != 1) {
       throw ShapeError(op,
-                       "the result of the function has shape " + y.shape().str() +
-                           ", must be a scalar: reduce it, as by sum(), or call vjp() or jacobian()",
+                       {"the result of the function has shape ", y.shape(),
+                        ", must be a scalar: reduce it, as by sum(), or call vjp() or jacobian()"},
                        {y.shape()});
     }
     return gradients(Tensor<T>::ones(y.shape()), wanted);

@@ -95,7 +95,7 @@ class Gradients {
   Tensor<T> of(const Parameter<T>& parameter) const {
     const Entry* entry = find(parameter.id());
     if (entry == nullptr)
-      throw ValueError("gradients", "there is no gradient of parameter '" + parameter.name() + "'");
+      throw ValueError("gradients", {"there is no gradient of parameter '", parameter.name(), "'"});
     return entry->written ? entry->value : Tensor<T>::zeros(parameter.shape());
   }
 
@@ -115,8 +115,8 @@ class Gradients {
   void accumulate(const Gradients& other) {
     for (const Entry& theirs : other.entries_) {
       if (find(theirs.parameter->id) != nullptr) continue;
-      throw ValueError("gradients", "parameter '" + theirs.parameter->name +
-                                        "' of the other gradients is missing in these");
+      throw ValueError("gradients", {"parameter '", theirs.parameter->name,
+                                     "' of the other gradients is missing in these"});
     }
     for (const Entry& theirs : other.entries_) find(theirs.parameter->id)->add(theirs);
   }

@@ -120,9 +120,9 @@ decltype(auto) operand(const X& x) {
 }
 
 [[noreturn]] EIGENFORMER_NOINLINE inline void refuse_undefined(const char* op, const Shape& shape) {
-  throw ValueError(op, "an operand of shape " + shape.str() +
-                           " has no memory: it was moved from, released or never allocated; expected one "
-                           "with values");
+  throw ValueError(op, {"an operand of shape ", shape,
+                        " has no memory: it was moved from, released or never allocated; expected one "
+                        "with values"});
 }
 
 // Throws ValueError for tensors and Vars without memory. (An empty tensor over a null pointer has an owner.)

@@ -135,10 +135,10 @@ class Parameter {
  private:
   [[noreturn]] void refuse_copy() const {
     throw ValueError("parameter",
-                     "'" + state_->name +
-                         "' is tied: it stands in several places of its model, and copies would not; make "
-                         "another model in the same way and copy the values by load_state_dict(other, "
-                         "state_dict(model))");
+                     {"'", state_->name,
+                      "' is tied: it stands in several places of its model, and copies would not; make "
+                      "another model in the same way and copy the values by load_state_dict(other, "
+                      "state_dict(model))"});
   }
 
   void copy_adapter(const Parameter& other) {

@@ -371,9 +371,9 @@ EIGENFORMER_NOINLINE std::shared_ptr<TapeState<T>> tape_of(const char* op, const
     count_bytes<T>(x->shape().numel());
     if (!x->recorded()) continue;
     if (!x->tape()->alive || x->generation() != x->tape()->generation) {
-      throw ValueError(
-          op, "an input of shape " + x->shape().str() +
-                  " was recorded on a tape that has been cleared, consumed by backward or destroyed");
+      throw ValueError(op,
+                       {"an input of shape ", x->shape(),
+                        " was recorded on a tape that has been cleared, consumed by backward or destroyed"});
     }
     if (tape != nullptr && tape != x->tape())
       throw ValueError(op, "the inputs were recorded on different tapes");

@@ -128,8 +128,8 @@ class Tape {
       again = nullptr;  // and with it the inputs
       if (y.shape() != dy.shape()) {
         throw ShapeError("checkpoint",
-                         "the function returned " + dy.shape().str() + " in the forward pass and " +
-                             y.shape().str() + " when it was recomputed, must be the same both times",
+                         {"the function returned ", dy.shape(), " in the forward pass and ", y.shape(),
+                          " when it was recomputed, must be the same both times"},
                          {dy.shape(), y.shape()});
       }
       if (y.recorded() && static_cast<std::size_t>(y.node()) < first) y = copy_of(y);
@@ -139,8 +139,8 @@ class Tape {
       if (nodes[i].parameter == nullptr) continue;
       throw ValueError(
           "checkpoint",
-          "the function used parameter '" + nodes[i].parameter->name +
-              "' when it was recomputed, but not in the forward pass; must be the same both times");
+          {"the function used parameter '", nodes[i].parameter->name,
+           "' when it was recomputed, but not in the forward pass; must be the same both times"});
     }
     if (output >= 0) {
       auto& last = nodes[static_cast<std::size_t>(output)];
@@ -187,9 +187,9 @@ class Tape {
 
   [[noreturn]] void refuse_changed(const detail::SavedVersion& saved) const {
     const auto& node = state_->nodes[static_cast<std::size_t>(saved.node)];
-    throw ValueError("backward", description(saved) +
-                                     " was changed after it was recorded, and the gradient of '" + node.op +
-                                     "' needs its old values; run the forward pass again");
+    throw ValueError(
+        "backward", {description(saved), " was changed after it was recorded, and the gradient of '", node.op,
+                     "' needs its old values; run the forward pass again"});
   }
 
   std::string description(const detail::SavedVersion& saved) const {
@@ -310,9 +310,9 @@ template <class T>
 void Tape<T>::backward(const Var<T>& loss, Gradients<T>& gradients, const OnComplete& complete) {
   if (loss.numel() != 1) {
     throw ShapeError("backward",
-                     "loss of shape " + loss.shape().str() +
-                         " must have one element; give a cotangent "
-                         "for anything else",
+                     {"loss of shape ", loss.shape(),
+                      " must have one element; give a cotangent "
+                      "for anything else"},
                      {loss.shape()});
   }
   backward(loss, Tensor<T>::ones(loss.shape()), gradients, complete);
@@ -329,32 +329,30 @@ void Tape<T>::backward(const Var<T>& output, const Tensor<T>& cotangent, Gradien
                        const OnComplete& complete) {
   check_here(output);
   if (cotangent.shape() != output.shape()) {
-    throw ShapeError("backward",
-                     "cotangent of shape " + cotangent.shape().str() + " must have the output's shape " +
-                         output.shape().str(),
-                     {cotangent.shape(), output.shape()});
+    throw ShapeError(
+        "backward",
+        {"cotangent of shape ", cotangent.shape(), " must have the output's shape ", output.shape()},
+        {cotangent.shape(), output.shape()});
   }
   for (const auto& node : state_->nodes) {
     if (node.parameter == nullptr) continue;
     const auto* entry = gradients.find(node.parameter->id);
     if (entry != nullptr && entry->value.shape() != node.shape) {
       throw ShapeError("backward",
-                       "the gradients hold parameter '" + node.parameter->name + "' with shape " +
-                           entry->value.shape().str() + ", it was recorded with " + node.shape.str(),
+                       {"the gradients hold parameter '", node.parameter->name, "' with shape ",
+                        entry->value.shape(), ", it was recorded with ", node.shape},
                        {entry->value.shape(), node.shape});
     }
     if (entry == nullptr) {
       const std::string& name = node.parameter->name;
-      throw ValueError(
-          "backward",
-          (name.empty() ? "a parameter without a name" : "parameter '" + name + "'") +
-              std::string(" of shape ") + node.shape.str() +
-              " was recorded but is missing in the gradients; " +
-              (node.parameter->copied
-                   ? "it is a copy, and a copy is a parameter of its own: construct the gradients "
-                     "with parameters() of the module that was called, or let both places share "
-                     "one parameter by tie()"
-                   : "construct them with it, or freeze it"));
+      throw ValueError("backward",
+                       {(name.empty() ? "a parameter without a name" : "parameter '" + name + "'"),
+                        " of shape ", node.shape, " was recorded but is missing in the gradients; ",
+                        (node.parameter->copied
+                             ? "it is a copy, and a copy is a parameter of its own: construct the gradients "
+                               "with parameters() of the module that was called, or let both places share "
+                               "one parameter by tie()"
+                             : "construct them with it, or freeze it")});
     }
   }
   auto& nodes = state_->nodes;

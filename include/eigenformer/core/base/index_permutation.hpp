@@ -17,7 +17,7 @@ class IndexPermutation {
  public:
   /// Draws the keys from `rng`. Throws ValueError when n is not positive.
   IndexPermutation(index_t n, RandomGenerator& rng) : size_(static_cast<std::uint64_t>(n)) {
-    if (n < 1) throw ValueError("random", "n is " + std::to_string(n) + ", must be at least 1");
+    if (n < 1) throw ValueError("random", {"n is ", n, ", must be at least 1"});
     const int bits = static_cast<int>(std::bit_width(size_ - 1));
     low_bits_ = bits / 2;
     low_mask_ = (std::uint64_t{1} << low_bits_) - 1;
@@ -29,8 +29,7 @@ class IndexPermutation {
   index_t operator()(index_t i) const {
     auto x = static_cast<std::uint64_t>(i);
     if (x >= size_) {
-      throw IndexError("random", "place " + std::to_string(i) + " is outside a permutation of " +
-                                     std::to_string(size_) + " numbers");
+      throw IndexError("random", {"place ", i, " is outside a permutation of ", size_, " numbers"});
     }
     do {
       std::uint64_t low = x & low_mask_, high = x >> low_bits_;

@@ -107,7 +107,7 @@ class RandomGenerator {
 
   /// Uniform in 0 .. n-1, without bias. Throws ValueError when n is not positive.
   index_t uniform_int(index_t n) {
-    if (n <= 0) throw ValueError("random", "uniform_int needs a positive bound, got " + std::to_string(n));
+    if (n <= 0) throw ValueError("random", {"uniform_int needs a positive bound, got ", n});
     const auto bound = static_cast<std::uint64_t>(n);
     const std::uint64_t threshold = (0 - bound) % bound;
     for (;;) {

@@ -48,8 +48,7 @@ EIGENFORMER_FUNCTION Runtime& Runtime::instance() {
 }
 
 EIGENFORMER_FUNCTION void Runtime::set_threads(int threads) {
-  if (threads < 1)
-    throw ValueError("runtime", "threads is " + std::to_string(threads) + ", must be at least 1");
+  if (threads < 1) throw ValueError("runtime", {"threads is ", threads, ", must be at least 1"});
   set_executor(std::make_shared<ThreadPool>(threads));
 }
 

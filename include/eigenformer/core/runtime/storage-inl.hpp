@@ -32,7 +32,7 @@ struct MemoryPool::Block {
 EIGENFORMER_FUNCTION MemoryPool::~MemoryPool() { trim(); }
 
 EIGENFORMER_FUNCTION std::shared_ptr<void> MemoryPool::allocate(std::uint64_t bytes, StorageState** state) {
-  if (bytes > most) throw Error("storage", "cannot allocate " + std::to_string(bytes) + " bytes");
+  if (bytes > most) throw Error("storage", {"cannot allocate ", bytes, " bytes"});
   const auto wanted = static_cast<std::size_t>(bytes);
   auto block = std::make_shared<Block>(*this);  // first, so that a failure leaves nothing to give back
   if (wanted < large) {
@@ -140,8 +140,8 @@ EIGENFORMER_FUNCTION void MemoryPool::allocate_large(std::size_t wanted, Block& 
 }
 
 EIGENFORMER_FUNCTION void MemoryPool::out_of_memory(std::size_t bytes) const {
-  throw Error("storage", "out of memory: cannot allocate " + std::to_string(bytes) + " bytes, with " +
-                             std::to_string(small_.bytes_in_use + segments_.in_use()) + " bytes in use");
+  throw Error("storage", {"out of memory: cannot allocate ", bytes, " bytes, with ",
+                          small_.bytes_in_use + segments_.in_use(), " bytes in use"});
 }
 
 EIGENFORMER_FUNCTION void MemoryPool::give_back_small(void* block, std::size_t cls) noexcept {

@@ -47,9 +47,8 @@ struct ThreadPool::Workers {
     } catch (const std::exception&) {  // std::system_error, or std::bad_alloc
       const std::size_t started = started_.size();
       stop();
-      throw ValueError("runtime", "cannot start " + std::to_string(size) +
-                                      " threads: the system allows only " + std::to_string(started + 1) +
-                                      "; use fewer, or raise the limits on memory and processes");
+      throw ValueError("runtime", {"cannot start ", size, " threads: the system allows only ", started + 1,
+                                   "; use fewer, or raise the limits on memory and processes"});
     }
   }
   ~Workers() { stop(); }

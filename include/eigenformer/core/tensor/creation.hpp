@@ -104,8 +104,7 @@ template <class T = float, IndexNumber I>
   for (index_t r = 0; r < indices.numel(); ++r) {
     const index_t i = indices.data()[r];
     if (i < 0 || i >= classes) {
-      throw IndexError("one_hot",
-                       "index " + std::to_string(i) + " is outside 0 .. " + std::to_string(classes - 1));
+      throw IndexError("one_hot", {"index ", i, " is outside 0 .. ", classes - 1});
     }
     t.data()[r * classes + i] = T(1);
   }
@@ -120,8 +119,7 @@ template <class T>
   std::vector<index_t> sizes;
   for (const Tensor<T>& axis : axes) {
     if (axis.rank() != 1) {
-      throw ShapeError("meshgrid", "an axis of shape " + axis.shape().str() + " must have rank 1",
-                       {axis.shape()});
+      throw ShapeError("meshgrid", {"an axis of shape ", axis.shape(), " must have rank 1"}, {axis.shape()});
     }
     sizes.push_back(axis.numel());
   }
@@ -181,9 +179,8 @@ template <class T = float>
 [[nodiscard]] Tensor<T> truncated_normal(const Shape& shape, RandomGenerator& rng, double mean = 0,
                                          double standard_deviation = 1, double low = -2, double high = 2) {
   if (!(low <= high) || !(standard_deviation > 0)) {
-    throw ValueError("truncated_normal", "needs low <= high and a positive deviation, got " +
-                                             std::to_string(low) + ", " + std::to_string(high) + " and " +
-                                             std::to_string(standard_deviation));
+    throw ValueError("truncated_normal", {"needs low <= high and a positive deviation, got ", low, ", ", high,
+                                          " and ", standard_deviation});
   }
   Tensor<T> t(shape);
   rng.fill_uniform(t.data(), t.numel(), 0, 1);
@@ -201,8 +198,7 @@ template <class T = float>
 /// True with probability p, element by element. Throws ValueError for a p outside 0 .. 1.
 [[nodiscard]] EIGENFORMER_NOINLINE inline Tensor<bool> bernoulli(const Shape& shape, RandomGenerator& rng,
                                                                  double p = 0.5) {
-  if (!(p >= 0 && p <= 1))
-    throw ValueError("bernoulli", "probability " + std::to_string(p) + " is outside 0 .. 1");
+  if (!(p >= 0 && p <= 1)) throw ValueError("bernoulli", {"probability ", p, " is outside 0 .. 1"});
   Tensor<bool> t(shape);
   for (bool& x : t.span()) x = rng.uniform() < p;
   return t;
@@ -212,8 +208,8 @@ template <class T = float>
 template <class I = std::int64_t>
 [[nodiscard]] Tensor<I> randint(index_t low, index_t high, const Shape& shape, RandomGenerator& rng) {
   if (low >= high) {
-    throw ValueError("randint", "there is no integer from " + std::to_string(low) + " to " +
-                                    std::to_string(high) + " - 1, expected low < high");
+    throw ValueError("randint",
+                     {"there is no integer from ", low, " to ", high, " - 1, expected low < high"});
   }
   Tensor<I> t(shape);
   for (I& x : t.span()) x = static_cast<I>(low + rng.uniform_int(high - low));
@@ -236,7 +232,7 @@ template <class T>
 [[nodiscard]] Tensor<std::int64_t> multinomial(const Tensor<T>& weights, index_t count, RandomGenerator& rng,
                                                bool replacement = false) {
   if (weights.rank() < 1 || weights.rank() > 2) {
-    throw ShapeError("multinomial", "weights of shape " + weights.shape().str() + " must have rank 1 or 2",
+    throw ShapeError("multinomial", {"weights of shape ", weights.shape(), " must have rank 1 or 2"},
                      {weights.shape()});
   }
   const index_t n = weights.dim(-1);
@@ -248,14 +244,14 @@ template <class T>
     for (index_t i = 0; i < n; ++i) {
       const double x = w[static_cast<std::size_t>(i)] = static_cast<double>(weights.data()[row * n + i]);
       if (!(x >= 0) || !std::isfinite(total += x)) {
-        throw ValueError("multinomial", "weight " + std::to_string(x) + " of index " + std::to_string(i) +
-                                            " must be finite and not negative, their sum finite");
+        throw ValueError("multinomial", {"weight ", x, " of index ", i,
+                                         " must be finite and not negative, their sum finite"});
       }
       positive += x > 0;
     }
     if (count > 0 && (positive == 0 || (!replacement && positive < count))) {
-      throw ValueError("multinomial", std::to_string(count) + " indices cannot be drawn from " +
-                                          std::to_string(positive) + " with a positive weight");
+      throw ValueError("multinomial",
+                       {count, " indices cannot be drawn from ", positive, " with a positive weight"});
     }
     for (index_t k = 0; k < count; ++k) {
       if (k == 0 || !replacement) {

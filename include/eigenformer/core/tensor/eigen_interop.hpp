@@ -43,8 +43,8 @@ class EigenView : public Eigen::Map<Plain> {
     if (values.rows() != this->rows() || values.cols() != this->cols()) {
       const Shape ours{this->rows(), this->cols()}, other{values.rows(), values.cols()};
       throw ShapeError("as_eigen",
-                       "a view of shape " + other.str() + " cannot be assigned to one of shape " +
-                           ours.str() + ", expected equal shapes",
+                       {"a view of shape ", other.str(), " cannot be assigned to one of shape ", ours.str(),
+                        ", expected equal shapes"},
                        {ours, other});
     }
     Map::operator=(values);
@@ -56,14 +56,13 @@ class EigenView : public Eigen::Map<Plain> {
   static T* checked(Tensor<T>& tensor, index_t rows, index_t cols) {
     if (rows < 0 || cols < 0 || (cols > 0 && rows > tensor.numel() / cols)) {
       throw ShapeError("as_eigen",
-                       "a tensor of shape " + tensor.shape().str() + " cannot be viewed as (" +
-                           std::to_string(rows) + ", " + std::to_string(cols) + "), expected at most " +
-                           std::to_string(tensor.numel()) + " elements",
+                       {"a tensor of shape ", tensor.shape(), " cannot be viewed as (", rows, ", ", cols,
+                        "), expected at most ", tensor.numel(), " elements"},
                        {tensor.shape()});
     }
     if (!tensor.defined() && tensor.numel() > 0) {
-      throw ValueError("as_eigen", "the memory of this tensor of shape " + tensor.shape().str() +
-                                       " was released or never allocated");
+      throw ValueError("as_eigen", {"the memory of this tensor of shape ", tensor.shape(),
+                                    " was released or never allocated"});
     }
     return tensor.data();
   }
@@ -152,9 +151,9 @@ Tensor<typename Derived::Scalar> borrow_eigen(Derived& x, std::shared_ptr<void> 
   }
   if (!adjacent) {
     throw ValueError("borrow",
-                     "the matrix of shape " + eigen_shape(x).str() + " is not contiguous (strides " +
-                         std::to_string(x.outerStride()) + " and " + std::to_string(x.innerStride()) +
-                         "), must be contiguous; construct a Tensor from it, which copies the elements");
+                     {"the matrix of shape ", eigen_shape(x).str(), " is not contiguous (strides ",
+                      x.outerStride(), " and ", x.innerStride(),
+                      "), must be contiguous; construct a Tensor from it, which copies the elements"});
   }
   return Tensor<typename Derived::Scalar>::borrow(x.data(), eigen_shape(x), std::move(keep_alive));
 }

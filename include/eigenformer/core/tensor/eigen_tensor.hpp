@@ -19,12 +19,11 @@ namespace detail {
 template <class Map, int Rank, class T>
 Map eigen_tensor_map(T* data, const Shape& shape) {
   if (shape.rank() != Rank) {
-    throw ShapeError("as_eigen_tensor",
-                     "tensor of shape " + shape.str() + " must have rank " + std::to_string(Rank), {shape});
+    throw ShapeError("as_eigen_tensor", {"tensor of shape ", shape, " must have rank ", Rank}, {shape});
   }
   if (data == nullptr && shape.numel() > 0) {
-    throw ValueError("as_eigen_tensor", "the memory of this tensor of shape " + shape.str() +
-                                            " was released or never allocated");
+    throw ValueError("as_eigen_tensor",
+                     {"the memory of this tensor of shape ", shape, " was released or never allocated"});
   }
   Eigen::array<Eigen::Index, static_cast<std::size_t>(Rank)> sizes{};
   std::copy(shape.begin(), shape.end(), sizes.begin());

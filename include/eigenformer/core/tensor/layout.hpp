@@ -63,9 +63,8 @@ class SequenceLayout {
     Fields f = right.fields();
     for (std::size_t b = 0; b < lengths.size(); ++b) {
       if (leading[b] < 0 || leading[b] > max_length - lengths[b]) {
-        throw ValueError("layout", "sequence " + std::to_string(b) + " has " + std::to_string(leading[b]) +
-                                       " leading rows and " + std::to_string(lengths[b]) +
-                                       " tokens, which must fit in " + std::to_string(max_length) + " rows");
+        throw ValueError("layout", {"sequence ", b, " has ", leading[b], " leading rows and ", lengths[b],
+                                    " tokens, which must fit in ", max_length, " rows"});
       }
       f.offsets[b] += leading[b];
     }
@@ -74,7 +73,7 @@ class SequenceLayout {
 
   /// `batch` sequences of max_length tokens each, without padding. Throws ValueError for negative numbers.
   static SequenceLayout padded(index_t batch, index_t max_length) {
-    if (batch < 0) throw ValueError("layout", "batch is " + std::to_string(batch) + ", must not be negative");
+    if (batch < 0) throw ValueError("layout", {"batch is ", batch, ", must not be negative"});
     check_rows("maximum length", batch, max_length);
     return padded(std::vector<index_t>(static_cast<std::size_t>(batch), max_length), max_length);
   }
@@ -89,8 +88,8 @@ class SequenceLayout {
     for (std::size_t b = 0; b < lengths.size(); ++b) {
       if (lengths[b] < 0) refuse_length(b, lengths[b], "must not be negative");
       if (lengths[b] > Shape::max_numel - row) {
-        throw ShapeError("layout", "length of sequence " + std::to_string(b) + " is " +
-                                       std::to_string(lengths[b]) + ", more rows than any memory holds");
+        throw ShapeError("layout",
+                         {"length of sequence ", b, " is ", lengths[b], ", more rows than any memory holds"});
       }
       f.offsets.push_back(row);
       row += lengths[b];
@@ -132,13 +131,12 @@ class SequenceLayout {
     check_count("first positions", first.size());
     for (std::size_t b = 0; b < first.size(); ++b) {
       if (first[b] < 0) {
-        throw ValueError("layout", "first position of sequence " + std::to_string(b) + " is " +
-                                       std::to_string(first[b]) + ", must not be negative");
+        throw ValueError("layout",
+                         {"first position of sequence ", b, " is ", first[b], ", must not be negative"});
       }
       if (first[b] > Shape::max_numel) {
-        throw ShapeError("layout", "first position of sequence " + std::to_string(b) + " is " +
-                                       std::to_string(first[b]) + ", must be at most " +
-                                       std::to_string(Shape::max_numel));
+        throw ShapeError("layout", {"first position of sequence ", b, " is ", first[b], ", must be at most ",
+                                    Shape::max_numel});
       }
     }
     f.positions = std::move(first);
@@ -191,8 +189,8 @@ class SequenceLayout {
     std::call_once(data_->once, [this] {
       const Fields& f = fields();
       if (rows() > index_t{1} << 32) {
-        throw ShapeError("layout", "keys of " + std::to_string(rows()) +
-                                       " rows are requested, there must be at most 4294967296");
+        throw ShapeError("layout",
+                         {"keys of ", rows(), " rows are requested, there must be at most 4294967296"});
       }
       auto keys = std::make_shared<std::vector<RowKey>>();
       keys->reserve(static_cast<std::size_t>(rows()));
@@ -237,8 +235,7 @@ class SequenceLayout {
   static SequenceLayout strided(const char* limit, std::span<const index_t> lengths, index_t stride,
                                 index_t longest) {
     if (stride < 0) {
-      throw ValueError("layout",
-                       std::string(limit) + " is " + std::to_string(stride) + ", must not be negative");
+      throw ValueError("layout", {limit, " is ", stride, ", must not be negative"});
     }
     check_rows(limit, static_cast<index_t>(lengths.size()), stride);
     Fields f;
@@ -269,35 +266,31 @@ class SequenceLayout {
 
   static void check_batch(index_t batch) {
     if (batch <= max_batch) return;
-    throw ShapeError("layout", "batch is " + std::to_string(batch) + ", must be at most " +
-                                   std::to_string(max_batch) + " sequences");
+    throw ShapeError("layout", {"batch is ", batch, ", must be at most ", max_batch, " sequences"});
   }
 
   static void check_rows(const char* limit, index_t batch, index_t stride) {
     check_batch(batch);
     if (stride > Shape::max_numel / std::max<index_t>(1, batch)) {
-      throw ShapeError("layout", "a batch of " + std::to_string(batch) + " with a " + limit + " of " +
-                                     std::to_string(stride) + " has more rows than any memory holds");
+      throw ShapeError("layout", {"a batch of ", batch, " with a ", limit, " of ", stride,
+                                  " has more rows than any memory holds"});
     }
   }
 
   [[noreturn]] static void refuse_length(std::size_t b, index_t length, const std::string& rule) {
-    throw ValueError(
-        "layout", "length of sequence " + std::to_string(b) + " is " + std::to_string(length) + ", " + rule);
+    throw ValueError("layout", {"length of sequence ", b, " is ", length, ", ", rule});
   }
 
   void check_count(const char* what, std::size_t count) const {
     if (static_cast<index_t>(count) != batch()) {
-      throw ValueError("layout", std::to_string(count) + " " + what +
-                                     " given, there must be one for each of the " + std::to_string(batch()) +
-                                     " sequences");
+      throw ValueError(
+          "layout", {count, " ", what, " given, there must be one for each of the ", batch(), " sequences"});
     }
   }
 
   std::size_t checked(index_t b) const {
     if (b < 0 || b >= batch()) {
-      throw IndexError("layout", "sequence " + std::to_string(b) + " does not exist in a batch of " +
-                                     std::to_string(batch()));
+      throw IndexError("layout", {"sequence ", b, " does not exist in a batch of ", batch()});
     }
     return static_cast<std::size_t>(b);
   }

@@ -65,8 +65,8 @@ class AttentionMask {
   /// Keys from query - left to query + right, in absolute positions. Throws ValueError for a negative width.
   static AttentionMask window(index_t left, index_t right) {
     if (left < 0 || right < 0) {
-      throw ValueError("attention_mask", "window of " + std::to_string(left) + " to the left and " +
-                                             std::to_string(right) + " to the right, must not be negative");
+      throw ValueError("attention_mask", {"window of ", left, " to the left and ", right,
+                                          " to the right, must not be negative"});
     }
     AttentionMask mask;
     // So that sums of a width and a position stay in range.
@@ -82,8 +82,8 @@ class AttentionMask {
   static AttentionMask prefix(std::vector<index_t> lengths) {
     for (std::size_t b = 0; b < lengths.size(); ++b) {
       if (lengths[b] >= 0) continue;
-      throw ValueError("attention_mask", "prefix of sequence " + std::to_string(b) + " is " +
-                                             std::to_string(lengths[b]) + " long, must not be negative");
+      throw ValueError("attention_mask",
+                       {"prefix of sequence ", b, " is ", lengths[b], " long, must not be negative"});
     }
     AttentionMask mask;
     mask.prefixes_.push_back(std::move(lengths));
@@ -99,7 +99,7 @@ class AttentionMask {
       if (ids->rank() == 2) continue;
       throw ShapeError(
           "attention_mask",
-          "documents of shape " + ids->shape().str() + " must have the shape (batch, rows of a sequence)",
+          {"documents of shape ", ids->shape(), " must have the shape (batch, rows of a sequence)"},
           {ids->shape()});
     }
     AttentionMask mask;
@@ -130,7 +130,7 @@ class AttentionMask {
   static AttentionMask key_padding(Tensor<bool> padding) {
     if (padding.rank() != 2) {
       throw ShapeError("attention_mask",
-                       "key padding of shape " + padding.shape().str() + " must have the shape (batch, keys)",
+                       {"key padding of shape ", padding.shape(), " must have the shape (batch, keys)"},
                        {padding.shape()});
     }
     const Shape shape{padding.dim(0), 1, 1, padding.dim(1)};
@@ -141,7 +141,7 @@ class AttentionMask {
   static AttentionMask key_padding(const Tensor<float>& bias) {
     if (bias.rank() != 2) {
       throw ShapeError("attention_mask",
-                       "key padding of shape " + bias.shape().str() + " must have the shape (batch, keys)",
+                       {"key padding of shape ", bias.shape(), " must have the shape (batch, keys)"},
                        {bias.shape()});
     }
     return dense(Kind::additive, {}, bias.reshape(Shape{bias.dim(0), 1, 1, bias.dim(1)}), true);
@@ -190,16 +190,15 @@ class AttentionMask {
              index_t key_length) const {
     for (const auto& lengths : prefixes_) {
       if (static_cast<index_t>(lengths.size()) == batch) continue;
-      throw ShapeError("attention", std::to_string(lengths.size()) + " prefix lengths must be " +
-                                        std::to_string(batch) + ", one for each sequence of queries");
+      throw ShapeError("attention", {lengths.size(), " prefix lengths must be ", batch,
+                                     ", one for each sequence of queries"});
     }
     for (const Documents& documents : documents_) {
       const Shape queries{batch, query_length}, keys{key_batch, key_length};
       if (documents.queries.shape() == queries && documents.keys.shape() == keys) continue;
       throw ShapeError("attention",
-                       "documents of shapes " + documents.queries.shape().str() + " and " +
-                           documents.keys.shape().str() + " must be " + queries.str() +
-                           " of the queries and " + keys.str() + " of the keys",
+                       {"documents of shapes ", documents.queries.shape(), " and ", documents.keys.shape(),
+                        " must be ", queries.str(), " of the queries and ", keys.str(), " of the keys"},
                        {documents.queries.shape(), documents.keys.shape()});
     }
     for (const Dense& mask : dense_) {
@@ -215,16 +214,34 @@ class AttentionMask {
       }
       if (mask.keyed) {
         throw ShapeError("attention",
-                         "key padding of shape " + Shape{s[0], s[3]}.str() + " must be " +
-                             Shape{sequences, key_length}.str() + " (batch, keys)",
+                         {"key padding of shape ", Shape{s[0], s[3]}.str(), " must be ",
+                          Shape{sequences, key_length}.str(), " (batch, keys)"},
                          {s});
       }
       const std::string q = std::to_string(query_length), k = std::to_string(key_length);
       const std::string b = std::to_string(batch), h = std::to_string(heads);
       throw ShapeError("attention",
-                       "mask of shape " + s.str() + " must be (" + q + ", " + k + "), (" + b + ", " + q +
-                           ", " + k + ") or (" + b + " or 1, " + h + " or 1, " + q + " or 1, " + k +
-                           ") for (batch, heads, queries, keys)",
+                       {"mask of shape ",
+                        s.str(),
+                        " must be (",
+                        q,
+                        ", ",
+                        k,
+                        "), (",
+                        b,
+                        ", ",
+                        q,
+                        ", ",
+                        k,
+                        ") or (",
+                        b,
+                        " or 1, ",
+                        h,
+                        " or 1, ",
+                        q,
+                        " or 1, ",
+                        k,
+                        ") for (batch, heads, queries, keys)"},
                        {s});
     }
   }
@@ -256,8 +273,8 @@ class AttentionMask {
                             index_t first_position = 0) const {
     check(batch, heads, query_length, batch, key_length);
     if (first_position < 0 || first_position > Shape::max_numel) {
-      throw ShapeError("attention_mask", "first position is " + std::to_string(first_position) +
-                                             ", must be in 0 .. " + std::to_string(Shape::max_numel));
+      throw ShapeError("attention_mask",
+                       {"first position is ", first_position, ", must be in 0 .. ", Shape::max_numel});
     }
     Tensor<float> out = Tensor<float>::zeros(Shape{batch, heads, query_length, key_length});
     float* row = out.data();
@@ -284,9 +301,9 @@ class AttentionMask {
     const Shape& s = mask.dense_.back().shape();
     if (s.rank() < 2 || s.rank() > 4) {
       throw ShapeError("attention_mask",
-                       "mask of shape " + s.str() +
-                           " must be (queries, keys), (batch, queries, keys) or "
-                           "(batch or 1, heads or 1, queries or 1, keys)",
+                       {"mask of shape ", s.str(),
+                        " must be (queries, keys), (batch, queries, keys) or "
+                        "(batch or 1, heads or 1, queries or 1, keys)"},
                        {s});
     }
     return mask;

@@ -108,8 +108,7 @@ class ShapeError : public Error {
 
 EIGENFORMER_NOINLINE inline Shape::Shape(std::span<const index_t> dims) {
   if (static_cast<index_t>(dims.size()) > max_rank) {
-    throw ShapeError("shape", "rank " + std::to_string(dims.size()) + " exceeds the maximum rank " +
-                                  std::to_string(max_rank));
+    throw ShapeError("shape", {"rank ", dims.size(), " exceeds the maximum rank ", max_rank});
   }
   for (const index_t d : dims) dims_[static_cast<std::size_t>(rank_++)] = d;
   check();
@@ -118,9 +117,9 @@ EIGENFORMER_NOINLINE inline Shape::Shape(std::span<const index_t> dims) {
 EIGENFORMER_NOINLINE inline void Shape::check() const {
   index_t n = 1;
   for (const index_t d : dims()) {
-    if (d < 0) throw ShapeError("shape", "dimension " + std::to_string(d) + " must not be negative");
+    if (d < 0) throw ShapeError("shape", {"dimension ", d, " must not be negative"});
     if (d > 0 && n > max_numel / d)
-      throw ShapeError("shape", str() + " has more elements than any memory holds");
+      throw ShapeError("shape", {str(), " has more elements than any memory holds"});
     n *= std::max<index_t>(d, 1);
   }
 }
@@ -128,7 +127,7 @@ EIGENFORMER_NOINLINE inline void Shape::check() const {
 EIGENFORMER_NOINLINE inline index_t Shape::operator[](index_t i) const {
   const index_t j = i < 0 ? i + rank_ : i;
   if (j < 0 || j >= rank_) {
-    throw IndexError("shape", "dimension " + std::to_string(i) + " does not exist in shape " + str());
+    throw IndexError("shape", {"dimension ", i, " does not exist in shape ", str()});
   }
   return dims_[static_cast<std::size_t>(j)];
 }
@@ -154,7 +153,7 @@ EIGENFORMER_NOINLINE inline Shape Shape::without(index_t i) const {
 EIGENFORMER_NOINLINE inline Shape Shape::inserted(index_t i, index_t n) const {
   const index_t at = i < 0 ? i + rank_ + 1 : i;
   if (at < 0 || at > rank_) {
-    throw IndexError("shape", "cannot insert a dimension at " + std::to_string(i) + " into shape " + str());
+    throw IndexError("shape", {"cannot insert a dimension at ", i, " into shape ", str()});
   }
   if (rank_ == max_rank) throw ShapeError("shape", "rank 7 exceeds the maximum rank 6");
   Shape s;

@@ -178,10 +178,10 @@ class Tensor {
   /// differs.
   Tensor reshape(const Shape& shape) const {
     if (shape.numel() != numel()) {
-      throw ShapeError("reshape",
-                       "tensor of shape " + shape_.str() + " has " + std::to_string(numel()) +
-                           " elements, which do not fit shape " + shape.str(),
-                       {shape_, shape});
+      throw ShapeError(
+          "reshape",
+          {"tensor of shape ", shape_.str(), " has ", numel(), " elements, which do not fit shape ", shape},
+          {shape_, shape});
     }
     Tensor t = *this;
     t.shape_ = shape;
@@ -192,8 +192,8 @@ class Tensor {
   /// tensor has none. Throws IndexError when they do not exist or the rank is 0.
   Tensor rows(index_t begin, index_t count) const {
     if (rank() == 0 || begin < 0 || count < 0 || begin > dim(0) || count > dim(0) - begin) {
-      throw IndexError("rows", std::to_string(count) + " rows starting at row " + std::to_string(begin) +
-                                   " are outside a tensor of shape " + shape_.str());
+      throw IndexError(
+          "rows", {count, " rows starting at row ", begin, " are outside a tensor of shape ", shape_.str()});
     }
     Tensor t = *this;
     t.shape_ = shape_.with(0, count);
@@ -224,7 +224,7 @@ class Tensor {
   /// ShapeError when the shapes differ, ValueError when either has no memory.
   void copy_from(const Tensor& other) {
     if (other.shape() != shape_) {
-      throw ShapeError("copy", "cannot copy shape " + other.shape().str() + " into shape " + shape_.str(),
+      throw ShapeError("copy", {"cannot copy shape ", other.shape(), " into shape ", shape_.str()},
                        {other.shape(), shape_});
     }
     require_memory("copy");
@@ -247,7 +247,7 @@ class Tensor {
   /// ValueError when it has no memory.
   T item() const {
     if (numel() != 1)
-      throw ShapeError("item", "tensor of shape " + shape_.str() + " must have one element", {shape_});
+      throw ShapeError("item", {"tensor of shape ", shape_.str(), " must have one element"}, {shape_});
     require_memory("item");
     return *data();
   }
@@ -310,20 +310,20 @@ class Tensor {
   void require_memory(const char* op) const {
     if (!defined() && numel() > 0) {
       throw ValueError(
-          op, "the memory of this tensor of shape " + shape_.str() + " was released or never allocated");
+          op, {"the memory of this tensor of shape ", shape_.str(), " was released or never allocated"});
     }
   }
 
   static const Shape& checked(const Shape& shape, std::size_t count) {
     if (shape.numel() != static_cast<index_t>(count)) {
-      throw ShapeError("tensor", std::to_string(count) + " values do not fill shape " + shape.str(), {shape});
+      throw ShapeError("tensor", {count, " values do not fill shape ", shape}, {shape});
     }
     return shape;
   }
 
   index_t offset(std::initializer_list<index_t> index) const {
     if (static_cast<index_t>(index.size()) != rank()) {
-      throw IndexError("at", std::to_string(index.size()) + " indices given for shape " + shape_.str());
+      throw IndexError("at", {index.size(), " indices given for shape ", shape_.str()});
     }
     index_t flat = 0;
     index_t axis = 0;
@@ -331,8 +331,7 @@ class Tensor {
       const index_t n = shape_[axis];
       const index_t j = i < 0 ? i + n : i;
       if (j < 0 || j >= n) {
-        throw IndexError("at", "index " + std::to_string(i) + " is outside dimension " +
-                                   std::to_string(axis) + " of shape " + shape_.str());
+        throw IndexError("at", {"index ", i, " is outside dimension ", axis, " of shape ", shape_.str()});
       }
       flat = flat * n + j;
       ++axis;

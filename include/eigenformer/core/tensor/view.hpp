@@ -115,7 +115,7 @@ EIGENFORMER_NOINLINE inline StridedView broadcast_view(const char* op, const Sha
         from[i] == 1 ? 0 : whole.strides[static_cast<std::size_t>(i)];
   }
   if (!fits) {
-    throw ShapeError(op, "shape " + from.str() + " does not broadcast to shape " + to.str(), {from, to});
+    throw ShapeError(op, {"shape ", from.str(), " does not broadcast to shape ", to.str()}, {from, to});
   }
   return view;
 }
@@ -146,9 +146,8 @@ EIGENFORMER_NOINLINE inline StridedView indexed_view(const Shape& shape, std::sp
     ellipses += i.kind == Index::Kind::rest;
   }
   if (named > shape.rank() || ellipses > 1) {
-    throw IndexError("index", std::to_string(named) + " indices and " + std::to_string(ellipses) +
-                                  " ellipses for a tensor of shape " + shape.str() + ", expected at most " +
-                                  std::to_string(shape.rank()) + " and 1");
+    throw IndexError("index", {named, " indices and ", ellipses, " ellipses for a tensor of shape ", shape,
+                               ", expected at most ", shape.rank(), " and 1"});
   }
   StridedView view;
   std::array<index_t, static_cast<std::size_t>(Shape::max_rank)> sizes{};
@@ -171,8 +170,8 @@ EIGENFORMER_NOINLINE inline StridedView indexed_view(const Shape& shape, std::sp
       if (i.kind == Index::Kind::number) {
         const index_t j = i.range.begin < 0 ? i.range.begin + n : i.range.begin;
         if (j < 0 || j >= n) {
-          throw IndexError("index", "index " + std::to_string(i.range.begin) + " is outside dimension " +
-                                        std::to_string(axis) + " of shape " + shape.str());
+          throw IndexError("index",
+                           {"index ", i.range.begin, " is outside dimension ", axis, " of shape ", shape});
         }
         view.offset += j * stride;
       } else {

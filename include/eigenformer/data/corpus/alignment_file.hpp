@@ -41,8 +41,7 @@ auto read_alignment_lines(const std::filesystem::path& path, F&& parse) {
     try {
       all.push_back(parse(line));
     } catch (const ValueError& error) {
-      throw IoError("alignment", "'" + path.string() + "', line " + std::to_string(all.size() + 1) + ": " +
-                                     message_of(error));
+      throw IoError("alignment", {"'", path.string(), "', line ", all.size() + 1, ": ", message_of(error)});
     }
   }
   return all;
@@ -92,8 +91,8 @@ EIGENFORMER_IO_FUNCTION std::vector<AlignmentLink> parse_alignment(std::string_v
     const auto source = number(word.substr(0, dash));
     const auto target = dash == std::string_view::npos ? std::nullopt : number(word.substr(dash + 1));
     if (!source || !target) {
-      throw ValueError("alignment", "'" + std::string(word) +
-                                        "' is not a link, expected links such as 0-0 1-2, counted from 0");
+      throw ValueError("alignment",
+                       {"'", word, "' is not a link, expected links such as 0-0 1-2, counted from 0"});
     }
     links.push_back({*source, *target});
   }

@@ -27,20 +27,19 @@ namespace detail {
 
 inline void require_lexicon_id(const char* side, std::size_t pair, std::int32_t id, index_t size) {
   if (id >= 0 && (size < 0 || id < size)) return;
-  throw IndexError("lexicon", "the " + std::string(side) + " of pair " + std::to_string(pair) +
-                                  " has the id " + std::to_string(id) + ", must be " +
-                                  (id < 0 ? "at least 0" : "below " + std::to_string(size)));
+  throw IndexError("lexicon", {"the ", side, " of pair ", pair, " has the id ", id, ", must be ",
+                               (id < 0 ? "at least 0" : "below " + std::to_string(size))});
 }
 
 inline void require_lexicon_pairs(std::size_t sources, std::size_t targets) {
   if (sources == targets) return;
-  throw ValueError("lexicon", "there are " + std::to_string(sources) + " sources and " +
-                                  std::to_string(targets) + " targets, must be equal numbers");
+  throw ValueError("lexicon",
+                   {"there are ", sources, " sources and ", targets, " targets, must be equal numbers"});
 }
 
 inline void require_source_size(index_t source_size) {
   if (source_size >= 0) return;
-  throw ValueError("lexicon", "source_size is " + std::to_string(source_size) + ", must not be negative");
+  throw ValueError("lexicon", {"source_size is ", source_size, ", must not be negative"});
 }
 
 // Weights by source and target id.
@@ -108,11 +107,9 @@ EIGENFORMER_FUNCTION Lexicon lexicon_of_alignments(std::span<const std::vector<s
     for (const AlignmentLink& link : alignments[p]) {
       const auto i = static_cast<std::size_t>(link.source), j = static_cast<std::size_t>(link.target);
       if (link.source < 0 || i >= sources[p].size() || link.target < 0 || j >= targets[p].size()) {
-        throw IndexError("lexicon", "pair " + std::to_string(p) + " has the link " +
-                                        std::to_string(link.source) + "-" + std::to_string(link.target) +
-                                        ", must be within " + std::to_string(sources[p].size()) +
-                                        " source and " + std::to_string(targets[p].size()) +
-                                        " target tokens");
+        throw IndexError("lexicon",
+                         {"pair ", p, " has the link ", link.source, "-", link.target, ", must be within ",
+                          sources[p].size(), " source and ", targets[p].size(), " target tokens"});
       }
       detail::require_lexicon_id("source", p, sources[p][i], source_size);
       detail::require_lexicon_id("target", p, targets[p][j], -1);
@@ -127,7 +124,7 @@ EIGENFORMER_FUNCTION Lexicon train_lexicon(std::span<const std::vector<std::int3
                                            index_t source_size, const LexiconOptions& options) {
   detail::require_lexicon_pairs(sources.size(), targets.size());
   if (options.iterations < 1)
-    throw ValueError("lexicon", "iterations is " + std::to_string(options.iterations) + ", must be positive");
+    throw ValueError("lexicon", {"iterations is ", options.iterations, ", must be positive"});
   detail::require_source_size(source_size);
   detail::LexiconCounts probability(static_cast<std::size_t>(source_size));
   for (int pass = 0; pass < options.iterations; ++pass) {

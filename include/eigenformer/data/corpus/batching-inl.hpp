@@ -65,8 +65,7 @@ EIGENFORMER_FUNCTION Batch Batcher::batch(index_t epoch, index_t k) {
 EIGENFORMER_FUNCTION Batcher::Range Batcher::batch_range(index_t epoch, index_t k) {
   const std::vector<index_t>& ends = counts(epoch);
   if (k < 0 || k >= ends.back()) {
-    throw IndexError("batching", "batch " + std::to_string(k) + " does not exist, epoch " +
-                                     std::to_string(epoch) + " has " + std::to_string(ends.back()));
+    throw IndexError("batching", {"batch ", k, " does not exist, epoch ", epoch, " has ", ends.back()});
   }
   const auto segment = static_cast<index_t>(std::upper_bound(ends.begin(), ends.end(), k) - ends.begin());
   if (plan_.epoch != epoch || plan_.segment != segment) make_plan(epoch, segment, plan_);
@@ -74,7 +73,7 @@ EIGENFORMER_FUNCTION Batcher::Range Batcher::batch_range(index_t epoch, index_t 
 }
 
 EIGENFORMER_FUNCTION const std::vector<index_t>& Batcher::counts(index_t epoch) {
-  if (epoch < 0) throw ValueError("batching", "epoch is " + std::to_string(epoch) + ", must not be negative");
+  if (epoch < 0) throw ValueError("batching", {"epoch is ", epoch, ", must not be negative"});
   if (counted_epoch_ == epoch) return ends_;
   counted_epoch_ = -1;
   const index_t segments = (source_->size() + segment_pairs_ - 1) / segment_pairs_;

@@ -111,9 +111,8 @@ struct EncodedCorpus : PairSource {
   }
   bool aligned() const override {
     if (alignment.empty() || static_cast<index_t>(alignment.size()) == size()) return !alignment.empty();
-    throw ValueError("corpus", "the corpus has " + std::to_string(alignment.size()) + " alignments and " +
-                                   std::to_string(size()) +
-                                   " pairs, expected one alignment for each pair or none");
+    throw ValueError("corpus", {"the corpus has ", alignment.size(), " alignments and ", size(),
+                                " pairs, expected one alignment for each pair or none"});
   }
   bool in_memory() const noexcept override { return true; }
 
@@ -163,10 +162,10 @@ EIGENFORMER_FUNCTION void add_pair(ParallelCorpus& corpus, std::string_view sour
 EIGENFORMER_FUNCTION void require_pairs(const ParallelCorpus& corpus, const std::string& name,
                                         const char* verb) {
   if (corpus.report.read == 0)
-    throw IoError("corpus", name + ' ' + verb + " empty, expected at least one sentence pair");
+    throw IoError("corpus", {name, ' ', verb, " empty, expected at least one sentence pair"});
   if (corpus.size() == 0) {
-    throw IoError("corpus", "all " + std::to_string(corpus.report.read) + " pairs of " + name +
-                                " are empty on one side, expected at least one sentence pair");
+    throw IoError("corpus", {"all ", corpus.report.read, " pairs of ", name,
+                             " are empty on one side, expected at least one sentence pair"});
   }
 }
 
@@ -178,16 +177,15 @@ EIGENFORMER_FUNCTION ParallelCorpus read_parallel_files(const std::filesystem::p
   const std::vector<std::string> t = read_lines(target);
   const std::string source_name = "'" + source.string() + "'", target_name = "'" + target.string() + "'";
   if (s.empty() != t.empty()) {
-    throw IoError("corpus", (s.empty() ? source_name : target_name) + " is empty, expected " +
-                                std::to_string(std::max(s.size(), t.size())) + " lines, as many as " +
-                                (s.empty() ? target_name : source_name) + " has");
+    throw IoError("corpus", {(s.empty() ? source_name : target_name), " is empty, expected ",
+                             std::max(s.size(), t.size()), " lines, as many as ",
+                             (s.empty() ? target_name : source_name), " has"});
   }
   if (s.size() != t.size()) {
     throw IoError(
         "corpus",
-        source_name + " has " + std::to_string(s.size()) + " lines and " + target_name + " has " +
-            std::to_string(t.size()) +
-            ", expected equal numbers: line n of one file must be the translation of line n of the other");
+        {source_name, " has ", s.size(), " lines and ", target_name, " has ", t.size(),
+         ", expected equal numbers: line n of one file must be the translation of line n of the other"});
   }
   ParallelCorpus corpus;
   for (std::size_t i = 0; i < s.size(); ++i) detail::add_pair(corpus, s[i], t[i]);
@@ -202,8 +200,8 @@ EIGENFORMER_FUNCTION ParallelCorpus read_parallel_tsv(const std::filesystem::pat
     const std::string_view line = lines[i];
     const std::size_t tab = line.find('\t');
     if (tab == std::string_view::npos && !line.empty()) {
-      throw IoError("corpus", "'" + path.string() + "', line " + std::to_string(i + 1) +
-                                  " has no tab, expected source, tab, target");
+      throw IoError("corpus",
+                    {"'", path.string(), "', line ", i + 1, " has no tab, expected source, tab, target"});
     }
     const std::string_view target = tab == std::string_view::npos ? line : line.substr(tab + 1);
     detail::add_pair(corpus, line.substr(0, tab), target.substr(0, target.find('\t')));
@@ -214,8 +212,7 @@ EIGENFORMER_FUNCTION ParallelCorpus read_parallel_tsv(const std::filesystem::pat
 
 EIGENFORMER_FUNCTION std::span<const std::int32_t> TokenSequences::operator[](index_t i) const {
   if (i < 0 || i >= size()) {
-    throw IndexError("token_sequences",
-                     "index is " + std::to_string(i) + ", must be in [0, " + std::to_string(size()) + ")");
+    throw IndexError("token_sequences", {"index is ", i, ", must be in [0, ", size(), ")"});
   }
   const std::size_t begin = offsets_[static_cast<std::size_t>(i)];
   return {ids_.data() + begin, offsets_[static_cast<std::size_t>(i) + 1] - begin};
@@ -255,13 +252,11 @@ EIGENFORMER_FUNCTION EncodedCorpus encode_corpus(const ParallelCorpus& corpus, c
                                                  const Tokenizer& target, index_t max_length,
                                                  const std::string& source_text) {
   if (max_length < 0) {
-    throw ValueError("encode_corpus",
-                     "max_length is " + std::to_string(max_length) + ", must not be negative");
+    throw ValueError("encode_corpus", {"max_length is ", max_length, ", must not be negative"});
   }
   if (corpus.source.size() != corpus.target.size()) {
-    throw ValueError("encode_corpus", std::to_string(corpus.source.size()) + " source and " +
-                                          std::to_string(corpus.target.size()) +
-                                          " target sentences, expected equal numbers");
+    throw ValueError("encode_corpus", {corpus.source.size(), " source and ", corpus.target.size(),
+                                       " target sentences, expected equal numbers"});
   }
   EncodedCorpus encoded;
   encoded.report = corpus.report;
@@ -282,8 +277,8 @@ EIGENFORMER_FUNCTION EncodedCorpus encode_corpus(const ParallelCorpus& corpus, c
     }
   }
   if (encoded.size() == 0) {
-    throw ValueError("encode_corpus", "no sentence pair is left of " + encoded.report.str() +
-                                          " (max_length " + std::to_string(max_length) + " tokens)");
+    throw ValueError("encode_corpus", {"no sentence pair is left of ", encoded.report.str(), " (max_length ",
+                                       max_length, " tokens)"});
   }
   return encoded;
 }

@@ -97,14 +97,12 @@ namespace eigenformer {
 
 EIGENFORMER_FUNCTION Shortlist::Shortlist(index_t first, std::vector<std::vector<std::int32_t>> lists)
     : first_(first) {
-  if (first < 0)
-    throw ValueError("shortlist", "first is " + std::to_string(first) + ", must not be negative");
+  if (first < 0) throw ValueError("shortlist", {"first is ", first, ", must not be negative"});
   for (auto& list : lists) {
     std::sort(list.begin(), list.end());
     list.erase(std::unique(list.begin(), list.end()), list.end());
     if (!list.empty() && list.front() < 0)
-      throw ValueError("shortlist",
-                       "a target id is " + std::to_string(list.front()) + ", must not be negative");
+      throw ValueError("shortlist", {"a target id is ", list.front(), ", must not be negative"});
     best_ = std::max(best_, list.size());
     ids_.insert(ids_.end(), list.begin(), list.end());
     offsets_.push_back(ids_.size());
@@ -112,7 +110,7 @@ EIGENFORMER_FUNCTION Shortlist::Shortlist(index_t first, std::vector<std::vector
 }
 
 EIGENFORMER_FUNCTION Shortlist Shortlist::from_lexicon(const Lexicon& lexicon, index_t first, index_t best) {
-  if (best < 0) throw ValueError("shortlist", "best is " + std::to_string(best) + ", must not be negative");
+  if (best < 0) throw ValueError("shortlist", {"best is ", best, ", must not be negative"});
   std::vector<std::vector<std::int32_t>> lists(lexicon.size());
   for (std::size_t s = 0; s < lexicon.size(); ++s) {
     auto entries = lexicon[s];

@@ -138,8 +138,7 @@ class TokenFile final : public PairSource {
 
   std::size_t at(index_t i) const {
     if (i >= 0 && i < size()) return static_cast<std::size_t>(i);
-    throw IndexError("token_file", "pair " + std::to_string(i) + " does not exist, '" + path_.string() +
-                                       "' has " + std::to_string(size()));
+    throw IndexError("token_file", {"pair ", i, " does not exist, '", path_.string(), "' has ", size()});
   }
 
   void copy(std::uint64_t from, std::size_t count, std::uint32_t vocabulary, std::size_t pair,

@@ -87,8 +87,8 @@ EIGENFORMER_IO_FUNCTION TokenFileWriter::TokenFileWriter(const std::filesystem::
     : file_(path) {
   for (const index_t size : {source_vocabulary, target_vocabulary}) {
     if (size >= 1 && size <= std::numeric_limits<std::int32_t>::max()) continue;
-    throw ValueError("token_file", "a vocabulary has " + std::to_string(size) +
-                                       " entries, must have at least 1 and less than 2^31");
+    throw ValueError("token_file",
+                     {"a vocabulary has ", size, " entries, must have at least 1 and less than 2^31"});
   }
   if (std::max(source_vocabulary, target_vocabulary) > 65536) head_.id_bytes = 4;
   tail_.source_vocabulary = static_cast<std::uint32_t>(source_vocabulary);
@@ -135,15 +135,13 @@ EIGENFORMER_IO_FUNCTION void TokenFileWriter::commit() {
 EIGENFORMER_IO_FUNCTION void TokenFileWriter::require(std::span<const std::int32_t> ids, const char* side,
                                                       std::uint32_t vocabulary) const {
   if (static_cast<index_t>(ids.size()) > longest) {
-    throw ValueError("token_file", "the " + std::string(side) + " of pair " + std::to_string(tail_.pairs) +
-                                       " has " + std::to_string(ids.size()) + " tokens, must have at most " +
-                                       std::to_string(longest));
+    throw ValueError("token_file", {"the ", side, " of pair ", tail_.pairs, " has ", ids.size(),
+                                    " tokens, must have at most ", longest});
   }
   for (const std::int32_t id : ids) {
     if (id < 0 || static_cast<std::uint32_t>(id) >= vocabulary) {
-      throw IndexError("token_file", "the " + std::string(side) + " of pair " + std::to_string(tail_.pairs) +
-                                         " has the id " + std::to_string(id) + ", must be in [0, " +
-                                         std::to_string(vocabulary) + ")");
+      throw IndexError("token_file", {"the ", side, " of pair ", tail_.pairs, " has the id ", id,
+                                      ", must be in [0, ", vocabulary, ")"});
     }
   }
 }

@@ -134,13 +134,13 @@ inline const bool icu_is_linked = link(icu_functions);
 /// The functions that need SentencePiece. Throws ValueError in a program built without it.
 inline const SentencePieceFunctions& require_sentencepiece(const std::string& op, const std::string& what) {
   if (const auto* found = find_linked<SentencePieceFunctions>()) return *found;
-  throw ValueError(op, what + " needs SentencePiece, which this program was built without");
+  throw ValueError(op, {what, " needs SentencePiece, which this program was built without"});
 }
 
 /// The functions that need ICU. Throws ValueError in a program built without it.
 inline const IcuFunctions& require_icu(const std::string& op, const std::string& what) {
   if (const auto* found = find_linked<IcuFunctions>()) return *found;
-  throw ValueError(op, what + " needs ICU, which this program was built without");
+  throw ValueError(op, {what, " needs ICU, which this program was built without"});
 }
 
 }  // namespace detail
@@ -212,7 +212,7 @@ EIGENFORMER_FUNCTION std::shared_ptr<const Tokenizer> train_tokenizer(
   if (options.kind == "subword")
     return detail::require_sentencepiece("tokenizer", "kind 'subword'")
         .train(sentences, options.vocabulary_size, options.reserved);
-  throw ValueError("tokenizer", "kind is '" + options.kind + "', expected char, word or subword");
+  throw ValueError("tokenizer", {"kind is '", options.kind, "', expected char, word or subword"});
 }
 
 EIGENFORMER_FUNCTION TokenizerPair train_tokenizers(const TokenizerOptions& options,
@@ -242,9 +242,9 @@ EIGENFORMER_FUNCTION std::shared_ptr<const Tokenizer> load_tokenizer(const std::
   if (kind == "byte_bpe") return require_icu("tokenizer", what).load_byte_bpe(directory, name);
   if (kind == "metaspace") return require_icu("tokenizer", what).load_metaspace(directory, name);
   if (kind == "wordpiece") return require_icu("tokenizer", what).load_wordpiece(directory, name);
-  throw ValueError("tokenizer", "kind is '" + kind +
-                                    "', expected char, word, subword, tokens, sentencepiece, byte_bpe, "
-                                    "metaspace or wordpiece");
+  throw ValueError("tokenizer", {"kind is '", kind,
+                                 "', expected char, word, subword, tokens, sentencepiece, byte_bpe, "
+                                 "metaspace or wordpiece"});
 }
 
 EIGENFORMER_FUNCTION void save_tokenizers(const TokenizerPair& tokenizers,

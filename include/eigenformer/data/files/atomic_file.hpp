@@ -88,7 +88,7 @@ class AtomicFile {
 
   void require_open() const {
     if (descriptor_ < 0) {
-      throw IoError("write", "'" + target_.string() + "' was already committed or has failed to be written");
+      throw IoError("write", {"'", target_.string(), "' was already committed or has failed to be written"});
     }
   }
 
@@ -162,7 +162,7 @@ EIGENFORMER_FUNCTION AtomicFile::AtomicFile(const std::filesystem::path& path) :
   struct stat existing {};
   const bool exists = ::stat(target_.c_str(), &existing) == 0;
   if (exists && !S_ISREG(existing.st_mode)) {
-    throw IoError("write", "cannot write '" + target_.string() + "': it exists and is not a regular file");
+    throw IoError("write", {"cannot write '", target_.string(), "': it exists and is not a regular file"});
   }
   open_temporary();
   if (exists && ::fchmod(descriptor_, existing.st_mode & 07777U) != 0) fail("set the permissions of", errno);
@@ -180,8 +180,8 @@ EIGENFORMER_FUNCTION void AtomicFile::commit() {
   try {
     detail::sync_directory("write", target_.parent_path());
   } catch (const IoError& error) {
-    throw IoError("write", detail::message_of(error) + "; '" + target_.string() +
-                               "' is replaced, but may be lost if the system fails now");
+    throw IoError("write", {detail::message_of(error), "; '", target_.string(),
+                            "' is replaced, but may be lost if the system fails now"});
   }
 }
 

@@ -231,8 +231,8 @@ template <class Functions>
 const Functions& require_compression(const char* op, const std::string& what) {
   constexpr bool gzip = std::is_same_v<Functions, GzipFunctions>;
   if (const Functions* functions = find_linked<Functions>()) return *functions;
-  throw IoError(op, what + ", and this program was built without " + (gzip ? "zlib" : "zstd") + "; install " +
-                        (gzip ? "zlib1g-dev" : "libzstd-dev") + " and build it again");
+  throw IoError(op, {what, ", and this program was built without ", (gzip ? "zlib" : "zstd"), "; install ",
+                     (gzip ? "zlib1g-dev" : "libzstd-dev"), " and build it again"});
 }
 
 }  // namespace detail
@@ -267,9 +267,8 @@ class DecompressedStream {
   /// returned false.
   void check_end() const {
     if (!decompressor_ || decompressor_->at_end_of_member()) return;
-    throw IoError("read", "cannot read '" + name_ + "': its " + compression_name(*compression_) +
-                              " data ends too early, after byte " + std::to_string(taken_) +
-                              "; the file is truncated");
+    throw IoError("read", {"cannot read '", name_, "': its ", compression_name(*compression_),
+                           " data ends too early, after byte ", taken_, "; the file is truncated"});
   }
 
   /// Number of stored bytes consumed so far.
@@ -354,8 +353,8 @@ EIGENFORMER_FUNCTION bool DecompressedStream::read(std::string& out) {
   const char* const problem = decompressor_->run(in, out);
   const std::uint64_t at = taken_ + (left_ - in.size());
   if (problem != nullptr) {
-    throw IoError("read", "cannot read '" + name_ + "': its " + compression_name(*compression_) +
-                              " data is damaged at about byte " + std::to_string(at) + ": " + problem);
+    throw IoError("read", {"cannot read '", name_, "': its ", compression_name(*compression_),
+                           " data is damaged at about byte ", at, ": ", problem});
   }
   taken_ = at;
   left_ = in.size();
@@ -375,8 +374,7 @@ EIGENFORMER_FUNCTION void DecompressedStream::start() {
 EIGENFORMER_FUNCTION std::string decompress(std::string stored, const std::string& name, std::size_t most) {
   const auto require = [&](std::size_t size) {
     if (size > most) {
-      throw IoError("read",
-                    "cannot read '" + name + "': its text has more than " + std::to_string(most) + " bytes");
+      throw IoError("read", {"cannot read '", name, "': its text has more than ", most, " bytes"});
     }
   };
   if (compression_of_content(stored).value_or(Compression::none) == Compression::none) {

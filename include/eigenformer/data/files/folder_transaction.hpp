@@ -144,7 +144,7 @@ auto read_folder(const std::filesystem::path& folder, const std::vector<std::str
     std::this_thread::sleep_for(std::chrono::milliseconds(std::min(i, 10)));
   }
   throw IoError("read",
-                "the files of '" + folder.string() + "' were replaced each time they were read; try again");
+                {"the files of '", folder.string(), "' were replaced each time they were read; try again"});
 }
 
 }  // namespace eigenformer
@@ -182,10 +182,10 @@ EIGENFORMER_IO_FUNCTION std::filesystem::path FolderTransaction::file(std::strin
   const std::size_t slash = name.find('/');
   if (!is_plain(name.substr(0, slash)) ||
       (slash != std::string_view::npos && !is_plain(name.substr(slash + 1)))) {
-    throw ValueError("write", "'" + std::string(name) + "' is not a plain file name");
+    throw ValueError("write", {"'", name, "' is not a plain file name"});
   }
   if (staging_.empty())
-    throw IoError("write", "the changes to '" + folder_.string() + "' were already committed");
+    throw IoError("write", {"the changes to '", folder_.string(), "' were already committed"});
   const std::filesystem::path path = staging_ / name;
   std::error_code error;
   std::filesystem::create_directories(path.parent_path(), error);
@@ -195,7 +195,7 @@ EIGENFORMER_IO_FUNCTION std::filesystem::path FolderTransaction::file(std::strin
 
 EIGENFORMER_IO_FUNCTION void FolderTransaction::commit() {
   if (staging_.empty())
-    throw IoError("write", "the changes to '" + folder_.string() + "' were already committed");
+    throw IoError("write", {"the changes to '", folder_.string(), "' were already committed"});
   detail::sync_directory("write", staging_);
   const std::filesystem::path committed = folder_ / commit_name;
   if (std::rename(staging_.c_str(), committed.c_str()) != 0) {

@@ -80,7 +80,7 @@ EIGENFORMER_IO_FUNCTION std::shared_ptr<MappedFile> MappedFile::open(const std::
   struct stat state {};
   if (::stat(path.c_str(), &state) != 0) throw detail::errno_error("read", "open", path, errno);
   if (!S_ISREG(state.st_mode)) {
-    throw IoError("read", "cannot open '" + path.string() + "': it is not a regular file");
+    throw IoError("read", {"cannot open '", path.string(), "': it is not a regular file"});
   }
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (descriptor < 0) throw detail::errno_error("read", "open", path, errno);
@@ -97,9 +97,8 @@ EIGENFORMER_IO_FUNCTION std::shared_ptr<MappedFile> MappedFile::again() const {
   struct stat state {};
   if (::fstat(descriptor_, &state) != 0) throw detail::errno_error("read", "read", path_, errno);
   if (!std::cmp_equal(state.st_size, bytes_.size())) {
-    throw IoError("read", "'" + path_.string() + "' has changed since it was opened: it had " +
-                              std::to_string(bytes_.size()) + " bytes, and now has " +
-                              std::to_string(state.st_size));
+    throw IoError("read", {"'", path_.string(), "' has changed since it was opened: it had ", bytes_.size(),
+                           " bytes, and now has ", state.st_size});
   }
   std::shared_ptr<MappedFile> file(new MappedFile);
   file->path_ = path_;

@@ -55,8 +55,7 @@ class Mixture final : public PairSource {
   /// Number of pairs of corpus k in every epoch. Throws IndexError when there is no corpus k.
   index_t pairs_of(std::size_t k) const {
     if (k >= ends_.size()) {
-      throw IndexError("mixture", "corpus " + std::to_string(k) + " does not exist, there are " +
-                                      std::to_string(ends_.size()));
+      throw IndexError("mixture", {"corpus ", k, " does not exist, there are ", ends_.size()});
     }
     return k == 0 ? ends_[0] : ends_[k] - ends_[k - 1];
   }
@@ -122,16 +121,16 @@ EIGENFORMER_IO_FUNCTION Mixture::Mixture(std::vector<MixturePart> parts, const M
   index_t total = 0;
   for (std::size_t k = 0; k < parts_.size(); ++k) {
     if (parts_[k].source == nullptr || parts_[k].source->size() == 0)
-      throw ValueError("mixture", "corpus " + std::to_string(k + 1) + " has no pair, expected at least one");
+      throw ValueError("mixture", {"corpus ", k + 1, " has no pair, expected at least one"});
     total += parts_[k].source->size();
   }
   const std::vector<double> shares = weights();
   ends_ = rounded_shares(shares, total);
   for (std::size_t k = 0; k < parts_.size(); ++k) {
     if (ends_[k] > 0) continue;
-    throw ValueError("mixture", "corpus " + std::to_string(k + 1) + " has the weight " +
-                                    detail::number_text(shares[k]) + ", which gives it none of the " +
-                                    std::to_string(total) + " pairs of an epoch; expected a larger weight");
+    throw ValueError(
+        "mixture", {"corpus ", k + 1, " has the weight ", detail::number_text(shares[k]),
+                    ", which gives it none of the ", total, " pairs of an epoch; expected a larger weight"});
   }
   std::partial_sum(ends_.begin(), ends_.end(), ends_.begin());
 }
@@ -168,8 +167,7 @@ EIGENFORMER_IO_FUNCTION SourceIdentity Mixture::identity() const {
 
 EIGENFORMER_IO_FUNCTION Mixture::Place Mixture::place(index_t epoch, index_t i) const {
   if (i < 0 || i >= size()) {
-    throw IndexError("mixture",
-                     "pair " + std::to_string(i) + " does not exist, an epoch has " + std::to_string(size()));
+    throw IndexError("mixture", {"pair ", i, " does not exist, an epoch has ", size()});
   }
   const auto k = static_cast<std::size_t>(std::upper_bound(ends_.begin(), ends_.end(), i) - ends_.begin());
   const index_t n = parts_[k].source->size(), begin = k == 0 ? 0 : ends_[k - 1];
@@ -185,8 +183,8 @@ EIGENFORMER_IO_FUNCTION Mixture::Place Mixture::place(index_t epoch, index_t i) 
 
 EIGENFORMER_IO_FUNCTION std::vector<double> Mixture::weights() const {
   if (!(options_.temperature > 0) || !std::isfinite(options_.temperature)) {
-    throw ValueError("mixture", "temperature is " + detail::number_text(options_.temperature) +
-                                    ", must be a positive number");
+    throw ValueError("mixture", {"temperature is ", detail::number_text(options_.temperature),
+                                 ", must be a positive number"});
   }
   std::vector<double> found;
   for (const MixturePart& part : parts_) found.push_back(part.weight);
@@ -204,8 +202,8 @@ EIGENFORMER_IO_FUNCTION std::vector<double> Mixture::weights() const {
                      "the corpora have weights, and there is a temperature; expected only one of the two");
   for (std::size_t k = 0; k < found.size(); ++k) {
     if (found[k] > 0 && std::isfinite(found[k])) continue;
-    throw ValueError("mixture", "corpus " + std::to_string(k + 1) + " has the weight " +
-                                    detail::number_text(found[k]) + ", must be a positive number");
+    throw ValueError("mixture", {"corpus ", k + 1, " has the weight ", detail::number_text(found[k]),
+                                 ", must be a positive number"});
   }
   return found;
 }

@@ -59,8 +59,7 @@ class Charsmap {
         ubrk_open(UBRK_CHARACTER, "", nullptr, 0, &error), ubrk_close);
     if (U_SUCCESS(error)) ubrk_setUText(breaks.get(), input.get(), &error);
     if (U_FAILURE(error))
-      throw ValueError("tokenizer",
-                       std::string("ICU cannot split the text into characters: ") + u_errorName(error));
+      throw ValueError("tokenizer", {"ICU cannot split the text into characters: ", u_errorName(error)});
     std::int32_t begin = ubrk_first(breaks.get());
     for (std::int32_t end = ubrk_next(breaks.get()); end != UBRK_DONE;
          begin = end, end = ubrk_next(breaks.get())) {
@@ -81,8 +80,8 @@ namespace eigenformer {
 EIGENFORMER_IO_FUNCTION Charsmap::Charsmap(std::string bytes) : bytes_(std::move(bytes)) {
   const std::size_t size = bytes_.size() < 4 ? 0 : word(0);
   if (bytes_.size() < 8 || size % 4 != 0 || size < 4 || size > bytes_.size() - 4) {
-    throw ValueError("tokenizer", "the table of characters (precompiled_charsmap) of " +
-                                      std::to_string(bytes_.size()) + " bytes is damaged");
+    throw ValueError("tokenizer", {"the table of characters (precompiled_charsmap) of ", bytes_.size(),
+                                   " bytes is damaged"});
   }
   units_ = size / 4;
 }

@@ -67,7 +67,7 @@ inline std::u32string decompose(char32_t c) {
   UErrorCode error = U_ZERO_ERROR;
   const UNormalizer2* nfd = unorm2_getNFDInstance(&error);
   if (U_FAILURE(error))
-    throw ValueError("tokenizer", std::string("ICU cannot load its data for NFD: ") + u_errorName(error));
+    throw ValueError("tokenizer", {"ICU cannot load its data for NFD: ", u_errorName(error)});
   UChar units[64];
   const std::int32_t n = unorm2_getDecomposition(nfd, static_cast<UChar32>(c), units, 64, &error);
   if (n < 0 || U_FAILURE(error)) return {c};
@@ -94,7 +94,7 @@ inline std::string compose(std::string_view text) {
   const UNormalizer2* const nfc = unorm2_getNFCInstance(&error);
   const auto require = [&] {
     if (U_FAILURE(error))
-      throw ValueError("nfc", std::string("ICU cannot normalise the text to NFC: ") + u_errorName(error));
+      throw ValueError("nfc", {"ICU cannot normalise the text to NFC: ", u_errorName(error)});
   };
   require();
   std::u16string units(text.size(), u'\0');  // never more units than bytes

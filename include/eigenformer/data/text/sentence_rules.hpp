@@ -56,8 +56,7 @@ class SentenceRules {
 
   static void require(UErrorCode error) {
     if (U_FAILURE(error)) {
-      throw ValueError("sentence_splitter",
-                       std::string("ICU cannot split text into sentences: ") + u_errorName(error));
+      throw ValueError("sentence_splitter", {"ICU cannot split text into sentences: ", u_errorName(error)});
     }
   }
 
@@ -165,7 +164,7 @@ EIGENFORMER_IO_FUNCTION SentenceRules::SentenceRules(const std::string& language
                                                      const std::vector<std::string>& abbreviations) {
   if (!language.empty() && !knows(language)) {
     throw ValueError("sentence_splitter",
-                     "unknown language '" + language + "', expected a code such as en, de-AT or deu_Latn");
+                     {"unknown language '", language, "', expected a code such as en, de-AT or deu_Latn"});
   }
   const std::string code = code_of(language);
   for (std::string_view word : abbreviations) {
@@ -183,12 +182,12 @@ EIGENFORMER_IO_FUNCTION SentenceRules::SentenceRules(const std::string& language
 
 EIGENFORMER_IO_FUNCTION std::vector<ByteSpan> SentenceRules::split(std::string_view text) const {
   if (text.size() >= static_cast<std::size_t>(std::numeric_limits<std::int32_t>::max())) {
-    throw ValueError("sentence_splitter", "a text of " + std::to_string(text.size()) +
-                                              " bytes is too long, must have fewer than 2^31");
+    throw ValueError("sentence_splitter",
+                     {"a text of ", text.size(), " bytes is too long, must have fewer than 2^31"});
   }
   if (const auto wrong = find_invalid_utf8(text)) {
-    throw ValueError("sentence_splitter", "the text has invalid UTF-8 at byte " + std::to_string(*wrong) +
-                                              "; expected text in UTF-8");
+    throw ValueError("sentence_splitter",
+                     {"the text has invalid UTF-8 at byte ", *wrong, "; expected text in UTF-8"});
   }
   std::vector<ByteSpan> sentences;
   std::size_t begin = after_spaces(text, 0);

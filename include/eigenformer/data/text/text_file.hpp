@@ -66,10 +66,10 @@ EIGENFORMER_FUNCTION std::vector<std::string> split_lines(std::string_view text,
   };
   if (const auto bad = find_invalid_utf8(text)) {
     throw IoError("read_lines",
-                  "invalid UTF-8 in " + place(static_cast<std::size_t>(*bad)) + "; expected text in UTF-8");
+                  {"invalid UTF-8 in ", place(static_cast<std::size_t>(*bad)), "; expected text in UTF-8"});
   }
   if (const std::size_t nul = text.find('\0'); nul != std::string_view::npos) {
-    throw IoError("read_lines", "NUL byte in " + place(nul) + "; expected text in UTF-8");
+    throw IoError("read_lines", {"NUL byte in ", place(nul), "; expected text in UTF-8"});
   }
   if (text.substr(0, 3) == "\xEF\xBB\xBF") text.remove_prefix(3);
   std::vector<std::string> lines;

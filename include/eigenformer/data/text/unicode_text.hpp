@@ -32,7 +32,7 @@ inline const bool unicode_is_linked = link(unicode_functions);
 
 inline const UnicodeFunctions& require_unicode(const char* op, const std::string& what) {
   if (const auto* found = find_linked<UnicodeFunctions>()) return *found;
-  throw ValueError(op, what + " needs ICU, which this program was built without");
+  throw ValueError(op, {what, " needs ICU, which this program was built without"});
 }
 
 }  // namespace detail
@@ -87,7 +87,7 @@ EIGENFORMER_IO_FUNCTION Scripts::Scripts(const std::string& names) {
     if (name.empty() || script < 0) {
       throw ValueError(
           "scripts",
-          "'" + name + "' is not a script, expected Unicode names or ISO 15924 codes, such as Latin or Latn");
+          {"'", name, "' is not a script, expected Unicode names or ISO 15924 codes, such as Latin or Latn"});
     }
     scripts_.push_back(script);
   }

@@ -163,9 +163,8 @@ EIGENFORMER_IO_FUNCTION AddedTokens AddedTokens::read(const TokenizerParts& part
 EIGENFORMER_IO_FUNCTION void AddedTokens::require_ids(index_t size) const {
   for (const AddedToken& token : tokens_) {
     if (token.id < 0 || token.id >= size) {
-      throw ValueError("tokenizer", "the added token '" + token.text + "' has the id " +
-                                        std::to_string(token.id) + ", outside the vocabulary of size " +
-                                        std::to_string(size));
+      throw ValueError("tokenizer", {"the added token '", token.text, "' has the id ", token.id,
+                                     ", outside the vocabulary of size ", size});
     }
   }
 }

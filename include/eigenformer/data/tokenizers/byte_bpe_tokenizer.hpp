@@ -129,8 +129,7 @@ EIGENFORMER_IO_FUNCTION ByteBpeTokenizer::ByteBpeTokenizer(ForeignVocabulary giv
     const std::size_t space = merges_[i].find(' ');
     if (space == std::string::npos || space == 0 || space + 1 == merges_[i].size() ||
         merges_[i].find(' ', space + 1) != std::string::npos) {
-      throw ValueError("tokenizer",
-                       "merge " + std::to_string(i + 1) + " is '" + merges_[i] + "', expected two tokens");
+      throw ValueError("tokenizer", {"merge ", i + 1, " is '", merges_[i], "', expected two tokens"});
     }
     ranks_.emplace(merges_[i], i);
   }

@@ -84,7 +84,7 @@ Text with_target_language(Text text, const std::string& language) {
   }
   if (known.empty()) {
     throw ValueError("target_language",
-                     "the target language is '" + language + "', but the model has no target languages");
+                     {"the target language is '", language, "', but the model has no target languages"});
   }
   throw ValueError("target_language",
                    language.empty() ? "the model translates into several languages, expected one of " + names

@@ -90,8 +90,8 @@ class ForeignTokenizer : public Tokenizer {
   /// Throws IndexError for an id outside the vocabulary.
   void check(std::int32_t id) const {
     if (id < 0 || id >= vocabulary_size()) {
-      throw IndexError("tokenizer", "token id " + std::to_string(id) + " is outside the vocabulary of size " +
-                                        std::to_string(vocabulary_size()));
+      throw IndexError("tokenizer",
+                       {"token id ", id, " is outside the vocabulary of size ", vocabulary_size()});
     }
   }
   /// Whether decoding leaves out an id: a special one or an unused one. The id must be in the vocabulary.
@@ -167,9 +167,8 @@ EIGENFORMER_FUNCTION ForeignTokenizer::ForeignTokenizer(ForeignVocabulary vocabu
   if (vocabulary_.unknown_id != -1) ids.push_back(vocabulary_.unknown_id);
   for (const std::int32_t id : ids) {
     if (id < 0 || id >= vocabulary_size()) {
-      throw ValueError("tokenizer", "the special id " + std::to_string(id) +
-                                        " is outside the vocabulary of size " +
-                                        std::to_string(vocabulary_size()));
+      throw ValueError("tokenizer",
+                       {"the special id ", id, " is outside the vocabulary of size ", vocabulary_size()});
     }
   }
   for (const std::int32_t id : vocabulary_.special_ids) special_[static_cast<std::size_t>(id)] = true;

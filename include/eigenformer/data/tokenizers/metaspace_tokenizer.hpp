@@ -141,7 +141,7 @@ EIGENFORMER_IO_FUNCTION MetaspaceTokenizer MetaspaceTokenizer::load(const std::f
       if (!item.empty()) {
         const auto [end, error] = std::from_chars(item.data(), item.data() + item.size(), score);
         if (error != std::errc() || end != item.data() + item.size()) {
-          throw ValueError("tokenizer", "'" + item + "' is not a score, expected a number");
+          throw ValueError("tokenizer", {"'", item, "' is not a score, expected a number"});
         }
       }
       scores.push_back(score);
@@ -211,15 +211,15 @@ EIGENFORMER_IO_FUNCTION MetaspaceTokenizer::MetaspaceTokenizer(ForeignVocabulary
                                                                MetaspaceOptions options, AddedTokens added)
     : ForeignTokenizer(std::move(given)), options_(std::move(options)) {
   if (options_.prepend != "always" && options_.prepend != "first" && options_.prepend != "never") {
-    throw ValueError("tokenizer", "prepend is '" + options_.prepend + "', expected always, first or never");
+    throw ValueError("tokenizer", {"prepend is '", options_.prepend, "', expected always, first or never"});
   }
   for (const MetaspaceOptions::Step& step : options_.normalizer) {
     if (step.name == "charsmap") {
       charsmaps_.emplace_back(step.argument);
     } else if (step.name != "strip" && step.name != "spaces" &&
                (step.name != "replace" || step.argument.empty())) {
-      throw ValueError("tokenizer", "the normaliser has the unknown step '" + step.name +
-                                        "' with the argument '" + step.argument + "'");
+      throw ValueError("tokenizer", {"the normaliser has the unknown step '", step.name,
+                                     "' with the argument '", step.argument, "'"});
     }
   }
   added.require_ids(vocabulary_size());

@@ -96,8 +96,8 @@ class SentencePieceSampler {
     const auto id = static_cast<std::int32_t>(texts_.size());
     std::string text(piece.text);
     if (piece.type == Type::unused) {
-      throw ValueError("subword_sampling", "the SentencePiece model has the unused piece '" + text +
-                                               "', which sampling cannot leave out");
+      throw ValueError("subword_sampling", {"the SentencePiece model has the unused piece '", text,
+                                            "', which sampling cannot leave out"});
     }
     if (piece.type == Type::unknown) unknown_id_ = id;
     std::uint8_t byte = 0;

@@ -146,7 +146,7 @@ class PairModel {
     if (merges_.size() % 2 != 0) throw ValueError("tokenizer", "the last merge has no right token");
     const auto id = [&](const std::string& token) {
       if (const auto found = find(token)) return *found;
-      throw ValueError("tokenizer", "the merges have '" + token + "', which is not in the vocabulary");
+      throw ValueError("tokenizer", {"the merges have '", token, "', which is not in the vocabulary"});
     };
     for (std::size_t i = 0; i < merges_.size(); i += 2) {
       const std::string &left = merges_[i], &right = merges_[i + 1];
@@ -219,8 +219,8 @@ EIGENFORMER_IO_FUNCTION UnigramModel::UnigramModel(std::vector<double> scores,
   for (std::size_t i = 0; i < tokens.size(); ++i) {
     if (std::isnan(scores_[i])) continue;
     if (!(std::abs(scores_[i]) < 1e30)) {
-      throw ValueError("tokenizer", "the piece '" + tokens[i] + "' has the score " +
-                                        std::to_string(scores_[i]) + ", expected a finite number");
+      throw ValueError("tokenizer", {"the piece '", tokens[i], "' has the score ", scores_[i],
+                                     ", expected a finite number"});
     }
     least = std::min(least, scores_[i]);
     longest_ = std::max(longest_, tokens[i].size());

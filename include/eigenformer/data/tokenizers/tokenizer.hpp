@@ -42,7 +42,7 @@ class Tokenizer {
   virtual std::vector<std::int32_t> encode_sampled(std::string_view, const SubwordSampling&,
                                                    RandomGenerator&) const {
     throw ValueError("tokenizer",
-                     "kind '" + kind() + "' has only one segmentation of a text; sampling needs subwords");
+                     {"kind '", kind(), "' has only one segmentation of a text; sampling needs subwords"});
   }
 
   /// Decodes ids to text; pad, begin and end are skipped, unknown becomes U+2047. Throws IndexError for an id

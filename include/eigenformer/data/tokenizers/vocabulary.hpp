@@ -87,8 +87,7 @@ class Vocabulary {
   /// The token of an id. Throws IndexError outside the vocabulary.
   const std::string& token(std::int32_t id) const {
     if (id < 0 || id >= size()) {
-      throw IndexError("vocabulary", "token id " + std::to_string(id) +
-                                         " is outside the vocabulary of size " + std::to_string(size()));
+      throw IndexError("vocabulary", {"token id ", id, " is outside the vocabulary of size ", size()});
     }
     return tokens_[static_cast<std::size_t>(id)];
   }
@@ -125,10 +124,9 @@ namespace eigenformer {
 EIGENFORMER_FUNCTION Vocabulary::Vocabulary(std::span<const std::string> tokens) : Vocabulary() {
   tokens_.reserve(tokens_.size() + tokens.size());
   for (const std::string& token : tokens) {
-    if (token.empty())
-      throw ValueError("vocabulary", "token with id " + std::to_string(size()) + " is empty");
+    if (token.empty()) throw ValueError("vocabulary", {"token with id ", size(), " is empty"});
     if (!ids_.emplace(token, static_cast<std::int32_t>(size())).second) {
-      throw ValueError("vocabulary", "token '" + token + "' occurs twice, expected distinct tokens");
+      throw ValueError("vocabulary", {"token '", token, "' occurs twice, expected distinct tokens"});
     }
     tokens_.push_back(token);
   }
@@ -137,19 +135,17 @@ EIGENFORMER_FUNCTION Vocabulary::Vocabulary(std::span<const std::string> tokens)
 EIGENFORMER_FUNCTION Vocabulary Vocabulary::from_counts(const TokenCounts& counts,
                                                         const VocabularyOptions& options) {
   if (options.max_size != 0 && options.max_size <= num_specials) {
-    throw ValueError("vocabulary", "max_size is " + std::to_string(options.max_size) +
-                                       ", must be 0 (no limit) or more than the 4 special entries");
+    throw ValueError("vocabulary", {"max_size is ", options.max_size,
+                                    ", must be 0 (no limit) or more than the 4 special entries"});
   }
   if (options.min_count < 0) {
-    throw ValueError("vocabulary",
-                     "min_count is " + std::to_string(options.min_count) + ", must not be negative");
+    throw ValueError("vocabulary", {"min_count is ", options.min_count, ", must not be negative"});
   }
   const auto reserved_size = static_cast<index_t>(options.reserved.size());
   if (options.max_size != 0 && reserved_size > options.max_size - num_specials) {
-    throw ValueError("vocabulary", "max_size is " + std::to_string(options.max_size) +
-                                       ", must be 0 (no limit) or at least " +
-                                       std::to_string(num_specials + reserved_size) +
-                                       ", the number of special and reserved entries");
+    throw ValueError("vocabulary",
+                     {"max_size is ", options.max_size, ", must be 0 (no limit) or at least ",
+                      num_specials + reserved_size, ", the number of special and reserved entries"});
   }
   std::vector<std::pair<std::string, index_t>> entries;
   for (const auto& entry : counts) {
@@ -191,7 +187,7 @@ EIGENFORMER_FUNCTION Vocabulary Vocabulary::load(const std::filesystem::path& pa
   try {
     return Vocabulary(tokens);
   } catch (const ValueError& error) {
-    throw IoError("vocabulary", "'" + path.string() + "' is damaged: " + error.what());
+    throw IoError("vocabulary", {"'", path.string(), "' is damaged: ", error.what()});
   }
 }
 

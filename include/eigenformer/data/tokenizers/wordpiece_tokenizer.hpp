@@ -73,8 +73,8 @@ EIGENFORMER_IO_FUNCTION WordPieceTokenizer::WordPieceTokenizer(ForeignVocabulary
   added_.require_ids(vocabulary_size());
   for (const AddedToken& token : added_.tokens()) {
     if (token.normalized) {
-      throw ValueError("tokenizer", "the added token '" + token.text +
-                                        "' is matched in normalised text, which WordPiece does not support");
+      throw ValueError("tokenizer", {"the added token '", token.text,
+                                     "' is matched in normalised text, which WordPiece does not support"});
     }
   }
 }

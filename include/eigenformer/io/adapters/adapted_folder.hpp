@@ -41,8 +41,8 @@ EIGENFORMER_IO_FUNCTION Context<float> AdaptedModel::context(const std::string& 
   if (found != adapters.end()) return packed.context().with_adapters(found->second);
   std::string names;
   for (const auto& [name, set] : adapters) names += (names.empty() ? "" : ", ") + name;
-  throw ValueError("adapter", "the adapter is '" + adapter + "', " +
-                                  (names.empty() ? "but the model has none" : "expected one of " + names));
+  throw ValueError("adapter", {"the adapter is '", adapter, "', ",
+                               (names.empty() ? "but the model has none" : "expected one of " + names)});
 }
 
 EIGENFORMER_IO_FUNCTION AdaptedModel load_adapted_folder(

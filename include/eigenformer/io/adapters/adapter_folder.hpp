@@ -169,8 +169,8 @@ void stage_adapter(const FolderTransaction& save, const M& model,
     for (const LowRankPart<T>& part : rows[i].weight->adapter()->parts) {
       if (part.module != rows[i].module) continue;
       if (names[i].empty()) {
-        throw ValueError("adapter", "'" + part.module + "' has no name in the scheme '" +
-                                        detail::word_of(description.names) + "'");
+        throw ValueError("adapter", {"'", part.module, "' has no name in the scheme '",
+                                     detail::word_of(description.names), "'"});
       }
       if (first == nullptr) first = &part;
       writer.add("base_model.model." + names[i] + ".lora_A.weight", in_float(part.a.value()));

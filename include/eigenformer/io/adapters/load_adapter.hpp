@@ -58,7 +58,7 @@ class AdapterReader {
         rows_(std::move(rows)) {
     std::error_code ignored;
     if (!std::filesystem::exists(path_, ignored))
-      throw IoError("adapter", "'" + folder.string() + "' has no adapter_model.safetensors");
+      throw IoError("adapter", {"'", folder.string(), "' has no adapter_model.safetensors"});
     for (const AdapterNames names : {AdapterNames::own, AdapterNames::bart, AdapterNames::t5}) {
       const auto of_rows = adapter_module_names(rows_, names);
       for (std::size_t i = 0; i < of_rows.size(); ++i) {
@@ -88,7 +88,7 @@ class AdapterReader {
     tell("not supported", unsupported_);
     tell("of the wrong shape", misshaped_);
     if (!problems.empty())
-      throw IoError("adapter", "'" + path_.string() + "' does not fit the model; tensors " + problems);
+      throw IoError("adapter", {"'", path_.string(), "' does not fit the model; tensors ", problems});
     return adapters(file, found);
   }
 
@@ -196,9 +196,9 @@ auto read_adapter(const std::filesystem::path& folder, M& model) {
   if (!description.fingerprint.empty()) {
     const std::string now = adapted_fingerprint(weights);
     if (now != description.fingerprint) {
-      throw IoError("adapter", "'" + folder.string() + "' was trained on another model than this one: on '" +
-                                   description.base + "', whose weights where it is added (" +
-                                   description.fingerprint + ") are not those of this model (" + now + ")");
+      throw IoError("adapter", {"'", folder.string(), "' was trained on another model than this one: on '",
+                                description.base, "', whose weights where it is added (",
+                                description.fingerprint, ") are not those of this model (", now, ")"});
     }
   }
   return std::shared_ptr<AdapterSet<T>>(std::move(set));
@@ -315,7 +315,7 @@ EIGENFORMER_IO_FUNCTION PeftConfig read_peft_config(const std::filesystem::path&
 EIGENFORMER_IO_FUNCTION AdapterDescription read_adapter_description(const std::filesystem::path& folder) {
   if (!is_adapter_folder(folder))
     throw IoError("adapter",
-                  "'" + folder.string() + "' is not an adapter folder: it has no adapter_config.json");
+                  {"'", folder.string(), "' is not an adapter folder: it has no adapter_config.json"});
   AdapterDescription description;
   const std::filesystem::path path = folder_file(folder, "base.json");
   std::error_code ignored;

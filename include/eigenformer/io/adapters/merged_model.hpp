@@ -13,9 +13,9 @@ namespace detail {
 /// Throws IoError for a model folder with int8 weights: adapters change weights by less than their rounding.
 inline void require_adaptable(const std::filesystem::path& folder) {
   if (read_model_description(folder).weights != WeightFormat::int8) return;
-  throw IoError("adapter", "'" + folder.string() +
-                               "' has int8 weights, which no adapter can change; merge the adapter into the "
-                               "float32 model it was quantized from, and quantize the result");
+  throw IoError("adapter", {"'", folder.string(),
+                            "' has int8 weights, which no adapter can change; merge the adapter into the "
+                            "float32 model it was quantized from, and quantize the result"});
 }
 
 }  // namespace detail

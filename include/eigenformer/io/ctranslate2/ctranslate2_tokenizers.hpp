@@ -93,8 +93,8 @@ EIGENFORMER_IO_FUNCTION void set_conventions(
   const auto require = [](const std::filesystem::path& path, const std::vector<std::string>& tokens,
                           const std::string& token, const char* key) {
     if (const auto id = find_token(tokens, token)) return *id;
-    throw IoError("import", "'" + path.string() + "' has no token '" + token + "', which is config.json's " +
-                                key + " or, if it names none, the default");
+    throw IoError("import", {"'", path.string(), "' has no token '", token, "', which is config.json's ", key,
+                             " or, if it names none, the default"});
   };
   ModelConventions& text = description.text;
   // Older folders have no config.json, and names.start with the names.begin symbol.
@@ -126,9 +126,9 @@ EIGENFORMER_IO_FUNCTION void set_conventions(
     text.begin_id = text.target_prefix.front();
     text.target_prefix.clear();
   } else {
-    throw ValueError("import", "'" + config.path().string() +
-                                   "' has no decoder_start_token, so the target language must be the first "
-                                   "token: give target_language");
+    throw ValueError("import", {"'", config.path().string(),
+                                "' has no decoder_start_token, so the target language must be the first "
+                                "token: give target_language"});
   }
   text.forbidden_ids.clear();
   text.search["rule"] = "ctranslate2";
@@ -147,9 +147,9 @@ struct Ct2Vocabularies {
       std::tie(source_path, source) = read_ctranslate2_vocabulary(folder, "source_vocabulary");
       std::tie(target_path, target) = read_ctranslate2_vocabulary(folder, "target_vocabulary");
       if (source_path.empty() || target_path.empty()) {
-        throw IoError("import", "'" + folder.string() +
-                                    "' has no vocabulary: expected shared_vocabulary.json or .txt, or " +
-                                    "source_vocabulary and target_vocabulary");
+        throw IoError("import", {"'", folder.string(),
+                                 "' has no vocabulary: expected shared_vocabulary.json or .txt, or ",
+                                 "source_vocabulary and target_vocabulary"});
       }
     }
     fit_vocabulary(source_path, source, model.source_vocab_size, "source");
@@ -185,8 +185,8 @@ EIGENFORMER_IO_FUNCTION TokenizerPair ctranslate2_tokenizers(const std::filesyst
   const std::filesystem::path source_model = find_sentencepiece(folder, "source"),
                               target_model = find_sentencepiece(folder, "target");
   if (source_model.empty() != target_model.empty()) {
-    throw IoError("import", "'" + folder.string() +
-                                "' has a SentencePiece model for one language and none for the other");
+    throw IoError("import", {"'", folder.string(),
+                             "' has a SentencePiece model for one language and none for the other"});
   }
   const bool codes = std::any_of(read.source.begin(), read.source.end(),
                                  [](const std::string& t) { return t.starts_with(">>"); });

@@ -124,9 +124,9 @@ EIGENFORMER_IO_FUNCTION void read_vocabulary_files(HuggingFaceVocabulary& vocabu
   const bool by_bytes = family.vocabulary == Vocabulary::bytes;
   if (by_bytes || (family.vocabulary != Vocabulary::pieces && has_map)) vocabulary.read_map("vocab.json");
   if (!by_bytes && (source_model.empty() || target_model.empty())) {
-    throw IoError("import", "'" + folder.string() +
-                                "' has no SentencePiece model: expected tokenizer.json, or " +
-                                family.tokenizer_files);
+    throw IoError("import",
+                  {"'", folder.string(), "' has no SentencePiece model: expected tokenizer.json, or ",
+                   family.tokenizer_files});
   }
   // Names the file that is missing.
   if (family.vocabulary == Vocabulary::map && !has_map) vocabulary.read_map("vocab.json");
@@ -164,10 +164,10 @@ EIGENFORMER_IO_FUNCTION void set_languages(const std::filesystem::path& folder,
                                            ModelConventions& text) {
   const std::int32_t end = text.end_id;
   if (options.source_language.empty() || options.target_language.empty()) {
-    throw ValueError("import", "'" + folder.string() +
-                                   "' is a model of several languages; expected source_language and "
-                                   "target_language as its vocabulary spells them, such as eng_Latn, en_XX "
-                                   "or en");
+    throw ValueError("import", {"'", folder.string(),
+                                "' is a model of several languages; expected source_language and "
+                                "target_language as its vocabulary spells them, such as eng_Latn, en_XX "
+                                "or en"});
   }
   const std::vector<TargetLanguage> known = vocabulary.languages();
   const std::int32_t from = find_language(folder, known, options.source_language),
@@ -252,8 +252,8 @@ EIGENFORMER_IO_FUNCTION std::optional<TokenizerJson> open_tokenizer_json(const s
   if (!TokenizerJson::is_in(folder)) {
     const bool by_bytes = family.vocabulary == HuggingFaceFamily::Vocabulary::bytes;
     throw IoError("import",
-                  "'" + (folder / "tokenizer.json").string() + "' has no 'model', and the folder has no " +
-                      (by_bytes ? family.tokenizer_files : "SentencePiece model") + " to use instead");
+                  {"'", (folder / "tokenizer.json").string(), "' has no 'model', and the folder has no ",
+                   (by_bytes ? family.tokenizer_files : "SentencePiece model"), " to use instead"});
   }
   return TokenizerJson::open(folder / "tokenizer.json");
 }

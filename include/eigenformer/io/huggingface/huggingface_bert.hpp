@@ -210,7 +210,7 @@ EIGENFORMER_IO_FUNCTION std::shared_ptr<const Tokenizer> bert_tokenizer(const st
   try {
     return icu.make_wordpiece(std::move(v), lower, std::move(added));
   } catch (const ValueError& error) {
-    throw IoError("import", path + ": " + error.what());
+    throw IoError("import", {path, ": ", error.what()});
   }
 }
 

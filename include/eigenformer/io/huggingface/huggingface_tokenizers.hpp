@@ -76,7 +76,7 @@ class HuggingFaceVocabulary {
   /// The id of a token. Throws IoError when the vocabulary does not have it.
   std::int32_t require(const std::string& token) const {
     if (const auto id = find_token(tokens_, token)) return *id;
-    throw IoError("import", "the vocabulary of '" + folder_.string() + "' has no token '" + token + "'");
+    throw IoError("import", {"the vocabulary of '", folder_.string(), "' has no token '", token, "'"});
   }
 
   /// Returns the vocabulary, with `ids` as further special ids. Throws IoError for one without a token, which
@@ -158,9 +158,8 @@ EIGENFORMER_IO_FUNCTION void HuggingFaceVocabulary::put(const std::filesystem::p
                                                         index_t first) {
   const auto size = static_cast<index_t>(tokens.size());
   if (first + size > static_cast<index_t>(tokens_.size())) {
-    throw IoError("import", "'" + path.string() + "' does not fit the weights: it gives ids up to " +
-                                std::to_string(first + size - 1) + ", the embedding has " +
-                                std::to_string(tokens_.size()) + " rows");
+    throw IoError("import", {"'", path.string(), "' does not fit the weights: it gives ids up to ",
+                             first + size - 1, ", the embedding has ", tokens_.size(), " rows"});
   }
   std::copy(tokens.begin(), tokens.end(), tokens_.begin() + first);
   end_ = std::max(end_, first + size);
@@ -296,9 +295,8 @@ HuggingFaceVocabulary::finish(const std::string& unknown, const std::vector<std:
   for (const std::int32_t id : ids) {
     if (id < 0 || static_cast<std::size_t>(id) >= tokens_.size() ||
         tokens_[static_cast<std::size_t>(id)].empty()) {
-      throw IoError("import", "the vocabulary of '" + folder_.string() + "' has no token with id " +
-                                  std::to_string(id) +
-                                  ", which config.json uses as a special token: they do not fit together");
+      throw IoError("import", {"the vocabulary of '", folder_.string(), "' has no token with id ", id,
+                               ", which config.json uses as a special token: they do not fit together"});
     }
     v.special_ids.push_back(id);
   }
@@ -339,7 +337,7 @@ EIGENFORMER_IO_FUNCTION std::shared_ptr<const Tokenizer> byte_bpe_tokenizer(
   try {
     return icu.make_byte_bpe(std::move(v), std::move(merges), std::move(added));
   } catch (const ValueError& error) {
-    throw IoError("import", "'" + (folder / "merges.txt").string() + "': " + error.what());
+    throw IoError("import", {"'", (folder / "merges.txt").string(), "': ", error.what()});
   }
 }
 

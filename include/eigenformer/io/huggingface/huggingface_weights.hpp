@@ -120,7 +120,7 @@ EIGENFORMER_IO_FUNCTION HuggingFaceWeights HuggingFaceWeights::open(const std::f
   weights.path_ = index;
   if (!std::filesystem::exists(index, ignored)) {
     throw IoError("import",
-                  "'" + folder.string() + "' has no model.safetensors" + other_weights(folder, python_class));
+                  {"'", folder.string(), "' has no model.safetensors", other_weights(folder, python_class)});
   }
   const JsonFile json = JsonFile::open(index);
   if (!json.has("weight_map") || !json.json().at("weight_map").is_object()) {

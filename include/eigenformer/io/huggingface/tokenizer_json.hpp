@@ -179,7 +179,7 @@ EIGENFORMER_IO_FUNCTION std::shared_ptr<const Tokenizer> TokenizerJson::tokenize
   const auto* icu = find_linked<TokenizerJsonFunctions>();
   if (icu == nullptr) {
     throw ValueError("import",
-                     "'" + file_.path().string() + "' needs ICU, which this program was built without");
+                     {"'", file_.path().string(), "' needs ICU, which this program was built without"});
   }
   try {
     return icu->make(*this, std::move(v));

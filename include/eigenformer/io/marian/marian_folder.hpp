@@ -227,7 +227,7 @@ EIGENFORMER_IO_FUNCTION MarianSettings::MarianSettings(std::string where, std::s
 
 EIGENFORMER_IO_FUNCTION long MarianSettings::whole(const std::string& key, std::size_t i) const {
   const auto values = list(key);
-  if (i >= values.size()) throw IoError("marian", "'" + where_ + "' has no '" + key + "', expected a number");
+  if (i >= values.size()) throw IoError("marian", {"'", where_, "' has no '", key, "', expected a number"});
   const double value = parse(key, values[i]);
   if (value != std::floor(value) || std::abs(value) > std::numeric_limits<int>::max())
     throw refuse_value(key, values[i], "a whole number");
@@ -367,12 +367,12 @@ EIGENFORMER_IO_FUNCTION MarianFiles find_marian_files(const std::filesystem::pat
   if (fs::is_directory(from, ignored)) {
     folder = from;
     const auto models = marian_files(from);
-    if (models.empty()) throw IoError("import", "'" + from.string() + "' has no Marian model, a .bin file");
+    if (models.empty()) throw IoError("import", {"'", from.string(), "' has no Marian model, a .bin file"});
     if (models.size() > 1) {
       std::string names;
       for (const auto& path : models) names += (names.empty() ? "" : ", ") + path.filename().string();
-      throw IoError("import", "'" + from.string() + "' has several Marian models: " + names +
-                                  "; expected one, or the path of one of them");
+      throw IoError("import", {"'", from.string(), "' has several Marian models: ", names,
+                               "; expected one, or the path of one of them"});
     }
     files.model = models.front();
   }
@@ -394,16 +394,15 @@ EIGENFORMER_IO_FUNCTION MarianFiles find_marian_files(const std::filesystem::pat
       return vocabularies[i].filename().string().starts_with(word);
     };
     if (vocabularies.size() > 2 || (vocabularies.size() == 2 && !(begins(0, "src") && begins(1, "trg")))) {
-      throw IoError("import", "'" + folder.string() + "' has " + std::to_string(vocabularies.size()) +
-                                  " vocabularies (.spm), expected one, srcvocab and trgvocab, or a "
-                                  "decoder.yml whose vocabs names the source's and the target's");
+      throw IoError("import", {"'", folder.string(), "' has ", vocabularies.size(),
+                               " vocabularies (.spm), expected one, srcvocab and trgvocab, or a "
+                               "decoder.yml whose vocabs names the source's and the target's"});
     }
   }
   if (vocabularies.empty() || vocabularies.size() > 2) {
-    throw IoError("import",
-                  "'" + folder.string() + "' has " + std::to_string(vocabularies.size()) +
-                      " vocabularies beside its model, expected SentencePiece models, .spm: one for "
-                      "both languages or two");
+    throw IoError("import", {"'", folder.string(), "' has ", vocabularies.size(),
+                             " vocabularies beside its model, expected SentencePiece models, .spm: one for "
+                             "both languages or two"});
   }
   files.source_vocabulary = vocabularies.front();
   files.target_vocabulary = vocabularies.back();
@@ -414,9 +413,9 @@ EIGENFORMER_IO_FUNCTION std::vector<std::string> marian_vocabulary(const std::fi
                                                                    index_t words, const char* side) {
   std::vector<std::string> tokens = sentencepiece_pieces(path);
   if (tokens.size() < 2 || tokens[0] != "</s>" || tokens[1] != "<unk>") {
-    throw IoError("import", "'" + path.string() + "' begins with '" + (tokens.empty() ? "" : tokens[0]) +
-                                "' and '" + (tokens.size() < 2 ? "" : tokens[1]) +
-                                "', expected </s> and <unk>, as a vocabulary of Marian has them");
+    throw IoError("import", {"'", path.string(), "' begins with '", (tokens.empty() ? "" : tokens[0]),
+                             "' and '", (tokens.size() < 2 ? "" : tokens[1]),
+                             "', expected </s> and <unk>, as a vocabulary of Marian has them"});
   }
   fit_vocabulary(path, tokens, words, side);
   return tokens;
@@ -439,11 +438,11 @@ EIGENFORMER_IO_FUNCTION TokenizerPair marian_tokenizers(const MarianFiles& files
     std::error_code ignored;
     if (files.source_vocabulary != files.target_vocabulary &&
         !std::filesystem::equivalent(files.source_vocabulary, files.target_vocabulary, ignored)) {
-      throw IoError("import", "'" + files.model.string() +
-                                  "' has one embedding for both languages, but two "
-                                  "vocabularies: '" +
-                                  files.source_vocabulary.string() + "' and '" +
-                                  files.target_vocabulary.string() + "'");
+      throw IoError("import",
+                    {"'", files.model.string(),
+                     "' has one embedding for both languages, but two "
+                     "vocabularies: '",
+                     files.source_vocabulary.string(), "' and '", files.target_vocabulary.string(), "'"});
     }
     pair.source = pair.target = make(files.source_vocabulary, words, words + 1, "only");
   } else {

@@ -81,13 +81,13 @@ EIGENFORMER_IO_FUNCTION nlohmann::json conventions_to_json(const ModelConvention
 
 EIGENFORMER_IO_FUNCTION ModelConventions conventions_from_json(const nlohmann::json& json,
                                                                index_t source_size, index_t target_size) {
-  if (!json.is_object()) throw ValueError("options", "text is " + json.dump() + ", expected an object");
+  if (!json.is_object()) throw ValueError("options", {"text is ", json.dump(), ", expected an object"});
   ModelConventions conventions;
   std::set<std::string> known = {"search"};
   if (json.contains("search")) {
     conventions.search = json.at("search");
     if (!conventions.search.is_object())
-      throw ValueError("options", "search is " + conventions.search.dump() + ", expected an object");
+      throw ValueError("options", {"search is ", conventions.search.dump(), ", expected an object"});
   }
   detail::visit_conventions(conventions, [&](const char* name, auto& field) {
     known.insert(name);
@@ -95,14 +95,13 @@ EIGENFORMER_IO_FUNCTION ModelConventions conventions_from_json(const nlohmann::j
     const nlohmann::json& value = json.at(name);
     if constexpr (detail::is_target_languages<decltype(field)>) {
       if (!value.is_object())
-        throw ValueError("options", std::string(name) + " is " + value.dump() + ", expected an object");
+        throw ValueError("options", {name, " is ", value.dump(), ", expected an object"});
       for (const auto& [language, id] : value.items()) {
         field.push_back({language, 0});
         detail::option_from_json(name, id, field.back().id);
       }
     } else if constexpr (std::is_same_v<std::remove_cvref_t<decltype(field)>, std::vector<std::int32_t>>) {
-      if (!value.is_array())
-        throw ValueError("options", std::string(name) + " is " + value.dump() + ", expected a list");
+      if (!value.is_array()) throw ValueError("options", {name, " is ", value.dump(), ", expected a list"});
       field.clear();
       for (const nlohmann::json& item : value) detail::option_from_json(name, item, field.emplace_back());
     } else {
@@ -110,12 +109,12 @@ EIGENFORMER_IO_FUNCTION ModelConventions conventions_from_json(const nlohmann::j
     }
   });
   for (const auto& [name, value] : json.items()) {
-    if (known.count(name) == 0) throw ValueError("options", "'" + name + "' is not an option of text");
+    if (known.count(name) == 0) throw ValueError("options", {"'", name, "' is not an option of text"});
   }
   const auto check = [](const char* name, std::int32_t id, index_t size) {
     if (id >= 0 && id < size) return;
-    throw ValueError("options", std::string(name) + " has the id " + std::to_string(id) +
-                                    ", expected one below the vocabulary's size " + std::to_string(size));
+    throw ValueError("options",
+                     {name, " has the id ", id, ", expected one below the vocabulary's size ", size});
   };
   for (const std::int32_t id : conventions.source_prefix) check("source_prefix", id, source_size);
   for (const TargetLanguage& language : conventions.target_languages)

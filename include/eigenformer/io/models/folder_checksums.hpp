@@ -157,18 +157,17 @@ EIGENFORMER_IO_FUNCTION void FolderSizes::require(const std::string& name, int a
   // Int8 panels: both sizes are rounded up to whole panels.
   const index_t whole = axis == 0 ? kernels::PackedMatrix::int8_columns : 4;
   if (shape.rank() == 4 && shape[axis] == (size + whole - 1) / whole) return;
-  throw IoError("load_model_folder", "'" + path_.string() + "' does not fit options.json: tensor '" + name +
-                                         "' has shape " + shape.str() + ", but " + option + " is " +
-                                         std::to_string(size));
+  throw IoError("load_model_folder", {"'", path_.string(), "' does not fit options.json: tensor '", name,
+                                      "' has shape ", shape, ", but ", option, " is ", size});
 }
 
 EIGENFORMER_IO_FUNCTION void FolderSizes::require_room(const char* rows_option, index_t rows,
                                                        const char* columns_option, index_t columns) const {
   if (static_cast<double>(rows) * static_cast<double>(columns) <= numbers_) return;
-  throw IoError("load_model_folder", "'" + path_.string() + "' does not fit options.json: " + rows_option +
-                                         " is " + std::to_string(rows) + " and " + columns_option + " is " +
-                                         std::to_string(columns) + ", but the file has only " +
-                                         std::to_string(static_cast<index_t>(numbers_)) + " numbers");
+  throw IoError("load_model_folder",
+                {"'", path_.string(), "' does not fit options.json: ", rows_option, " is ", rows, " and ",
+                 columns_option, " is ", columns, ", but the file has only ", static_cast<index_t>(numbers_),
+                 " numbers"});
 }
 
 EIGENFORMER_IO_FUNCTION void FolderSizes::require_stack(const std::string& name,

@@ -110,7 +110,7 @@ EIGENFORMER_IO_FUNCTION void add_int8_panels(SafetensorsWriter& writer, const Te
       packed = kernels::PackedMatrix::pack(value.data() + rows.first * k, rows.count, k, false,
                                            WeightFormat::int8);
     } catch (const ValueError& error) {
-      throw ValueError("save_model", "'" + rows.name + "' cannot be int8: " + error.what());
+      throw ValueError("save_model", {"'", rows.name, "' cannot be int8: ", error.what()});
     }
     add_packed_panels(writer, rows.name, packed);
   }

@@ -127,9 +127,8 @@ void validate_file_options(const Options& o) {
     const auto* learned = std::get_if<LearnedPositions>(&positions);
     const index_t offset = learned == nullptr ? 0 : std::clamp<index_t>(learned->offset, 0, most - 1);
     if (o.max_length < 1 || o.max_length > most - offset) {
-      throw ValueError("options", "max_length is " + std::to_string(o.max_length) +
-                                      ", must be at least 1 and with learned_position_offset at most " +
-                                      std::to_string(most));
+      throw ValueError("options", {"max_length is ", o.max_length,
+                                   ", must be at least 1 and with learned_position_offset at most ", most});
     }
   }
   if constexpr (requires { o.validate("options"); }) {
@@ -248,7 +247,7 @@ void read_description_fields(const nlohmann::json& json, FolderDescription<Optio
   d.tokenizer.clear();
   if (!tokenizer.is_null()) {
     if (!tokenizer.is_object() || !tokenizer.contains("kind") || !tokenizer.contains("joint")) {
-      throw ValueError("options", "tokenizer is " + tokenizer.dump() + ", expected kind and joint");
+      throw ValueError("options", {"tokenizer is ", tokenizer.dump(), ", expected kind and joint"});
     }
     detail::option_from_json("kind", tokenizer.at("kind"), d.tokenizer);
     detail::option_from_json("joint", tokenizer.at("joint"), d.joint);
@@ -273,19 +272,19 @@ FolderDescription<std::remove_cvref_t<decltype(M::options)>> read_description(
     return found;
   };
   if (!exists(folder)) {
-    throw IoError("load_model_folder", "the folder '" + folder.string() + "' does not exist");
+    throw IoError("load_model_folder", {"the folder '", folder.string(), "' does not exist"});
   }
   const std::filesystem::path path = folder_file(folder, "options.json");
   if (!exists(path)) {
     throw IoError("load_model_folder",
-                  "'" + folder.string() + "' is not a model folder: " +
-                      (is_adapter_folder(folder)
-                           ? "it holds an adapter; give the model that it adapts and this folder as its "
-                             "adapter, or merge the two"
-                       : exists(folder / "config.json")
-                           ? "it has no options.json, but a config.json; import checkpoints of other "
-                             "libraries first"
-                           : "it has no options.json"));
+                  {"'", folder.string(), "' is not a model folder: ",
+                   (is_adapter_folder(folder)
+                        ? "it holds an adapter; give the model that it adapts and this folder as its "
+                          "adapter, or merge the two"
+                    : exists(folder / "config.json")
+                        ? "it has no options.json, but a config.json; import checkpoints of other "
+                          "libraries first"
+                        : "it has no options.json")});
   }
   require_no_stream(path);
   const auto refuse = [&](const std::string& what) {
@@ -358,13 +357,12 @@ void require_type(const std::filesystem::path& folder, const std::filesystem::pa
   const auto more = without(stored, own), fewer = without(own, stored);
   if (more.empty() || fewer.empty()) return;
   throw IoError("load_model_folder",
-                "'" + folder.string() +
-                    "' holds a model of another type, such as one with layers of its own: " +
-                    std::to_string(more.size()) + " of its tensors, the first being '" + more.front() +
-                    "', are not in this type, which has " + std::to_string(fewer.size()) +
-                    " others, the first being '" + fewer.front() +
-                    "'; load it by load_model_folder<M>(folder), M being the type that was saved, such as "
-                    "Seq2SeqTransformer<float, MyLayer>");
+                {"'", folder.string(),
+                 "' holds a model of another type, such as one with layers of its own: ", more.size(),
+                 " of its tensors, the first being '", more.front(), "', are not in this type, which has ",
+                 fewer.size(), " others, the first being '", fewer.front(),
+                 "'; load it by load_model_folder<M>(folder), M being the type that was saved, such as "
+                 "Seq2SeqTransformer<float, MyLayer>"});
 }
 
 // load_folder() without protection from concurrent writers.
@@ -374,10 +372,9 @@ LoadedModel<M> load_files(const std::filesystem::path& folder, F&& load_weights)
   TokenizerPair tokenizers = detail::load_folder_tokenizers(description.tokenizer, description.joint, folder);
   const auto check = [&](const char* side, const std::shared_ptr<const Tokenizer>& tokenizer, index_t size) {
     if (!tokenizer || size == 0 || tokenizer->vocabulary_size() == size) return;
-    throw IoError("load_model_folder", "the " + std::string(side) + " tokenizer of '" + folder.string() +
-                                           "' does not match its model: the " + side + " tokenizer has " +
-                                           std::to_string(tokenizer->vocabulary_size()) +
-                                           " ids, options.json says " + std::to_string(size));
+    throw IoError("load_model_folder",
+                  {"the ", side, " tokenizer of '", folder.string(), "' does not match its model: the ", side,
+                   " tokenizer has ", tokenizer->vocabulary_size(), " ids, options.json says ", size});
   };
   const auto [source_size, target_size] = detail::vocabulary_sizes(description.model);
   check("source", tokenizers.source, source_size);
@@ -428,7 +425,7 @@ EIGENFORMER_IO_FUNCTION void require_no_stream(const std::filesystem::path& path
       std::filesystem::is_directory(path, ignored)) {
     return;
   }
-  throw IoError("load_model_folder", "cannot open '" + path.string() + "': it is not a regular file");
+  throw IoError("load_model_folder", {"cannot open '", path.string(), "': it is not a regular file"});
 }
 
 EIGENFORMER_IO_FUNCTION TokenizerPair load_folder_tokenizers(const std::string& kind, bool joint,
@@ -466,7 +463,7 @@ EIGENFORMER_IO_FUNCTION void stage_training_options(const FolderTransaction& sav
   const std::filesystem::path path = folder_file(folder, name);
   nlohmann::json json = detail::read_unique_json("stage_training_options", path);
   if (json.is_discarded() || !json.is_object())
-    throw IoError("stage_training_options", "'" + path.string() + "' is truncated or not a JSON object");
+    throw IoError("stage_training_options", {"'", path.string(), "' is truncated or not a JSON object"});
   if (json.contains("training") && json.at("training") == training) return;
   json["training"] = training;
   write_file(save.file(name), json.contains("checksums") && json.at("checksums").is_object()

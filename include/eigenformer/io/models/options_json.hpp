@@ -238,10 +238,10 @@ nlohmann::json split_positions(nlohmann::json json) {
   if (added == json.end() || !(added->is_string() || added->is_null())) return json;
   if (is_attention_position(*added)) {
     if (json.contains(attention_positions_name)) {
-      throw ValueError(
-          "options", "positions is " + added->dump() + " and attention_positions is " +
-                         json.at(attention_positions_name).dump() +
-                         "; with attention_positions, expected positions to be sinusoidal, learned or none");
+      throw ValueError("options",
+                       {"positions is ", added->dump(), " and attention_positions is ",
+                        json.at(attention_positions_name).dump(),
+                        "; with attention_positions, expected positions to be sinusoidal, learned or none"});
     }
     json[attention_positions_name] = *added;
     json[added_positions_name] = NoPositions::word;
@@ -387,7 +387,7 @@ EIGENFORMER_IO_FUNCTION void name_added_positions(nlohmann::json& json) {
 EIGENFORMER_IO_FUNCTION void refuse_unknown(const nlohmann::json& json, const std::set<std::string>& known,
                                             const std::string& where) {
   for (const auto& [name, value] : json.items()) {
-    if (known.count(name) == 0) throw ValueError("options", "'" + where + name + "' is not an option");
+    if (known.count(name) == 0) throw ValueError("options", {"'", where, name, "' is not an option"});
   }
 }
 

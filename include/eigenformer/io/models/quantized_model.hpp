@@ -60,7 +60,7 @@ template <class T>
 void add_quantized(SafetensorsWriter& writer, const std::string& name, const Tensor<T>& value,
                    WeightFormat format) {
   if (!value.defined() && value.numel() > 0) {
-    throw ValueError("save_model", "'" + name + "' was released; it cannot be saved");
+    throw ValueError("save_model", {"'", name, "' was released; it cannot be saved"});
   }
   if (value.rank() != 2) {
     writer.add(name, value.template to<float>());
@@ -73,7 +73,7 @@ void add_quantized(SafetensorsWriter& writer, const std::string& name, const Ten
       kernels::quantize_int8(value.template to<float>().data(), value.dim(0), value.dim(1), q.data(),
                              scale.data());
     } catch (const ValueError& error) {
-      throw ValueError("save_model", "'" + name + "' cannot be int8: " + error.what());
+      throw ValueError("save_model", {"'", name, "' cannot be int8: ", error.what()});
     }
     writer.add(name, q).add(scale_name(name), scale);
   }
@@ -83,8 +83,8 @@ inline bool has_given_scales(const SafetensorsFile& file) {
   const auto scales = file.metadata().find("int8_scales");
   if (scales == file.metadata().end()) return false;
   if (scales->second == int8_given_scales) return true;
-  throw IoError("load_model", "'" + file.path().string() + "' has int8_scales '" + scales->second +
-                                  "', this version of the library reads '" + int8_given_scales + "'");
+  throw IoError("load_model", {"'", file.path().string(), "' has int8_scales '", scales->second,
+                               "', this version of the library reads '", int8_given_scales, "'"});
 }
 
 // Whether a row of int8 weights is valid, as described above. given: it was quantised by another library.
@@ -144,10 +144,9 @@ void dequantize_panels(const SafetensorsFile& file, const Int8Rows& rows, index_
     const float scale = packed.int8_scale()[row];
     require_quantized_row(file, rows.name, row, q.data(), 4 * steps, scale);
     if (packed.int8_sum()[row] != 128 * sum) {
-      throw IoError("load_model", "'" + file.path().string() + "': the int8 panels '" + rows.name +
-                                      "' are damaged: the sum of row " + std::to_string(row) + " is " +
-                                      std::to_string(packed.int8_sum()[row]) + ", expected " +
-                                      std::to_string(128 * sum));
+      throw IoError("load_model", {"'", file.path().string(), "': the int8 panels '", rows.name,
+                                   "' are damaged: the sum of row ", row, " is ", packed.int8_sum()[row],
+                                   ", expected ", 128 * sum});
     }
     for (index_t p = 0; p < k; ++p)
       out[row * k + p] = static_cast<T>(static_cast<float>(q[static_cast<std::size_t>(p)]) * scale);
@@ -161,8 +160,8 @@ inline bool has_int8_panels(const SafetensorsFile& file) {
   const auto layout = file.metadata().find("int8_layout");
   if (layout == file.metadata().end()) return false;
   if (layout->second == int8_panels_layout) return true;
-  throw IoError("load_model", "'" + file.path().string() + "' has int8_layout '" + layout->second +
-                                  "', this version of the library reads '" + int8_panels_layout + "'");
+  throw IoError("load_model", {"'", file.path().string(), "' has int8_layout '", layout->second,
+                               "', this version of the library reads '", int8_panels_layout, "'"});
 }
 
 // Reads the tensors of a file of int8 weights. Panels are passed to take_panels(name of the matrix, its
@@ -254,7 +253,7 @@ void save_packed_model(const std::filesystem::path& path, const M& model,
       if (matrix == nullptr || matrix->format() != WeightFormat::int8)
         throw ValueError(
             "save_model",
-            "'" + rows.name + "' is not packed in int8, must be for a model saved with int8 panels");
+            {"'", rows.name, "' is not packed in int8, must be for a model saved with int8 panels"});
       detail::add_packed_panels(writer, rows.name, *matrix);
     }
   }
@@ -291,7 +290,7 @@ void load_quantized_model(const std::filesystem::path& path, M& model, WeightFor
   try {
     load_state_dict(model, entries);
   } catch (const ValueError& error) {
-    throw IoError("load_model", "'" + path.string() + "' does not fit the model: " + error.what());
+    throw IoError("load_model", {"'", path.string(), "' does not fit the model: ", error.what()});
   }
 }
 
@@ -309,22 +308,22 @@ EIGENFORMER_IO_FUNCTION void require_quantized_row(const SafetensorsFile& file, 
   if (is_quantized_row(q, n, scale, given)) return;
   throw IoError(
       "load_model",
-      "'" + file.path().string() + "': the int8 tensor '" + name +
-          "' is damaged or not written by this library: row " + std::to_string(row) +
-          (given ? " must have entries from -127 to 127 and a scale that is not negative; its "
-                   "scale is "
-                 : " must have 127 or -127 as its largest entry and a positive scale, or be all zero; its "
-                   "scale is ") +
-          std::to_string(scale));
+      {"'", file.path().string(), "': the int8 tensor '", name,
+       "' is damaged or not written by this library: row ", row,
+       (given ? " must have entries from -127 to 127 and a scale that is not negative; its "
+                "scale is "
+              : " must have 127 or -127 as its largest entry and a positive scale, or be all zero; its "
+                "scale is "),
+       scale});
 }
 
 EIGENFORMER_IO_FUNCTION void require_weight_dtype(const SafetensorsFile& file, const std::string& name,
                                                   Dtype wanted, WeightFormat format) {
   const Dtype dtype = file.info(name).dtype;
   if (dtype == wanted) return;
-  throw IoError("load_model", "'" + file.path().string() + "': tensor '" + name + "' is " +
-                                  dtype_name(dtype) + ", expected " + dtype_name(wanted) + " in a model of " +
-                                  weight_format_name(format) + " weights");
+  throw IoError("load_model",
+                {"'", file.path().string(), "': tensor '", name, "' is ", dtype_name(dtype), ", expected ",
+                 dtype_name(wanted), " in a model of ", weight_format_name(format), " weights"});
 }
 
 }  // namespace detail

@@ -56,7 +56,7 @@ std::shared_ptr<const kernels::PackedWeights> load_packed_weights(const std::fil
           target.copy_from(entries[i].value);
         });
   } catch (const ValueError& error) {
-    throw IoError("load_model", "'" + path.string() + "' does not fit the model: " + error.what());
+    throw IoError("load_model", {"'", path.string(), "' does not fit the model: ", error.what()});
   }
   release_packed_weights(model, *packed);
   Runtime::instance().pool().trim();
@@ -113,7 +113,7 @@ namespace detail {
 inline void require_tokenizers(const std::filesystem::path& folder, const TokenizerPair& tokenizers) {
   if (tokenizers.source) return;
   throw IoError("load_model_folder",
-                "'" + folder.string() + "' was saved without a tokenizer, expected a model with one");
+                {"'", folder.string(), "' was saved without a tokenizer, expected a model with one"});
 }
 
 }  // namespace detail

@@ -58,7 +58,7 @@ class NpyParser {
 
  private:
   [[noreturn]] void fail(const std::string& message) const {
-    throw IoError("npy", "cannot read " + what_ + ": " + message);
+    throw IoError("npy", {"cannot read ", what_, ": ", message});
   }
 
   void skip_space() {
@@ -104,7 +104,7 @@ EIGENFORMER_IO_FUNCTION std::string npy_header(Dtype dtype, const Shape& shape);
 template <class T>
 void require_memory_to_save(const char* op, const std::string& name, const Tensor<T>& tensor) {
   if (!tensor.defined() && tensor.numel() > 0) {
-    throw ValueError(op, "tensor '" + name + "' was released; it cannot be saved");
+    throw ValueError(op, {"tensor '", name, "' was released; it cannot be saved"});
   }
 }
 
@@ -137,7 +137,7 @@ Tensor<T> from_fortran_order(const Tensor<T>& columns) {
 template <class T>
 Tensor<T> npy_tensor(std::span<std::byte> bytes, const NpyHeader& header, std::shared_ptr<void> keep_alive,
                      const std::string& what) {
-  const auto refuse = [&](const std::string& message) { throw IoError("npy", what + " " + message); };
+  const auto refuse = [&](const std::string& message) { throw IoError("npy", {what, " ", message}); };
   const Tensor<T> found = tensor_of_bytes<T>(header.dtype, bytes.subspan(header.begin), header.shape,
                                              std::move(keep_alive), refuse);
   return header.fortran_order && header.shape.rank() > 1 ? from_fortran_order(found) : found;
@@ -298,7 +298,7 @@ EIGENFORMER_IO_FUNCTION std::string npy_header(Dtype dtype, const Shape& shape) 
     if (type.dtype == dtype) descr = type.descr;
   }
   if (descr == nullptr)
-    throw ValueError("npy", std::string("NumPy has no type for ") + dtype_name(dtype) + "; convert to float");
+    throw ValueError("npy", {"NumPy has no type for ", dtype_name(dtype), "; convert to float"});
   std::string text =
       std::string("{'descr': '") + descr + "', 'fortran_order': False, 'shape': " + shape.str() + ", }";
   text.append(63 - (10 + text.size()) % 64, ' ');

@@ -134,8 +134,8 @@ class NpzFile {
   template <class T>
   void read_into(const std::string& name, Tensor<T>& destination) const {
     if (array(name).header.shape != destination.shape()) {
-      throw IoError("npz", what(name) + " has shape " + array(name).header.shape.str() + ", expected " +
-                               destination.shape().str());
+      throw IoError(
+          "npz", {what(name), " has shape ", array(name).header.shape, ", expected ", destination.shape()});
     }
     destination.copy_from(tensor<T>(name));
   }
@@ -153,7 +153,7 @@ class NpzFile {
 
   const Array& array(const std::string& name) const {
     const auto found = arrays_.find(name);
-    if (found == arrays_.end()) throw IoError("npz", "'" + path_.string() + "' has no array '" + name + "'");
+    if (found == arrays_.end()) throw IoError("npz", {"'", path_.string(), "' has no array '", name, "'"});
     return found->second;
   }
 
@@ -176,9 +176,8 @@ class NpzWriter {
   NpzWriter& add(const std::string& name, const Tensor<T>& tensor) {
     detail::require_memory_to_save("npz", name, tensor);
     if (name.empty() || name.size() > 1000)
-      throw ValueError("npz", "the name '" + name + "' has " + std::to_string(name.size()) +
-                                  " bytes, must have 1 to 1000");
-    if (!names_.insert(name).second) throw ValueError("npz", "the name '" + name + "' is used twice");
+      throw ValueError("npz", {"the name '", name, "' has ", name.size(), " bytes, must have 1 to 1000"});
+    if (!names_.insert(name).second) throw ValueError("npz", {"the name '", name, "' is used twice"});
     entries_.push_back({name + ".npy", detail::npy_header(dtype_of<T>(), tensor.shape()),
                         std::as_bytes(tensor.span()), std::make_shared<Tensor<T>>(tensor)});
     return *this;
@@ -342,7 +341,7 @@ EIGENFORMER_IO_FUNCTION NpzFile NpzFile::open(const std::filesystem::path& path)
   for (const detail::ZipEntry& entry : detail::ZipParser(map->bytes(), path.string()).parse()) {
     if (!entry.name.ends_with(".npy")) {
       throw IoError("npz",
-                    "'" + path.string() + "' holds '" + entry.name + "', expected names that end in .npy");
+                    {"'", path.string(), "' holds '", entry.name, "', expected names that end in .npy"});
     }
     file.arrays_.emplace(entry.name.substr(0, entry.name.size() - 4), file.read(map, entry));
   }
@@ -359,20 +358,19 @@ EIGENFORMER_IO_FUNCTION NpzFile::Array NpzFile::read(const std::shared_ptr<Mappe
   if (entry.deflated) {
     const auto* zlib = detail::find_linked<detail::ZlibFunctions>();
     if (zlib == nullptr) {
-      throw IoError("npz",
-                    name +
-                        " is compressed, and this program was built without zlib; expected an array that "
-                        "numpy.savez wrote, or a program with zlib");
+      throw IoError("npz", {name,
+                            " is compressed, and this program was built without zlib; expected an array that "
+                            "numpy.savez wrote, or a program with zlib"});
     }
     Tensor<std::int8_t> inflated(Shape{static_cast<index_t>(entry.size)});
     const auto bytes = std::as_writable_bytes(inflated.span());
     if (!zlib->inflate(array.bytes, bytes))
-      throw IoError("npz", name + " is damaged: it does not inflate to its size");
+      throw IoError("npz", {name, " is damaged: it does not inflate to its size"});
     array.bytes = bytes;
     array.keep_alive = std::make_shared<Tensor<std::int8_t>>(inflated);
   }
   if (detail::crc32_of(array.bytes) != entry.crc)
-    throw IoError("npz", name + " is damaged: its checksum does not match");
+    throw IoError("npz", {name, " is damaged: its checksum does not match"});
   array.header = parse_npy_header(array.bytes, name);
   return array;
 }

@@ -44,7 +44,7 @@ class ZipParser {
                                  central_size = 46, local_size = 30;
 
   [[noreturn]] void fail(const std::string& message) const {
-    throw IoError("zip", "cannot read '" + path_ + "': " + message);
+    throw IoError("zip", {"cannot read '", path_, "': ", message});
   }
 
   // Reads a T at a byte offset. Throws IoError outside the archive.

@@ -340,8 +340,8 @@ template <class M, class F>
     }
     if (!loss.defined()) {
       throw IoError("check_parity",
-                    "'" + fixture.file().path().string() +
-                        "' has gradients, but no in.cotangent to compute them from; pass a loss");
+                    {"'", fixture.file().path().string(),
+                     "' has gradients, but no in.cotangent to compute them from; pass a loss"});
     }
   }
   Gradients<T> gradients(parameters(module));

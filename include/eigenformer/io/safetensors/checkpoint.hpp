@@ -57,7 +57,7 @@ LoadReport load_given(M& module, const Source& source, const std::vector<GivenTe
           const auto target = targets.find(entry.name);
           const std::string& name = given[i].name;
           if (target == targets.end() && !entry.value.defined()) {
-            throw ValueError("load_state_dict", "'" + entry.name + "' has no memory to read rows into");
+            throw ValueError("load_state_dict", {"'", entry.name, "' has no memory to read rows into"});
           } else if (target != targets.end() &&
                      (!entry.value.defined() || (options.map && source.template is_mapped<T>(name)))) {
             views.emplace_back(target->second, source.template tensor<T>(name));
@@ -71,7 +71,7 @@ LoadReport load_given(M& module, const Source& source, const std::vector<GivenTe
     return report;
   } catch (const ValueError& error) {
     const std::string what = std::string(error.what()).substr(error.op().size() + 3);
-    throw IoError("load_state_dict", "'" + path.string() + "' does not fit the module: " + what);
+    throw IoError("load_state_dict", {"'", path.string(), "' does not fit the module: ", what});
   }
 }
 
@@ -186,13 +186,13 @@ TrainingState<T> load_training_state(const std::filesystem::path& path) {
   const SafetensorsFile file = SafetensorsFile::open(path);
   const auto text = file.metadata().find("training_state");
   if (text == file.metadata().end()) {
-    throw IoError("load_training_state", "'" + path.string() + "' holds no training state");
+    throw IoError("load_training_state", {"'", path.string(), "' holds no training state"});
   }
   TrainingState<T> state;
   state.values = detail::parse_json(text->second);
   if (state.values.is_discarded()) {
     throw IoError("load_training_state",
-                  "'" + path.string() + "' holds a damaged training state: its values are not JSON");
+                  {"'", path.string(), "' holds a damaged training state: its values are not JSON"});
   }
   for (auto& entry : read_state_dict<T>(file)) state.tensors.emplace_back(entry.name, std::move(entry.value));
   // Converted tensors have other bytes.
@@ -202,7 +202,7 @@ TrainingState<T> load_training_state(const std::filesystem::path& path) {
   if (!converted && (checksum == file.metadata().end() ||
                      checksum->second != detail::state_checksum(state, text->second))) {
     throw IoError("load_training_state",
-                  "'" + path.string() + "' holds a damaged training state: its checksum does not match");
+                  {"'", path.string(), "' holds a damaged training state: its checksum does not match"});
   }
   return state;
 }
@@ -245,7 +245,7 @@ EIGENFORMER_IO_FUNCTION void to_json(nlohmann::json& json, const RandomGenerator
 EIGENFORMER_IO_FUNCTION void from_json(const nlohmann::json& json, RandomGenerator::State& state) {
   const auto number = [&](const char* key) {
     if (!json.is_object() || !json.contains(key) || !json.at(key).is_number_unsigned()) {
-      throw IoError("load_training_state", std::string("a generator's state lacks the number '") + key + "'");
+      throw IoError("load_training_state", {"a generator's state lacks the number '", key, "'"});
     }
     return json.at(key).get<std::uint64_t>();
   };

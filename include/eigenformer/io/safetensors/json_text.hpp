@@ -124,7 +124,7 @@ EIGENFORMER_IO_FUNCTION bool UniqueJson::start_array(std::size_t) { return open(
 EIGENFORMER_IO_FUNCTION bool UniqueJson::key(std::string& name) {
   count();
   const auto [at, added] = open_.back()->get_ref<nlohmann::json::object_t&>().try_emplace(name);
-  if (!added) throw ValueError("json", "has the name '" + name + "' twice in one object, expected it once");
+  if (!added) throw ValueError("json", {"has the name '", name, "' twice in one object, expected it once"});
   member_ = &at->second;
   return true;
 }
@@ -137,8 +137,7 @@ EIGENFORMER_IO_FUNCTION bool UniqueJson::parse_error(std::size_t, const std::str
 }
 
 EIGENFORMER_IO_FUNCTION void UniqueJson::count() {
-  if (items_left_-- == 0)
-    throw ValueError("json", "has more than " + std::to_string(items_) + " names and values");
+  if (items_left_-- == 0) throw ValueError("json", {"has more than ", items_, " names and values"});
 }
 
 EIGENFORMER_IO_FUNCTION nlohmann::json& UniqueJson::place(nlohmann::json&& item) {
@@ -151,8 +150,7 @@ EIGENFORMER_IO_FUNCTION nlohmann::json& UniqueJson::place(nlohmann::json&& item)
 }
 
 EIGENFORMER_IO_FUNCTION bool UniqueJson::open(nlohmann::json&& item) {
-  if (open_.size() == most_depth_)
-    throw ValueError("json", "is nested more than " + std::to_string(most_depth_) + " deep");
+  if (open_.size() == most_depth_) throw ValueError("json", {"is nested more than ", most_depth_, " deep"});
   open_.push_back(&place(std::move(item)));
   return true;
 }
@@ -168,7 +166,7 @@ EIGENFORMER_IO_FUNCTION nlohmann::json read_unique_json(const char* op, const st
   try {
     return parse_unique_json(read_text_file(path));
   } catch (const ValueError& error) {
-    throw IoError(op, "'" + path.string() + "' " + message_of(error));
+    throw IoError(op, {"'", path.string(), "' ", message_of(error)});
   }
 }
 

@@ -59,7 +59,7 @@ class SafetensorsParser {
 
  private:
   [[noreturn]] void fail(const std::string& message) const {
-    throw IoError("safetensors", "cannot read '" + path_ + "': " + message);
+    throw IoError("safetensors", {"cannot read '", path_, "': ", message});
   }
   [[noreturn]] void fail(const std::string& tensor, const std::string& message) const {
     fail("tensor '" + tensor + "' " + message);
@@ -112,7 +112,7 @@ class SafetensorsFile {
     const SafetensorsFile& file;
     const std::string& name;
     [[noreturn]] void operator()(const std::string& message) const {
-      throw IoError("safetensors", "tensor '" + name + "' of '" + file.path_.string() + "' " + message);
+      throw IoError("safetensors", {"tensor '", name, "' of '", file.path_.string(), "' ", message});
     }
   };
 
@@ -184,8 +184,8 @@ class SafetensorsFile {
   void read_into(const std::string& name, Tensor<T>& destination) const {
     const TensorInfo& found = info(name);
     if (found.shape != destination.shape()) {
-      throw IoError("safetensors", "tensor '" + name + "' of '" + path_.string() + "' has shape " +
-                                       found.shape.str() + ", expected " + destination.shape().str());
+      throw IoError("safetensors", {"tensor '", name, "' of '", path_.string(), "' has shape ", found.shape,
+                                    ", expected ", destination.shape()});
     }
     detail::convert_elements(found.dtype, view(found), destination.data(), Refuse{*this, found.name});
   }
@@ -224,9 +224,9 @@ class SafetensorsWriter {
     const std::string quoted = quote(name);
     if (name == "__metadata__") throw ValueError("safetensors", "a tensor cannot be named '__metadata__'");
     if (!tensor.defined() && tensor.numel() > 0) {
-      throw ValueError("safetensors", "tensor '" + name + "' was released; it cannot be saved");
+      throw ValueError("safetensors", {"tensor '", name, "' was released; it cannot be saved"});
     }
-    if (!names_.insert(name).second) throw ValueError("safetensors", "the name '" + name + "' is used twice");
+    if (!names_.insert(name).second) throw ValueError("safetensors", {"the name '", name, "' is used twice"});
     if (tensor.numel() > 0) {
       const auto [begin, end] = by_data_.equal_range(tensor.data());
       for (auto at = begin; at != end; ++at) {
@@ -445,7 +445,7 @@ EIGENFORMER_IO_FUNCTION const TensorInfo& SafetensorsFile::info(const std::strin
   const auto alias = aliases_.find(name);
   const auto found = index_.find(alias == aliases_.end() ? name : alias->second);
   if (found == index_.end()) {
-    throw IoError("safetensors", "'" + path_.string() + "' has no tensor '" + name + "'");
+    throw IoError("safetensors", {"'", path_.string(), "' has no tensor '", name, "'"});
   }
   return header_.tensors[found->second];
 }
@@ -458,9 +458,8 @@ EIGENFORMER_IO_FUNCTION void SafetensorsWriter::save(const std::filesystem::path
   });
   const std::string text = header(order);
   if (text.size() > SafetensorsHeader::max_length) {
-    throw IoError("safetensors", "the names and metadata take " + std::to_string(text.size()) +
-                                     " bytes, at most " + std::to_string(SafetensorsHeader::max_length) +
-                                     " are allowed");
+    throw IoError("safetensors", {"the names and metadata take ", text.size(), " bytes, at most ",
+                                  SafetensorsHeader::max_length, " are allowed"});
   }
   AtomicFile file(path);
   const std::uint64_t length = text.size();
@@ -484,7 +483,7 @@ EIGENFORMER_IO_FUNCTION std::string SafetensorsWriter::header(const std::vector<
   for (const auto& [key, value] : aliases_) {
     if (!metadata.emplace(key, value).second) {
       throw ValueError("safetensors",
-                       "the metadata key " + key + " is the name of a tensor that is stored as " + value);
+                       {"the metadata key ", key, " is the name of a tensor that is stored as ", value});
     }
   }
   if (!metadata.empty()) {

@@ -136,9 +136,9 @@ EIGENFORMER_IO_FUNCTION std::int32_t find_language(const std::filesystem::path& 
   }
   const std::string what = "'" + path.string() + "' has no language '" + language + "', expected ";
   if (known.empty()) {
-    throw ValueError("import", what +
-                                   "one among its special tokens, but its tokenizer files list no languages; "
-                                   "special_tokens_map.json can, as additional_special_tokens");
+    throw ValueError("import", {what,
+                                "one among its special tokens, but its tokenizer files list no languages; "
+                                "special_tokens_map.json can, as additional_special_tokens"});
   }
   // The first part of a code in small letters: "de" of "de_DE", "deu" of "deu_Latn".
   const auto first_part = [](std::string_view code) {
@@ -160,7 +160,7 @@ EIGENFORMER_IO_FUNCTION std::int32_t find_language(const std::filesystem::path& 
   for (std::size_t i = 0; i < shown.size() && i < most; ++i) names += (i == 0 ? "" : ", ") + shown[i];
   const std::size_t more = all.size() - std::min(shown.size(), most);
   if (more > 0) names += " or one of " + std::to_string(more) + " others";
-  throw ValueError("import", what + names);
+  throw ValueError("import", {what, names});
 }
 
 EIGENFORMER_IO_FUNCTION std::int32_t find_spelled_language(const std::filesystem::path& path,
@@ -191,7 +191,7 @@ EIGENFORMER_IO_FUNCTION std::shared_ptr<const Tokenizer> sentencepiece_tokenizer
   try {
     return functions.make(read_text_file(path), std::move(vocabulary), language_codes, std::move(added));
   } catch (const ValueError& error) {
-    throw IoError("import", "'" + path.string() + "': " + error.what());
+    throw IoError("import", {"'", path.string(), "': ", error.what()});
   }
 }
 
@@ -200,7 +200,7 @@ EIGENFORMER_IO_FUNCTION std::vector<std::string> sentencepiece_pieces(const std:
   try {
     return functions.pieces(read_text_file(path));
   } catch (const ValueError& error) {
-    throw IoError("import", "'" + path.string() + "': " + error.what());
+    throw IoError("import", {"'", path.string(), "': ", error.what()});
   }
 }
 
@@ -208,9 +208,8 @@ EIGENFORMER_IO_FUNCTION void fit_vocabulary(const std::filesystem::path& path,
                                             std::vector<std::string>& tokens, index_t rows,
                                             const char* side) {
   if (static_cast<index_t>(tokens.size()) > rows) {
-    throw IoError("import", "'" + path.string() + "' does not fit the weights: it has " +
-                                std::to_string(tokens.size()) + " tokens, the " + side + " embedding has " +
-                                std::to_string(rows) + " rows");
+    throw IoError("import", {"'", path.string(), "' does not fit the weights: it has ", tokens.size(),
+                             " tokens, the ", side, " embedding has ", rows, " rows"});
   }
   tokens.resize(static_cast<std::size_t>(rows));
 }

@@ -253,11 +253,11 @@ EIGENFORMER_IO_FUNCTION void require_no_languages(const std::filesystem::path& p
   for (const auto& [name, value] : {std::pair{"source_language", &options.source_language},
                                     std::pair{"target_language", &options.target_language}}) {
     if (value->empty()) continue;
-    throw ValueError("import",
-                     "'" + path.string() + "' is not a multilingual model, so " + name +
-                         " must be empty, not '" + *value +
-                         "'; if the model expects a token such as >>deu<< before each text, give it as "
-                         "source_text (--prefix)");
+    throw ValueError(
+        "import",
+        {"'", path.string(), "' is not a multilingual model, so ", name, " must be empty, not '", *value,
+         "'; if the model expects a token such as >>deu<< before each text, give it as "
+         "source_text (--prefix)"});
   }
 }
 

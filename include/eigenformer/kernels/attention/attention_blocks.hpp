@@ -42,7 +42,7 @@ index_t attention_keys_of(const AttentionProblem<T>& p, index_t b) {
 /// Throws ValueError where a size is less than 1.
 EIGENFORMER_NOINLINE inline void check_attention_size(const char* what, index_t value) {
   if (value >= 1) return;
-  throw ValueError("attention", std::string(what) + " is " + std::to_string(value) + ", must be at least 1");
+  throw ValueError("attention", {what, " is ", value, ", must be at least 1"});
 }
 
 template <class T>

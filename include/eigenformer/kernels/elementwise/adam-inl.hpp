@@ -124,7 +124,7 @@ struct SumOfSquares {
 template <class T>
 void adam_step(T* p, const T* g, T* m, T* v, index_t n, double lr, double beta1, double beta2, double eps,
                double weight_decay, bool decoupled, index_t step, double grad_scale) {
-  if (step < 1) throw ValueError("adam", "step is " + std::to_string(step) + ", must be at least 1");
+  if (step < 1) throw ValueError("adam", {"step is ", step, ", must be at least 1"});
   const auto t = static_cast<double>(step);
   const double correction1 = 1 - std::pow(beta1, t), correction2 = 1 - std::pow(beta2, t);
   const detail::AdamNumbers<T> numbers{static_cast<T>(grad_scale),

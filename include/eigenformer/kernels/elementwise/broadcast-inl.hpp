@@ -18,9 +18,8 @@ EIGENFORMER_INLINE Shape broadcast_shape(const char* op, const Shape& a, const S
     const index_t m = longer[-i], n = shorter[-i];
     if (m != n && m != 1 && n != 1) {
       throw ShapeError(op,
-                       "shapes " + a.str() + " and " + b.str() + " do not broadcast: dimension -" +
-                           std::to_string(i) + " is " + std::to_string(a[-i]) + " and " +
-                           std::to_string(b[-i]),
+                       {"shapes ", a.str(), " and ", b.str(), " do not broadcast: dimension -", i, " is ",
+                        a[-i], " and ", b[-i]},
                        {a, b});
     }
     if (m == 1) out = out.with(-i, n);
@@ -194,8 +193,7 @@ void where(const bool* condition, const Shape& condition_shape, const T* a, cons
 template <class T>
 void broadcast_to(const T* x, const Shape& from, T* out, const Shape& to, T scale, T beta) {
   if (from.rank() > to.rank() || broadcast_shape("broadcast_to", from, to) != to) {
-    throw ShapeError("broadcast_to", "shape " + from.str() + " does not broadcast to " + to.str(),
-                     {from, to});
+    throw ShapeError("broadcast_to", {"shape ", from.str(), " does not broadcast to ", to.str()}, {from, to});
   }
   if (to.numel() == 0) return;
   const auto loop = broadcast_loop<1>(to, {&from});

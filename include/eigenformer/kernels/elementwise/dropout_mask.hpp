@@ -16,7 +16,7 @@ struct DropoutPlan {
   /// Throws ValueError for a rate outside [0, 1).
   DropoutPlan(DropoutKey key, double rate) {
     if (!(rate >= 0 && rate < 1)) {
-      throw ValueError("dropout", "rate is " + std::to_string(rate) + ", must be at least 0 and less than 1");
+      throw ValueError("dropout", {"rate is ", rate, ", must be at least 0 and less than 1"});
     }
     const auto words = key.philox_key();
     key0 = words[0];

@@ -15,8 +15,7 @@ namespace detail {
 
 inline void check_gemm_sizes(index_t m, index_t n, index_t k) {
   if (m < 0 || n < 0 || k < 0) {
-    throw ShapeError("gemm", "sizes m = " + std::to_string(m) + ", n = " + std::to_string(n) +
-                                 ", k = " + std::to_string(k) + " must not be negative");
+    throw ShapeError("gemm", {"sizes m = ", m, ", n = ", n, ", k = ", k, " must not be negative"});
   }
 }
 

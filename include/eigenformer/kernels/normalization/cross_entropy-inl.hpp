@@ -25,14 +25,13 @@ namespace detail {
 inline void check_cross_entropy(const std::int32_t* targets, index_t rows, index_t classes,
                                 const CrossEntropyOptions& options) {
   if (!(options.label_smoothing >= 0 && options.label_smoothing <= 1)) {
-    throw ValueError("cross_entropy", "label_smoothing is " + std::to_string(options.label_smoothing) +
-                                          ", must be at least 0 and at most 1");
+    throw ValueError("cross_entropy",
+                     {"label_smoothing is ", options.label_smoothing, ", must be at least 0 and at most 1"});
   }
   for (index_t r = 0; r < rows; ++r) {
     if (targets[r] != options.ignore_index && (targets[r] < 0 || targets[r] >= classes)) {
-      throw IndexError("cross_entropy", "target " + std::to_string(targets[r]) + " at position " +
-                                            std::to_string(r) + " is outside the " + std::to_string(classes) +
-                                            " classes");
+      throw IndexError("cross_entropy",
+                       {"target ", targets[r], " at position ", r, " is outside the ", classes, " classes"});
     }
   }
 }

@@ -26,8 +26,7 @@ struct LayerNormArguments {
 
 inline void check_layer_norm(LayerNormFormula formula, index_t n) {
   if (formula == LayerNormFormula::teaching && n < 2) {
-    throw ValueError("layer_norm",
-                     "the unbiased standard deviation needs at least 2 features, got " + std::to_string(n));
+    throw ValueError("layer_norm", {"the unbiased standard deviation needs at least 2 features, got ", n});
   }
 }
 

@@ -180,7 +180,7 @@ TokenLosses token_objective(T* logits, const T* teacher, const std::int32_t* tar
                             bool gradient) {
   detail::check_cross_entropy(targets, rows, classes, {options.label_smoothing, options.ignore_index});
   if (copies != 1 && copies != 2)
-    throw ValueError("token_objective", "copies is " + std::to_string(copies) + ", must be 1 or 2");
+    throw ValueError("token_objective", {"copies is ", copies, ", must be 1 or 2"});
   log_softmax<T>(logits, logits, copies * rows, classes);
   const auto storage =
       Runtime::instance().pool().allocate(static_cast<std::size_t>(rows) * sizeof(detail::TokenSums));

@@ -28,12 +28,10 @@ inline index_t whole_panels(index_t n, index_t columns) { return (n + columns - 
 
 inline void check_packed_sizes(index_t n, index_t k, bool int8) {
   if (n < 0 || k < 0) {
-    throw ShapeError("packed_matrix", "sizes n = " + std::to_string(n) + ", k = " + std::to_string(k) +
-                                          " must not be negative");
+    throw ShapeError("packed_matrix", {"sizes n = ", n, ", k = ", k, " must not be negative"});
   }
   if (int8 && k > 65536) {
-    throw ValueError("packed_matrix",
-                     "k is " + std::to_string(k) + ", must be at most 65536 for int8 weights");
+    throw ValueError("packed_matrix", {"k is ", k, ", must be at most 65536 for int8 weights"});
   }
 }
 
@@ -172,8 +170,7 @@ EIGENFORMER_INLINE void PackedMatrix::check_rows(const char* op, const std::int3
                                                  index_t count) const {
   for (index_t i = 0; i < count; ++i) {
     if (rows[i] >= 0 && rows[i] < n_) continue;
-    throw IndexError(op, "id " + std::to_string(rows[i]) + " at position " + std::to_string(i) +
-                             " is outside the vocabulary of " + std::to_string(n_));
+    throw IndexError(op, {"id ", rows[i], " at position ", i, " is outside the vocabulary of ", n_});
   }
 }
 
@@ -183,8 +180,7 @@ EIGENFORMER_INLINE PackedMatrix PackedMatrix::with_input_step(float step) const 
   if (!(step >= 1e-30f && step <= 1e30f)) {
     char number[32];  // std::to_string() writes 1e-31 as 0
     std::snprintf(number, sizeof number, "%g", static_cast<double>(step));
-    throw ValueError("packed_matrix",
-                     "the input step is " + std::string(number) + ", must be between 1e-30 and 1e30");
+    throw ValueError("packed_matrix", {"the input step is ", number, ", must be between 1e-30 and 1e30"});
   }
   PackedMatrix result = *this;
   result.input_step_ = step;
@@ -369,9 +365,9 @@ EIGENFORMER_INLINE void PackedMatrix::run_int8(index_t m, const float* x, index_
 EIGENFORMER_INLINE void gemm_packed(index_t m, const float* x, index_t ldx, const PackedMatrix& w, float beta,
                                     float* c, index_t ldc, const GemmEpilogue<float>& epilogue, float alpha) {
   if (alpha != 1.0f && w.format_ == PackedMatrix::Format::int8) {
-    throw ValueError("gemm_packed", "alpha is " + std::to_string(alpha) + ", must be 1 for int8 weights");
+    throw ValueError("gemm_packed", {"alpha is ", alpha, ", must be 1 for int8 weights"});
   }
-  if (m < 0) throw ShapeError("gemm_packed", "m = " + std::to_string(m) + " must not be negative");
+  if (m < 0) throw ShapeError("gemm_packed", {"m = ", m, " must not be negative"});
   if (m == 0 || w.n_ == 0) return;
   eigenformer::detail::count_product(m, w.n_, w.k_);
   const detail::GemmProblem<float> problem{false, true,    m, w.n_, w.k_, alpha, x,
@@ -402,8 +398,8 @@ EIGENFORMER_INLINE void quantize_int8(const float* w, index_t n, index_t k, std:
     float largest = 0.0f;
     for (index_t p = 0; p < k; ++p) {
       if (!std::isfinite(row[p])) {
-        throw ValueError("quantize_int8", "weight (" + std::to_string(j) + ", " + std::to_string(p) +
-                                              ") is " + std::to_string(row[p]) + ", expected finite weights");
+        throw ValueError("quantize_int8",
+                         {"weight (", j, ", ", p, ") is ", row[p], ", expected finite weights"});
       }
       largest = std::max(largest, std::abs(row[p]));
     }

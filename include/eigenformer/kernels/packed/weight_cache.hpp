@@ -24,12 +24,10 @@ class WeightCache {
   /// IndexError for rows that do not exist.
   PackedMatrix get(const Tensor<float>& weight, index_t first, index_t count, bool transposed) {
     if (weight.rank() != 2)
-      throw ShapeError("weight_cache", "weight " + weight.shape().str() + " must be a matrix",
-                       {weight.shape()});
+      throw ShapeError("weight_cache", {"weight ", weight.shape(), " must be a matrix"}, {weight.shape()});
     if (first < 0 || count < 0 || count > weight.dim(0) - first) {
-      throw IndexError("weight_cache", std::to_string(count) + " rows starting at row " +
-                                           std::to_string(first) + " are outside a weight of shape " +
-                                           weight.shape().str());
+      throw IndexError("weight_cache", {count, " rows starting at row ", first,
+                                        " are outside a weight of shape ", weight.shape()});
     }
     const index_t k = weight.dim(1);
     const float* rows = weight.data() + first * k;

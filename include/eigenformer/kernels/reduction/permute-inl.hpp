@@ -30,10 +30,10 @@ inline std::array<index_t, 6> checked_order(const Shape& shape, std::span<const 
   if (!good) {
     std::string list;
     for (const index_t d : order) list += (list.empty() ? "" : ", ") + std::to_string(d);
-    throw ShapeError("permute",
-                     "order (" + list + ") must name each of the " + std::to_string(shape.rank()) +
-                         " dimensions of " + shape.str() + " once",
-                     {shape});
+    throw ShapeError(
+        "permute",
+        {"order (", list, ") must name each of the ", shape.rank(), " dimensions of ", shape, " once"},
+        {shape});
   }
   return result;
 }

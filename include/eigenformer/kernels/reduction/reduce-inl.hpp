@@ -25,12 +25,10 @@ inline std::array<bool, 6> reduced_dimensions(const Shape& shape, std::span<cons
   for (const index_t axis : axes) {
     const index_t d = axis < 0 ? axis + shape.rank() : axis;
     if (d < 0 || d >= shape.rank()) {
-      throw IndexError("reduce", "axis " + std::to_string(axis) + " does not exist in shape " + shape.str());
+      throw IndexError("reduce", {"axis ", axis, " does not exist in shape ", shape});
     }
     bool& mark = reduced[static_cast<std::size_t>(d)];
-    if (mark)
-      throw ShapeError(
-          "reduce", "axis " + std::to_string(axis) + " of shape " + shape.str() + " is named twice", {shape});
+    if (mark) throw ShapeError("reduce", {"axis ", axis, " of shape ", shape, " is named twice"}, {shape});
     mark = true;
   }
   return reduced;
@@ -396,7 +394,7 @@ void reduce_max_backward(const T* x, const Shape& shape, std::span<const index_t
 template <class T>
 void reduce_to_shape(const T* g, const Shape& from, T* out, const Shape& to, T scale, T beta) {
   if (to.rank() > from.rank() || broadcast_shape("reduce_to_shape", to, from) != from) {
-    throw ShapeError("reduce_to_shape", "shape " + to.str() + " does not broadcast to " + from.str(),
+    throw ShapeError("reduce_to_shape", {"shape ", to.str(), " does not broadcast to ", from.str()},
                      {from, to});
   }
   std::array<bool, 6> marks{};

@@ -196,7 +196,7 @@ void top_k_rows(const T* x, index_t ld, index_t rows, index_t n, index_t k, T* v
 
 inline void check_top_k(index_t k, index_t n) {
   if (k >= 1 && k <= n) return;
-  throw ValueError("top_k", "k is " + std::to_string(k) + ", must be in 1 .. " + std::to_string(n));
+  throw ValueError("top_k", {"k is ", k, ", must be in 1 .. ", n});
 }
 
 }  // namespace detail

@@ -15,8 +15,8 @@ namespace detail {
 inline void check_ids(const std::int32_t* ids, index_t rows, index_t vocab) {
   for (index_t r = 0; r < rows; ++r) {
     if (ids[r] < 0 || ids[r] >= vocab) {
-      throw IndexError("embedding", "id " + std::to_string(ids[r]) + " at position " + std::to_string(r) +
-                                        " is outside the vocabulary of " + std::to_string(vocab));
+      throw IndexError("embedding",
+                       {"id ", ids[r], " at position ", r, " is outside the vocabulary of ", vocab});
     }
   }
 }

@@ -36,9 +36,9 @@ class RotaryTable {
   /// positive and finite.
   RotaryTable(index_t dim, double base) {
     if (dim < 2 || dim % 2 != 0)
-      throw ValueError("rotary", "dim is " + std::to_string(dim) + ", must be even and at least 2");
+      throw ValueError("rotary", {"dim is ", dim, ", must be even and at least 2"});
     if (!(base > 0 && std::isfinite(base)))
-      throw ValueError("rotary", "base is " + std::to_string(base) + ", must be positive");
+      throw ValueError("rotary", {"base is ", base, ", must be positive"});
     thread_local std::weak_ptr<Data> last;
     data_ = last.lock();
     if (data_ == nullptr || data_->dim != dim || data_->base != base)

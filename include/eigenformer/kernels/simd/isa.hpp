@@ -183,7 +183,7 @@ inline Isa isa_from_name(const char* name, Isa available, Isa otherwise) {
     if (name == std::string(path.name)) return path.isa & available;
     names += (names.empty() ? "" : ", ") + std::string(path.name);
   }
-  throw ValueError("isa", "EIGENFORMER_ISA is '" + std::string(name) + "', expected one of " + names);
+  throw ValueError("isa", {"EIGENFORMER_ISA is '", name, "', expected one of ", names});
 }
 
 inline std::atomic<Isa>& isa_slot() {

@@ -50,12 +50,12 @@ std::vector<AdaptableRows<T>> lora_targets(const std::vector<AdaptableRows<T>>& 
       chosen[i] = found = any = true;
     }
     if (found) continue;
-    throw ValueError(
-        "lora", "the target '" + std::string(target) +
-                    "' matches no weight matrix of the model, expected full names, patterns or some of: " +
-                    short_names(all));
+    throw ValueError("lora",
+                     {"the target '", target,
+                      "' matches no weight matrix of the model, expected full names, patterns or some of: ",
+                      short_names(all)});
   }
-  if (!any) throw ValueError("lora", "there are no targets, expected some of: " + short_names(all));
+  if (!any) throw ValueError("lora", {"there are no targets, expected some of: ", short_names(all)});
   std::vector<AdaptableRows<T>> rows;
   for (std::size_t i = 0; i < all.size(); ++i) {
     if (chosen[i]) rows.push_back(all[i]);

@@ -508,9 +508,8 @@ struct MultiHeadAttention {
   void require_one_width() const {
     if (!in_proj.fused()) {
       (void)in_proj.query_weight.shape();  // throws for an attention that was moved from
-      throw ValueError(name, "kdim is " + std::to_string(options.kdim) + " and vdim " +
-                                 std::to_string(options.vdim) + ", must both be d_model, which is " +
-                                 std::to_string(options.d_model) + ", for self-attention");
+      throw ValueError(name, {"kdim is ", options.kdim, " and vdim ", options.vdim,
+                              ", must both be d_model, which is ", options.d_model, ", for self-attention"});
     }
   }
 
@@ -524,26 +523,24 @@ struct MultiHeadAttention {
                           const SequenceLayout& keys) {
     if (queries.batch() == keys.batch()) return;
     throw ShapeError(name,
-                     "query of shape " + query.shape().str() + " and key of shape " + key.shape().str() +
-                         " must have the same batch size",
+                     {"query of shape ", query.shape(), " and key of shape ", key.shape(),
+                      " must have the same batch size"},
                      {query.shape(), key.shape()});
   }
 
   static void check_sequences(const SequenceLayout& queries, const SequenceLayout& keys,
                               const std::vector<std::int32_t>& key_sequence) {
     if (!key_sequence.empty() || queries.batch() == keys.batch()) return;
-    throw ShapeError(name, "the layouts have " + std::to_string(queries.batch()) +
-                               " sequences of queries and " + std::to_string(keys.batch()) +
-                               " of keys, must be equal numbers unless key_sequence is given");
+    throw ShapeError(name, {"the layouts have ", queries.batch(), " sequences of queries and ", keys.batch(),
+                            " of keys, must be equal numbers unless key_sequence is given"});
   }
 
   void check_input(const char* what, const Var<T>& x, const SequenceLayout& layout, index_t width) const {
     check_rows(name, what, x.shape(), layout);
     if (x.dim(-1) == width) return;
     throw ShapeError(name,
-                     std::string(what) + " of shape " + x.shape().str() + " must have " +
-                         std::to_string(width) + " features, to match '" +
-                         (in_proj.fused() ? in_proj.weight : in_proj.query_weight).name() + "'",
+                     {what, " of shape ", x.shape(), " must have ", width, " features, to match '",
+                      (in_proj.fused() ? in_proj.weight : in_proj.query_weight).name(), "'"},
                      {x.shape()});
   }
 

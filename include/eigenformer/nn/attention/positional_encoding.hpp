@@ -50,8 +50,7 @@ struct SinusoidalPositionalEncoding {
     check_rows("positional_encoding", "input", x.shape(), layout);
     const index_t d = table.value.dim(1);
     if (x.dim(-1) != d) {
-      throw ShapeError("positional_encoding",
-                       "last dimension of input " + x.shape().str() + " must be " + std::to_string(d),
+      throw ShapeError("positional_encoding", {"last dimension of input ", x.shape(), " must be ", d},
                        {x.shape()});
     }
     Tensor<T> y(x.shape());
@@ -143,16 +142,15 @@ struct LearnedPositionalEmbedding {
     const index_t d = weight.shape()[1], size = weight.shape()[0] - offset;
     if (x.dim(-1) != d) {
       throw ShapeError(op,
-                       "last dimension of input " + x.shape().str() + " must be " + std::to_string(d) +
-                           ", to match '" + weight.name() + "' of shape " + weight.shape().str(),
+                       {"last dimension of input ", x.shape(), " must be ", d, ", to match '", weight.name(),
+                        "' of shape ", weight.shape()},
                        {x.shape(), weight.shape()});
     }
     for (index_t b = 0; b < layout.batch(); ++b) {
       const index_t end = layout.position(b) + layout.length(b);
       if (end > size) {
-        throw ValueError(op, "sequence " + std::to_string(b) + " reaches position " +
-                                 std::to_string(end - 1) + ", but '" + weight.name() + "' has " +
-                                 std::to_string(size) + " positions");
+        throw ValueError(op, {"sequence ", b, " reaches position ", end - 1, ", but '", weight.name(),
+                              "' has ", size, " positions"});
       }
     }
     Tensor<std::int32_t> ids(Shape{layout.rows()});

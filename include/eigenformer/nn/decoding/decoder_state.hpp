@@ -28,8 +28,8 @@ class CachedMemory {
       std::iota(sequence_.begin(), sequence_.end(), 0);
     }
     if (static_cast<index_t>(sequence_.size()) != sequences) {
-      throw ValueError("decoder_state", "a memory is for " + std::to_string(sequence_.size()) +
-                                            " sequences, must be for " + std::to_string(sequences));
+      throw ValueError("decoder_state",
+                       {"a memory is for ", sequence_.size(), " sequences, must be for ", sequences});
     }
   }
 
@@ -144,9 +144,8 @@ class CachedPass final : public LayerPass<T> {
   Var<T> memory_attention(const Context<T>& ctx, const MultiHeadAttention<T>& attention, const Var<T>& x,
                           std::size_t memory = 0) override {
     if (memory >= memories_.size()) {
-      throw ValueError("memory_attention", "memory " + std::to_string(memory) +
-                                               " does not exist: the pass has " +
-                                               std::to_string(memories_.size()));
+      throw ValueError("memory_attention",
+                       {"memory ", memory, " does not exist: the pass has ", memories_.size()});
     }
     const AttentionOptions& o = attention.options.attention;
     if (!std::holds_alternative<NoPositions>(o.positions) || o.window != 0) {
@@ -272,8 +271,8 @@ class DecoderState {
   /// not exist.
   std::span<const std::int32_t> memory_sequences(std::size_t memory = 0) const {
     if (memory >= pass_.memories().size()) {
-      throw IndexError("decoder_state", "memory " + std::to_string(memory) + " does not exist, there are " +
-                                            std::to_string(pass_.memories().size()));
+      throw IndexError("decoder_state",
+                       {"memory ", memory, " does not exist, there are ", pass_.memories().size()});
     }
     return pass_.memories()[memory].sequences();
   }
@@ -296,10 +295,8 @@ class DecoderState {
     for (const index_t n : counts) rows += n;
     if (static_cast<index_t>(counts.size()) != sequences() || ids.numel() != rows) {
       throw ShapeError("decoder_state",
-                       std::to_string(ids.numel()) + " ids and " + std::to_string(counts.size()) +
-                           " counts that sum to " + std::to_string(rows) + ", expected " +
-                           std::to_string(sequences()) +
-                           " counts, one for each sequence, that sum to the number of ids",
+                       {ids.numel(), " ids and ", counts.size(), " counts that sum to ", rows, ", expected ",
+                        sequences(), " counts, one for each sequence, that sum to the number of ids"},
                        {ids.shape()});
     }
     if (!run_) throw ValueError("decoder_state", "the state was moved from, expected the one it moved to");
@@ -314,8 +311,8 @@ class DecoderState {
   Var<T> step(const Tensor<std::int32_t>& ids, index_t prefix = 0, DecoderMaps<T>* maps = nullptr) {
     if ((ids.rank() != 1 && ids.rank() != 2) || ids.dim(0) != sequences()) {
       throw ShapeError("decoder_state",
-                       "ids of shape " + ids.shape().str() + " must be (" + std::to_string(sequences()) +
-                           ") or (" + std::to_string(sequences()) + ", n), a row for each sequence",
+                       {"ids of shape ", ids.shape(), " must be (", sequences(), ") or (", sequences(),
+                        ", n), a row for each sequence"},
                        {ids.shape()});
     }
     const auto count = static_cast<std::size_t>(sequences());

@@ -111,8 +111,7 @@ class KeyValueCache {
   /// another number of rows than the step's, ValueError for n below 1.
   Var<T> window(std::size_t slot, const Var<T>& x, index_t n) {
     require_rows(x);
-    if (n < 1)
-      throw ValueError("key_value_cache", "a window of " + std::to_string(n) + " rows must have at least 1");
+    if (n < 1) throw ValueError("key_value_cache", {"a window of ", n, " rows must have at least 1"});
     const index_t d = x.dim(-1), kept = n - 1;
     Tensor<T>& state = at(states_, slot);
     if (!state.defined()) state = Tensor<T>::zeros(Shape{sequences(), kept * d});
@@ -164,8 +163,8 @@ class KeyValueCache {
   void check_parents(std::span<const std::int32_t> parents) const {
     for (const std::int32_t parent : parents) {
       if (parent >= 0 && parent < sequences()) continue;
-      throw IndexError("key_value_cache", "parent " + std::to_string(parent) + " does not exist, there are " +
-                                              std::to_string(sequences()) + " sequences");
+      throw IndexError("key_value_cache",
+                       {"parent ", parent, " does not exist, there are ", sequences(), " sequences"});
     }
   }
 
@@ -204,8 +203,7 @@ class KeyValueCache {
  private:
   static std::size_t checked(index_t sequences) {
     if (sequences >= 0) return static_cast<std::size_t>(sequences);
-    throw ValueError("key_value_cache",
-                     "the number of sequences is " + std::to_string(sequences) + ", must not be negative");
+    throw ValueError("key_value_cache", {"the number of sequences is ", sequences, ", must not be negative"});
   }
 
   // Number of tokens of sequence i that are cached.
@@ -234,22 +232,21 @@ class KeyValueCache {
       unlimited_ = unlimited_ || all;
       if (!all) widest_ = std::max(widest_, window);
     } else if (reach_ != 0 && (all || window > reach_)) {
-      throw ValueError("key_value_cache",
-                       "an attention looks further back than those of the first step, which kept " +
-                           std::to_string(reach_) + " tokens");
+      throw ValueError(
+          "key_value_cache",
+          {"an attention looks further back than those of the first step, which kept ", reach_, " tokens"});
     }
   }
 
   void check_counts(std::span<const index_t> counts) const {
     if (counts.size() != lengths_.size()) {
-      throw ShapeError("key_value_cache", std::to_string(counts.size()) + " counts must be " +
-                                              std::to_string(lengths_.size()) + ", one for each sequence");
+      throw ShapeError("key_value_cache",
+                       {counts.size(), " counts must be ", lengths_.size(), ", one for each sequence"});
     }
     for (std::size_t i = 0; i < counts.size(); ++i) {
       if (counts[i] >= 0) continue;
-      throw ValueError("key_value_cache", "sequence " + std::to_string(i) + " gets " +
-                                              std::to_string(counts[i]) +
-                                              " tokens, must not be fewer than none");
+      throw ValueError("key_value_cache",
+                       {"sequence ", i, " gets ", counts[i], " tokens, must not be fewer than none"});
     }
   }
 
@@ -257,23 +254,21 @@ class KeyValueCache {
   void require_rows(const Var<T>& x) const {
     if (x.shape().rank() == 2 && x.dim(0) == queries_.rows()) return;
     throw ShapeError("key_value_cache",
-                     "the input has shape " + x.shape().str() + ", must be (" +
-                         std::to_string(queries_.rows()) + ", D): the rows of the step that begin() began",
+                     {"the input has shape ", x.shape(), ", must be (", queries_.rows(),
+                      ", D): the rows of the step that begin() began"},
                      {x.shape()});
   }
 
   void check_prefix(std::span<const index_t> counts, const std::vector<index_t>& prefix) const {
     if (!prefix.empty() && prefix.size() != lengths_.size()) {
-      throw ShapeError("key_value_cache", std::to_string(prefix.size()) + " prefix lengths must be " +
-                                              std::to_string(lengths_.size()) + ", one for each sequence");
+      throw ShapeError("key_value_cache", {prefix.size(), " prefix lengths must be ", lengths_.size(),
+                                           ", one for each sequence"});
     }
     for (std::size_t i = 0; i < prefix.size(); ++i) {
       if (prefix[i] == 0 || (lengths_[i] == 0 && prefix[i] <= counts[i])) continue;
-      throw ValueError("key_value_cache",
-                       "prefix of sequence " + std::to_string(i) + " is " + std::to_string(prefix[i]) +
-                           " tokens, which must all be fed in the first step; this step has " +
-                           std::to_string(counts[i]) + " tokens from position " +
-                           std::to_string(lengths_[i]) + " on");
+      throw ValueError("key_value_cache", {"prefix of sequence ", i, " is ", prefix[i],
+                                           " tokens, which must all be fed in the first step; this step has ",
+                                           counts[i], " tokens from position ", lengths_[i], " on"});
     }
   }
 

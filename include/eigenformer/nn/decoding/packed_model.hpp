@@ -63,8 +63,8 @@ inline void pack_weight(kernels::PackedWeights& packed, const Parameter<float>& 
       packed.add(weight.id(), first,
                  kernels::PackedMatrix::pack(weight.value().data() + first * in, count, in, false, format));
     } catch (const ValueError& error) {
-      throw ValueError("pack_weights", "'" + weight.name() + "' from row " + std::to_string(first) +
-                                           " on cannot be packed: " + error.what());
+      throw ValueError("pack_weights",
+                       {"'", weight.name(), "' from row ", first, " on cannot be packed: ", error.what()});
     }
     first += count;
   }

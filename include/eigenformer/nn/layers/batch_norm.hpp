@@ -110,8 +110,8 @@ struct GroupNorm {
     detail::require_positive("group_norm", "num_groups", given.num_groups);
     detail::require_positive("group_norm", "num_channels", given.num_channels);
     if (given.num_channels % given.num_groups != 0) {
-      throw ValueError("group_norm", "num_groups is " + std::to_string(given.num_groups) +
-                                         ", must divide num_channels " + std::to_string(given.num_channels));
+      throw ValueError("group_norm", {"num_groups is ", given.num_groups, ", must divide num_channels ",
+                                      given.num_channels});
     }
     if (given.affine) {
       weight = Parameter<T>(Tensor<T>::ones({given.num_channels}));

@@ -48,9 +48,8 @@ void start_convolution(const char* op, const Options& o, const Shape& kernel, Pa
   require_positive(op, "groups", o.groups);
   for (const index_t k : kernel) require_positive(op, "kernel_size", k);
   if (o.in_channels % o.groups != 0 || o.out_channels % o.groups != 0) {
-    throw ValueError(op, "groups is " + std::to_string(o.groups) + ", must divide in_channels " +
-                             std::to_string(o.in_channels) + " and out_channels " +
-                             std::to_string(o.out_channels));
+    throw ValueError(op, {"groups is ", o.groups, ", must divide in_channels ", o.in_channels,
+                          " and out_channels ", o.out_channels});
   }
   const index_t in = o.in_channels / o.groups;
   const Shape shape = kernel.inserted(0, in).inserted(0, o.out_channels);

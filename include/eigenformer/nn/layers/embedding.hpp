@@ -27,9 +27,8 @@ struct EmbeddingOptions {
     detail::require_positive(op, "num_embeddings", num_embeddings);
     detail::require_positive(op, "embedding_dim", embedding_dim);
     if (padding_index < -1 || padding_index >= num_embeddings) {
-      throw ValueError(op, "padding_index is " + std::to_string(padding_index) +
-                               ", must be -1 or below num_embeddings, which is " +
-                               std::to_string(num_embeddings));
+      throw ValueError(op, {"padding_index is ", padding_index,
+                            ", must be -1 or below num_embeddings, which is ", num_embeddings});
     }
   }
 };

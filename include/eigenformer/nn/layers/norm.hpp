@@ -81,9 +81,8 @@ struct Norm {
     (void)weight.shape();  // throws for a norm that was moved from
     if (x.rank() >= 1 && x.dim(-1) == options.size) return;
     throw ShapeError(name(),
-                     "last dimension of input " + x.shape().str() + " must be " +
-                         std::to_string(options.size) + ", to match '" + weight.name() + "' of shape " +
-                         weight.shape().str(),
+                     {"last dimension of input ", x.shape(), " must be ", options.size, ", to match '",
+                      weight.name(), "' of shape ", weight.shape()},
                      {x.shape(), weight.shape()});
   }
 };

@@ -20,7 +20,7 @@ struct Dropout {
   /// Throws ValueError for a rate outside [0, 1).
   explicit Dropout(double p = 0.5) : rate(p) {
     if (!(p >= 0 && p < 1)) {
-      throw ValueError("dropout", "dropout rate is " + std::to_string(p) + ", must be in [0, 1)");
+      throw ValueError("dropout", {"dropout rate is ", p, ", must be in [0, 1)"});
     }
   }
 

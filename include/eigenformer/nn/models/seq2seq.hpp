@@ -307,8 +307,8 @@ Seq2SeqTransformer<T, EncoderLayerType, DecoderLayerType>::Seq2SeqTransformer(co
       transformer(std::move(encoder), std::move(decoder)),
       options(given) {
   if (transformer.d_model() != options.layer.d_model) {
-    throw ValueError(name, "the stacks have d_model " + std::to_string(transformer.d_model()) +
-                               ", must be layer.d_model, which is " + std::to_string(options.layer.d_model));
+    throw ValueError(name, {"the stacks have d_model ", transformer.d_model(),
+                            ", must be layer.d_model, which is ", options.layer.d_model});
   }
   finish(rng);
 }

@@ -71,9 +71,8 @@ inline void require_input_positions(const char* op, const InputPositions& positi
 
 inline void require_padding(const char* op, const char* field, index_t id, index_t vocab_size) {
   if (id >= -1 && id < vocab_size) return;
-  throw ValueError(op, std::string(field) + " is " + std::to_string(id) +
-                           ", must be -1 or below the vocabulary's size, which is " +
-                           std::to_string(vocab_size));
+  throw ValueError(op,
+                   {field, " is ", id, ", must be -1 or below the vocabulary's size, which is ", vocab_size});
 }
 
 }  // namespace detail
@@ -152,9 +151,8 @@ EIGENFORMER_FUNCTION void Seq2SeqOptions::validate(const char* op) const {
   validate_fields(op, *this);
   transformer().validate(op);
   if (tying == Tying::all && target_size() != source_vocab_size) {
-    throw ValueError(op, "target_vocab_size is " + std::to_string(target_size()) +
-                             ", must be source_vocab_size, which is " + std::to_string(source_vocab_size) +
-                             ", to tie all embeddings");
+    throw ValueError(op, {"target_vocab_size is ", target_size(), ", must be source_vocab_size, which is ",
+                          source_vocab_size, ", to tie all embeddings"});
   }
   detail::require_input_positions(op, input_positions(), layer.d_model);
   const index_t ids = std::min(source_vocab_size, target_size());

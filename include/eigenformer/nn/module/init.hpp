@@ -17,7 +17,7 @@ using eigenformer::uniform;
 template <class T>
 [[nodiscard]] Tensor<T> xavier_uniform(const Shape& shape, RandomGenerator& rng, double gain = 1) {
   if (shape.rank() != 2) {
-    throw ShapeError("xavier_uniform", "weight of shape " + shape.str() + " must be (out, in)", {shape});
+    throw ShapeError("xavier_uniform", {"weight of shape ", shape, " must be (out, in)"}, {shape});
   }
   const double bound = gain * std::sqrt(6.0 / static_cast<double>(shape[0] + shape[1]));
   return uniform<T>(shape, rng, -bound, bound);
@@ -29,8 +29,7 @@ template <class T>
 template <class T>
 [[nodiscard]] Tensor<T> kaiming_uniform(const Shape& shape, RandomGenerator& rng, double a = 0) {
   if (shape.rank() < 2) {
-    throw ShapeError("kaiming_uniform", "weight of shape " + shape.str() + " must be (out, in, ...)",
-                     {shape});
+    throw ShapeError("kaiming_uniform", {"weight of shape ", shape, " must be (out, in, ...)"}, {shape});
   }
   index_t fan_in = 1;
   for (index_t d = 1; d < shape.rank(); ++d) fan_in *= shape[d];

@@ -211,8 +211,8 @@ void tie(M& module, M& source) {
       return i < list.size() ? "'" + list[i].first + "' of shape " + list[i].second->shape().str()
                              : std::string("nothing");
     };
-    throw ValueError("tie", "parameter " + std::to_string(i) + " is " + text(ours) + " in the module and " +
-                                text(theirs) + " in the source, expected the same names and shapes");
+    throw ValueError("tie", {"parameter ", i, " is ", text(ours), " in the module and ", text(theirs),
+                             " in the source, expected the same names and shapes"});
   }
   for (std::size_t i = 0; i < ours.size(); ++i) *ours[i].second = theirs[i].second->tied();
 }
@@ -402,7 +402,7 @@ struct LoadProblems {
     tell("wrong shape", misshaped);
     tell("wrong type", unfit);
     tell("tied in the module, but given with different values", different);
-    if (!problems.empty()) throw ValueError("load_state_dict", problems + ".");
+    if (!problems.empty()) throw ValueError("load_state_dict", {problems, "."});
   }
 };
 
@@ -481,9 +481,9 @@ LoadReport load_state_dict(M& module, const std::vector<StateEntry<T>>& entries,
       [&](const StateEntry<T>& entry, std::size_t i) {
         for (const Tensor<T>* x : {&entry.value, &entries[i].value}) {
           if (x->defined() || x->numel() == 0) continue;
-          throw ValueError("load_state_dict", "the " + std::string(x == &entry.value ? "module's" : "given") +
-                                                  " '" + entry.name +
-                                                  "' has no memory, which was released or never allocated");
+          throw ValueError("load_state_dict",
+                           {"the ", x == &entry.value ? "module's" : "given", " '", entry.name,
+                            "' has no memory, which was released or never allocated"});
         }
         copies.emplace_back(entry.value, &entries[i].value);
       });

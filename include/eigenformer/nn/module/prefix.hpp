@@ -27,8 +27,8 @@ inline Tensor<std::int32_t> after_prefix(const Tensor<std::int32_t>& targets, co
                                          const CrossEntropyOptions& options) {
   if (prefix.empty()) return targets;
   if (static_cast<index_t>(prefix.size()) != rows.batch()) {
-    throw ShapeError("prefix", std::to_string(prefix.size()) + " prefix lengths must be " +
-                                   std::to_string(rows.batch()) + ", one for each sequence");
+    throw ShapeError("prefix",
+                     {prefix.size(), " prefix lengths must be ", rows.batch(), ", one for each sequence"});
   }
   Tensor<std::int32_t> asked = targets.clone();
   for (index_t b = 0; b < rows.batch(); ++b) {

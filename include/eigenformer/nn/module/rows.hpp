@@ -15,8 +15,7 @@ namespace eigenformer {
 inline SequenceLayout full_layout(const char* op, const Shape& shape) {
   if (shape.rank() == 3) return SequenceLayout::padded(shape[0], shape[1]);
   if (shape.rank() == 2) return SequenceLayout::padded(1, shape[0]);
-  throw ShapeError(op,
-                   "input of shape " + shape.str() + " must be (batch, length, features) or (rows, features)",
+  throw ShapeError(op, {"input of shape ", shape, " must be (batch, length, features) or (rows, features)"},
                    {shape});
 }
 
@@ -29,9 +28,8 @@ inline void check_rows(const char* op, const char* what, const Shape& shape, con
       (!batched || (!layout.is_packed() && shape[0] == layout.batch())))
     return;
   throw ShapeError(op,
-                   std::string(what) + " of shape " + shape.str() + " must fit its layout: " +
-                       std::to_string(layout.batch()) + (layout.is_packed() ? " packed" : " padded") +
-                       " sequences in " + std::to_string(layout.rows()) + " rows",
+                   {what, " of shape ", shape, " must fit its layout: ", layout.batch(),
+                    (layout.is_packed() ? " packed" : " padded"), " sequences in ", layout.rows(), " rows"},
                    {shape});
 }
 
@@ -40,8 +38,8 @@ namespace detail {
 /// Throws ValueError (`[op] ...`) for ids without memory, as those of a tensor that was moved from.
 inline void require_ids(const char* op, const char* what, const Tensor<std::int32_t>& ids) {
   if (ids.defined() || ids.numel() == 0) return;
-  throw ValueError(op, std::string(what) + " of shape " + ids.shape().str() +
-                           " have no memory: the tensor was moved from, or its memory was never allocated");
+  throw ValueError(op, {what, " of shape ", ids.shape(),
+                        " have no memory: the tensor was moved from, or its memory was never allocated"});
 }
 
 }  // namespace detail
@@ -60,7 +58,7 @@ enum class PaddingSide {
 inline SequenceLayout token_layout(const char* op, const Tensor<std::int32_t>& ids,
                                    index_t padding_index = -1, PaddingSide side = PaddingSide::right) {
   if (ids.rank() != 1 && ids.rank() != 2) {
-    throw ShapeError(op, "token ids of shape " + ids.shape().str() + " must be (batch, length) or (length)",
+    throw ShapeError(op, {"token ids of shape ", ids.shape(), " must be (batch, length) or (length)"},
                      {ids.shape()});
   }
   detail::require_ids(op, "token ids", ids);
@@ -76,10 +74,9 @@ inline SequenceLayout token_layout(const char* op, const Tensor<std::int32_t>& i
         std::find(row + first, row + n, static_cast<std::int32_t>(padding_index));
     if (inner != row + n) {
       throw ValueError(
-          op, "token " + std::to_string(inner - row) + " of sequence " + std::to_string(b) +
-                  " is the padding id " + std::to_string(padding_index) +
-                  ", but other tokens follow it; set padding_index to -1 if the id is an ordinary token, "
-                  "or give a layout");
+          op, {"token ", inner - row, " of sequence ", b, " is the padding id ", padding_index,
+               ", but other tokens follow it; set padding_index to -1 if the id is an ordinary token, "
+               "or give a layout"});
     }
     lengths[static_cast<std::size_t>(b)] = n - first;
     leading[static_cast<std::size_t>(b)] = first;
@@ -92,9 +89,8 @@ inline SequenceLayout token_layout(const char* op, const Tensor<std::int32_t>& i
 inline void check_tokens(const char* op, const char* what, const Tensor<std::int32_t>& ids,
                          const SequenceLayout& layout) {
   if (ids.rank() != 1 && ids.rank() != 2) {
-    throw ShapeError(
-        op, std::string(what) + " of shape " + ids.shape().str() + " must be (batch, length) or (rows)",
-        {ids.shape()});
+    throw ShapeError(op, {what, " of shape ", ids.shape(), " must be (batch, length) or (rows)"},
+                     {ids.shape()});
   }
   check_rows(op, what, ids.shape().inserted(ids.rank(), 1), layout);
   detail::require_ids(op, what, ids);

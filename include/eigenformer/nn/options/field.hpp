@@ -126,15 +126,14 @@ inline void require_allowed(const char* op, const char* name, double value, cons
       break;
   }
   if (expected == nullptr && !std::isfinite(value)) expected = "must be finite";
-  if (expected != nullptr) throw ValueError(op, std::string(name) + " is " + text + ", " + expected);
+  if (expected != nullptr) throw ValueError(op, {name, " is ", text, ", ", expected});
 }
 
 // Throws ValueError if a field is above another one.
 inline void require_at_most(const char* op, const char* name, index_t value, const char* other,
                             index_t most) {
   if (value <= most) return;
-  throw ValueError(op, std::string(name) + " is " + std::to_string(value) + ", must be at most " + other +
-                           ", which is " + std::to_string(most));
+  throw ValueError(op, {name, " is ", value, ", must be at most ", other, ", which is ", most});
 }
 
 }  // namespace detail
@@ -155,9 +154,8 @@ void validate_fields(const char* op, const O& options) {
         // The product of two sizes must fit index_t.
         if constexpr (std::signed_integral<Member>) {
           if (member > std::numeric_limits<std::int32_t>::max()) {
-            throw ValueError(op, std::string(field.name) + " is " + std::to_string(member) +
-                                     ", must be at most " +
-                                     std::to_string(std::numeric_limits<std::int32_t>::max()));
+            throw ValueError(op, {field.name, " is ", member, ", must be at most ",
+                                  std::numeric_limits<std::int32_t>::max()});
           }
         }
       } else if constexpr (std::floating_point<Member>) {

@@ -189,21 +189,18 @@ struct AttentionOptions {
 EIGENFORMER_FUNCTION void AttentionOptions::validate(const char* op, index_t d_model,
                                                      index_t num_heads) const {
   if (head_dim == 0 && d_model % num_heads != 0) {
-    throw ValueError(op, "d_model is " + std::to_string(d_model) +
-                             ", must be divisible by num_heads, which is " + std::to_string(num_heads));
+    throw ValueError(op, {"d_model is ", d_model, ", must be divisible by num_heads, which is ", num_heads});
   }
   if (num_key_value_heads > 0 && num_heads % num_key_value_heads != 0) {
-    throw ValueError(op, "num_heads is " + std::to_string(num_heads) +
-                             ", must be divisible by num_key_value_heads, which is " +
-                             std::to_string(num_key_value_heads));
+    throw ValueError(op, {"num_heads is ", num_heads, ", must be divisible by num_key_value_heads, which is ",
+                          num_key_value_heads});
   }
   const index_t features = head_dim != 0 ? head_dim : d_model / num_heads;
   if (const auto* rotary = std::get_if<RotaryPositions>(&positions)) {
     const index_t dim = rotary->dim != 0 ? rotary->dim : features;
     if (dim < 2 || dim % 2 != 0 || dim > features) {
-      throw ValueError(op, "rotary_dim is " + std::to_string(dim) +
-                               ", must be even, at least 2 and at most " + std::to_string(features) +
-                               ", the features of a head");
+      throw ValueError(op, {"rotary_dim is ", dim, ", must be even, at least 2 and at most ", features,
+                            ", the features of a head"});
     }
   }
   if (const auto* bias = std::get_if<RelativeBiasPositions>(&positions)) bias->validate(op);
@@ -220,7 +217,7 @@ EIGENFORMER_FUNCTION void AttentionOptions::validate(const char* op, index_t d_m
   } else if (scale != 0) {
     unsupported = "attention_scale";
   }
-  if (!unsupported.empty()) throw ValueError(op, "linear attention does not support " + unsupported);
+  if (!unsupported.empty()) throw ValueError(op, {"linear attention does not support ", unsupported});
 }
 
 #endif
@@ -293,12 +290,11 @@ EIGENFORMER_FUNCTION void LayerOptions::validate(const char* op) const {
   if (self_mixing == SelfMixing::attention) return;
   // Without self-attention, its own options must be unset.
   if (!std::holds_alternative<NoPositions>(attention.positions)) {
-    throw ValueError(op, std::string("self_mixing is ssru, which needs attention_positions none, not ") +
-                             chosen_word(attention.positions));
+    throw ValueError(op, {"self_mixing is ssru, which needs attention_positions none, not ",
+                          chosen_word(attention.positions)});
   }
   if (attention.window != 0) {
-    throw ValueError(
-        op, "self_mixing is ssru, which needs attention_window 0, not " + std::to_string(attention.window));
+    throw ValueError(op, {"self_mixing is ssru, which needs attention_window 0, not ", attention.window});
   }
 }
 
@@ -377,15 +373,13 @@ EIGENFORMER_FUNCTION void TransformerOptions::validate(const char* op) const {
   for (const auto* stack : {&encoder, &decoder}) {
     const char* prefix = stack == &encoder ? "encoder" : "decoder";
     if (stack->num_layers <= 0) {
-      throw ValueError(op, std::string(prefix) + ".num_layers is " + std::to_string(stack->num_layers) +
-                               ", must be positive");
+      throw ValueError(op, {prefix, ".num_layers is ", stack->num_layers, ", must be positive"});
     }
     if (!stack->layer) continue;
     stack->layer->validate((std::string(op) + ", " + prefix + ".layer").c_str());
     if (stack->layer->d_model != layer.d_model) {
-      throw ValueError(op, std::string(prefix) + ".layer.d_model is " +
-                               std::to_string(stack->layer->d_model) + ", must be layer.d_model, which is " +
-                               std::to_string(layer.d_model));
+      throw ValueError(op, {prefix, ".layer.d_model is ", stack->layer->d_model,
+                            ", must be layer.d_model, which is ", layer.d_model});
     }
   }
 }

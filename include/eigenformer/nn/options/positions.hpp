@@ -82,12 +82,10 @@ EIGENFORMER_FUNCTION void SinusoidalPositions::validate(const char* op, index_t 
   validate_fields(op, *this);
   detail::require_allowed(op, "d_model", static_cast<double>(d), std::to_string(d), Allowed::positive);
   if (order == SinusoidOrder::concatenated && d % 2 != 0) {
-    throw ValueError(op,
-                     "d_model is " + std::to_string(d) + ", must be even for concatenated sines and cosines");
+    throw ValueError(op, {"d_model is ", d, ", must be even for concatenated sines and cosines"});
   }
   if (exponent == SinusoidExponent::tensor2tensor && d < 4) {
-    throw ValueError(
-        op, "d_model is " + std::to_string(d) + ", must be at least 4 for the frequencies of tensor2tensor");
+    throw ValueError(op, {"d_model is ", d, ", must be at least 4 for the frequencies of tensor2tensor"});
   }
 }
 
@@ -173,13 +171,11 @@ struct RelativeBiasPositions {
     const index_t least = bidirectional.value_or(true) ? 4 : 2,
                   most = std::numeric_limits<std::int32_t>::max();
     if (buckets < least || buckets > most) {
-      throw ValueError(op, "relative_bias_buckets is " + std::to_string(buckets) + ", must be from " +
-                               std::to_string(least) + " to " + std::to_string(most) +
-                               (least == 4 ? " (from 2 if relative_bias_bidirectional is false)" : ""));
+      throw ValueError(op, {"relative_bias_buckets is ", buckets, ", must be from ", least, " to ", most,
+                            (least == 4 ? " (from 2 if relative_bias_bidirectional is false)" : "")});
     }
     if (max_distance < 1) {
-      throw ValueError(
-          op, "relative_bias_max_distance is " + std::to_string(max_distance) + ", must be positive");
+      throw ValueError(op, {"relative_bias_max_distance is ", max_distance, ", must be positive"});
     }
   }
   /// Whether all fields are equal.

@@ -112,7 +112,7 @@ class LayerPass {
   }
   /// Throws ValueError (`[op] ...`) for n below 1.
   static void require_window(const char* op, index_t n) {
-    if (n < 1) throw ValueError(op, "n is " + std::to_string(n) + ", must be at least 1");
+    if (n < 1) throw ValueError(op, {"n is ", n, ", must be at least 1"});
   }
 };
 
@@ -149,9 +149,8 @@ class SequencePass final : public LayerPass<T> {
   Var<T> memory_attention(const Context<T>& ctx, const MultiHeadAttention<T>& attention, const Var<T>& x,
                           std::size_t memory = 0) override {
     if (memory >= memories_.size()) {
-      throw ValueError("memory_attention", "memory " + std::to_string(memory) +
-                                               " does not exist: the pass has " +
-                                               std::to_string(memories_.size()));
+      throw ValueError("memory_attention",
+                       {"memory ", memory, " does not exist: the pass has ", memories_.size()});
     }
     const Memory<T>& m = memories_[memory];
     Var<T>* const weights = maps_ == nullptr ? nullptr : &maps_->memory.emplace_back();

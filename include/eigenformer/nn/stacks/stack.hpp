@@ -214,14 +214,12 @@ struct Stack {
     const index_t d = d_model();
     for (std::size_t i = 1; i < layers.size(); ++i) {
       if (layers[i].d_model() != d) {
-        throw ValueError(name(), "layer " + std::to_string(i) + " has d_model " +
-                                     std::to_string(layers[i].d_model()) +
-                                     ", must be that of layer 0, which is " + std::to_string(d));
+        throw ValueError(name(), {"layer ", i, " has d_model ", layers[i].d_model(),
+                                  ", must be that of layer 0, which is ", d});
       }
     }
     if (norm && norm->options.size != d) {
-      throw ValueError(name(), "norm has size " + std::to_string(norm->options.size) +
-                                   ", must be d_model, which is " + std::to_string(d));
+      throw ValueError(name(), {"norm has size ", norm->options.size, ", must be d_model, which is ", d});
     }
     name_parameters(*this);
   }

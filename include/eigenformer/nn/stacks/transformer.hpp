@@ -64,9 +64,8 @@ struct Transformer {
   Transformer(Stack<EncoderLayerType> given_encoder, Stack<DecoderLayerType> given_decoder)
       : encoder(std::move(given_encoder)), decoder(std::move(given_decoder)) {
     if (encoder.d_model() != decoder.d_model()) {
-      throw ValueError("transformer", "encoder has d_model " + std::to_string(encoder.d_model()) +
-                                          ", must be that of the decoder, which is " +
-                                          std::to_string(decoder.d_model()));
+      throw ValueError("transformer", {"encoder has d_model ", encoder.d_model(),
+                                       ", must be that of the decoder, which is ", decoder.d_model()});
     }
     name_parameters(*this);
   }

@@ -116,10 +116,8 @@ EIGENFORMER_IO_FUNCTION std::vector<AlignmentLink> word_links(const TextAlignmen
   std::vector<AlignmentLink> links;
   for (const auto& [s, t] : alignment.links) {
     if (s >= sources.size() || t >= targets.size()) {
-      throw IndexError("alignment", "the link " + std::to_string(s) + "-" + std::to_string(t) +
-                                        " is outside the alignment, which has " +
-                                        std::to_string(sources.size()) + " source and " +
-                                        std::to_string(targets.size()) + " target tokens");
+      throw IndexError("alignment", {"the link ", s, "-", t, " is outside the alignment, which has ",
+                                     sources.size(), " source and ", targets.size(), " target tokens"});
     }
     for (std::size_t i = sources[s].first; i < sources[s].last; ++i) {
       for (std::size_t j = targets[t].first; j < targets[t].last; ++j)
@@ -152,11 +150,10 @@ EIGENFORMER_IO_FUNCTION std::vector<AlignmentLink> token_links(std::span<const A
   for (const AlignmentLink& word : words) {
     const auto within = [](index_t i, std::size_t n) { return i >= 0 && static_cast<std::size_t>(i) < n; };
     if (!within(word.source, of_source.size()) || !within(word.target, of_target.size())) {
-      throw IndexError("alignment",
-                       "link " + std::to_string(word.source) + "-" + std::to_string(word.target) +
-                           " is outside the sentences, which have " + std::to_string(of_source.size()) +
-                           " source and " + std::to_string(of_target.size()) +
-                           " target words between white space; expected numbers from 0");
+      throw IndexError(
+          "alignment",
+          {"link ", word.source, "-", word.target, " is outside the sentences, which have ", of_source.size(),
+           " source and ", of_target.size(), " target words between white space; expected numbers from 0"});
     }
     for (const index_t s : of_source[static_cast<std::size_t>(word.source)]) {
       for (const index_t t : of_target[static_cast<std::size_t>(word.target)]) links.push_back({s, t});
@@ -172,9 +169,8 @@ EIGENFORMER_IO_FUNCTION void align_corpus(EncodedCorpus& encoded, const Parallel
   const bool read = !corpus.lines.empty();
   const index_t lines = read ? corpus.report.read : corpus.size();
   if (static_cast<index_t>(words.size()) != lines) {
-    throw ValueError("alignment", "the number of alignments is " + std::to_string(words.size()) +
-                                      ", must be " + std::to_string(lines) +
-                                      ", one for each line of the corpus");
+    throw ValueError("alignment", {"the number of alignments is ", words.size(), ", must be ", lines,
+                                   ", one for each line of the corpus"});
   }
   std::vector<std::vector<AlignmentLink>> alignment;
   for (index_t i = 0; i < encoded.size(); ++i) {
@@ -185,7 +181,7 @@ EIGENFORMER_IO_FUNCTION void align_corpus(EncodedCorpus& encoded, const Parallel
       alignment.push_back(token_links(words[line], s, token_spans(source, encoded.source[i], s), t,
                                       token_spans(target, encoded.target[i], t)));
     } catch (const IndexError& error) {
-      throw IndexError("alignment", "line " + std::to_string(line + 1) + ": " + detail::message_of(error));
+      throw IndexError("alignment", {"line ", line + 1, ": ", detail::message_of(error)});
     }
   }
   encoded.alignment = std::move(alignment);

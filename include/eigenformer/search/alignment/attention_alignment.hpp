@@ -40,8 +40,7 @@ struct AlignmentOptions {
   void validate(const char* op = "alignment") const {
     validate_fields(op, *this);
     if (head < -1) {
-      throw ValueError(op,
-                       "alignment_head is " + std::to_string(head) + ", must be at least 0, or -1 for all");
+      throw ValueError(op, {"alignment_head is ", head, ", must be at least 0, or -1 for all"});
     }
   }
 };
@@ -51,9 +50,8 @@ namespace detail {
 /// Throws ValueError unless a head is -1 or one of `heads`.
 inline void require_alignment_head(index_t head, index_t heads, const char* name = "alignment_head") {
   if (head >= -1 && head < heads) return;
-  throw ValueError("alignment", std::string(name) + " is " + std::to_string(head) + ", must be below " +
-                                    std::to_string(heads) +
-                                    ", the number of heads of the layer, or -1 for their mean");
+  throw ValueError("alignment", {name, " is ", head, ", must be below ", heads,
+                                 ", the number of heads of the layer, or -1 for their mean"});
 }
 
 }  // namespace detail

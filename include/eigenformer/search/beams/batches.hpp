@@ -131,16 +131,16 @@ std::vector<index_t> length_limits(const M& model, std::span<const typename M::I
 inline void require_id(const char* op, const char* field, std::int32_t id, index_t vocabulary,
                        std::int32_t least) {
   if (id >= least && id < vocabulary) return;
-  throw ValueError(op, std::string(field) + " is " + std::to_string(id) + ", must be " +
-                           (id < least ? "at least " + std::to_string(least)
-                                       : "below the vocabulary's size " + std::to_string(vocabulary)));
+  throw ValueError(op, {field, " is ", id, ", must be ",
+                        (id < least ? "at least " + std::to_string(least)
+                                    : "below the vocabulary's size " + std::to_string(vocabulary))});
 }
 
 /// Throws ValueError unless there is one prefix per input or none at all.
 inline void require_one_prefix_each(const char* op, std::size_t prefixes, std::size_t inputs) {
   if (prefixes == 0 || prefixes == inputs) return;
-  throw ValueError(op, "there are " + std::to_string(prefixes) + " prefixes, must be " +
-                           std::to_string(inputs) + ", one for each input, or none");
+  throw ValueError(op,
+                   {"there are ", prefixes, " prefixes, must be ", inputs, ", one for each input, or none"});
 }
 
 /// The prompt of each text: begin_id or the model's own prompt, then prefix_ids and the input's own prefix.
@@ -157,7 +157,7 @@ Prompts make_prompts(const char* op, const M& model, std::span<const typename M:
     if constexpr (detail::HasPrompt<M>) {
       prompts.push_back(model.prompt(inputs[i]));
       if (prompts.back().empty())
-        throw ValueError(op, "prompt " + std::to_string(i) + " is empty, must have at least one token");
+        throw ValueError(op, {"prompt ", i, " is empty, must have at least one token"});
     } else {
       if (i == 0) require_id(op, "begin_id", options.begin_id, vocabulary, 0);
       prompts.push_back({options.begin_id});

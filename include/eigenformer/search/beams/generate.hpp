@@ -28,9 +28,9 @@ namespace detail {
 template <class M>
 void require_attention_maps(const char* what) {
   if (HasAttentionMaps<M>) return;
-  throw ValueError("search", std::string(what) +
-                                 ", but there is no function attention_maps(model, ctx, input, target, "
-                                 "begin_id, prefix) for this model");
+  throw ValueError("search", {what,
+                              ", but there is no function attention_maps(model, ctx, input, target, "
+                              "begin_id, prefix) for this model"});
 }
 
 /// The attention weights of a hypothesis. place: the index of its input in the caller's list.
@@ -53,9 +53,8 @@ std::vector<std::vector<Hypothesis>> search_batch(const M& model, const Context<
   require_id("search", "end_id", options.end_id, static_cast<index_t>(model.vocabulary_size()),
              options.sampling ? -1 : 0);
   if (!detail::HasPrompt<M> && options.prefix_length > static_cast<index_t>(options.prefix_ids.size()) + 1) {
-    throw ValueError("search", "prefix_length is " + std::to_string(options.prefix_length) +
-                                   ", must be at most " + std::to_string(options.prefix_ids.size() + 1) +
-                                   ", the begin_id and the prefix_ids");
+    throw ValueError("search", {"prefix_length is ", options.prefix_length, ", must be at most ",
+                                options.prefix_ids.size() + 1, ", the begin_id and the prefix_ids"});
   }
   if (inputs.empty()) return {};
   if (!options.constraints.empty()) {
@@ -107,9 +106,8 @@ std::vector<std::vector<Hypothesis>> SearchRun<M>::run(const M& model, const Con
   options.validate();
   if (options.sampling && !options.sampling->numbers.empty() &&
       options.sampling->numbers.size() != inputs.size()) {
-    throw ValueError("search", "there are " + std::to_string(options.sampling->numbers.size()) +
-                                   " numbers, must be " + std::to_string(inputs.size()) +
-                                   ", one for each input");
+    throw ValueError("search", {"there are ", options.sampling->numbers.size(), " numbers, must be ",
+                                inputs.size(), ", one for each input"});
   }
   require_one_prefix_each("search", options.prefixes.size(), inputs.size());
   require_one_constraint_list_each("search", options.constraints.size(), inputs.size());

@@ -86,8 +86,8 @@ inline index_t enough_ended(const SearchOptions& options) {
 
 inline void require_no_patience(const SearchOptions& options, const char* rule) {
   if (options.patience == 1) return;
-  throw ValueError("search", "patience is " + number_text(options.patience) + ", must be 1 with the rule " +
-                                 rule + ", which has its own stopping criterion");
+  throw ValueError("search", {"patience is ", number_text(options.patience), ", must be 1 with the rule ",
+                              rule, ", which has its own stopping criterion"});
 }
 
 }  // namespace detail
@@ -110,8 +110,7 @@ class GnmtRule final : public BeamRule {
   }
   void validate(const SearchOptions& options) const override {
     if (options.length_penalty >= 0) return;
-    throw ValueError(
-        "search", "length_penalty is " + std::to_string(options.length_penalty) + ", must not be negative");
+    throw ValueError("search", {"length_penalty is ", options.length_penalty, ", must not be negative"});
   }
 };
 
@@ -218,23 +217,20 @@ EIGENFORMER_FUNCTION void SearchOptions::validate(const char* op) const {
                                                 {"coverage_penalty", coverage_penalty > 0},
                                                 {"num_beam_groups", num_beam_groups > 1}};
     for (const auto& [name, given] : set) {
-      if (given)
-        throw ValueError(op, std::string(name) + " is set together with sampling, expected beam search");
+      if (given) throw ValueError(op, {name, " is set together with sampling, expected beam search"});
     }
     return;
   }
   detail::require_at_most(op, "num_hypotheses", num_hypotheses, "beam_size", beam_size);
   if (beam_size % num_beam_groups != 0) {
-    throw ValueError(op, "beam_size is " + std::to_string(beam_size) +
-                             ", must be divisible by num_beam_groups, which is " +
-                             std::to_string(num_beam_groups));
+    throw ValueError(op, {"beam_size is ", beam_size, ", must be divisible by num_beam_groups, which is ",
+                          num_beam_groups});
   }
   // Without a penalty all groups find the same; a single group has none to pay for.
   if ((num_beam_groups > 1) != (diversity_penalty > 0)) {
-    throw ValueError(op,
-                     "num_beam_groups is " + std::to_string(num_beam_groups) + " and diversity_penalty is " +
-                         detail::number_text(diversity_penalty) +
-                         ", expected num_beam_groups above 1 with diversity_penalty above 0, or 1 with 0");
+    throw ValueError(op, {"num_beam_groups is ", num_beam_groups, " and diversity_penalty is ",
+                          detail::number_text(diversity_penalty),
+                          ", expected num_beam_groups above 1 with diversity_penalty above 0, or 1 with 0"});
   }
   beam_rule(*this).validate(*this);
 }

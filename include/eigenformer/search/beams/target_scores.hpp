@@ -91,8 +91,8 @@ void score_batch(const M& model, const Context<ValueOf<M>>& ctx, std::span<const
   const Tensor<T> decoded = Var<T>(state.step(id_row(ids), std::span<const index_t>(counts), prefix)).value();
   if (decoded.rank() != 2 || decoded.dim(0) != static_cast<index_t>(ids.size())) {
     throw ShapeError("score",
-                     "the state's step returned rows of shape " + decoded.shape().str() + ", must be (" +
-                         std::to_string(ids.size()) + ", d_model), one for each id",
+                     {"the state's step returned rows of shape ", decoded.shape(), ", must be (", ids.size(),
+                      ", d_model), one for each id"},
                      {decoded.shape()});
   }
   const std::vector<double> found = scores_of_rows(model, ctx, decoded, rows);
@@ -125,8 +125,8 @@ std::vector<TargetScore> score_targets(const M& model, const Context<detail::Val
                                        const SearchOptions& options = {},
                                        const BatchSearchOptions& batching = {}) {
   if (inputs.size() != targets.size()) {
-    throw ValueError("score", std::to_string(inputs.size()) + " inputs and " +
-                                  std::to_string(targets.size()) + " targets, expected equal numbers");
+    throw ValueError("score",
+                     {inputs.size(), " inputs and ", targets.size(), " targets, expected equal numbers"});
   }
   options.validate();
   detail::require_one_prefix_each("score", options.prefixes.size(), inputs.size());
@@ -136,9 +136,8 @@ std::vector<TargetScore> score_targets(const M& model, const Context<detail::Val
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     for (const std::int32_t id : targets[i]) {
       if (id >= 0 && id < vocabulary) continue;
-      throw IndexError("score", "target " + std::to_string(i) + " has the id " + std::to_string(id) +
-                                    ", must be at least 0 and below the vocabulary's size " +
-                                    std::to_string(vocabulary));
+      throw IndexError("score", {"target ", i, " has the id ", id,
+                                 ", must be at least 0 and below the vocabulary's size ", vocabulary});
     }
     lengths.push_back(detail::input_length(model, inputs[i]) + static_cast<index_t>(targets[i].size()));
   }

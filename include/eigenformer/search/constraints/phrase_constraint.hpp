@@ -48,8 +48,8 @@ inline constexpr std::size_t max_form_length = 64;
 /// Throws ValueError unless there is one list per input or none at all.
 inline void require_one_constraint_list_each(const char* op, std::size_t lists, std::size_t inputs) {
   if (lists == 0 || lists == inputs) return;
-  throw ValueError(op, "there are " + std::to_string(lists) + " lists of constraints, must be " +
-                           std::to_string(inputs) + ", one for each input, or none");
+  throw ValueError(
+      op, {"there are ", lists, " lists of constraints, must be ", inputs, ", one for each input, or none"});
 }
 
 /// Throws ValueError for a constraint without forms, and for forms that no text can contain.

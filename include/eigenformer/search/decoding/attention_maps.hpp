@@ -73,10 +73,8 @@ concept HasAttentionMaps = requires(const M& model, const Context<typename M::va
 /// ValueError for a layer that the decoder lacks.
 inline index_t alignment_layer(index_t layer, index_t layers, const char* name = "alignment_layer") {
   if (layer < layers && layer >= -layers) return layer < 0 ? layer + layers : layer;
-  throw ValueError("alignment", std::string(name) + " is " + std::to_string(layer) + ", must be in [-" +
-                                    std::to_string(layers) + ", " + std::to_string(layers) +
-                                    "): the decoder has " + std::to_string(layers) +
-                                    (layers == 1 ? " layer" : " layers"));
+  throw ValueError("alignment", {name, " is ", layer, ", must be in [-", layers, ", ", layers,
+                                 "): the decoder has ", layers, (layers == 1 ? " layer" : " layers")});
 }
 
 }  // namespace detail
@@ -100,8 +98,8 @@ template <class T, class E, class D>
   if (ctx.records())
     throw ValueError("alignment", "the context records a tape, must be an inference context");
   if (sources.size() != targets.size()) {
-    throw ValueError("alignment", std::to_string(sources.size()) + " sources and " +
-                                      std::to_string(targets.size()) + " targets, expected equal numbers");
+    throw ValueError("alignment",
+                     {sources.size(), " sources and ", targets.size(), " targets, expected equal numbers"});
   }
   if (sources.empty()) return {};
   const auto layers = static_cast<index_t>(model.transformer.decoder.layers.size());
@@ -121,8 +119,8 @@ template <class T, class E, class D>
   (void)model.run_decoder(ctx, Tensor<std::int32_t>::from(Shape{static_cast<index_t>(input.size())}, input),
                           pass);
   if (!pass.weights().defined()) {
-    throw ValueError("alignment", "the decoder computed no attention to the source in layer " +
-                                      std::to_string(layer) + ", from which the alignment is read");
+    throw ValueError("alignment", {"the decoder computed no attention to the source in layer ", layer,
+                                   ", from which the alignment is read"});
   }
   // (B, H, T, S), padded to the longest pair.
   const Tensor<T>& all = pass.weights().value();

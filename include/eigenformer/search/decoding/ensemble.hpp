@@ -63,9 +63,8 @@ class Ensemble : public detail::ModelOptions<M> {
     for (std::size_t i = 1; i < members_.size(); ++i) {
       const auto size = static_cast<index_t>(members_[i].model.vocabulary_size());
       if (size == vocabulary_size()) continue;
-      throw ValueError("ensemble", "model " + std::to_string(i) + " has a vocabulary of " +
-                                       std::to_string(size) + " ids, must have " +
-                                       std::to_string(vocabulary_size()) + ", as model 0 has");
+      throw ValueError("ensemble", {"model ", i, " has a vocabulary of ", size, " ids, must have ",
+                                    vocabulary_size(), ", as model 0 has"});
     }
     widths_ = std::make_shared<Widths>(members_.size());
   }
@@ -110,9 +109,8 @@ class Ensemble : public detail::ModelOptions<M> {
         if (shape.rank() != 2 || shape[0] != parts[0].dim(0)) {
           const std::string rows = m == 0 ? "rows" : std::to_string(parts[0].dim(0));
           throw ShapeError("ensemble",
-                           "the step of model " + std::to_string(m) + " returned rows of shape " +
-                               shape.str() + ", must be (" + rows +
-                               ", d_model), the same rows for all models",
+                           {"the step of model ", m, " returned rows of shape ", shape, ", must be (", rows,
+                            ", d_model), the same rows for all models"},
                            {shape});
         }
         const index_t d = shape[1];
@@ -165,8 +163,8 @@ class Ensemble : public detail::ModelOptions<M> {
     for (const auto& d : *widths_) width += d.load(std::memory_order_relaxed);
     if (joined.rank() != 2 || joined.dim(1) != width) {
       throw ShapeError("ensemble",
-                       "rows of shape " + joined.shape().str() + " must be (rows, " + std::to_string(width) +
-                           "), as the state's step() returned them",
+                       {"rows of shape ", joined.shape(), " must be (rows, ", width,
+                        "), as the state's step() returned them"},
                        {joined.shape()});
     }
     const index_t count = joined.dim(0);

@@ -157,9 +157,8 @@ class ModelNextTokens final : public NextTokens<typename M::value_type> {
                   std::span<const typename M::Input> inputs)
       : op_(op), model_(model), ctx_(ctx), state_(model.begin(ctx, inputs)) {
     if (static_cast<index_t>(state_.sequences()) != static_cast<index_t>(inputs.size())) {
-      throw ValueError(op, "the model's begin() returned a state of " + std::to_string(state_.sequences()) +
-                               " sequences, must be " + std::to_string(inputs.size()) +
-                               ", one for each input");
+      throw ValueError(op, {"the model's begin() returned a state of ", state_.sequences(),
+                            " sequences, must be ", inputs.size(), ", one for each input"});
     }
   }
 
@@ -212,8 +211,8 @@ class ModelNextTokens final : public NextTokens<typename M::value_type> {
     const Tensor<T>& rows = decoded.value();
     if (rows.rank() != 2 || rows.dim(0) != static_cast<index_t>(ids.size())) {
       throw ShapeError(op_,
-                       "the state's step returned rows of shape " + rows.shape().str() + ", must be (" +
-                           std::to_string(ids.size()) + ", d_model), one for each id",
+                       {"the state's step returned rows of shape ", rows.shape(), ", must be (", ids.size(),
+                        ", d_model), one for each id"},
                        {rows.shape()});
     }
     const index_t d = rows.dim(1);
@@ -269,8 +268,8 @@ EIGENFORMER_FUNCTION void require_logits(const char* op, const Shape& shape, ind
   const Shape expected{rows, columns};
   if (shape == expected) return;
   throw ShapeError(op,
-                   "the model's logits have shape " + shape.str() + ", must be " + expected.str() +
-                       ", a row for each of the decoder's rows and a column for each id",
+                   {"the model's logits have shape ", shape, ", must be ", expected.str(),
+                    ", a row for each of the decoder's rows and a column for each id"},
                    {shape, expected});
 }
 

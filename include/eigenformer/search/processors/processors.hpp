@@ -65,7 +65,7 @@ class NoRepeatNgrams final : public BasicProcessor<NoRepeatNgrams> {
  public:
   /// n: the size of the n-grams. Throws ValueError when n is below 1.
   explicit NoRepeatNgrams(index_t n) : n_(static_cast<std::size_t>(n)) {
-    if (n < 1) throw ValueError("no_repeat_ngrams", "n is " + std::to_string(n) + ", must be at least 1");
+    if (n < 1) throw ValueError("no_repeat_ngrams", {"n is ", n, ", must be at least 1"});
   }
   /// Changes one row of scores; called by the base class.
   template <class T>
@@ -92,8 +92,7 @@ class RepetitionPenalty final : public BasicProcessor<RepetitionPenalty> {
   /// penalty: 1 has no effect. Throws ValueError unless it is positive and finite.
   explicit RepetitionPenalty(double penalty) : penalty_(penalty) {
     if (!(penalty > 0) || !std::isfinite(penalty)) {
-      throw ValueError("repetition_penalty",
-                       "penalty is " + std::to_string(penalty) + ", must be positive and finite");
+      throw ValueError("repetition_penalty", {"penalty is ", penalty, ", must be positive and finite"});
     }
   }
   /// Changes one row of scores; called by the base class.
@@ -124,7 +123,7 @@ class ProcessorList {
   ProcessorList(const char* op, const Options& options) : processors_(options.processors) {
     for (std::size_t i = 0; i < processors_.size(); ++i) {
       if (processors_[i] == nullptr)
-        throw ValueError(op, "processors[" + std::to_string(i) + "] is null, must be a LogitsProcessor");
+        throw ValueError(op, {"processors[", i, "] is null, must be a LogitsProcessor"});
     }
     if (options.repetition_penalty != 1)
       processors_.push_back(std::make_shared<RepetitionPenalty>(options.repetition_penalty));
@@ -161,12 +160,12 @@ void require_numbers(const char* op, std::span<const T> row, std::size_t input, 
                               ", " + (std::isnan(row[id]) ? "NaN" : "+infinity") + " for id " +
                               std::to_string(id);
     if (processed)
-      throw ValueError(op, "scores are not numbers after a logits processor, " + place +
-                               "; a processor may use -infinity, which forbids a token");
+      throw ValueError(op, {"scores are not numbers after a logits processor, ", place,
+                            "; a processor may use -infinity, which forbids a token"});
     throw ValueError(op,
-                     "the model's logits are not numbers, " + place +
-                         "; check that its weights are finite (training with too large a learning rate makes "
-                         "NaN) and that values do not overflow");
+                     {"the model's logits are not numbers, ", place,
+                      "; check that its weights are finite (training with too large a learning rate makes "
+                      "NaN) and that values do not overflow"});
   }
 }
 

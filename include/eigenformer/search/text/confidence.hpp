@@ -84,9 +84,9 @@ EIGENFORMER_IO_FUNCTION std::vector<WordConfidence> word_confidences(
     const Tokenizer& tokenizer, std::span<const std::int32_t> ids, std::span<const double> log_probabilities,
     const ConfidenceScale& scale) {
   if (log_probabilities.size() > ids.size()) {
-    throw ValueError("word_confidences", "there are " + std::to_string(log_probabilities.size()) +
-                                             " log-probabilities, must be at most " +
-                                             std::to_string(ids.size()) + ", one for each id");
+    throw ValueError("word_confidences",
+                     {"there are ", log_probabilities.size(), " log-probabilities, must be at most ",
+                      ids.size(), ", one for each id"});
   }
   const auto words_of = [](std::string_view text) {
     std::vector<std::string> words;

@@ -129,7 +129,7 @@ EIGENFORMER_IO_FUNCTION std::vector<std::int32_t> source_ids(const TextConventio
                                                              const std::string& line, index_t max_tokens,
                                                              bool* cut) {
   if (max_tokens < 0) {
-    throw ValueError("source_ids", "max_tokens is " + std::to_string(max_tokens) + ", must not be negative");
+    throw ValueError("source_ids", {"max_tokens is ", max_tokens, ", must not be negative"});
   }
   if (is_blank(line)) return {};
   std::vector<std::int32_t> ids = tokenizer.encode(text.source_text + line);

@@ -235,15 +235,13 @@ EIGENFORMER_IO_FUNCTION std::vector<DocumentPart> document_parts(std::string_vie
                                                                  const SentenceFits& fits,
                                                                  std::span<const std::size_t> boundaries) {
   if (const auto wrong = find_invalid_utf8(text))
-    throw ValueError("document", "the text has invalid UTF-8 at byte " + std::to_string(*wrong) +
-                                     "; expected text in UTF-8");
+    throw ValueError("document", {"the text has invalid UTF-8 at byte ", *wrong, "; expected text in UTF-8"});
   for (std::size_t i = 0; i < boundaries.size(); ++i) {
     const std::size_t place = boundaries[i];
     if (!detail::is_code_point_boundary(text, place) || (i > 0 && place < boundaries[i - 1])) {
-      throw ValueError("document", "boundary " + std::to_string(i) + " is byte " + std::to_string(place) +
-                                       ", must be the beginning of a character or the end of the text of " +
-                                       std::to_string(text.size()) +
-                                       " bytes, and not before the last boundary");
+      throw ValueError("document", {"boundary ", i, " is byte ", place,
+                                    ", must be the beginning of a character or the end of the text of ",
+                                    text.size(), " bytes, and not before the last boundary"});
     }
   }
   std::vector<DocumentPart> parts;

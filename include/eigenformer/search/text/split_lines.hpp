@@ -223,9 +223,8 @@ EIGENFORMER_IO_FUNCTION DocumentTranslation assemble_document(std::string_view t
                                                               std::span<const DocumentPart> parts,
                                                               std::vector<Translation> translations) {
   if (parts.size() != translations.size()) {
-    throw ValueError("document", "there are " + std::to_string(translations.size()) +
-                                     " translations, must be " + std::to_string(parts.size()) +
-                                     ", one for each sentence");
+    throw ValueError("document", {"there are ", translations.size(), " translations, must be ", parts.size(),
+                                  ", one for each sentence"});
   }
   DocumentTranslation document;
   TextAlignment alignment;
@@ -237,11 +236,10 @@ EIGENFORMER_IO_FUNCTION DocumentTranslation assemble_document(std::string_view t
     const auto [begin_of_part, end_of_part] = part.source;
     if (begin_of_part < end || end_of_part < begin_of_part || end_of_part > text.size() ||
         (i == 0 && part.continues)) {
-      throw ValueError("document", "part " + std::to_string(i) + ", bytes " + std::to_string(begin_of_part) +
-                                       " to " + std::to_string(end_of_part) +
-                                       (part.continues ? ", which continues a part," : "") +
-                                       " does not follow the part before within the text of " +
-                                       std::to_string(text.size()) + " bytes");
+      throw ValueError("document",
+                       {"part ", i, ", bytes ", begin_of_part, " to ", end_of_part,
+                        (part.continues ? ", which continues a part," : ""),
+                        " does not follow the part before within the text of ", text.size(), " bytes"});
     }
     document.text += ByteSpan{end, part.source.begin}.of(text);
     if (part.source.begin == end && !part.after_boundary &&
@@ -273,7 +271,7 @@ EIGENFORMER_IO_FUNCTION std::vector<DocumentTranslation> assemble_documents(
   for (std::size_t i = 0; i < translations.size(); ++i) {
     count = std::max(count, translations[i].size());
     if (translations[i].empty())
-      throw ValueError("document", "sentence " + std::to_string(i) + " has no translation, must have one");
+      throw ValueError("document", {"sentence ", i, " has no translation, must have one"});
   }
   std::vector<DocumentTranslation> documents;
   for (std::size_t rank = 0; rank < std::min(count, most); ++rank) {
@@ -374,9 +372,8 @@ EIGENFORMER_IO_FUNCTION std::string SplitLines::beginning(std::size_t line,
                                                           const std::vector<std::string>& texts) const {
   const std::vector<DocumentPart>& of_line = of_lines_[line];
   if (texts.empty() || texts.size() > of_line.size()) {
-    throw ValueError("document", "there are texts of " + std::to_string(texts.size()) +
-                                     " parts, must be at least one and at most " +
-                                     std::to_string(of_line.size()));
+    throw ValueError("document", {"there are texts of ", texts.size(),
+                                  " parts, must be at least one and at most ", of_line.size()});
   }
   if (of_line.size() == 1 && !keeps_space_) return texts.front();
   std::vector<Translation> translations(texts.size());
@@ -390,12 +387,11 @@ EIGENFORMER_IO_FUNCTION std::string SplitLines::beginning(std::size_t line,
 EIGENFORMER_IO_FUNCTION std::vector<std::vector<Translation>> SplitLines::join(
     std::vector<std::vector<Translation>> of_parts, bool weights) const {
   if (of_parts.size() != parts_.size()) {
-    throw ValueError("document", "there are translations of " + std::to_string(of_parts.size()) +
-                                     " parts, must be " + std::to_string(parts_.size()));
+    throw ValueError("document",
+                     {"there are translations of ", of_parts.size(), " parts, must be ", parts_.size()});
   }
   for (std::size_t i = 0; i < of_parts.size(); ++i) {
-    if (of_parts[i].empty())
-      throw ValueError("document", "part " + std::to_string(i) + " has no translation, must have one");
+    if (of_parts[i].empty()) throw ValueError("document", {"part ", i, " has no translation, must have one"});
   }
   std::vector<std::vector<Translation>> joined(lines_.size());
   auto next = of_parts.begin();

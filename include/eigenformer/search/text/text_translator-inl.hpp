@@ -89,9 +89,8 @@ template <class M>
 std::vector<Translation> TextTranslator<M>::score(std::span<const std::string> lines,
                                                   std::span<const std::string> targets) const {
   if (lines.size() != targets.size()) {
-    throw ValueError("text_translator", std::to_string(lines.size()) + " lines and " +
-                                            std::to_string(targets.size()) +
-                                            " targets, expected equal numbers");
+    throw ValueError("text_translator",
+                     {lines.size(), " lines and ", targets.size(), " targets, expected equal numbers"});
   }
   std::vector<Translation> translations(lines.size());
   std::vector<Ids> sources, given;
@@ -203,9 +202,8 @@ std::optional<index_t> TextTranslator<M>::room_after(const Ids& prefix,
   const index_t all = max_target_tokens(*description_, std::numeric_limits<index_t>::max());
   const auto taken = static_cast<index_t>(prefix.size());
   if (taken >= all) {
-    throw ValueError("text_translator", prefix_name + " has " + std::to_string(taken) +
-                                            " tokens, must be fewer than " + std::to_string(all) +
-                                            ", the maximum length of the model");
+    throw ValueError("text_translator", {prefix_name, " has ", taken, " tokens, must be fewer than ", all,
+                                         ", the maximum length of the model"});
   }
   return all - taken < detail::max_steps(options_.search) ? std::optional(all - taken) : std::nullopt;
 }

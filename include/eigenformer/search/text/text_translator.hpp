@@ -265,9 +265,8 @@ EIGENFORMER_IO_FUNCTION std::vector<double> expected_utilities(std::span<const s
                                                                std::span<const double> weights,
                                                                const PairwiseUtility& utility) {
   if (!weights.empty() && weights.size() != candidates.size()) {
-    throw ValueError("minimum_bayes_risk", "there are " + std::to_string(weights.size()) +
-                                               " weights, must be " + std::to_string(candidates.size()) +
-                                               ", one for each candidate, or none");
+    throw ValueError("minimum_bayes_risk", {"there are ", weights.size(), " weights, must be ",
+                                            candidates.size(), ", one for each candidate, or none"});
   }
   // Repeated texts are compared once.
   std::vector<std::string> texts;
@@ -280,8 +279,8 @@ EIGENFORMER_IO_FUNCTION std::vector<double> expected_utilities(std::span<const s
   for (std::size_t i = 0; i < candidates.size(); ++i) {
     const double weight = weights.empty() ? 1 : weights[i];
     if (!(weight >= 0) || !std::isfinite(weight)) {
-      throw ValueError("minimum_bayes_risk", "weight " + std::to_string(i) + " is " + std::to_string(weight) +
-                                                 ", must be finite and not negative");
+      throw ValueError("minimum_bayes_risk",
+                       {"weight ", i, " is ", weight, ", must be finite and not negative"});
     }
     const auto at =
         static_cast<std::size_t>(std::find(texts.begin(), texts.end(), candidates[i]) - texts.begin());
@@ -299,9 +298,8 @@ EIGENFORMER_IO_FUNCTION std::vector<double> expected_utilities(std::span<const s
   const std::vector<double> values = utility(texts);
   const std::size_t n = texts.size();
   if (values.size() != n * n) {
-    throw ValueError("minimum_bayes_risk", "the utility returned " + std::to_string(values.size()) +
-                                               " numbers for " + std::to_string(n) + " texts, must be " +
-                                               std::to_string(n * n));
+    throw ValueError("minimum_bayes_risk",
+                     {"the utility returned ", values.size(), " numbers for ", n, " texts, must be ", n * n});
   }
   std::vector<double> expected(n);
   for (std::size_t i = 0; i < n; ++i) {

@@ -57,9 +57,8 @@ EIGENFORMER_IO_FUNCTION void require_room(const std::filesystem::path& folder,
     if (const int error = detail::take_room(never_committed.file(name), sizes[i]); error != 0) {
       std::uint64_t sum = 0;
       for (const std::uint64_t size : sizes) sum += size;
-      throw IoError("training", "cannot reserve " + std::to_string(sum / 1000000 + 1) + " MB in '" +
-                                    folder.string() +
-                                    "', which are needed to save the training: " + detail::errno_text(error));
+      throw IoError("training", {"cannot reserve ", sum / 1000000 + 1, " MB in '", folder.string(),
+                                 "', which are needed to save the training: ", detail::errno_text(error)});
     }
   }
 }

@@ -29,10 +29,10 @@ class SavedCorpus {
   // Throws ValueError that says what differs, unless a state's fingerprint is that of this corpus.
   void require_saved(const std::string& fingerprint, const nlohmann::json& values) const {
     if (same_fingerprint(fingerprint, fingerprint_)) return;
-    throw ValueError("training", "the corpus differs from that of the saved training (" +
-                                     difference(fingerprint, values) +
-                                     "); to continue with other data, start a new training from the saved "
-                                     "model");
+    throw ValueError("training",
+                     {"the corpus differs from that of the saved training (", difference(fingerprint, values),
+                      "); to continue with other data, start a new training from the saved "
+                      "model"});
   }
 
   // Throws ValueError on all ranks unless all have the corpus of rank 0.
@@ -74,10 +74,9 @@ EIGENFORMER_IO_FUNCTION void SavedCorpus::require_same_on_ranks(Communicator& co
   for (std::size_t r = 1; r < all.size(); ++r) {
     const nlohmann::json other = values_of(all[r]);
     if (other["corpus"] == first["corpus"]) continue;
-    throw ValueError("distributed",
-                     "the corpus of rank " + std::to_string(r) + " differs from that of rank 0 (" +
-                         SavedCorpus(other).difference(first["corpus"].get<std::string>(), first) +
-                         "), expected the same corpus on all ranks");
+    throw ValueError("distributed", {"the corpus of rank ", r, " differs from that of rank 0 (",
+                                     SavedCorpus(other).difference(first["corpus"].get<std::string>(), first),
+                                     "), expected the same corpus on all ranks"});
   }
 }
 

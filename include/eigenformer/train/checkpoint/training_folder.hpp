@@ -117,7 +117,7 @@ bool resume_training(Training& training, const std::filesystem::path& file,
     training.load(state);
     return from == &before_decay;
   } catch (const ValueError& error) {
-    throw IoError("training", "'" + from->string() + "': " + detail::message_of(error));
+    throw IoError("training", {"'", from->string(), "': ", detail::message_of(error)});
   }
 }
 

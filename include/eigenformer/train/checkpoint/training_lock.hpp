@@ -111,10 +111,10 @@ EIGENFORMER_IO_FUNCTION bool TrainingLock::take() {
     const std::string other = holder();
     ::close(std::exchange(descriptor_, -1));
     if (reason != EWOULDBLOCK) throw detail::errno_error("training", "lock", path_, reason);
-    throw IoError("training", "'" + folder_.string() + "' is in use by the training of " +
-                                  (other.empty() ? std::string("another process") : "process " + other) +
-                                  " ('" + path_.string() +
-                                  "' is locked); only one process may train in a folder at a time");
+    throw IoError("training",
+                  {"'", folder_.string(), "' is in use by the training of ",
+                   (other.empty() ? std::string("another process") : "process " + other), " ('",
+                   path_.string(), "' is locked); only one process may train in a folder at a time"});
   }
   if (!is_at_its_path()) {
     ::close(std::exchange(descriptor_, -1));

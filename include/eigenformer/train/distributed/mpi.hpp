@@ -82,9 +82,8 @@ class MpiCommunicator final : public Communicator {
       if (r == rank_) {
         const std::span<const std::byte> own = send[static_cast<std::size_t>(r)];
         if (own.size() != to.size()) {
-          throw ValueError("exchange", "rank " + std::to_string(r) + " sends itself " +
-                                           std::to_string(own.size()) + " bytes and expects " +
-                                           std::to_string(to.size()));
+          throw ValueError("exchange",
+                           {"rank ", r, " sends itself ", own.size(), " bytes and expects ", to.size()});
         }
         if (!own.empty()) std::memmove(to.data(), own.data(), own.size());
         continue;
@@ -140,7 +139,7 @@ class MpiCommunicator final : public Communicator {
     char text[MPI_MAX_ERROR_STRING + 1] = {};
     int size = 0;
     if (MPI_Error_string(code, text, &size) != MPI_SUCCESS) size = 0;
-    throw IoError("mpi", std::string(call) + " failed: " + std::string(text, static_cast<std::size_t>(size)));
+    throw IoError("mpi", {call, " failed: ", std::string(text, static_cast<std::size_t>(size))});
   }
 
   // Pending operations, cancelled by the destructor: MPI may write to their memory until they have ended.
@@ -188,7 +187,7 @@ class MpiCommunicator final : public Communicator {
 
   // Throws the failure of this rank or another. The mutex is held.
   void throw_if_failed() {
-    if (failed_) throw IoError("distributed", "rank " + std::to_string(rank_) + ": " + failure_);
+    if (failed_) throw IoError("distributed", {"rank ", rank_, ": ", failure_});
     int there = 0;
     MPI_Status status;
     check("MPI_Iprobe", MPI_Iprobe(MPI_ANY_SOURCE, failure_tag, ranks_, &there, &status));
@@ -198,7 +197,7 @@ class MpiCommunicator final : public Communicator {
     std::string text(static_cast<std::size_t>(size), ' ');
     check("MPI_Recv",
           MPI_Recv(text.data(), size, MPI_CHAR, status.MPI_SOURCE, failure_tag, ranks_, MPI_STATUS_IGNORE));
-    throw IoError("distributed", "rank " + std::to_string(status.MPI_SOURCE) + ": " + text);
+    throw IoError("distributed", {"rank ", status.MPI_SOURCE, ": ", text});
   }
 
   template <class V>

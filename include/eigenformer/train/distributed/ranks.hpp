@@ -187,8 +187,8 @@ EIGENFORMER_IO_FUNCTION void require_same_on_ranks(Communicator& communicator, c
   const std::vector<std::uint64_t> all = communicator.all(hash);
   for (std::size_t r = 1; r < all.size(); ++r) {
     if (all[r] == all[0]) continue;
-    throw ValueError("distributed", std::string(what) + " of rank " + std::to_string(r) +
-                                        " differ from those of rank 0 (those of this rank: " + text + ")");
+    throw ValueError("distributed",
+                     {what, " of rank ", r, " differ from those of rank 0 (those of this rank: ", text, ")"});
   }
 }
 
@@ -209,8 +209,8 @@ EIGENFORMER_IO_FUNCTION void require_same_options(Communicator& communicator, co
                      expected[name].dump();
     }
     if (differences.empty()) continue;
-    throw ValueError("distributed", "the options of rank " + std::to_string(r) +
-                                        " differ from those of rank 0 (" + differences + ")");
+    throw ValueError("distributed",
+                     {"the options of rank ", r, " differ from those of rank 0 (", differences, ")"});
   }
 }
 

@@ -89,8 +89,7 @@ namespace eigenformer {
 
 EIGENFORMER_IO_FUNCTION std::vector<std::shared_ptr<Communicator>> ThreadCommunicator::make(int size) {
   if (size < 1) {
-    throw ValueError("distributed",
-                     "the number of ranks is " + std::to_string(size) + ", must be at least 1");
+    throw ValueError("distributed", {"the number of ranks is ", size, ", must be at least 1"});
   }
   const auto group = std::make_shared<Group>(size);
   std::vector<std::shared_ptr<Communicator>> ranks;

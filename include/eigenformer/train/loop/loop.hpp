@@ -60,7 +60,7 @@ class StateReader {
 
   template <class U>
   U value(const char* key) const {
-    if (!has(key)) throw ValueError("training", std::string("the training state has no '") + key + "'");
+    if (!has(key)) throw ValueError("training", {"the training state has no '", key, "'"});
     const nlohmann::json& found = state_.values.at(key);
     // nlohmann-json would convert 1e300 to an integer, which is undefined.
     constexpr bool counts = std::integral<U> && !std::same_as<U, bool>;
@@ -68,17 +68,15 @@ class StateReader {
       if (!counts || found.is_number_integer()) return found.template get<U>();
     } catch (const nlohmann::json::exception&) {
     }
-    throw ValueError(
-        "training",
-        std::string("'") + key + "' of the training state has another type than expected: " + found.dump());
+    throw ValueError("training",
+                     {"'", key, "' of the training state has another type than expected: ", found.dump()});
   }
 
   template <class U>
   void require_equal(const char* key, const U& now) const {
     if (value<U>(key) == now) return;
-    throw ValueError("training", std::string("the training state was made with ") + key + " " +
-                                     state_.values.at(key).dump() + ", cannot resume with " +
-                                     nlohmann::json(now).dump());
+    throw ValueError("training", {"the training state was made with ", key, " ", state_.values.at(key).dump(),
+                                  ", cannot resume with ", nlohmann::json(now).dump()});
   }
 
   // All tensors whose names begin with `prefix`, without it.
@@ -98,10 +96,10 @@ class StateReader {
     for (const auto& p : parameters) {
       const auto at = tensors_.find(prefix + p->name);
       if (at == tensors_.end())
-        throw ValueError("training", "the training state has no '" + prefix + p->name + "'");
+        throw ValueError("training", {"the training state has no '", prefix, p->name, "'"});
       if (at->second->shape() != p->value.shape()) {
-        throw ValueError("training", "'" + prefix + p->name + "' of the training state has shape " +
-                                         at->second->shape().str() + ", must be " + p->value.shape().str());
+        throw ValueError("training", {"'", prefix, p->name, "' of the training state has shape ",
+                                      at->second->shape(), ", must be ", p->value.shape()});
       }
       found.push_back({p->name, *at->second, {}});
     }

@@ -60,8 +60,8 @@ TrainingLoop<T>::TrainingLoop(const std::vector<ParameterHandle<T>>& parameters,
                                                                         std::forward<Batches>(batches));
   if (updates_->num_batches(0) == detail::endless) {
     if (options_.accumulate > 1) {
-      throw ValueError("training", "accumulate is " + std::to_string(options_.accumulate) +
-                                       ", must be 1 if a function returns all batches of an update");
+      throw ValueError("training", {"accumulate is ", options_.accumulate,
+                                    ", must be 1 if a function returns all batches of an update"});
     }
     if (options_.max_steps == 0 && !(options_.max_minutes > 0)) {
       throw ValueError("training",
@@ -91,12 +91,12 @@ template <class T>
 void TrainingLoop<T>::require_options() const {
   options_.validate();
   if (options_.patience > 0 && !validates()) {
-    throw ValueError("training", "patience is " + std::to_string(options_.patience) +
-                                     ", which needs a validation: give one, or set patience = 0");
+    throw ValueError("training", {"patience is ", options_.patience,
+                                  ", which needs a validation: give one, or set patience = 0"});
   }
   if (options_.average_best > 1 && !validates()) {
-    throw ValueError("training", "average_best is " + std::to_string(options_.average_best) +
-                                     ", which needs a validation: give one, or set average_last instead");
+    throw ValueError("training", {"average_best is ", options_.average_best,
+                                  ", which needs a validation: give one, or set average_last instead"});
   }
 }
 
@@ -121,14 +121,13 @@ void TrainingLoop<T>::make_accumulator() {
   const bool has_epochs = updates_->num_batches(0) != detail::endless;
   for (const auto& [name, count] : {std::pair("ranks", ranks), std::pair("workers", options_.workers)}) {
     if (!has_epochs || options_.accumulate >= count) continue;
-    throw ValueError("training", "accumulate is " + std::to_string(options_.accumulate) +
-                                     ", must be at least the number of " + name + ", " +
-                                     std::to_string(count) + ", which each compute a batch of an update");
+    throw ValueError("training", {"accumulate is ", options_.accumulate, ", must be at least the number of ",
+                                  name, ", ", count, ", which each compute a batch of an update"});
   }
   if (ranks == 1) return;
   if (options_.workers > 1) {
-    throw ValueError("training", "workers is " + std::to_string(options_.workers) +
-                                     ", must be 1 with several ranks; start more ranks instead");
+    throw ValueError("training", {"workers is ", options_.workers,
+                                  ", must be 1 with several ranks; start more ranks instead"});
   }
   std::vector<int> owners;
   if (options_.distributed.shard_optimizer) {
@@ -349,8 +348,8 @@ template <class T>
 void TrainingLoop<T>::update() {
   const index_t batches = updates_->num_batches(progress_.epoch);
   if (batches < 1) {
-    throw ValueError("training", "epoch " + std::to_string(progress_.epoch) + " has " +
-                                     std::to_string(batches) + " batches, must be at least 1");
+    throw ValueError("training",
+                     {"epoch ", progress_.epoch, " has ", batches, " batches, must be at least 1"});
   }
   const index_t count = std::min(options_.accumulate, batches - progress_.batch);
   const DropoutKey key{options_.seed, static_cast<std::uint32_t>(progress_.step), 0};
@@ -386,10 +385,10 @@ template <class T>
 void TrainingLoop<T>::skip(double loss, double norm) {
   ++skipped_;
   if (++progress_.bad_updates >= max_bad_updates) {
-    throw ValueError("training", "the training diverged: loss or gradient was infinite or NaN for " +
-                                     std::to_string(max_bad_updates) + " updates in a row, up to update " +
-                                     std::to_string(progress_.step) + "; try a lower learning rate (it was " +
-                                     detail::number_text(learning_rate_) + ") or a longer warm-up");
+    throw ValueError("training", {"the training diverged: loss or gradient was infinite or NaN for ",
+                                  max_bad_updates, " updates in a row, up to update ", progress_.step,
+                                  "; try a lower learning rate (it was ", detail::number_text(learning_rate_),
+                                  ") or a longer warm-up"});
   }
   sink_.on_notice("update " + std::to_string(progress_.step) + " skipped: loss " +
                   std::to_string(std::fabs(loss)) + ", gradient norm " +
@@ -403,10 +402,10 @@ void TrainingLoop<T>::require_finite() const {
     const T* const values = p->value.data();
     for (index_t i = 0; i < p->value.numel(); ++i) {
       if (std::isfinite(values[i])) continue;
-      throw ValueError("training", "the training diverged: parameter '" + p->name +
-                                       "' is infinite or NaN after update " + std::to_string(progress_.step) +
-                                       "; try a lower learning rate (it was " +
-                                       detail::number_text(learning_rate_) + ") or a longer warm-up");
+      throw ValueError("training",
+                       {"the training diverged: parameter '", p->name, "' is infinite or NaN after update ",
+                        progress_.step, "; try a lower learning rate (it was ",
+                        detail::number_text(learning_rate_), ") or a longer warm-up"});
     }
   }
 }

@@ -118,9 +118,8 @@ StateAverage<T> TrainingLoop<T>::load_snapshots(const detail::StateReader<T>& re
   const auto costs =
       ranked ? reader.template value<std::vector<double>>("snapshot_costs") : std::vector<double>(count);
   if (costs.size() != count)
-    throw ValueError("training", "the training state has " + std::to_string(count) + " snapshots and " +
-                                     std::to_string(costs.size()) +
-                                     " validation costs, must be equal numbers");
+    throw ValueError("training", {"the training state has ", count, " snapshots and ", costs.size(),
+                                  " validation costs, must be equal numbers"});
   for (std::size_t k = 0; k < count; ++k) {
     const auto entries = reader.tensors(snapshot_prefix(k), parameters_);
     if (ranked) {

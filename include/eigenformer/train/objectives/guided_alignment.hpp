@@ -125,10 +125,9 @@ EIGENFORMER_IO_FUNCTION std::vector<ExpectedAttention> expected_attention(const 
       if (link.source < 0 || link.source >= batch.source_layout.length(sequence) || link.target < 0 ||
           link.target >= batch.target_layout.length(sequence)) {
         throw IndexError("guided_alignment",
-                         "link " + std::to_string(link.source) + "-" + std::to_string(link.target) +
-                             " is outside a pair of " + std::to_string(batch.source_layout.length(sequence)) +
-                             " source and " + std::to_string(batch.target_layout.length(sequence)) +
-                             " target tokens");
+                         {"link ", link.source, "-", link.target, " is outside a pair of ",
+                          batch.source_layout.length(sequence), " source and ",
+                          batch.target_layout.length(sequence), " target tokens"});
       }
       ++links_of_row[static_cast<std::size_t>(link.target)];
     }

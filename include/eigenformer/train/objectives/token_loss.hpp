@@ -52,9 +52,8 @@ class Teacher {
       throw ValueError("teacher", "the context records a tape, must be an inference context");
     const auto size = static_cast<index_t>(model.vocabulary_size());
     if (!members_.empty() && size != vocabulary_size_) {
-      throw ValueError("teacher", "the model has a vocabulary of " + std::to_string(size) +
-                                      " ids, must have " + std::to_string(vocabulary_size_) +
-                                      ", the size of the first teacher's vocabulary");
+      throw ValueError("teacher", {"the model has a vocabulary of ", size, " ids, must have ",
+                                   vocabulary_size_, ", the size of the first teacher's vocabulary"});
     }
     vocabulary_size_ = size;
     members_.push_back([&model, ctx](const Batch& batch) -> Logits {
@@ -152,9 +151,8 @@ void require_objective(const M& model, const RDropOptions& r_drop,
     if (teacher == nullptr) return;
     if (teacher->size() == 0) throw ValueError("teacher", "there is no model, expected at least one");
     if (teacher->vocabulary_size() == static_cast<index_t>(model.vocabulary_size())) return;
-    throw ValueError("teacher", "the teacher has a vocabulary of " +
-                                    std::to_string(teacher->vocabulary_size()) + " ids, must have " +
-                                    std::to_string(model.vocabulary_size()) + ", as the model has");
+    throw ValueError("teacher", {"the teacher has a vocabulary of ", teacher->vocabulary_size(),
+                                 " ids, must have ", model.vocabulary_size(), ", as the model has"});
   } else if (wanted) {
     throw ValueError(r_drop.weight > 0 ? "r_drop" : "teacher",
                      "the model is not a Seq2SeqTransformer, whose token probabilities are needed");

@@ -82,9 +82,9 @@ EIGENFORMER_IO_FUNCTION void RDropOptions::require_dropout(const Seq2SeqOptions&
       drops(model.decoder.layer.value_or(model.layer)))
     return;
   throw ValueError("r_drop",
-                   "r_drop is " + detail::number_text(weight) +
-                       " and the model has no dropout, so two passes through it never differ: give it a "
-                       "dropout rate, or set r_drop = 0");
+                   {"r_drop is ", detail::number_text(weight),
+                    " and the model has no dropout, so two passes through it never differ: give it a "
+                    "dropout rate, or set r_drop = 0"});
 }
 
 }  // namespace eigenformer

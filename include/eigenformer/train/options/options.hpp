@@ -384,10 +384,10 @@ EIGENFORMER_IO_FUNCTION void ValidationOptions::validate() const {
     bool known = false;
     for (const char* measure : EnumNames<ValidationMeasure>::names) known = known || name == measure;
     if (known && !given.insert(name).second)
-      throw ValueError("training", "validate_with has '" + name + "' twice, expected each measure once");
+      throw ValueError("training", {"validate_with has '", name, "' twice, expected each measure once"});
     if (!known) {
       throw ValueError("training",
-                       "validate_with has '" + name + "', expected loss, bleu and chrf, separated by commas");
+                       {"validate_with has '", name, "', expected loss, bleu and chrf, separated by commas"});
     }
   }
 }
@@ -440,22 +440,22 @@ EIGENFORMER_IO_FUNCTION void LoopOptions::validate() const {
     throw ValueError("training", "epochs, max_steps and max_minutes are all 0, one must be positive");
   }
   if (average_last > 1 && average_best > 1) {
-    throw ValueError("training", "average_last is " + std::to_string(average_last) + " and average_best is " +
-                                     std::to_string(average_best) + ", at most one of them may be above 1");
+    throw ValueError("training", {"average_last is ", average_last, " and average_best is ", average_best,
+                                  ", at most one of them may be above 1"});
   }
 }
 
 EIGENFORMER_IO_FUNCTION void TrainingOptions::validate() const {
   validate_fields("training", *this);
   if (learning_rate > max_learning_rate) {
-    throw ValueError("training", "learning_rate is " + detail::number_text(learning_rate) +
-                                     ", must be at most " + detail::number_text(max_learning_rate) +
-                                     "; Adam's are about 0.001");
+    throw ValueError("training",
+                     {"learning_rate is ", detail::number_text(learning_rate), ", must be at most ",
+                      detail::number_text(max_learning_rate), "; Adam's are about 0.001"});
   }
   if (learning_rate * weight_decay >= 1) {
-    throw ValueError("training", "learning_rate is " + detail::number_text(learning_rate) +
-                                     " and weight_decay is " + detail::number_text(weight_decay) +
-                                     ", their product must be below 1: an update shrinks weights by it");
+    throw ValueError("training", {"learning_rate is ", detail::number_text(learning_rate),
+                                  " and weight_decay is ", detail::number_text(weight_decay),
+                                  ", their product must be below 1: an update shrinks weights by it"});
   }
   loop.validate();
   validation.validate();

@@ -206,9 +206,9 @@ EIGENFORMER_IO_FUNCTION TrainingLogLines parse_training_log(std::string_view tex
 EIGENFORMER_IO_FUNCTION TrainingLogLines read_training_log(const std::filesystem::path& path) {
   TrainingLogLines log = parse_training_log(read_text_file(path));
   if (log.damaged) {
-    throw IoError("training_log", "'" + path.string() + "', line " + std::to_string(log.lines.size() + 1) +
-                                      " is not a line of a training log, expected a JSON object with "
-                                      "\"event\", \"step\" and \"seconds\"");
+    throw IoError("training_log", {"'", path.string(), "', line ", log.lines.size() + 1,
+                                   " is not a line of a training log, expected a JSON object with "
+                                   "\"event\", \"step\" and \"seconds\""});
   }
   return log;
 }

@@ -37,7 +37,7 @@ class PrefetchedBatches {
       Batches& batches, index_t depth = 4,
       std::function<index_t(index_t)> next = [](index_t k) { return k + 1; })
       : batches_(batches), depth_(depth), next_(std::move(next)) {
-    if (depth < 1) throw ValueError("prefetch", "depth is " + std::to_string(depth) + ", must be at least 1");
+    if (depth < 1) throw ValueError("prefetch", {"depth is ", depth, ", must be at least 1"});
     thread_ = std::thread([this] { work(); });
   }
   ~PrefetchedBatches() {

@@ -123,8 +123,7 @@ double batch_weight(const Loss& loss, const Batch& batch) {
   if constexpr (requires { loss.weight(batch); }) {
     const auto weight = static_cast<double>(loss.weight(batch));
     if (weight >= 0 && std::isfinite(weight)) return weight;
-    throw ValueError("training", "the weight of a batch is " + std::to_string(weight) +
-                                     ", must be finite and not negative");
+    throw ValueError("training", {"the weight of a batch is ", weight, ", must be finite and not negative"});
   } else {
     return 1;
   }
@@ -218,10 +217,10 @@ Var<T> micro_batch_loss(MicroBatches<T>& batches, index_t k, double total, const
       Context<T>::training(tape, pass.key).with_precision(pass.precision).with_weight_cache(pass.weights);
   Var<T> part = batches.loss(k, UpdateWeight{total, &of_batch.parts}, ctx);
   if (part.numel() != 1) {
-    throw ShapeError("training",
-                     "the loss function returned shape " + part.shape().str() +
-                         ", must be a scalar, the mean loss of the batch",
-                     {part.shape()});
+    throw ShapeError(
+        "training",
+        {"the loss function returned shape ", part.shape(), ", must be a scalar, the mean loss of the batch"},
+        {part.shape()});
   }
   of_batch.loss = static_cast<double>(part.value().item());
   return part;

@@ -66,7 +66,7 @@ class XmlScanner {
   }
 
   [[noreturn]] void fail(std::size_t at, const std::string& message) const {
-    throw IoError("xml", place(at) + ": " + message);
+    throw IoError("xml", {place(at), ": ", message});
   }
 
   // The text and the output are UTF-8, so a declaration of another encoding is an error.

@@ -30,7 +30,7 @@ void check_output(const ImportCommand& command) {
   const fs::path output = command.folder;
   if (fs::equivalent(command.from, output, ignored)) {
     throw ef::ValueError(
-        "import", "'" + output.string() + "' is the checkpoint folder; give another folder as --model");
+        "import", {"'", output.string(), "' is the checkpoint folder; give another folder as --model"});
   }
   require_new_model_folder("import", output, "--model", command.overwrite);
 }

@@ -132,8 +132,8 @@ void print_training(const fs::path& folder, const nlohmann::json& options) {
 
 int inspect_adapter(const InspectCommand& command) {
   if (command.verify) {
-    throw ef::ValueError("inspect", "'" + command.folder +
-                                        "' holds an adapter, which has no checksums; --verify is for models");
+    throw ef::ValueError("inspect", {"'", command.folder,
+                                     "' holds an adapter, which has no checksums; --verify is for models"});
   }
   const ef::AdapterDescription d = ef::read_adapter_description(command.folder);
   const auto config = ef::detail::read_peft_config(ef::folder_file(command.folder, "adapter_config.json"));

@@ -27,7 +27,7 @@ void check_output(const MergeCommand& command) {
   for (const std::string& read : {command.folder, command.adapter}) {
     if (fs::equivalent(read, command.output, ignored))
       throw ef::ValueError(
-          "merge", "'" + command.output + "' is an input of the merge; give another folder as --output");
+          "merge", {"'", command.output, "' is an input of the merge; give another folder as --output"});
   }
   require_new_model_folder("merge", command.output, "--output", command.overwrite);
 }

@@ -36,7 +36,7 @@ void check_output(const QuantizeCommand& command, const fs::path& output) {
   std::error_code ignored;
   if (fs::equivalent(command.folder, output, ignored)) {
     throw ef::ValueError(
-        "quantize", "'" + output.string() + "' is the model to quantize; give another folder as --output");
+        "quantize", {"'", output.string(), "' is the model to quantize; give another folder as --output"});
   }
   require_new_model_folder("quantize", output, "--output", command.overwrite);
 }
@@ -50,8 +50,8 @@ int quantize(const QuantizeCommand& command) {
   ef::detail::option_from_json("to", command.format, format);
   const ef::WeightFormat before = ef::read_model_description(command.folder).weights;
   if (before != ef::WeightFormat::float32) {
-    throw ef::ValueError("quantize", "'" + command.folder + "' has " + ef::weight_format_name(before) +
-                                         " weights already; give the float32 model that it was made from");
+    throw ef::ValueError("quantize", {"'", command.folder, "' has ", ef::weight_format_name(before),
+                                      " weights already; give the float32 model that it was made from"});
   }
   const fs::path output = output_folder(command);
   check_output(command, output);

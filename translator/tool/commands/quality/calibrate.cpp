@@ -74,8 +74,8 @@ int calibrate(const CalibrateCommand& command) {
     outcomes.right.push_back(ef::right_words(translations[i].words, references[i]));
   }
   if (outcomes.right.empty())
-    throw ef::IoError("calibrate", "'" + command.files.source +
-                                       "' has no words, expected at least one sentence with words");
+    throw ef::IoError("calibrate", {"'", command.files.source,
+                                    "' has no words, expected at least one sentence with words"});
   outcomes.print("probabilities", {});
   if (scale.slope != 1 || scale.offset != 0) {
     std::printf("slope %.4f, offset %.4f, from confidence.json\n", scale.slope, scale.offset);

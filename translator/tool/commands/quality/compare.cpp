@@ -35,17 +35,17 @@ ef::EncodedCorpus encode_for_both(const CompareCommand& command, const DecodingM
     const auto t = a.loaded.tokenizers.target->encode(references[i]);
     if (s != b.loaded.tokenizers.source->encode(line) ||
         t != b.loaded.tokenizers.target->encode(references[i])) {
-      throw ef::ValueError("compare", "'" + command.folders[0] + "' and '" + command.other +
-                                          "' have different vocabularies, so their tokens cannot be "
-                                          "compared; expected the same vocabulary");
+      throw ef::ValueError("compare", {"'", command.folders[0], "' and '", command.other,
+                                       "' have different vocabularies, so their tokens cannot be "
+                                       "compared; expected the same vocabulary"});
     }
     if (s.empty() || t.empty()) continue;
     corpus.source.push_back(s);
     corpus.target.push_back(t);
   }
   if (corpus.size() == 0)
-    throw ef::IoError("compare", "'" + command.files.source +
-                                     "' has no pair of sentences with words, expected at least one");
+    throw ef::IoError("compare", {"'", command.files.source,
+                                  "' has no pair of sentences with words, expected at least one"});
   return corpus;
 }
 

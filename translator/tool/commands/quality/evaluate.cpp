@@ -94,9 +94,8 @@ ef::AlignmentError alignment_error(const EvaluateCommand& command, const Decodin
                                    const std::vector<std::string>& references) {
   const auto right = ef::read_right_alignments(command.alignment);
   if (right.size() != sources.size()) {
-    throw ef::IoError("evaluate", "'" + command.alignment + "' has " + std::to_string(right.size()) +
-                                      " lines, expected " + std::to_string(sources.size()) +
-                                      ", one for each pair");
+    throw ef::IoError("evaluate", {"'", command.alignment, "' has ", right.size(), " lines, expected ",
+                                   sources.size(), ", one for each pair"});
   }
   ef::TextTranslatorOptions options = command.for_models(models);
   options.alignment = command.alignment_fields->applied("alignment", guided_alignment_options(models));
@@ -111,11 +110,10 @@ ef::AlignmentError alignment_error(const EvaluateCommand& command, const Decodin
             static_cast<std::size_t>(link.target) < target_words)
           continue;
         throw ef::IoError("evaluate",
-                          "'" + command.alignment + "', line " + std::to_string(i + 1) + " has the link " +
-                              std::to_string(link.source) + "-" + std::to_string(link.target) +
-                              ", expected word numbers, counted from 0, within " +
-                              counted(static_cast<long long>(source_words), "source word") + " and " +
-                              counted(static_cast<long long>(target_words), "target word"));
+                          {"'", command.alignment, "', line ", i + 1, " has the link ", link.source, "-",
+                           link.target, ", expected word numbers, counted from 0, within ",
+                           counted(static_cast<long long>(source_words), "source word"), " and ",
+                           counted(static_cast<long long>(target_words), "target word")});
       }
     }
     const auto found = pairs[i].alignment == nullptr
@@ -142,7 +140,7 @@ int evaluate(const EvaluateCommand& command) {
     aligned = alignment_error(command, models, sources, references);
   } else if (const auto given = command.alignment_fields->given(); !given.empty()) {
     throw ef::ValueError("evaluate",
-                         flag_of_field(given.begin().key()) + " has no effect without --alignment");
+                         {flag_of_field(given.begin().key()), " has no effect without --alignment"});
   }
 
   const auto begin = std::chrono::steady_clock::now();

@@ -44,10 +44,9 @@ void read_pairs(LineReader& sources, LineReader& targets, std::size_t most, std:
   fill(targets, target, most);
   if (source.size() != target.size()) {
     const bool fewer = source.size() < target.size();
-    throw ef::IoError("score", "'" + (fewer ? sources : targets).name() + "' ends after " +
-                                   std::to_string(before + std::min(source.size(), target.size())) +
-                                   " lines, but '" + (fewer ? targets : sources).name() +
-                                   "' has more, expected equal numbers");
+    throw ef::IoError("score", {"'", (fewer ? sources : targets).name(), "' ends after ",
+                                before + std::min(source.size(), target.size()), " lines, but '",
+                                (fewer ? targets : sources).name(), "' has more, expected equal numbers"});
   }
   if (before == 0 && !source.empty()) {
     drop_byte_order_mark(source[0]);

@@ -66,8 +66,8 @@ ef::PrepareModel model_to_start_from(const PrepareCommand& command, ef::PrepareO
   for (const char* name : {"tokenizer", "vocab_size", "separate_vocab", "tags", "sample_pairs", "seed"}) {
     if (!given.contains(name)) continue;
     throw ef::ValueError(
-        "prepare", flag_of_field(name) +
-                       " sets up a new vocabulary, but the model of --init-from has its own; leave it out");
+        "prepare", {flag_of_field(name),
+                    " sets up a new vocabulary, but the model of --init-from has its own; leave it out"});
   }
   const ef::ModelDescription d = ef::read_model_description(command.init_from);
   ef::PrepareModel model{ef::detail::load_folder_tokenizers(d.tokenizer, d.joint, command.init_from),
@@ -77,9 +77,8 @@ ef::PrepareModel model_to_start_from(const PrepareCommand& command, ef::PrepareO
   longest.max_length = options.max_length;
   const ef::index_t most = most_tokens(longest, d);
   if (most < options.max_length && given.contains("max_length")) {
-    throw ef::ValueError("prepare", "max_length is " + std::to_string(options.max_length) +
-                                        ", must be at most " + std::to_string(most) +
-                                        ", the maximum length of the model in '" + command.init_from + "'");
+    throw ef::ValueError("prepare", {"max_length is ", options.max_length, ", must be at most ", most,
+                                     ", the maximum length of the model in '", command.init_from, "'"});
   }
   options.max_length = most;
   options.tokenizer = d.tokenizer;
@@ -103,15 +102,15 @@ int prepare(const PrepareCommand& command) {
     model = model_to_start_from(command, options);
   } else if (options.tokenizer != "char" && options.tokenizer != "word" && options.tokenizer != "subword") {
     throw ef::ValueError("prepare",
-                         "tokenizer is '" + options.tokenizer + "', must be char, word or subword");
+                         {"tokenizer is '", options.tokenizer, "', must be char, word or subword"});
   }
   options.validate();
   if (ef::is_prepared_corpus(command.output) && !command.overwrite) {
-    throw ef::IoError("prepare", "'" + command.output +
-                                     "' already holds a prepared corpus; give --overwrite to replace it");
+    throw ef::IoError("prepare", {"'", command.output,
+                                  "' already holds a prepared corpus; give --overwrite to replace it"});
   }
   if (ef::is_adapter_folder(command.output)) {
-    throw ef::IoError("prepare", "'" + command.output + "' holds an adapter; give the corpus another folder");
+    throw ef::IoError("prepare", {"'", command.output, "' holds an adapter; give the corpus another folder"});
   }
   check_writable_folder("prepare", command.output);
   StageProgress progress;

@@ -33,13 +33,12 @@ int make_shortlist(const ShortlistCommand& command) {
   const std::vector<std::string> sources = ef::read_lines(command.source),
                                  targets = ef::read_lines(command.target);
   if (sources.size() != targets.size()) {
-    throw ef::IoError("shortlist", "'" + command.source + "' has " + std::to_string(sources.size()) +
-                                       " lines and '" + command.target + "' " +
-                                       std::to_string(targets.size()) + ", expected equal numbers");
+    throw ef::IoError("shortlist", {"'", command.source, "' has ", sources.size(), " lines and '",
+                                    command.target, "' ", targets.size(), ", expected equal numbers"});
   }
   if (sources.empty()) {
-    throw ef::IoError("shortlist", "'" + command.source + "' and '" + command.target +
-                                       "' are empty, expected at least one sentence pair");
+    throw ef::IoError("shortlist", {"'", command.source, "' and '", command.target,
+                                    "' are empty, expected at least one sentence pair"});
   }
   std::vector<std::vector<std::int32_t>> source_ids, target_ids;
   for (std::size_t i = 0; i < sources.size(); ++i) {
@@ -53,9 +52,8 @@ int make_shortlist(const ShortlistCommand& command) {
   } else {
     const auto alignments = ef::read_alignments(command.alignments);
     if (alignments.size() != sources.size()) {
-      throw ef::IoError("shortlist", "'" + command.alignments + "' has " + std::to_string(alignments.size()) +
-                                         " lines, expected " + std::to_string(sources.size()) +
-                                         ", one for each pair");
+      throw ef::IoError("shortlist", {"'", command.alignments, "' has ", alignments.size(),
+                                      " lines, expected ", sources.size(), ", one for each pair"});
     }
     lexicon = ef::lexicon_of_alignments(source_ids, target_ids, alignments, size);
   }

@@ -186,8 +186,8 @@ int train(const TrainCommand& command, const TrainingRanks& ranks, InterruptWatc
   if (!s.corpus.guided_alignment.empty()) {
     // The words of an alignment are counted within the line.
     if (!description.text.source_text.empty()) {
-      throw ef::ValueError("train", "--guided-alignment does not work with this model, which adds '" +
-                                        description.text.source_text + "' before each source line");
+      throw ef::ValueError("train", {"--guided-alignment does not work with this model, which adds '",
+                                     description.text.source_text, "' before each source line"});
     }
     if (train_set.single() == nullptr)
       throw ef::ValueError("train", "--guided-alignment does not work with tags and target languages");
@@ -282,8 +282,8 @@ int train(const TrainCommand& command, const TrainingRanks& ranks, InterruptWatc
     return interrupted_exit_code;
   }
   if (!sink.saved()) {
-    throw ef::ValueError("train", "no validation gave a finite value, so '" + command.folder +
-                                      "' keeps its previous model; lower --learning-rate");
+    throw ef::ValueError("train", {"no validation gave a finite value, so '", command.folder,
+                                   "' keeps its previous model; lower --learning-rate"});
   }
   describe_end(end, trainer, s.training.validation.by, trained, progress);
   return end == ef::TrainingEnd::interrupted ? interrupted_exit_code : 0;

@@ -47,7 +47,7 @@ std::vector<std::string> read_keys(const std::string& path) {
     const std::string key = ef::trim(line);
     if (!key.empty() && key.front() != '#') keys.push_back(key);
   }
-  if (keys.empty()) throw ef::IoError("serve", "'" + path + "' has no keys, expected one per line");
+  if (keys.empty()) throw ef::IoError("serve", {"'", path, "' has no keys, expected one per line"});
   return keys;
 }
 
@@ -56,9 +56,9 @@ ef::ServerOptions server_options(const ServeCommand& command) {
   if (!command.key_file.empty()) options.api_keys = read_keys(command.key_file);
   options.cors_origins = command.cors_origins;
   if (options.api_keys.empty() && options.is_reachable()) {
-    throw ef::ValueError("serve", "--host is " + options.host +
-                                      ", which other machines can reach: give --api-key-file, so that only "
-                                      "clients with a key may translate");
+    throw ef::ValueError("serve", {"--host is ", options.host,
+                                   ", which other machines can reach: give --api-key-file, so that only "
+                                   "clients with a key may translate"});
   }
   options.validate();
   return options;

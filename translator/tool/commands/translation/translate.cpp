@@ -41,7 +41,7 @@ void translate_lines(InputLines& input, LineTranslation& translation, Translatio
     const LineTranslation::Results results = translation(std::move(lines), before);
     output.write(results.text);
     for (const std::string& warning : results.warnings) progress.say("translator: " + warning);
-    if (!problem.empty()) throw ef::IoError("translate", problem + "; the lines before it were translated");
+    if (!problem.empty()) throw ef::IoError("translate", {problem, "; the lines before it were translated"});
     output.reached({.lines = done, .offset = reader.offset(), .hash = reader.hash()});
     progress.add(done, results.tokens);
   }

@@ -55,32 +55,32 @@ inline std::vector<std::string> parts_of(const std::string& text, char separator
 inline void set_weights(std::vector<CorpusEntry>& entries, const std::string& weights) {
   const std::vector<std::string> parts = parts_of(weights, ',');
   if (parts.size() != entries.size()) {
-    throw ef::ValueError("train", "--corpus-weights has " + std::to_string(parts.size()) + " weights for " +
-                                      std::to_string(entries.size()) + " corpora, expected one for each");
+    throw ef::ValueError("train", {"--corpus-weights has ", parts.size(), " weights for ", entries.size(),
+                                   " corpora, expected one for each"});
   }
   for (std::size_t k = 0; k < parts.size(); ++k) {
     const auto [end, error] =
         std::from_chars(parts[k].data(), parts[k].data() + parts[k].size(), entries[k].weight);
     if (error != std::errc() || end != parts[k].data() + parts[k].size() || !(entries[k].weight > 0))
-      throw ef::ValueError("train", "--corpus-weights has '" + parts[k] + "', expected numbers above 0");
+      throw ef::ValueError("train", {"--corpus-weights has '", parts[k], "', expected numbers above 0"});
   }
 }
 
 inline void require_tag(const std::string& tag, const std::string& where) {
   if (!ef::detail::is_tag(tag))
-    throw ef::ValueError("train", where + " has the tag '" + tag + "', expected one such as <bt>");
+    throw ef::ValueError("train", {where, " has the tag '", tag, "', expected one such as <bt>"});
 }
 
 // {"source": ..., "target": ...}, with paths relative to the list's folder.
 inline CorpusEntry entry_from_json(const nlohmann::json& json, const std::string& where,
                                    const std::filesystem::path& folder) {
-  if (!json.is_object()) throw ef::ValueError("train", where + " is " + json.dump() + ", expected an object");
+  if (!json.is_object()) throw ef::ValueError("train", {where, " is ", json.dump(), ", expected an object"});
   CorpusEntry entry;
   for (const auto& [name, value] : json.items()) {
     if (name == "weight") {
       if (!value.is_number() || !(value.get<double>() > 0))
         throw ef::ValueError("train",
-                             where + " has the weight " + value.dump() + ", expected a number above 0");
+                             {where, " has the weight ", value.dump(), ", expected a number above 0"});
       entry.weight = value.get<double>();
       continue;
     }
@@ -94,13 +94,13 @@ inline CorpusEntry entry_from_json(const nlohmann::json& json, const std::string
                                : name == "tag"             ? &entry.tag
                                                            : nullptr;
     if (field == nullptr) {
-      throw ef::ValueError("train", where + " has '" + name +
-                                        "', expected source, target, tsv, data, valid_source, valid_target, "
-                                        "target_language, tag or weight");
+      throw ef::ValueError("train", {where, " has '", name,
+                                     "', expected source, target, tsv, data, valid_source, valid_target, "
+                                     "target_language, tag or weight"});
     }
     if (!value.is_string() || value.get<std::string>().empty())
       throw ef::ValueError("train",
-                           where + " has " + name + " " + value.dump() + ", expected a non-empty string");
+                           {where, " has ", name, " ", value.dump(), ", expected a non-empty string"});
     *field = value.get<std::string>();
     if (field != &entry.target_language && field != &entry.tag) *field = (folder / *field).string();
   }
@@ -113,12 +113,12 @@ inline std::vector<CorpusEntry> read_corpus_list(const std::string& path) {
   try {
     json = ef::detail::parse_unique_json(ef::read_text_file(path));
   } catch (const ef::ValueError& error) {
-    throw ef::IoError("train", name + " " + ef::detail::message_of(error));
+    throw ef::IoError("train", {name, " ", ef::detail::message_of(error)});
   }
-  if (json.is_discarded()) throw ef::IoError("train", name + " is not JSON");
+  if (json.is_discarded()) throw ef::IoError("train", {name, " is not JSON"});
   if (!json.is_array() || json.empty())
     throw ef::ValueError(
-        "train", name + " has no list of corpora, expected [{\"source\": ..., \"target\": ...}, ...]");
+        "train", {name, " has no list of corpora, expected [{\"source\": ..., \"target\": ...}, ...]"});
   std::vector<CorpusEntry> entries;
   for (std::size_t k = 0; k < json.size(); ++k) {
     entries.push_back(entry_from_json(json[k], "corpus " + std::to_string(k + 1) + " of " + name,
@@ -135,9 +135,8 @@ inline std::vector<CorpusEntry> entries_of_files(const CorpusOptions& s) {
     throw ef::ValueError("train",
                          "give --source and --target, or one of --tsv, --data and --corpora instead");
   if (sources.size() != targets.size()) {
-    throw ef::ValueError("train", "--source is given " + std::to_string(sources.size()) +
-                                      " times and --target " + std::to_string(targets.size()) +
-                                      " times, expected equal numbers");
+    throw ef::ValueError("train", {"--source is given ", sources.size(), " times and --target ",
+                                   targets.size(), " times, expected equal numbers"});
   }
   std::vector<CorpusEntry> entries;
   for (std::size_t k = 0; k < sources.size(); ++k) {
@@ -168,9 +167,9 @@ inline std::vector<CorpusEntry> corpus_entries(const CorpusOptions& s) {
     const std::string where = "corpus " + std::to_string(k + 1);
     const bool two = !e.source.empty() && !e.target.empty(), any = !e.source.empty() || !e.target.empty();
     if (int{two} + int{!e.tsv.empty()} + int{!e.data.empty()} != 1 || any != two)
-      throw ef::ValueError("train", where + " needs source and target, or tsv or data instead of both");
+      throw ef::ValueError("train", {where, " needs source and target, or tsv or data instead of both"});
     if (e.valid_source.empty() != e.valid_target.empty())
-      throw ef::ValueError("train", where + " needs both valid_source and valid_target, or neither");
+      throw ef::ValueError("train", {where, " needs both valid_source and valid_target, or neither"});
     for (const std::string& tag : e.tags()) detail::require_tag(tag, where);
     if (e.target_language.empty() != entries[0].target_language.empty())
       throw ef::ValueError("train",
@@ -178,7 +177,7 @@ inline std::vector<CorpusEntry> corpus_entries(const CorpusOptions& s) {
     if ((e.weight > 0) != (entries[0].weight > 0))
       throw ef::ValueError("train", "some corpora have a weight and others do not; expected all or none");
     if (!e.valid_source.empty() && !s.valid_source.empty())
-      throw ef::ValueError("train", where + " has a valid_source; leave out --valid-source");
+      throw ef::ValueError("train", {where, " has a valid_source; leave out --valid-source"});
     if (!s.valid_source.empty() && e.target_language != entries[0].target_language) {
       throw ef::ValueError("train",
                            "--valid-source has no target language; give valid_source and valid_target in the "

@@ -19,19 +19,19 @@ inline ef::PreparedCorpus open_prepared(const std::string& data,
   if (is_same_path(data, folder)) {
     throw ef::ValueError(
         "train",
-        "'" + data + "' is both the model folder and the prepared corpus; give another folder as --model");
+        {"'", data, "' is both the model folder and the prepared corpus; give another folder as --model"});
   }
   ef::PreparedCorpus prepared = ef::load_prepared_corpus(data);
   const std::string source_text = start ? start->description.text.source_text : "";
   if (start && ef::tokenizer_fingerprint(start->tokenizers) != prepared.pairs->tokenizers()) {
-    throw ef::ValueError("train", "the corpus in '" + data +
-                                      "' was prepared with other tokenizers than the model's; prepare it "
-                                      "again with --init-from and that model");
+    throw ef::ValueError("train", {"the corpus in '", data,
+                                   "' was prepared with other tokenizers than the model's; prepare it "
+                                   "again with --init-from and that model"});
   }
   if (source_text != prepared.description.source_text) {
-    throw ef::ValueError(
-        "train", "the corpus in '" + data + "' was prepared with '" + prepared.description.source_text +
-                     "' before each source sentence, but the model has '" + source_text + "'");
+    throw ef::ValueError("train",
+                         {"the corpus in '", data, "' was prepared with '", prepared.description.source_text,
+                          "' before each source sentence, but the model has '", source_text, "'"});
   }
   progress.say(format("training on: %s, %lld source and %lld target tokens, as prepared in '%s'",
                       counted(prepared.pairs->size(), "pair").c_str(),
@@ -43,10 +43,9 @@ inline ef::PreparedCorpus open_prepared(const std::string& data,
 /// Throws ValueError if a model has too few positions for a prepared corpus.
 inline void require_room_for(const ef::PreparedCorpus& prepared, const std::string& data, ef::index_t most) {
   if (prepared.description.max_length <= most) return;
-  throw ef::ValueError("train", "the corpus in '" + data + "' was prepared with sentences of up to " +
-                                    std::to_string(prepared.description.max_length) +
-                                    " tokens, but the model has room for " + std::to_string(most) +
-                                    "; prepare it again with --max-length " + std::to_string(most));
+  throw ef::ValueError("train", {"the corpus in '", data, "' was prepared with sentences of up to ",
+                                 prepared.description.max_length, " tokens, but the model has room for ",
+                                 most, "; prepare it again with --max-length ", most});
 }
 
 }  // namespace translator

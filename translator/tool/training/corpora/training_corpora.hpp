@@ -138,8 +138,8 @@ inline ef::TokenizerPair make_tokenizers(const CorpusOptions& s, const std::vect
     if (!corpus.prepared) continue;
     if (first == nullptr) first = &corpus;
     if (corpus.prepared->pairs->tokenizers() == first->prepared->pairs->tokenizers()) continue;
-    throw ef::ValueError("train", corpus.entry.name() + " and " + first->entry.name() +
-                                      " were prepared with different tokenizers, expected the same");
+    throw ef::ValueError("train", {corpus.entry.name(), " and ", first->entry.name(),
+                                   " were prepared with different tokenizers, expected the same"});
   }
   if (first != nullptr) return first->prepared->tokenizers;
   ef::ParallelCorpus all;
@@ -171,7 +171,7 @@ inline std::string align(ef::EncodedCorpus& encoded, const ef::ParallelCorpus& c
   try {
     ef::align_corpus(encoded, corpus, words, *tokenizers.source, *tokenizers.target);
   } catch (const ef::Error& error) {
-    throw ef::IoError("train", "'" + path + "': " + ef::detail::message_of(error));
+    throw ef::IoError("train", {"'", path, "': ", ef::detail::message_of(error)});
   }
   std::size_t links = 0;
   for (const auto& of_pair : encoded.alignment) links += of_pair.size();

@@ -27,9 +27,9 @@ inline ef::ModelConventions conventions_of(const std::vector<TextCorpus>& corpor
     if (!id) {
       throw ef::ValueError(
           "train",
-          "the vocabulary has no token '" + tag +
-              "', which a corpus needs; train a new vocabulary from text, or prepare the corpus again with "
-              "--tags");
+          {"the vocabulary has no token '", tag,
+           "', which a corpus needs; train a new vocabulary from text, or prepare the corpus again with "
+           "--tags"});
     }
     if (tokenizers.joint() &&
         std::find(text.forbidden_ids.begin(), text.forbidden_ids.end(), *id) == text.forbidden_ids.end())
@@ -69,8 +69,8 @@ class TrainingPairs {
       const auto number = static_cast<std::uint64_t>(parts.size());
       if (prepared != nullptr) {
         if (ef::tokenizer_fingerprint(tokenizers) != prepared->pairs->tokenizers()) {
-          throw ef::ValueError("train", "the corpus in " + corpus.entry.name() +
-                                            " was prepared with other tokenizers than those of the model");
+          throw ef::ValueError("train", {"the corpus in ", corpus.entry.name(),
+                                         " was prepared with other tokenizers than those of the model"});
         }
         require_room_for(*prepared, corpus.entry.data, most);
         prepared_.push_back(corpus.prepared);
@@ -120,8 +120,8 @@ class TrainingPairs {
     try {
       return ef::with_target_language(text, entry.target_language);
     } catch (const ef::ValueError& error) {
-      throw ef::ValueError("train", ef::detail::message_of(error) +
-                                        "; give the corpus its target_language in a list of --corpora");
+      throw ef::ValueError("train", {ef::detail::message_of(error),
+                                     "; give the corpus its target_language in a list of --corpora"});
     }
   }
   static ef::ModelConventions text_of(const CorpusEntry& entry, const ef::TokenizerPair& tokenizers,

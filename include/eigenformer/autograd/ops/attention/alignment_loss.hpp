@@ -33,18 +33,18 @@ template <class T>
   const OpScope scope(Runtime::instance().profiler(), name);
   detail::require_defined(name, weights);
   if (weights.rank() != 4) {
-    throw ShapeError(
-        name, "weights of shape " + weights.shape().str() + " must be (sequences, heads, queries, keys)",
-        {weights.shape()});
+    throw ShapeError(name,
+                     {"weights of shape ", weights.shape(), " must be (sequences, heads, queries, keys)"},
+                     {weights.shape()});
   }
   const index_t batch = weights.dim(0), heads = weights.dim(1), queries = weights.dim(2),
                 keys = weights.dim(3);
   if (head < -1 || head >= heads) {
-    throw ValueError(name, "head is " + std::to_string(head) + ", must be below " + std::to_string(heads) +
-                               ", the number of heads of the weights, or -1 for their mean");
+    throw ValueError(name, {"head is ", head, ", must be below ", heads,
+                            ", the number of heads of the weights, or -1 for their mean"});
   }
   if (!(divisor > 0) || !std::isfinite(divisor))
-    throw ValueError(name, "divisor is " + std::to_string(divisor) + ", must be positive");
+    throw ValueError(name, {"divisor is ", divisor, ", must be positive"});
   constexpr double floor = 1e-6;  // keeps the logarithm and its slope finite for a weight of 0
   const index_t first = std::max<index_t>(head, 0), used = head < 0 ? heads : 1;
   // The first of the `used` weights of an entry; the others follow at this distance.
@@ -61,9 +61,8 @@ template <class T>
   for (const ExpectedAttention& e : expected) {
     if (e.sequence < 0 || e.sequence >= batch || e.query < 0 || e.query >= queries || e.key < 0 ||
         e.key >= keys) {
-      throw IndexError(name, "query " + std::to_string(e.query) + " and key " + std::to_string(e.key) +
-                                 " of sequence " + std::to_string(e.sequence) +
-                                 " are outside weights of shape " + weights.shape().str());
+      throw IndexError(name, {"query ", e.query, " and key ", e.key, " of sequence ", e.sequence,
+                              " are outside weights of shape ", weights.shape()});
     }
     sum -= e.share * std::log(mean(weights.value().data(), e) + floor);
   }

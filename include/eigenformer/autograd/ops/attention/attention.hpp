@@ -160,9 +160,9 @@ template <class T>
   const index_t parts = key_heads == op.heads ? 3 : heads;
   if (parts < 1 || total % parts != 0) {
     throw ShapeError("self_attention",
-                     "fused projection of shape " + qkv.shape().str() +
-                         (parts == 3 ? " must have three times the model's width"
-                                     : " must divide into " + std::to_string(heads) + " heads"),
+                     {"fused projection of shape ", qkv.shape(),
+                      (parts == 3 ? " must have three times the model's width"
+                                  : " must divide into " + std::to_string(heads) + " heads")},
                      {qkv.shape()});
   }
   const index_t width = parts == 3 ? total / 3 : total / heads * op.heads;
@@ -180,7 +180,7 @@ template <class T>
   detail::require_defined("cross_attention", q, kv);
   if (kv.shape().cols() % 2 != 0) {
     throw ShapeError("cross_attention",
-                     "fused projection of shape " + kv.shape().str() + " must have twice the model's width",
+                     {"fused projection of shape ", kv.shape(), " must have twice the model's width"},
                      {kv.shape()});
   }
   return attention(ctx, AttentionHeads<T>::side_by_side(q, kv), queries, keys, mask, op, relative);
@@ -241,8 +241,8 @@ template <class T>
   const auto rank = q.rank();
   if ((rank != 3 && rank != 4) || k.rank() != rank || v.rank() != rank) {
     throw ShapeError("attention",
-                     "query, key and value of shapes " + q.shape().str() + ", " + k.shape().str() + ", " +
-                         v.shape().str() + " must all be (B, L, d) or all (B, H, L, d)",
+                     {"query, key and value of shapes ", q.shape(), ", ", k.shape(), ", ", v.shape(),
+                      " must all be (B, L, d) or all (B, H, L, d)"},
                      {q.shape(), k.shape(), v.shape()});
   }
   const index_t heads = rank == 4 ? q.dim(1) : 1;
@@ -250,9 +250,8 @@ template <class T>
                     k.dim(-1) == q.dim(-1) && (rank == 3 || (k.dim(1) == heads && v.dim(1) == heads));
   if (!fits) {
     throw ShapeError("attention",
-                     "query, key and value of shapes " + q.shape().str() + ", " + k.shape().str() + ", " +
-                         v.shape().str() +
-                         " must agree in batch and heads, key and value in length, query and key in width",
+                     {"query, key and value of shapes ", q.shape(), ", ", k.shape(), ", ", v.shape(),
+                      " must agree in batch and heads, key and value in length, query and key in width"},
                      {q.shape(), k.shape(), v.shape()});
   }
   const auto rows = [&](const Var<T>& x) {

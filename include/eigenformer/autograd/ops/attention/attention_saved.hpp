@@ -146,14 +146,12 @@ struct AttentionSaved {
     value_dim = v.width / op.key_value_heads;
     if (k.width / op.key_value_heads != head_dim) {
       throw ShapeError(name,
-                       "query of width " + std::to_string(q.width) + " and key of width " +
-                           std::to_string(k.width) + " must agree" + in_heads(),
+                       {"query of width ", q.width, " and key of width ", k.width, " must agree", in_heads()},
                        {q.value.shape(), k.value.shape()});
     }
     if (!op.key_sequence.empty() && static_cast<index_t>(op.key_sequence.size()) != queries.batch()) {
-      throw ShapeError(name, "key_sequence has " + std::to_string(op.key_sequence.size()) +
-                                 " entries, must have " + std::to_string(queries.batch()) +
-                                 ", one for each sequence of queries");
+      throw ShapeError(name, {"key_sequence has ", op.key_sequence.size(), " entries, must have ",
+                              queries.batch(), ", one for each sequence of queries"});
     }
     take_positions(name, relative);
     if (ctx.drops() && op.dropout > 0) {
@@ -294,23 +292,20 @@ struct AttentionSaved {
 
  private:
   void check_options(const char* name) {
-    if (op.heads < 1) throw ValueError(name, "heads is " + std::to_string(op.heads) + ", must be at least 1");
+    if (op.heads < 1) throw ValueError(name, {"heads is ", op.heads, ", must be at least 1"});
     if (op.key_value_heads == 0) op.key_value_heads = op.heads;
     if (op.key_value_heads < 1 || op.heads % op.key_value_heads != 0) {
-      throw ValueError(name, "heads is " + std::to_string(op.heads) +
-                                 ", must be divisible by key_value_heads, which is " +
-                                 std::to_string(op.key_value_heads));
+      throw ValueError(name, {"heads is ", op.heads, ", must be divisible by key_value_heads, which is ",
+                              op.key_value_heads});
     }
     if (!std::isfinite(op.scale)) {
-      throw ValueError(
-          name, "scale is " + std::to_string(op.scale) + ", must be finite; 0 is 1 / sqrt(head width)");
+      throw ValueError(name, {"scale is ", op.scale, ", must be finite; 0 is 1 / sqrt(head width)"});
     }
     if (!(op.dropout >= 0 && op.dropout < 1)) {
-      throw ValueError(name, "dropout rate is " + std::to_string(op.dropout) + ", must be in [0, 1)");
+      throw ValueError(name, {"dropout rate is ", op.dropout, ", must be in [0, 1)"});
     }
     if (!op.slopes.empty() && static_cast<index_t>(op.slopes.size()) != op.heads) {
-      throw ValueError(name, std::to_string(op.slopes.size()) + " slopes given, must be " +
-                                 std::to_string(op.heads) + ", one for each head");
+      throw ValueError(name, {op.slopes.size(), " slopes given, must be ", op.heads, ", one for each head"});
     }
   }
 
@@ -323,21 +318,19 @@ struct AttentionSaved {
                     const SequenceLayout& layout, index_t heads) const {
     const bool elsewhere = op.key_rows != nullptr && &layout == &keys;
     if (in.value.rank() < 2 || (in.value.shape().rows() != layout.rows() && !elsewhere)) {
-      throw ShapeError(name,
-                       std::string(what) + " of shape " + in.value.shape().str() + " must have the " +
-                           std::to_string(layout.rows()) + " rows of its layout",
-                       {in.value.shape()});
+      throw ShapeError(
+          name,
+          {what, " of shape ", in.value.shape(), " must have the ", layout.rows(), " rows of its layout"},
+          {in.value.shape()});
     }
     if (in.column < 0 || in.column + in.width > in.stride()) {
       throw ShapeError(name,
-                       std::string(what) + " in columns " + std::to_string(in.column) + " to " +
-                           std::to_string(in.column + in.width) + " must be inside " + in.value.shape().str(),
+                       {what, " in columns ", in.column, " to ", in.column + in.width, " must be inside ",
+                        in.value.shape()},
                        {in.value.shape()});
     }
     if (in.width < 1 || in.width % heads != 0) {
-      throw ShapeError(name,
-                       std::string(what) + " of width " + std::to_string(in.width) + " must divide into " +
-                           std::to_string(heads) + " heads",
+      throw ShapeError(name, {what, " of width ", in.width, " must divide into ", heads, " heads"},
                        {in.value.shape()});
     }
   }
@@ -358,9 +351,9 @@ struct AttentionSaved {
       if (x.rank() != 2 || x.dim(1 - axis) != other || x.dim(axis) != count || count % 2 == 0 || count < 3) {
         const std::string distances = "2 R + 1 distances for R of 1 or more";
         throw ShapeError(name,
-                         std::string(what) + " by distance of shape " + x.shape().str() + " must be " +
-                             (axis == 1 ? "(" + std::to_string(other) + " heads, " + distances + ")"
-                                        : "(" + distances + ", " + std::to_string(other) + ")"),
+                         {what, " by distance of shape ", x.shape(), " must be ",
+                          (axis == 1 ? "(" + std::to_string(other) + " heads, " + distances + ")"
+                                     : "(" + distances + ", " + std::to_string(other) + ")")},
                          {x.shape()});
       }
       to = x.value();

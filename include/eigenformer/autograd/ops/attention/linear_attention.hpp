@@ -39,12 +39,10 @@ struct LinearAttentionSaved {
   // Throws ShapeError and ValueError for what does not fit.
   void check() const {
     const auto refuse = [](const char* what, const Tensor<T>& x, const std::string& rule) {
-      throw ShapeError("linear_attention",
-                       std::string(what) + " of shape " + x.shape().str() + " must have " + rule,
-                       {x.shape()});
+      throw ShapeError("linear_attention", {what, " of shape ", x.shape(), " must have ", rule}, {x.shape()});
     };
     if (op.heads < 1) {
-      throw ValueError("linear_attention", "heads is " + std::to_string(op.heads) + ", must be positive");
+      throw ValueError("linear_attention", {"heads is ", op.heads, ", must be positive"});
     }
     const auto rows = [&](const char* what, const Tensor<T>& x, const SequenceLayout& layout) {
       if (x.rank() < 2 || x.shape().rows() != layout.rows()) {
@@ -64,23 +62,22 @@ struct LinearAttentionSaved {
           "causal attention needs queries and keys of the same sequences: one layout, and no key_sequence");
     }
     if (op.key_sequence.empty() && queries.batch() != keys.batch()) {
-      throw ShapeError("linear_attention", std::to_string(queries.batch()) + " sequences of queries and " +
-                                               std::to_string(keys.batch()) +
-                                               " of keys, must be equal without a key_sequence");
+      throw ShapeError("linear_attention", {queries.batch(), " sequences of queries and ", keys.batch(),
+                                            " of keys, must be equal without a key_sequence"});
     }
     if (!op.key_sequence.empty() && static_cast<index_t>(op.key_sequence.size()) != queries.batch()) {
       throw ValueError("linear_attention", "key_sequence must have one entry for each sequence of queries");
     }
     if (op.admitted.defined() && op.admitted.shape() != Shape{keys.rows()}) {
       throw ShapeError("linear_attention",
-                       "admitted keys of shape " + op.admitted.shape().str() + " must be " +
-                           Shape{keys.rows()}.str() + ", one for each row of keys",
+                       {"admitted keys of shape ", op.admitted.shape(), " must be ", Shape{keys.rows()}.str(),
+                        ", one for each row of keys"},
                        {op.admitted.shape()});
     }
     for (const std::int32_t b : op.key_sequence) {
       if (b >= 0 && b < keys.batch()) continue;
-      throw ValueError("linear_attention", "key_sequence has " + std::to_string(b) + ", but there are " +
-                                               std::to_string(keys.batch()) + " sequences of keys");
+      throw ValueError("linear_attention",
+                       {"key_sequence has ", b, ", but there are ", keys.batch(), " sequences of keys"});
     }
   }
 
@@ -171,8 +168,8 @@ inline Tensor<bool> admitted_keys(const AttentionMask& mask, const SequenceLayou
           here = false;
         } else if (x != 0) {
           throw ValueError("linear_attention",
-                           "key padding is " + std::to_string(x) +
-                               ", must be 0 or -infinity: linear attention has no scores to add it to");
+                           {"key padding is ", x,
+                            ", must be 0 or -infinity: linear attention has no scores to add it to"});
         }
       }
     }

@@ -21,9 +21,8 @@ template <class T>
   detail::require_defined("recurrence", forget, input);
   if (forget.rank() < 2 || forget.shape() != input.shape() || forget.shape().rows() != layout.rows()) {
     throw ShapeError("recurrence",
-                     "forget gates of shape " + forget.shape().str() + " and inputs of shape " +
-                         input.shape().str() + " must have the same shape, of " +
-                         std::to_string(layout.rows()) + " rows",
+                     {"forget gates of shape ", forget.shape(), " and inputs of shape ", input.shape(),
+                      " must have the same shape, of ", layout.rows(), " rows"},
                      {forget.shape(), input.shape()});
   }
   const index_t d = forget.dim(-1);

@@ -27,15 +27,13 @@ template <class T>
   detail::require_defined("rotary", x);
   if (x.rank() < 2 || x.shape().rows() != layout.rows() || heads < 1 || x.shape().cols() < heads * head_dim) {
     throw ShapeError("rotary",
-                     "input of shape " + x.shape().str() + " must have the " + std::to_string(layout.rows()) +
-                         " rows of its layout and " + std::to_string(heads) + " heads of " +
-                         std::to_string(head_dim),
+                     {"input of shape ", x.shape(), " must have the ", layout.rows(),
+                      " rows of its layout and ", heads, " heads of ", head_dim},
                      {x.shape()});
   }
   if (table.dim() < 2 || table.dim() > head_dim) {
-    throw ValueError("rotary", "dim is " + std::to_string(table.dim()) +
-                                   ", must be at least 2 and at most the head's, which is " +
-                                   std::to_string(head_dim));
+    throw ValueError("rotary", {"dim is ", table.dim(),
+                                ", must be at least 2 and at most the head's, which is ", head_dim});
   }
   Tensor<T> y(x.shape());
   const auto keys = layout.row_keys();

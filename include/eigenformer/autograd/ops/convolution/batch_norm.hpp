@@ -157,14 +157,14 @@ struct PlaneNorm {
 EIGENFORMER_NOINLINE inline PlaneSets plane_sets(const char* op, const Shape& x,
                                                  const std::vector<const Shape*>& vectors, double eps) {
   if (!(eps >= 0) || std::isinf(eps)) {
-    throw ValueError(op, "eps is " + std::to_string(eps) + ", must be finite and not negative");
+    throw ValueError(op, {"eps is ", eps, ", must be finite and not negative"});
   }
-  if (x.rank() < 2) throw ShapeError(op, "input of shape " + x.str() + " must be (N, C, ...)", {x});
+  if (x.rank() < 2) throw ShapeError(op, {"input of shape ", x.str(), " must be (N, C, ...)"}, {x});
   for (const Shape* v : vectors) {
     if (v != nullptr && *v != Shape{x[1]}) {
       throw ShapeError(op,
-                       "an operand of shape " + v->str() + " must have one number for each of the " +
-                           std::to_string(x[1]) + " channels of the input of shape " + x.str(),
+                       {"an operand of shape ", v->str(), " must have one number for each of the ", x[1],
+                        " channels of the input of shape ", x.str()},
                        {x, *v});
     }
   }
@@ -226,8 +226,8 @@ requires Operands<X, W, B>
   }
   const index_t n = norm.s.elements();
   if (op.training && n < 2) {
-    throw ValueError("batch_norm", "input of shape " + v.shape().str() + " has " + std::to_string(n) +
-                                       " elements per channel, training needs two or more");
+    throw ValueError("batch_norm", {"input of shape ", v.shape(), " has ", n,
+                                    " elements per channel, training needs two or more"});
   }
   norm.mean = Tensor<T>(Shape{norm.s.channels});
   Tensor<T> var(norm.mean.shape());
@@ -266,8 +266,8 @@ requires Operands<X, W, B>
   norm.s = detail::plane_sets("group_norm", v.shape(),
                               {w.defined() ? &w.shape() : nullptr, b.defined() ? &b.shape() : nullptr}, eps);
   if (num_groups < 1 || norm.s.channels % num_groups != 0) {
-    throw ValueError("group_norm", "num_groups is " + std::to_string(num_groups) + ", must divide the " +
-                                       std::to_string(norm.s.channels) + " channels of the input");
+    throw ValueError("group_norm", {"num_groups is ", num_groups, ", must divide the ", norm.s.channels,
+                                    " channels of the input"});
   }
   norm.s.groups = num_groups;
   norm.mean = Tensor<T>(Shape{norm.s.sets()});

@@ -184,15 +184,14 @@ EIGENFORMER_NOINLINE inline SizePair transposed_size(const char* op, const Windo
   require_at_least(op, "output padding", 0, output_padding);
   const auto size = [&](index_t in, index_t k, index_t s, index_t p, index_t d, index_t extra) {
     if (extra > 0 && extra >= std::max(s, d)) {
-      throw ValueError(op, "output padding is " + std::to_string(extra) + ", must be less than the stride " +
-                               std::to_string(s) + " or the dilation " + std::to_string(d));
+      throw ValueError(
+          op, {"output padding is ", extra, ", must be less than the stride ", s, " or the dilation ", d});
     }
     const index_t n = (in - 1) * s - 2 * p + d * (k - 1) + extra + 1;
     if (in < 1 || n < 1) {
-      throw ShapeError(op,
-                       "input of shape " + x.str() + " gives a size of " + std::to_string(n) +
-                           " with these options, must be positive",
-                       {x, w});
+      throw ShapeError(
+          op, {"input of shape ", x.str(), " gives a size of ", n, " with these options, must be positive"},
+          {x, w});
     }
     return n;
   };
@@ -207,29 +206,25 @@ EIGENFORMER_NOINLINE inline ConvolutionPlan plan_convolution(const char* op, con
                                                              const SizePair* output_padding) {
   require_image(op, x, spatial);
   if (w.rank() != spatial + 2) {
-    throw ShapeError(op,
-                     "weight of shape " + w.str() + " must have rank " + std::to_string(spatial + 2) +
-                         ", with channels and kernel size",
-                     {x, w});
+    throw ShapeError(
+        op, {"weight of shape ", w.str(), " must have rank ", spatial + 2, ", with channels and kernel size"},
+        {x, w});
   }
   const bool transposed = output_padding != nullptr;
   const index_t channels = x[-1 - spatial], groups = o.groups;
   if (groups < 1 || w[0] % groups != 0 || channels % groups != 0) {
-    throw ValueError(op, "groups is " + std::to_string(groups) + ", must divide the " +
-                             std::to_string(channels) + " channels of the input and the " +
-                             std::to_string(w[0]) + " of the weight");
+    throw ValueError(op, {"groups is ", groups, ", must divide the ", channels,
+                          " channels of the input and the ", w[0], " of the weight"});
   }
   if (channels != (transposed ? w[0] : w[1] * groups)) {
     throw ShapeError(op,
-                     "input of shape " + x.str() + " has " + std::to_string(channels) +
-                         " channels, weight of shape " + w.str() + " in " + std::to_string(groups) +
-                         " groups needs " + std::to_string(transposed ? w[0] : w[1] * groups),
+                     {"input of shape ", x.str(), " has ", channels, " channels, weight of shape ", w.str(),
+                      " in ", groups, " groups needs ", transposed ? w[0] : w[1] * groups},
                      {x, w});
   }
   const index_t results = transposed ? w[1] * groups : w[0];
   if (bias != nullptr && *bias != Shape{results}) {
-    throw ShapeError(op, "bias of shape " + bias->str() + " must be (" + std::to_string(results) + ",)",
-                     {x, w, *bias});
+    throw ShapeError(op, {"bias of shape ", bias->str(), " must be (", results, ",)"}, {x, w, *bias});
   }
   const auto last_two = [&](const Shape& s) { return SizePair(spatial == 1 ? 1 : s[-2], s[-1]); };
   WindowGrid g{last_two(x), last_two(w), o.stride, o.padding, o.dilation};

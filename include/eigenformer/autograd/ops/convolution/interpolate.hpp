@@ -115,8 +115,7 @@ template <Operand X>
   const Var<T>& x = detail::operand<T>(input);
   detail::require_defined("interpolate", x);
   if (x.rank() != 4 || x.dim(2) < 1 || x.dim(3) < 1) {
-    throw ShapeError("interpolate",
-                     "input of shape " + x.shape().str() + " must be (N, C, H, W), H and W not 0",
+    throw ShapeError("interpolate", {"input of shape ", x.shape(), " must be (N, C, H, W), H and W not 0"},
                      {x.shape()});
   }
   detail::require_at_least("interpolate", "input size", 1, {x.dim(2), x.dim(3)});

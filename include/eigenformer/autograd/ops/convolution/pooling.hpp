@@ -48,8 +48,7 @@ EIGENFORMER_NOINLINE inline WindowGrid pooling_grid(const char* op, const Shape&
                                 std::array<index_t, 3>{kernel.w, padding.w, dilation.w}}) {
     const index_t most = (d * (k - 1) + 1) / 2;
     if (p <= most) continue;
-    throw ValueError(
-        op, "padding is " + std::to_string(p) + ", must be at most half the kernel, " + std::to_string(most));
+    throw ValueError(op, {"padding is ", p, ", must be at most half the kernel, ", most});
   }
   return with_windows(op, g, ceil_mode);
 }
@@ -98,7 +97,7 @@ Var<T> max_pool(const char* op, const Var<T>& x, index_t spatial, const SizePair
   const WindowGrid g =
       pooling_grid(op, x.shape(), spatial, kernel, o.stride, o.padding, o.dilation, o.ceil_mode);
   if (g.in_plane() > std::numeric_limits<std::int32_t>::max()) {
-    throw ShapeError(op, "input of shape " + x.shape().str() + " must have less than 2^31 elements per plane",
+    throw ShapeError(op, {"input of shape ", x.shape(), " must have less than 2^31 elements per plane"},
                      {x.shape()});
   }
   Tensor<T> y(pooled_shape(x.shape(), spatial, g));

@@ -42,8 +42,7 @@ EIGENFORMER_NOINLINE inline void require_at_least(const char* op, const char* na
                                                   const SizePair& pair) {
   for (const index_t n : {pair.h, pair.w}) {
     if (n >= least && n < index_t(1) << 31) continue;
-    throw ValueError(op, std::string(name) + " is " + std::to_string(n) + ", must be in [" +
-                             std::to_string(least) + ", 2^31)");
+    throw ValueError(op, {name, " is ", n, ", must be in [", least, ", 2^31)"});
   }
 }
 
@@ -62,8 +61,8 @@ EIGENFORMER_NOINLINE inline index_t windows_along(const char* op, index_t in, in
                                                   index_t padding, index_t dilation, bool ceil_mode) {
   const index_t extent = dilation * (kernel - 1) + 1, room = in + 2 * padding;
   if (extent > room) {
-    throw ShapeError(op, "kernel of " + std::to_string(kernel) + " entries covers " + std::to_string(extent) +
-                             ", must be at most the input's size with padding, " + std::to_string(room));
+    throw ShapeError(op, {"kernel of ", kernel, " entries covers ", extent,
+                          ", must be at most the input's size with padding, ", room});
   }
   const index_t n = (room - extent) / stride + 1;
   return ceil_mode && (room - extent) % stride != 0 && n * stride < in + padding ? n + 1 : n;
@@ -81,7 +80,7 @@ EIGENFORMER_NOINLINE inline WindowGrid with_windows(const char* op, WindowGrid g
 EIGENFORMER_NOINLINE inline void require_image(const char* op, const Shape& x, index_t spatial) {
   if (x.rank() == spatial + 1 || x.rank() == spatial + 2) return;
   const char* expected = spatial == 1 ? "(N, C, L) or (C, L)" : "(N, C, H, W) or (C, H, W)";
-  throw ShapeError(op, "input of shape " + x.str() + " must be " + expected, {x});
+  throw ShapeError(op, {"input of shape ", x.str(), " must be ", expected}, {x});
 }
 
 // Windows of consecutive elements of an output plane: full rows [h0, h1), or a part [w0, w1) of one row.

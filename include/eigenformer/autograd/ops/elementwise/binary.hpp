@@ -153,8 +153,8 @@ requires detail::OperandPair<A, B> && Operand<A>
   const Shape& ws = weight.shape();
   if (ws.rank() > 1 || (weight.numel() != 1 && (x.rank() < 2 || weight.numel() != x.dim(1)))) {
     throw ShapeError("prelu",
-                     "weight has shape " + ws.str() + " beside x of shape " + x.shape().str() +
-                         ", expected one element or one for each entry of axis 1",
+                     {"weight has shape ", ws.str(), " beside x of shape ", x.shape(),
+                      ", expected one element or one for each entry of axis 1"},
                      {x.shape(), ws});
   }
   Shape channels;

@@ -40,10 +40,9 @@ template <class T>
   const OpScope scope(Runtime::instance().profiler(), "add_dropout");
   detail::require_defined("add_dropout", x, r);
   if (x.shape() != r.shape()) {
-    throw ShapeError(
-        "add_dropout",
-        "residual of shape " + r.shape().str() + " must have the input's shape " + x.shape().str(),
-        {x.shape(), r.shape()});
+    throw ShapeError("add_dropout",
+                     {"residual of shape ", r.shape(), " must have the input's shape ", x.shape()},
+                     {x.shape(), r.shape()});
   }
   const index_t rows = x.shape().rows(), n = x.shape().cols();
   const detail::RowDropoutSite<T> site("add_dropout", ctx, rate, rows);

@@ -74,8 +74,8 @@ requires detail::OperandPair<A, B>
                                    bool equal_nan = false) {
   using T = element_t<A, B>;
   if (!(rtol >= 0) || !(atol >= 0)) {
-    throw ValueError("isclose", "rtol is " + std::to_string(rtol) + " and atol " + std::to_string(atol) +
-                                    ", expected numbers that are not negative");
+    throw ValueError("isclose",
+                     {"rtol is ", rtol, " and atol ", atol, ", expected numbers that are not negative"});
   }
   decltype(auto) x = detail::operand<T>(a);
   decltype(auto) y = detail::operand<T>(b);

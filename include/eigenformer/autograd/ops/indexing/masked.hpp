@@ -84,8 +84,8 @@ requires(detail::has_elements<S>&& detail::has_elements<V>&& detail::are_all_of_
   const bool one = s.rank() == 1;
   if (s.rank() < 1 || (!one && (s.rank() != v.rank() || s.shape().with(-1, 1) != v.shape().with(-1, 1)))) {
     throw ShapeError("searchsorted",
-                     "a sorted tensor of shape " + s.shape().str() + " for values of shape " +
-                         v.shape().str() + " must have rank 1 or their sizes but for the last",
+                     {"a sorted tensor of shape ", s.shape(), " for values of shape ", v.shape(),
+                      " must have rank 1 or their sizes but for the last"},
                      {s.shape(), v.shape()});
   }
   Tensor<std::int64_t> found(v.shape());

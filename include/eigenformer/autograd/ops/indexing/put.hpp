@@ -28,10 +28,9 @@ template <class T, IndexNumber I>
   const index_t a = detail::axis_of(op, axis, x.shape());
   const auto [index, shape] = detail::along_axis(op, x.shape(), indices, a);
   if (shape != x.shape()) {
-    throw ShapeError(op,
-                     "indices of shape " + indices.shape().str() + " must broadcast to " + x.shape().str() +
-                         " outside axis " + std::to_string(a),
-                     {x.shape(), indices.shape()});
+    throw ShapeError(
+        op, {"indices of shape ", indices.shape(), " must broadcast to ", x.shape(), " outside axis ", a},
+        {x.shape(), indices.shape()});
   }
   // Which value each element of the result comes from; -1: x's own.
   Tensor<std::int64_t> source = Tensor<std::int64_t>::full(x.shape(), -1);
@@ -86,10 +85,10 @@ template <class T, IndexNumber I>
   detail::require_defined("scatter_add", x, values, index);
   const index_t a = detail::axis_of("scatter_add", axis, x.shape());
   if (index.shape() != values.shape()) {
-    throw ShapeError("scatter_add",
-                     "index of shape " + index.shape().str() + " must have the shape of the values, " +
-                         values.shape().str(),
-                     {index.shape(), values.shape()});
+    throw ShapeError(
+        "scatter_add",
+        {"index of shape ", index.shape(), " must have the shape of the values, ", values.shape()},
+        {index.shape(), values.shape()});
   }
   detail::check_gathered("scatter_add", index, a, x.shape());
   Tensor<T> y = x.value().clone();
@@ -128,11 +127,11 @@ template <class T, IndexNumber I>
   detail::require_defined("index_add", x, values, index);
   const index_t a = detail::axis_of("index_add", axis, x.shape());
   if (index.rank() != 1 || values.shape() != x.shape().with(a, index.numel())) {
-    throw ShapeError("index_add",
-                     "index of shape " + index.shape().str() + " must have rank 1, and values of shape " +
-                         values.shape().str() + " must agree with " + x.shape().str() +
-                         " but for one entry in axis " + std::to_string(a) + " for each index",
-                     {x.shape(), index.shape(), values.shape()});
+    throw ShapeError(
+        "index_add",
+        {"index of shape ", index.shape(), " must have rank 1, and values of shape ", values.shape(),
+         " must agree with ", x.shape(), " but for one entry in axis ", a, " for each index"},
+        {x.shape(), index.shape(), values.shape()});
   }
   detail::check_indices("index_add", index, a, x.shape());
   const detail::AxisView view(x.shape(), a);

@@ -22,7 +22,7 @@ std::vector<index_t> entries_from_front(const char* op, const Tensor<I>& indices
   entries.reserve(static_cast<std::size_t>(indices.numel()));
   for (const I i : indices.span()) {
     if (i < -n || i >= n) {
-      throw IndexError(op, "index " + std::to_string(i) + " is outside " + std::to_string(n) + " entries");
+      throw IndexError(op, {"index ", i, " is outside ", n, " entries"});
     }
     entries.push_back(i < 0 ? static_cast<index_t>(i) + n : static_cast<index_t>(i));
   }
@@ -35,8 +35,7 @@ template <IndexNumber I>
 std::pair<Tensor<std::int64_t>, Shape> along_axis(const char* op, const Shape& shape,
                                                   const Tensor<I>& indices, index_t axis) {
   if (indices.rank() != shape.rank()) {
-    throw ShapeError(op,
-                     "indices of shape " + indices.shape().str() + " must have the rank of " + shape.str(),
+    throw ShapeError(op, {"indices of shape ", indices.shape(), " must have the rank of ", shape},
                      {shape, indices.shape()});
   }
   const std::vector<index_t> entries = entries_from_front(op, indices, shape[axis]);

@@ -51,7 +51,7 @@ class EinsumParser {
   static constexpr char last = static_cast<char>(Shape::max_rank);
 
   [[noreturn]] void fail(const std::string& what) const {
-    throw ValueError("einsum", "equation \"" + std::string(equation_) + "\" " + what);
+    throw ValueError("einsum", {"equation \"", equation_, "\" ", what});
   }
   std::string in_operand(std::size_t n) const {
     return " of operand " + std::to_string(n) + " with shape " + shapes_[n].str();
@@ -136,9 +136,8 @@ class EinsumParser {
         const std::string name =
             letters[i] <= last ? "an ellipsis" : "subscript '" + letters.substr(i, 1) + "'";
         throw ShapeError("einsum",
-                         "equation \"" + std::string(equation_) + "\": " + name + in_operand(n) +
-                             " has size " + std::to_string(size) + ", expected " + std::to_string(expected) +
-                             " as before",
+                         {"equation \"", equation_, "\": ", name, in_operand(n), " has size ", size,
+                          ", expected ", expected, " as before"},
                          shapes_);
       }
       if (size != 1) known = size;
@@ -254,9 +253,8 @@ Lettered<T> contract(const char* op, Lettered<T> a, Lettered<T> b, const std::st
   for (const char c : letters) sizes.push_back((has(a.letters, c) ? a : b).size(c));
   if (static_cast<index_t>(sizes.size()) > Shape::max_rank) {
     throw ShapeError(op,
-                     "the product of tensors of shapes " + a.x.shape().str() + " and " + b.x.shape().str() +
-                         " has " + std::to_string(sizes.size()) + " dimensions, expected at most " +
-                         std::to_string(Shape::max_rank),
+                     {"the product of tensors of shapes ", a.x.shape(), " and ", b.x.shape(), " has ",
+                      sizes.size(), " dimensions, expected at most ", Shape::max_rank},
                      {a.x.shape(), b.x.shape()});
   }
   const Shape shape{std::span<const index_t>(sizes)};
@@ -311,8 +309,8 @@ Var<T> product_over_axes(const char* op, const Var<T>& a, const Var<T>& b, const
   const OpScope scope(Runtime::instance().profiler(), op);
   require_defined(op, a, b);
   if (axes_a.size() != axes_b.size()) {
-    throw ValueError(op, std::to_string(axes_a.size()) + " axes of one operand and " +
-                             std::to_string(axes_b.size()) + " of the other, expected as many");
+    throw ValueError(
+        op, {axes_a.size(), " axes of one operand and ", axes_b.size(), " of the other, expected as many"});
   }
   std::string of_a, of_b, keep;
   for (index_t i = 0; i < a.rank(); ++i) of_a += static_cast<char>('a' + i);
@@ -325,9 +323,8 @@ Var<T> product_over_axes(const char* op, const Var<T>& a, const Var<T>& b, const
     if (!has(keep, c) || paired >= 'a') throw ValueError(op, "an axis is named twice, expected once");
     if (a.dim(p) != b.dim(q)) {
       throw ShapeError(op,
-                       "axis " + std::to_string(axes_a[i]) + " of shape " + a.shape().str() + " and axis " +
-                           std::to_string(axes_b[i]) + " of shape " + b.shape().str() +
-                           " have different sizes, expected equal ones",
+                       {"axis ", axes_a[i], " of shape ", a.shape(), " and axis ", axes_b[i], " of shape ",
+                        b.shape(), " have different sizes, expected equal ones"},
                        {a.shape(), b.shape()});
     }
     keep.erase(keep.find(c), 1);
@@ -341,8 +338,8 @@ template <class T>
 Var<T> tensordot_last(const Var<T>& a, const Var<T>& b, index_t count) {
   require_defined("tensordot", a, b);
   if (count < 0 || count > std::min(a.rank(), b.rank())) {
-    throw ValueError("tensordot", std::to_string(count) + " axes of shapes " + a.shape().str() + " and " +
-                                      b.shape().str() + ", expected at least 0 and no more than each has");
+    throw ValueError("tensordot", {count, " axes of shapes ", a.shape(), " and ", b.shape(),
+                                   ", expected at least 0 and no more than each has"});
   }
   std::vector<index_t> last, first;
   for (index_t i = 0; i < count; ++i) {
@@ -363,9 +360,8 @@ template <class T>
 Var<T> outer_product(const Var<T>& a, const Var<T>& b) {
   require_defined("outer", a, b);
   if (a.rank() != 1 || b.rank() != 1) {
-    throw ShapeError(
-        "outer", "operands of shapes " + a.shape().str() + " and " + b.shape().str() + " must have rank 1",
-        {a.shape(), b.shape()});
+    throw ShapeError("outer", {"operands of shapes ", a.shape(), " and ", b.shape(), " must have rank 1"},
+                     {a.shape(), b.shape()});
   }
   return product_over_axes("outer", a, b, {}, {});
 }
@@ -376,10 +372,9 @@ Var<T> kronecker(const Var<T>& a, const Var<T>& b) {
   require_defined("kron", a, b);
   const index_t rank = std::max(a.rank(), b.rank());
   if (2 * rank > Shape::max_rank) {
-    throw ShapeError(
-        "kron",
-        "operands of shapes " + a.shape().str() + " and " + b.shape().str() + " must have rank 3 at most",
-        {a.shape(), b.shape()});
+    throw ShapeError("kron",
+                     {"operands of shapes ", a.shape(), " and ", b.shape(), " must have rank 3 at most"},
+                     {a.shape(), b.shape()});
   }
   // a of (a0, 1, a1, 1, ...) times b of (1, b0, 1, b1, ...).
   std::vector<index_t> of_a, of_b, sizes;

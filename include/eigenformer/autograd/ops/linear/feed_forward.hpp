@@ -60,10 +60,9 @@ template <class T>
   const index_t rows = x.shape().rows(), d = x.shape().cols(), ff = w1.shape()[0], out = w2.shape()[0];
   if (x.rank() < 1 || d != w1.shape()[1] || w2.shape()[1] != ff) {
     throw ShapeError("feed_forward",
-                     "last dimension of input " + x.shape().str() + " must be " +
-                         std::to_string(w1.shape()[1]) + ", to match '" + w1.name() + "' of shape " +
-                         w1.shape().str() + ", and '" + w2.name() + "' of shape " + w2.shape().str() +
-                         " must take its outputs",
+                     {"last dimension of input ", x.shape(), " must be ", w1.shape()[1], ", to match '",
+                      w1.name(), "' of shape ", w1.shape(), ", and '", w2.name(), "' of shape ", w2.shape(),
+                      " must take its outputs"},
                      {x.shape(), w1.shape(), w2.shape()});
   }
   detail::require_bias("feed_forward", b1, w1);

@@ -68,16 +68,15 @@ void check_gated(const Var<T>& x, const Parameter<T>& w_gate, const Parameter<T>
                  const Parameter<T>& w2) {
   if (x.rank() < 1 || x.dim(-1) != w_gate.shape()[1] || w2.shape()[1] != w_gate.shape()[0]) {
     throw ShapeError("gated_feed_forward",
-                     "last dimension of input " + x.shape().str() + " must be " +
-                         std::to_string(w_gate.shape()[1]) + ", to match '" + w_gate.name() + "' of shape " +
-                         w_gate.shape().str() + ", and '" + w2.name() + "' of shape " + w2.shape().str() +
-                         " must take its outputs",
+                     {"last dimension of input ", x.shape(), " must be ", w_gate.shape()[1], ", to match '",
+                      w_gate.name(), "' of shape ", w_gate.shape(), ", and '", w2.name(), "' of shape ",
+                      w2.shape(), " must take its outputs"},
                      {x.shape(), w_gate.shape(), w2.shape()});
   }
   if (w_up.shape() != w_gate.shape()) {
     throw ShapeError("gated_feed_forward",
-                     "'" + w_up.name() + "' of shape " + w_up.shape().str() + " must have the shape of '" +
-                         w_gate.name() + "', which is " + w_gate.shape().str(),
+                     {"'", w_up.name(), "' of shape ", w_up.shape(), " must have the shape of '",
+                      w_gate.name(), "', which is ", w_gate.shape()},
                      {w_up.shape(), w_gate.shape()});
   }
 }
@@ -93,7 +92,7 @@ template <class T>
   const OpScope scope(Runtime::instance().profiler(), "glu");
   detail::require_defined("glu", x);
   if (x.rank() < 1 || x.dim(-1) % 2 != 0) {
-    throw ShapeError("glu", "last dimension of input " + x.shape().str() + " must be even", {x.shape()});
+    throw ShapeError("glu", {"last dimension of input ", x.shape(), " must be even"}, {x.shape()});
   }
   const index_t rows = x.shape().rows(), n = x.dim(-1) / 2;
   Tensor<T> y(x.shape().with(-1, n));

@@ -29,16 +29,14 @@ struct RowDropoutSite {
 
   RowDropoutSite() = default;
   RowDropoutSite(const char* op, const Context<T>& ctx, double p, index_t row_count) {
-    if (!(p >= 0 && p < 1))
-      throw ValueError(op, "dropout rate is " + std::to_string(p) + ", must be in [0, 1)");
+    if (!(p >= 0 && p < 1)) throw ValueError(op, {"dropout rate is ", p, ", must be in [0, 1)"});
     if (!ctx.drops() || p == 0) return;
     rate = p;
     key = ctx.next_dropout();
     if (ctx.rows()) {
       rows = ctx.rows()->row_keys();
       if (static_cast<index_t>(rows->size()) != row_count) {
-        throw ShapeError(op, std::to_string(row_count) + " rows do not fit the context's layout of " +
-                                 std::to_string(rows->size()) + " rows");
+        throw ShapeError(op, {row_count, " rows do not fit the context's layout of ", rows->size(), " rows"});
       }
     }
   }
@@ -64,8 +62,8 @@ class LowRankTerms {
       const index_t begin = part.first_row - first_row;
       if (begin + part.rows <= 0 || begin >= out) continue;
       if (begin < 0 || begin + part.rows > out) {
-        throw ValueError(op, "the adapter of '" + part.module + "' covers rows of '" + weight.name() +
-                                 "', and this product uses only some of them; expected all or none");
+        throw ValueError(op, {"the adapter of '", part.module, "' covers rows of '", weight.name(),
+                              "', and this product uses only some of them; expected all or none"});
       }
       terms_.push_back({begin, part.rows, part.rank(), static_cast<T>(part.scale()), ctx.use(part.a),
                         ctx.use(part.b), RowDropoutSite<T>(op, ctx, part.dropout, rows), Tensor<T>()});
@@ -257,9 +255,9 @@ struct WeightRows {
 template <class T>
 void require_memory(const char* op, const Parameter<T>& weight) {
   if (weight.value().defined() || weight.value().numel() == 0) return;
-  throw ValueError(op, "the memory of '" + weight.name() +
-                           "' was released; run with the packed weights that replace " +
-                           "it (they serve decoding, but not training or attention maps)");
+  throw ValueError(
+      op, {"the memory of '", weight.name(), "' was released; run with the packed weights that replace ",
+           "it (they serve decoding, but not training or attention maps)"});
 }
 
 // Throws ShapeError unless the bias is absent or has one element for each row of the weight.
@@ -267,9 +265,8 @@ template <class T>
 void require_bias(const char* op, const Parameter<T>& bias, const Parameter<T>& weight) {
   if (!bias.defined() || bias.shape() == Shape{weight.shape()[0]}) return;
   throw ShapeError(op,
-                   "bias '" + bias.name() + "' of shape " + bias.shape().str() + " must be (" +
-                       std::to_string(weight.shape()[0]) + ",), to match '" + weight.name() + "' of shape " +
-                       weight.shape().str(),
+                   {"bias '", bias.name(), "' of shape ", bias.shape(), " must be (", weight.shape()[0],
+                    ",), to match '", weight.name(), "' of shape ", weight.shape()},
                    {bias.shape(), weight.shape()});
 }
 
@@ -323,8 +320,8 @@ void check_linear(const char* op, const Var<T>& x, const Parameter<T>& weight, c
   const index_t in = weight.shape()[1];
   if (x.rank() < 1 || x.dim(-1) != in) {
     throw ShapeError(op,
-                     "last dimension of input " + x.shape().str() + " must be " + std::to_string(in) +
-                         ", to match '" + weight.name() + "' of shape " + weight.shape().str(),
+                     {"last dimension of input ", x.shape(), " must be ", in, ", to match '", weight.name(),
+                      "' of shape ", weight.shape()},
                      {x.shape(), weight.shape()});
   }
   require_bias(op, bias, weight);
@@ -399,7 +396,7 @@ template <class T>
                             Activation activation = Activation::none, double dropout_rate = 0) {
   if (weight.shape().rank() != 2) {
     throw ShapeError("linear",
-                     "weight '" + weight.name() + "' of shape " + weight.shape().str() + " must be (out, in)",
+                     {"weight '", weight.name(), "' of shape ", weight.shape(), " must be (out, in)"},
                      {weight.shape()});
   }
   return detail::linear_rows("linear", ctx, x, weight, bias, {0, weight.shape()[0], weight.shape()[0]},
@@ -417,9 +414,8 @@ template <class T>
                                   index_t count) {
   if (weight.shape().rank() != 2 || begin < 0 || count < 0 || begin > weight.shape()[0] ||
       count > weight.shape()[0] - begin) {
-    throw IndexError("linear_slice", std::to_string(count) + " rows starting at row " +
-                                         std::to_string(begin) + " are outside '" + weight.name() +
-                                         "' of shape " + weight.shape().str());
+    throw IndexError("linear_slice", {count, " rows starting at row ", begin, " are outside '", weight.name(),
+                                      "' of shape ", weight.shape()});
   }
   return detail::linear_rows("linear_slice", ctx, x, weight, bias, {begin, count, weight.shape()[0]},
                              Activation::none, 0);

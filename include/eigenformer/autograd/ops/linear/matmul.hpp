@@ -90,9 +90,8 @@ void add_products(bool transpose_x, bool transpose_y, index_t count, index_t m, 
 [[noreturn]] EIGENFORMER_NOINLINE inline void refuse_inner(const Shape& a, const Shape& b, bool transpose_a,
                                                            bool transpose_b, index_t k, index_t kb) {
   throw ShapeError("matmul",
-                   "inner dimensions of " + a.str() + (transpose_a ? " transposed" : "") + " and " + b.str() +
-                       (transpose_b ? " transposed" : "") + " differ: " + std::to_string(k) + " and " +
-                       std::to_string(kb),
+                   {"inner dimensions of ", a.str(), (transpose_a ? " transposed" : ""), " and ", b.str(),
+                    (transpose_b ? " transposed" : ""), " differ: ", k, " and ", kb},
                    {a, b});
 }
 
@@ -193,8 +192,8 @@ Var<T> matmul_of_vectors(const Var<T>& a, const Var<T>& b, bool transpose_a, boo
   const bool row = sa.rank() == 1, column = sb.rank() == 1;
   if (sa.rank() == 0 || sb.rank() == 0 || (row && transpose_a) || (column && transpose_b)) {
     throw ShapeError("matmul",
-                     "operands of shapes " + sa.str() + " and " + sb.str() +
-                         " must have rank 1 or more, and 2 or more to be transposed",
+                     {"operands of shapes ", sa.str(), " and ", sb.str(),
+                      " must have rank 1 or more, and 2 or more to be transposed"},
                      {sa, sb});
   }
   const index_t k = sa[transpose_a ? -2 : -1], kb = sb[transpose_b || column ? -1 : -2];

@@ -205,16 +205,14 @@ Var<T> weighted_loss(const char* op, const F& f, const Var<T>& x, const Var<T>& 
   require_defined(op, x, target);
   require_defined_or_absent(op, weight, positive);
   if (target.shape() != x.shape()) {
-    throw ShapeError(
-        op, "target of shape " + target.shape().str() + " must have the input's shape " + x.shape().str(),
-        {target.shape(), x.shape()});
+    throw ShapeError(op, {"target of shape ", target.shape(), " must have the input's shape ", x.shape()},
+                     {target.shape(), x.shape()});
   }
   for (const Tensor<T>* w : {&weight, &positive}) {
     if (w->defined() && kernels::broadcast_shape(op, w->shape(), x.shape()) != x.shape()) {
-      throw ShapeError(
-          op,
-          "weight of shape " + w->shape().str() + " must broadcast to the input's shape " + x.shape().str(),
-          {w->shape(), x.shape()});
+      throw ShapeError(op,
+                       {"weight of shape ", w->shape(), " must broadcast to the input's shape ", x.shape()},
+                       {w->shape(), x.shape()});
     }
   }
   const double scale = reduction_scale(op, r, x.numel());
@@ -254,8 +252,8 @@ Var<T> negative_log_likelihood(const Var<T>& x, const Tensor<I>& targets, index_
   require_defined(op, x, targets);
   if (x.rank() < 1 || x.shape().without(-1) != targets.shape()) {
     throw ShapeError(op,
-                     "targets of shape " + targets.shape().str() + " must be the input's shape " +
-                         x.shape().str() + " without the classes",
+                     {"targets of shape ", targets.shape(), " must be the input's shape ", x.shape(),
+                      " without the classes"},
                      {x.shape(), targets.shape()});
   }
   const index_t classes = x.dim(-1), rows = targets.numel();
@@ -268,8 +266,7 @@ Var<T> negative_log_likelihood(const Var<T>& x, const Tensor<I>& targets, index_
     const auto t = static_cast<index_t>(targets.data()[i]);
     const bool ignored = t == ignore_index;
     if (!ignored && (t < 0 || t >= classes)) {
-      throw IndexError(op,
-                       "target " + std::to_string(t) + " is outside " + std::to_string(classes) + " classes");
+      throw IndexError(op, {"target ", t, " is outside ", classes, " classes"});
     }
     const T loss = ignored ? T(0) : -x.value().data()[i * classes + t];
     places.data()[i] = ignored ? -1 : i * classes + t;

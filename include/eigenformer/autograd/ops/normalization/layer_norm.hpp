@@ -26,7 +26,7 @@ namespace detail {
 // Throws ValueError for an eps that is negative or not a number.
 inline void require_eps(const char* op, double eps) {
   if (!(eps >= 0) || !std::isfinite(eps))
-    throw ValueError(op, "eps is " + std::to_string(eps) + ", must be 0 or a positive number");
+    throw ValueError(op, {"eps is ", eps, ", must be 0 or a positive number"});
 }
 
 // The data that the backward of a layer normalisation needs.
@@ -43,12 +43,12 @@ struct LayerNormSaved {
     require_eps(name, op.eps);
     const index_t width = op.scalar_gain ? 1 : n;
     if (input.rank() < 1)
-      throw ShapeError(name, "input of shape " + input.shape().str() + " must have rank 1 or more");
+      throw ShapeError(name, {"input of shape ", input.shape(), " must have rank 1 or more"});
     for (const Var<T>* p : {&gain, &shift}) {
       if (p->defined() && p->numel() != width) {
         throw ShapeError(name,
-                         "gain and shift must have " + std::to_string(width) + " elements for input " +
-                             input.shape().str() + ", one has shape " + p->shape().str(),
+                         {"gain and shift must have ", width, " elements for input ", input.shape(),
+                          ", one has shape ", p->shape()},
                          {input.shape(), p->shape()});
       }
     }
@@ -126,10 +126,9 @@ template <class T>
   const OpScope scope(Runtime::instance().profiler(), "add_layer_norm");
   detail::require_defined("add_layer_norm", x, r);
   if (x.shape() != r.shape()) {
-    throw ShapeError(
-        "add_layer_norm",
-        "residual of shape " + r.shape().str() + " must have the input's shape " + x.shape().str(),
-        {x.shape(), r.shape()});
+    throw ShapeError("add_layer_norm",
+                     {"residual of shape ", r.shape(), " must have the input's shape ", x.shape()},
+                     {x.shape(), r.shape()});
   }
   detail::LayerNormSaved<T> saved("add_layer_norm", x, gamma, beta, op);
   saved.x = Tensor<T>(x.shape());

@@ -35,17 +35,15 @@ namespace detail {
 
 inline kernels::CrossEntropyOptions kernel_options(const CrossEntropyOptions& o) {
   if (!(o.label_smoothing >= 0 && o.label_smoothing <= 1)) {
-    throw ValueError("cross_entropy",
-                     "label_smoothing is " + std::to_string(o.label_smoothing) + ", must be in [0, 1]");
+    throw ValueError("cross_entropy", {"label_smoothing is ", o.label_smoothing, ", must be in [0, 1]"});
   }
   if (o.divisor < 0 || !std::isfinite(o.divisor)) {
-    throw ValueError("cross_entropy",
-                     "divisor is " + std::to_string(o.divisor) + ", must be positive, or 0 for none");
+    throw ValueError("cross_entropy", {"divisor is ", o.divisor, ", must be positive, or 0 for none"});
   }
   const auto ignore = static_cast<std::int32_t>(o.ignore_index);
   if (ignore != o.ignore_index) {
-    throw ValueError("cross_entropy", "ignore_index is " + std::to_string(o.ignore_index) +
-                                          ", must fit into 32 bits, as targets do");
+    throw ValueError("cross_entropy",
+                     {"ignore_index is ", o.ignore_index, ", must fit into 32 bits, as targets do"});
   }
   return {o.label_smoothing, ignore};
 }
@@ -73,8 +71,8 @@ template <class T>
   detail::require_defined("cross_entropy", logits, targets);
   if (logits.rank() < 1 || logits.shape().without(-1) != targets.shape()) {
     throw ShapeError("cross_entropy",
-                     "targets of shape " + targets.shape().str() + " must be the logits' shape " +
-                         logits.shape().str() + " without the classes",
+                     {"targets of shape ", targets.shape(), " must be the logits' shape ", logits.shape(),
+                      " without the classes"},
                      {logits.shape(), targets.shape()});
   }
   const auto kernel = detail::kernel_options(options);
@@ -185,16 +183,15 @@ void require_linear_loss(const char* op, const Var<T>& x, const Parameter<T>& we
   require_defined(op, x, targets);
   if (weight.shape().rank() != 2 || (bias.defined() && bias.shape() != Shape{weight.shape()[0]})) {
     throw ShapeError(op,
-                     "weight '" + weight.name() + "' of shape " + weight.shape().str() +
-                         " must be (classes, d), and the bias (classes) or absent",
+                     {"weight '", weight.name(), "' of shape ", weight.shape(),
+                      " must be (classes, d), and the bias (classes) or absent"},
                      {weight.shape()});
   }
   if (x.rank() != 2 || x.dim(1) != weight.shape()[-1] || targets.numel() * copies != x.dim(0)) {
     throw ShapeError(op,
-                     "input " + x.shape().str() + " must be (rows, " + std::to_string(weight.shape()[-1]) +
-                         ") to match '" + weight.name() + "' of shape " + weight.shape().str() +
-                         ", with one target " + (copies == 1 ? "a row" : "for two rows") +
-                         "; targets have shape " + targets.shape().str(),
+                     {"input ", x.shape(), " must be (rows, ", weight.shape()[-1], ") to match '",
+                      weight.name(), "' of shape ", weight.shape(), ", with one target ",
+                      (copies == 1 ? "a row" : "for two rows"), "; targets have shape ", targets.shape()},
                      {x.shape(), weight.shape(), targets.shape()});
   }
 }

@@ -25,14 +25,13 @@ struct RmsNormSaved {
     require_defined_or_absent(name, gain);
     require_eps(name, eps);
     if (input.rank() < 1) {
-      throw ShapeError(name, "input of shape " + input.shape().str() + " must have rank 1 or more",
+      throw ShapeError(name, {"input of shape ", input.shape(), " must have rank 1 or more"},
                        {input.shape()});
     }
     if (gain.defined() && gain.numel() != n) {
-      throw ShapeError(name,
-                       "gain of shape " + gain.shape().str() + " must have " + std::to_string(n) +
-                           " elements for input " + input.shape().str(),
-                       {input.shape(), gain.shape()});
+      throw ShapeError(
+          name, {"gain of shape ", gain.shape(), " must have ", n, " elements for input ", input.shape()},
+          {input.shape(), gain.shape()});
     }
     rstd = Tensor<T>(Shape{rows});
   }
@@ -88,10 +87,9 @@ template <class T>
   const OpScope scope(Runtime::instance().profiler(), "add_rms_norm");
   detail::require_defined("add_rms_norm", x, r);
   if (x.shape() != r.shape()) {
-    throw ShapeError(
-        "add_rms_norm",
-        "residual of shape " + r.shape().str() + " must have the input's shape " + x.shape().str(),
-        {x.shape(), r.shape()});
+    throw ShapeError("add_rms_norm",
+                     {"residual of shape ", r.shape(), " must have the input's shape ", x.shape()},
+                     {x.shape(), r.shape()});
   }
   detail::RmsNormSaved<T> saved("add_rms_norm", x, gamma, eps);
   saved.x = Tensor<T>(x.shape());

@@ -35,8 +35,7 @@ template <class T>
   constexpr const char* name = "token_objective";
   const OpScope scope(Runtime::instance().profiler(), name);
   const auto require = [](bool holds, const char* field, double value, const char* expected) {
-    if (!holds)
-      throw ValueError(name, std::string(field) + " is " + std::to_string(value) + ", must be " + expected);
+    if (!holds) throw ValueError(name, {field, " is ", value, ", must be ", expected});
   };
   require(divisor > 0 && std::isfinite(divisor), "divisor", divisor, "positive");
   require(objective.divergence >= 0 && std::isfinite(objective.divergence), "divergence",

@@ -75,11 +75,11 @@ Var<T> quantiles_along(const Var<T>& x, const Tensor<T>& q, index_t axis) {
   require_defined(op, x, q);
   const index_t a = axis_of(op, axis, x.shape()), n = x.dim(a), m = q.numel();
   if (q.rank() > 1) {
-    throw ShapeError(op, "q of shape " + q.shape().str() + " must be a number or of rank 1", {q.shape()});
+    throw ShapeError(op, {"q of shape ", q.shape(), " must be a number or of rank 1"}, {q.shape()});
   }
   for (const T value : q.span()) {
     if (!(value >= T(0) && value <= T(1))) {
-      throw ValueError(op, "q is " + std::to_string(value) + ", must be in [0, 1]");
+      throw ValueError(op, {"q is ", value, ", must be in [0, 1]"});
     }
   }
   if (n == 0) refuse_no_entries(op, x.shape());

@@ -155,9 +155,8 @@ template <Operand X>
   detail::require_defined("topk", v);
   const index_t a = detail::axis_of("topk", axis, v.shape());
   if (k < 0 || k > v.dim(a)) {
-    throw ValueError("topk", "k is " + std::to_string(k) + ", must be 0 to " + std::to_string(v.dim(a)) +
-                                 ", the entries of axis " + std::to_string(axis) + " of shape " +
-                                 v.shape().str());
+    throw ValueError("topk", {"k is ", k, ", must be 0 to ", v.dim(a), ", the entries of axis ", axis,
+                              " of shape ", v.shape()});
   }
   const auto places = detail::places_in_order("topk", v.value(), a, k, largest);
   return {gather(v, a, places), places};

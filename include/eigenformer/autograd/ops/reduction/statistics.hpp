@@ -21,7 +21,7 @@ namespace eigenformer {
 namespace detail {
 
 [[noreturn]] EIGENFORMER_NOINLINE inline void refuse_no_entries(const char* op, const Shape& shape) {
-  throw ValueError(op, "input of shape " + shape.str() + " has no entries, must have at least one");
+  throw ValueError(op, {"input of shape ", shape, " has no entries, must have at least one"});
 }
 
 // Adds f(a, b) to a gradient of the shape to which a and b broadcast.
@@ -136,7 +136,7 @@ Var<T> norm_over(const Var<T>& x, const std::vector<index_t>& axes, bool keepdim
   require_defined("norm", x);
   const bool one = p == 1, largest = p == std::numeric_limits<double>::infinity();
   if (!one && !largest && p != 2) {
-    throw ValueError("norm", "p is " + std::to_string(p) + ", must be 1, 2 or infinity");
+    throw ValueError("norm", {"p is ", p, ", must be 1, 2 or infinity"});
   }
   const Shape kept = kernels::reduced_shape(x.shape(), axes, true);
   Tensor<T> y(kernels::reduced_shape(x.shape(), axes, keepdims));

@@ -38,8 +38,8 @@ inline Shape flattened_shape(const Shape& shape, index_t first, index_t last) {
   if (shape.rank() == 0) return Shape{1};
   const index_t begin = axis_of("flatten", first, shape), end = axis_of("flatten", last, shape);
   if (begin > end) {
-    throw IndexError("flatten", "axis " + std::to_string(first) + " is behind axis " + std::to_string(last) +
-                                    " of shape " + shape.str() + ", expected before or the same");
+    throw IndexError("flatten", {"axis ", first, " is behind axis ", last, " of shape ", shape,
+                                 ", expected before or the same"});
   }
   std::vector<index_t> sizes(shape.begin(), shape.begin() + begin + 1);
   for (index_t i = begin + 1; i < shape.rank(); ++i) {
@@ -66,8 +66,7 @@ Var<T> reordered(const char* op, const Var<T>& x, const std::vector<index_t>& fr
                  const std::vector<index_t>& to) {
   require_defined(op, x);
   if (from.size() != to.size()) {
-    throw ValueError(op, std::to_string(from.size()) + " axes to move to " + std::to_string(to.size()) +
-                             " places, expected as many");
+    throw ValueError(op, {from.size(), " axes to move to ", to.size(), " places, expected as many"});
   }
   constexpr index_t none = -1;
   std::vector<index_t> order(static_cast<std::size_t>(x.rank()), none);
@@ -96,14 +95,13 @@ std::vector<Var<T>> split_at(const char* op, const Var<T>& x, const std::vector<
   const index_t a = axis_of(op, axis, x.shape());
   index_t total = 0;
   for (const index_t size : sizes) {
-    if (size < 0) throw ValueError(op, "size " + std::to_string(size) + " must not be negative");
+    if (size < 0) throw ValueError(op, {"size ", size, " must not be negative"});
     total += size;
   }
   if (total != x.dim(a)) {
-    throw ShapeError(op,
-                     "sizes sum to " + std::to_string(total) + ", must sum to the size of axis " +
-                         std::to_string(axis) + " of shape " + x.shape().str(),
-                     {x.shape()});
+    throw ShapeError(
+        op, {"sizes sum to ", total, ", must sum to the size of axis ", axis, " of shape ", x.shape()},
+        {x.shape()});
   }
   std::vector<Var<T>> parts;
   index_t first = 0;
@@ -116,7 +114,7 @@ std::vector<Var<T>> split_at(const char* op, const Var<T>& x, const std::vector<
 
 // Sizes of at most `size` that sum to n; one of 0 for n = 0, as in PyTorch.
 inline std::vector<index_t> equal_sizes(const char* op, index_t n, index_t size) {
-  if (size < 1) throw ValueError(op, "size " + std::to_string(size) + " must be positive");
+  if (size < 1) throw ValueError(op, {"size ", size, " must be positive"});
   std::vector<index_t> sizes(static_cast<std::size_t>(n / size), size);
   if (n % size > 0 || n == 0) sizes.push_back(n % size);
   return sizes;
@@ -231,7 +229,7 @@ template <Operand X>
 /// Throws ValueError unless `chunks` is positive.
 template <Operand X>
 [[nodiscard]] std::vector<Var<element_t<X>>> chunk(const X& x, index_t chunks, index_t axis = 0) {
-  if (chunks < 1) throw ValueError("chunk", std::to_string(chunks) + " chunks asked for, must be positive");
+  if (chunks < 1) throw ValueError("chunk", {chunks, " chunks asked for, must be positive"});
   const Var<element_t<X>>& v = detail::operand<element_t<X>>(x);
   const index_t n = v.dim(detail::axis_of("chunk", axis, v.shape()));
   const index_t size = std::max<index_t>(1, n / chunks + (n % chunks > 0));

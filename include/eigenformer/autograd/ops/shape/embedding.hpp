@@ -19,14 +19,14 @@ template <class T>
   const OpScope scope(Runtime::instance().profiler(), "embedding");
   detail::require_defined("embedding", table, ids);
   if (table.rank() != 2) {
-    throw ShapeError("embedding", "table of shape " + table.shape().str() + " must be (vocabulary, d)",
+    throw ShapeError("embedding", {"table of shape ", table.shape(), " must be (vocabulary, d)"},
                      {table.shape()});
   }
   const index_t vocab = table.dim(0), d = table.dim(1), rows = ids.numel();
   if (padding_index < -1 || padding_index >= std::max<index_t>(vocab, 1)) {
-    throw ValueError("embedding", "padding_index is " + std::to_string(padding_index) +
-                                      ", must be an id of the table of shape " + table.shape().str() +
-                                      ", or -1 for none");
+    throw ValueError("embedding",
+                     {"padding_index is ", padding_index, ", must be an id of the table of shape ",
+                      table.shape(), ", or -1 for none"});
   }
   Tensor<T> y(ids.shape().inserted(-1, d));
   kernels::embedding_forward<T>(table.value().data(), vocab, d, ids.data(), rows, static_cast<T>(scale),

@@ -21,8 +21,8 @@ void check_indices(const char* op, const Tensor<I>& index, index_t axis, const S
   const index_t n = shape[axis];
   for (index_t i = 0; i < index.numel(); ++i) {
     if (index.data()[i] < 0 || index.data()[i] >= n) {
-      throw IndexError(op, "index " + std::to_string(index.data()[i]) + " at position " + std::to_string(i) +
-                               " is outside axis " + std::to_string(axis) + " of shape " + shape.str());
+      throw IndexError(op, {"index ", index.data()[i], " at position ", i, " is outside axis ", axis,
+                            " of shape ", shape});
     }
   }
 }
@@ -69,8 +69,8 @@ void check_gathered(const char* op, const Tensor<I>& index, index_t axis, const 
   for (index_t d = 0; fits && d < shape.rank(); ++d) fits = d == axis || index.dim(d) <= shape[d];
   if (!fits) {
     throw ShapeError(op,
-                     "index of shape " + index.shape().str() + " must have the rank of " + shape.str() +
-                         " and be no larger outside axis " + std::to_string(axis),
+                     {"index of shape ", index.shape(), " must have the rank of ", shape,
+                      " and be no larger outside axis ", axis},
                      {shape, index.shape()});
   }
   check_indices(op, index, axis, shape);
@@ -120,8 +120,8 @@ template <class T>
   detail::require_defined("index_select", x, rows);
   if (x.rank() < 1 || rows.rank() != 1) {
     throw ShapeError("index_select",
-                     "input of shape " + x.shape().str() + " must have rows, and the row indices of shape " +
-                         rows.shape().str() + " must have rank 1",
+                     {"input of shape ", x.shape(), " must have rows, and the row indices of shape ",
+                      rows.shape(), " must have rank 1"},
                      {x.shape(), rows.shape()});
   }
   detail::check_indices("index_select", rows, 0, x.shape());

@@ -26,8 +26,7 @@ template <class T>
   detail::require_defined("pool", x);
   if (x.rank() < 2 || x.shape().rows() != layout.rows()) {
     throw ShapeError("pool",
-                     "input of shape " + x.shape().str() + " must have the " + std::to_string(layout.rows()) +
-                         " rows of its layout",
+                     {"input of shape ", x.shape(), " must have the ", layout.rows(), " rows of its layout"},
                      {x.shape()});
   }
   const index_t d = x.dim(-1);

@@ -133,15 +133,15 @@ Var<T> repeated(const Var<T>& x, const std::vector<index_t>& counts, index_t axi
   require_defined("repeat", x);
   const index_t a = axis_of("repeat", axis, x.shape());
   if (counts.size() != 1 && static_cast<index_t>(counts.size()) != x.dim(a)) {
-    throw ShapeError("repeat",
-                     std::to_string(counts.size()) + " counts, must be 1 or one for each of the " +
-                         std::to_string(x.dim(a)) + " entries of axis " + std::to_string(axis),
-                     {x.shape()});
+    throw ShapeError(
+        "repeat",
+        {counts.size(), " counts, must be 1 or one for each of the ", x.dim(a), " entries of axis ", axis},
+        {x.shape()});
   }
   std::vector<index_t> entries;
   for (index_t i = 0; i < x.dim(a); ++i) {
     const index_t count = counts[counts.size() == 1 ? 0 : static_cast<std::size_t>(i)];
-    if (count < 0) throw ValueError("repeat", "count " + std::to_string(count) + " must not be negative");
+    if (count < 0) throw ValueError("repeat", {"count ", count, " must not be negative"});
     entries.insert(entries.end(), static_cast<std::size_t>(count), i);
   }
   return selected("repeat", x, a, entries);
@@ -156,8 +156,7 @@ Var<T> tiled(const Var<T>& x, std::vector<index_t> counts) {
   while (static_cast<std::size_t>(shape.rank()) < rank) shape = shape.inserted(0, 1);
   Var<T> y = reshaped("tile", x, shape);
   for (std::size_t a = rank; a-- > 0;) {
-    if (counts[a] < 0)
-      throw ValueError("tile", "count " + std::to_string(counts[a]) + " must not be negative");
+    if (counts[a] < 0) throw ValueError("tile", {"count ", counts[a], " must not be negative"});
     if (counts[a] == 1) continue;
     const index_t n = y.dim(static_cast<index_t>(a));
     std::vector<index_t> entries;
@@ -171,8 +170,7 @@ template <class T>
 Var<T> rolled(const Var<T>& x, const std::vector<index_t>& shifts, const std::vector<index_t>& axes) {
   require_defined("roll", x);
   if (shifts.size() != axes.size()) {
-    throw ValueError("roll", std::to_string(shifts.size()) + " shifts of " + std::to_string(axes.size()) +
-                                 " axes, expected one for each");
+    throw ValueError("roll", {shifts.size(), " shifts of ", axes.size(), " axes, expected one for each"});
   }
   Var<T> y = x;
   for (std::size_t k = 0; k < axes.size(); ++k) {
@@ -202,7 +200,7 @@ inline StridedView flipped_view(const Shape& shape, const std::vector<index_t>& 
 EIGENFORMER_NOINLINE inline StridedView diagonal_view(const char* op, const Shape& shape, index_t k,
                                                       index_t axis1, index_t axis2) {
   const index_t a = axis_of(op, axis1, shape), b = axis_of(op, axis2, shape);
-  if (a == b) throw ValueError(op, "axis " + std::to_string(axis1) + " is named twice, expected two axes");
+  if (a == b) throw ValueError(op, {"axis ", axis1, " is named twice, expected two axes"});
   const StridedView whole = whole_view(shape);
   const index_t sa = whole.strides[static_cast<std::size_t>(a)],
                 sb = whole.strides[static_cast<std::size_t>(b)];
@@ -227,7 +225,7 @@ Var<T> triangle(const char* op, const Var<T>& x, index_t k, bool lower) {
   const OpScope scope(Runtime::instance().profiler(), op);
   require_defined(op, x);
   if (x.rank() < 2) {
-    throw ShapeError(op, "input of shape " + x.shape().str() + " must be of rank 2 or more", {x.shape()});
+    throw ShapeError(op, {"input of shape ", x.shape(), " must be of rank 2 or more"}, {x.shape()});
   }
   const index_t rows = x.dim(-2), n = x.dim(-1);
   // to = beta * to + from inside the triangle, beta * to outside.
@@ -268,8 +266,8 @@ Var<T> padded(const Var<T>& x, const PadWidths& widths, PadMode mode, T value) {
   const index_t first = x.rank() - static_cast<index_t>(widths.size());
   if (first < 0) {
     throw ShapeError("pad",
-                     std::to_string(widths.size()) + " pairs of widths for shape " + x.shape().str() +
-                         ", expected at most one for each dimension",
+                     {widths.size(), " pairs of widths for shape ", x.shape(),
+                      ", expected at most one for each dimension"},
                      {x.shape()});
   }
   Shape shape = x.shape();
@@ -279,9 +277,8 @@ Var<T> padded(const Var<T>& x, const PadWidths& widths, PadMode mode, T value) {
     const bool fits =
         mode == PadMode::constant || widest == 0 || (mode == PadMode::edge ? n > 0 : widest < n);
     if (before < 0 || after < 0 || !fits) {
-      throw ValueError("pad", "widths " + std::to_string(before) + " and " + std::to_string(after) +
-                                  " of axis " + std::to_string(a) + " of shape " + x.shape().str() +
-                                  " must not be negative, nor reach beyond its elements when they reflect");
+      throw ValueError("pad", {"widths ", before, " and ", after, " of axis ", a, " of shape ", x.shape(),
+                               " must not be negative, nor reach beyond its elements when they reflect"});
     }
     shape = shape.with(a, n + before + after);
   }
@@ -372,7 +369,7 @@ template <Operand X>
   using T = element_t<X>;
   const Var<T>& v = detail::operand<T>(x);
   if (v.rank() < 1 || v.rank() > 2) {
-    throw ShapeError("diag", "input of shape " + v.shape().str() + " must have rank 1 or 2", {v.shape()});
+    throw ShapeError("diag", {"input of shape ", v.shape(), " must have rank 1 or 2"}, {v.shape()});
   }
   if (v.rank() == 2) return detail::viewed("diag", v, detail::diagonal_view("diag", v.shape(), k, 0, 1));
   const index_t n = v.numel() + (k < 0 ? -k : k);

@@ -55,7 +55,7 @@ template <class T>
   detail::require_defined("max", x);
   Tensor<T> y(kernels::reduced_shape(x.shape(), axes, keepdims));
   if (x.numel() == 0 && y.numel() > 0) {
-    throw ValueError("max", "input of shape " + x.shape().str() + " has no entries, must have at least one");
+    throw ValueError("max", {"input of shape ", x.shape(), " has no entries, must have at least one"});
   }
   kernels::reduce_max<T>(x.value().data(), x.shape(), axes, y.data());
   if (detail::not_recorded<T>(y, x)) return Var<T>(std::move(y));

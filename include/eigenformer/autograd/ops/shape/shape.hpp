@@ -21,7 +21,7 @@ namespace detail {
 inline index_t axis_of(const char* op, index_t axis, const Shape& shape) {
   const index_t a = axis < 0 ? axis + shape.rank() : axis;
   if (a < 0 || a >= shape.rank()) {
-    throw IndexError(op, "axis " + std::to_string(axis) + " does not exist in shape " + shape.str());
+    throw IndexError(op, {"axis ", axis, " does not exist in shape ", shape});
   }
   return a;
 }
@@ -115,11 +115,11 @@ template <class T>
     *open = 1;
     const index_t rest = Shape(dims).numel();
     if (rest == 0 || x.numel() % rest != 0) {
-      throw ShapeError("reshape",
-                       "tensor of shape " + x.shape().str() + " has " + std::to_string(x.numel()) +
-                           " elements, which are not divisible by " + std::to_string(rest) +
-                           ", the product of the sizes other than -1",
-                       {x.shape()});
+      throw ShapeError(
+          "reshape",
+          {"tensor of shape ", x.shape(), " has ", x.numel(), " elements, which are not divisible by ", rest,
+           ", the product of the sizes other than -1"},
+          {x.shape()});
     }
     *open = x.numel() / rest;
   }
@@ -188,10 +188,8 @@ template <class T>
   const index_t first = begin < 0 ? begin + n : begin;
   const index_t last = end == slice_end ? n : end < 0 ? end + n : end;
   if (first < 0 || last > n || first > last) {
-    throw IndexError("slice", "range " + std::to_string(begin) + " to " +
-                                  (end == slice_end ? "the end" : std::to_string(end)) +
-                                  " does not exist in axis " + std::to_string(axis) + " of shape " +
-                                  x.shape().str());
+    throw IndexError("slice", {"range ", begin, " to ", (end == slice_end ? "the end" : std::to_string(end)),
+                               " does not exist in axis ", axis, " of shape ", x.shape()});
   }
   return detail::sliced("slice", x, a, first, last - first);
 }
@@ -216,8 +214,7 @@ template <class T>
   for (const Var<T>& part : parts) {
     if (part.rank() != front.rank() || part.shape().with(a, 0) != front.with(a, 0)) {
       throw ShapeError("concat",
-                       "shapes " + front.str() + " and " + part.shape().str() +
-                           " must agree in all but axis " + std::to_string(a),
+                       {"shapes ", front.str(), " and ", part.shape(), " must agree in all but axis ", a},
                        {front, part.shape()});
     }
     total += part.dim(a);
@@ -271,14 +268,13 @@ template <class T>
   const Shape& front = parts.front().shape();
   const index_t a = axis < 0 ? axis + front.rank() + 1 : axis;
   if (a < 0 || a > front.rank()) {
-    throw IndexError("stack",
-                     "axis " + std::to_string(axis) + " does not exist in a stack of shape " + front.str());
+    throw IndexError("stack", {"axis ", axis, " does not exist in a stack of shape ", front.str()});
   }
   const Shape shape = front.inserted(a, 1);
   std::vector<Var<T>> slices;
   for (const Var<T>& part : parts) {
     if (part.shape() != front) {
-      throw ShapeError("stack", "shapes " + front.str() + " and " + part.shape().str() + " must be equal",
+      throw ShapeError("stack", {"shapes ", front.str(), " and ", part.shape(), " must be equal"},
                        {front, part.shape()});
     }
     slices.push_back(reshape(part, shape));

@@ -314,9 +314,8 @@ struct SentencePieceModel {
       model.read_fields(ProtobufMessage(bytes), rest);
     } catch (const ValueError& error) {
       if (error.op() != "protobuf") throw;
-      throw ValueError("sentencepiece",
-                       "truncated or not a SentencePiece model: " + std::to_string(bytes.size()) +
-                           " bytes (" + message_of(error) + ")");
+      throw ValueError("sentencepiece", {"truncated or not a SentencePiece model: ", bytes.size(), " bytes (",
+                                         message_of(error), ")"});
     }
     model.check(rest);
     return model;

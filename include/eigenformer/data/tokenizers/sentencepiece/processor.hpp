@@ -69,8 +69,9 @@ class SentencePieceProcessor {
                                       : EndSpaces::kept;
     auto library = std::make_shared<sentencepiece::SentencePieceProcessor>();
     if (const auto status = library->LoadFromSerializedProto(*model_); !status.ok()) {
-      throw ValueError("sentencepiece", "a SentencePiece model that the library refuses (SentencePiece: " +
-                                            std::string(status.message()) + ")");
+      throw ValueError(
+          "sentencepiece",
+          {"a SentencePiece model that the library refuses (SentencePiece: ", status.message(), ")"});
     }
     library_ = std::move(library);
   }
@@ -117,7 +118,7 @@ class SentencePieceProcessor {
 
  private:
   static void require(const sentencepiece::util::Status& status) {
-    if (!status.ok()) throw ValueError("tokenizer", std::string("SentencePiece: ") + status.message());
+    if (!status.ok()) throw ValueError("tokenizer", {"SentencePiece: ", status.message()});
   }
 
   std::shared_ptr<const std::string> model_;  // serialised

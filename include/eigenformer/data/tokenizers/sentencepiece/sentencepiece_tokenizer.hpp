@@ -109,7 +109,7 @@ class SentencePieceTokenizer final : public ForeignTokenizer {
     try {
       return detail::SentencePieceProcessor(std::move(model));
     } catch (const ValueError& error) {
-      throw ValueError("tokenizer", "the file is " + detail::message_of(error));
+      throw ValueError("tokenizer", {"the file is ", detail::message_of(error)});
     }
   }
 

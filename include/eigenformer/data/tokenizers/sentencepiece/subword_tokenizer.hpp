@@ -158,12 +158,12 @@ class SubwordTokenizer final : public Tokenizer {
     const index_t least = Vocabulary::num_specials + (options.byte_fallback ? 256 : 0) +
                           static_cast<index_t>(options.reserved.size()) + 1;
     if (options.vocabulary_size < least) {
-      throw ValueError("subword_tokenizer", "vocabulary_size is " + std::to_string(options.vocabulary_size) +
-                                                ", must be at least " + std::to_string(least));
+      throw ValueError("subword_tokenizer",
+                       {"vocabulary_size is ", options.vocabulary_size, ", must be at least ", least});
     }
     if (options.max_sentences < 1) {
       throw ValueError("subword_tokenizer",
-                       "max_sentences is " + std::to_string(options.max_sentences) + ", must be at least 1");
+                       {"max_sentences is ", options.max_sentences, ", must be at least 1"});
     }
     Sentences iterator(sentences, static_cast<std::size_t>(options.max_sentences));
     if (iterator.done())
@@ -173,7 +173,7 @@ class SubwordTokenizer final : public Tokenizer {
       if (piece.empty() || piece.find(',') != std::string::npos)
         throw ValueError(
             "subword_tokenizer",
-            "the reserved piece '" + piece + "' is empty or contains a comma, must be a text without commas");
+            {"the reserved piece '", piece, "' is empty or contains a comma, must be a text without commas"});
       reserved += (reserved.empty() ? "" : ",") + piece;
     }
     const std::unordered_map<std::string, std::string> arguments = {
@@ -198,17 +198,15 @@ class SubwordTokenizer final : public Tokenizer {
       // Every character of the text is a piece, that between words too.
       const index_t characters = count_characters(sentences, static_cast<std::size_t>(options.max_sentences));
       if (options.vocabulary_size < least - 1 + characters) {
-        throw ValueError("subword_tokenizer",
-                         "vocabulary_size is " + std::to_string(options.vocabulary_size) +
-                             ", must be at least " + std::to_string(least - 1 + characters) +
-                             ": this text has " + std::to_string(characters) + " different characters, and " +
-                             std::to_string(least - 1) + " ids are for special and reserved pieces");
+        throw ValueError("subword_tokenizer", {"vocabulary_size is ", options.vocabulary_size,
+                                               ", must be at least ", least - 1 + characters,
+                                               ": this text has ", characters, " different characters, and ",
+                                               least - 1, " ids are for special and reserved pieces"});
       }
-      throw ValueError("subword_tokenizer", "no vocabulary of size " +
-                                                std::to_string(options.vocabulary_size) +
-                                                " can be made of this text, expected another size or more "
-                                                "text (SentencePiece: " +
-                                                trained.text + ")");
+      throw ValueError("subword_tokenizer", {"no vocabulary of size ", options.vocabulary_size,
+                                             " can be made of this text, expected another size or more "
+                                             "text (SentencePiece: ",
+                                             trained.text, ")"});
     }
     return SubwordTokenizer(std::move(trained.text), "the trained model");
   }
@@ -291,7 +289,7 @@ class SubwordTokenizer final : public Tokenizer {
     if (library.pad_id() != Vocabulary::pad_id || library.unk_id() != Vocabulary::unknown_id ||
         library.bos_id() != Vocabulary::begin_id || library.eos_id() != Vocabulary::end_id) {
       throw IoError("subword_tokenizer",
-                    name + " has other special ids, expected pad 0, unk 1, bos 2, eos 3");
+                    {name, " has other special ids, expected pad 0, unk 1, bos 2, eos 3"});
     }
   }
 
@@ -299,7 +297,7 @@ class SubwordTokenizer final : public Tokenizer {
     try {
       return detail::SentencePieceProcessor(std::move(model));
     } catch (const ValueError& error) {
-      throw IoError("subword_tokenizer", name + " is " + detail::message_of(error));
+      throw IoError("subword_tokenizer", {name, " is ", detail::message_of(error)});
     }
   }
 
@@ -316,9 +314,8 @@ class SubwordTokenizer final : public Tokenizer {
 
   void check(std::int32_t id) const {
     if (id < 0 || id >= processor_.size()) {
-      throw IndexError("subword_tokenizer", "token id " + std::to_string(id) +
-                                                " is outside the vocabulary of size " +
-                                                std::to_string(processor_.size()));
+      throw IndexError("subword_tokenizer",
+                       {"token id ", id, " is outside the vocabulary of size ", processor_.size()});
     }
   }
 
