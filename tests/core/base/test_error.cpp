@@ -1,7 +1,9 @@
 #include "eigenformer/core/base/error.hpp"
 
+#include <cstdint>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <type_traits>
 
 #include <doctest/doctest.h>
@@ -14,6 +16,18 @@ TEST_CASE("Error: what() names the op in brackets") {
   const ValueError error("dropout", "rate is 1.5, must be in [0, 1)");
   CHECK(std::string(error.what()) == "[dropout] rate is 1.5, must be in [0, 1)");
   CHECK(error.op() == "dropout");
+}
+
+TEST_CASE("Error: a message in parts reads as if they were added up") {
+  const std::string name = "weights";
+  const std::string_view rest = "x is not y";
+  const ValueError error(
+      "op", {"'", name, "' has ", std::int8_t{-3}, " of ", std::uint64_t{18446744073709551615u}, ' ',
+             rest.substr(0, 1), "; ", 0.25, " and ", 1.5f, " of shape ", Shape{2, 3}});
+  CHECK(std::string(error.what()) ==
+        "[op] 'weights' has -3 of 18446744073709551615 x; 0.250000 and 1.500000 of shape (2, 3)");
+  CHECK(std::string(IoError("op", {"two ", "texts"}).what()) == "[op] two texts");
+  CHECK(std::string(ShapeError("op", {"two ", "texts"}, {Shape{4}}).what()) == "[op] two texts");
 }
 
 TEST_CASE("Error: every kind is an Error and a runtime_error") {

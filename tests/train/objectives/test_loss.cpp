@@ -6,6 +6,7 @@
 #include <doctest/doctest.h>
 
 #include "test_tools.hpp"
+#include "train/step/accumulate.hpp"
 #include "train/train_test_tools.hpp"
 
 using namespace eigenformer;
@@ -47,9 +48,7 @@ Result run(const Seq2SeqTransformer<double>& model, const std::vector<Batch>& ba
   Tape<double> tape;
   Result result;
   const SourceTargetLoss<Seq2SeqTransformer<double>> loss{copy, {.label_smoothing = smoothing}};
-  result.loss =
-      accumulate_gradients(loss, batches, tape, DropoutKey{7, 5, 0}, kernels::GemmPrecision::full, gradients)
-          .loss;
+  result.loss = accumulate_gradients(loss, batches, tape, DropoutKey{7, 5, 0}, gradients).loss;
   for (const auto& entry : gradients.entries()) {
     CHECK(entry.written);
     result.gradients.insert(result.gradients.end(), entry.value.span().begin(), entry.value.span().end());
@@ -89,8 +88,7 @@ TEST_CASE("what is reported as the loss has no smoothing, whatever the batches")
   Tape<double> tape;
   const auto loss_of = [&](const std::vector<Batch>& batches, double smoothing) {
     const SourceTargetLoss<Seq2SeqTransformer<double>> loss{model, {.label_smoothing = smoothing}};
-    return accumulate_gradients(loss, batches, tape, DropoutKey{7, 5, 0}, kernels::GemmPrecision::full,
-                                gradients);
+    return accumulate_gradients(loss, batches, tape, DropoutKey{7, 5, 0}, gradients);
   };
   const UpdateLoss plain = loss_of({whole}, 0), smoothed = loss_of({whole}, 0.3),
                    parts = loss_of({part_of(whole, 0, 4), part_of(whole, 4, 11)}, 0.3);

@@ -2,9 +2,9 @@
 
 #include <doctest/doctest.h>
 
-#include "eigenformer/train/step/updates.hpp"
 #include "test_tools.hpp"
 #include "train/loop/line_model.hpp"
+#include "train/step/accumulate.hpp"
 
 using namespace eigenformer;
 using namespace eigenformer::testing;
@@ -16,8 +16,7 @@ std::pair<UpdateLoss, std::vector<double>> gradient_of(Line& line, Loss loss,
                                                        const std::vector<Points>& batches) {
   Gradients<double> gradients(parameters(line));
   Tape<double> tape;
-  const UpdateLoss sum =
-      accumulate_gradients(loss, batches, tape, DropoutKey{1, 1, 0}, kernels::GemmPrecision::full, gradients);
+  const UpdateLoss sum = accumulate_gradients(loss, batches, tape, DropoutKey{1, 1, 0}, gradients);
   return {sum, {gradients.of(line.slope).item(), gradients.of(line.offset).item()}};
 }
 

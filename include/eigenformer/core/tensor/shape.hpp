@@ -5,6 +5,7 @@
 #include <initializer_list>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -96,8 +97,17 @@ class Shape {
 class ShapeError : public Error {
  public:
   /// An error of `op` about the given shapes.
-  EIGENFORMER_NOINLINE ShapeError(std::string op, const std::string& message, std::vector<Shape> shapes = {})
-      : Error(std::move(op), message), shapes_(std::move(shapes)) {}
+  EIGENFORMER_NOINLINE ShapeError(std::string_view op, std::string_view message,
+                                  std::initializer_list<Shape> shapes = {})
+      : Error(op, message), shapes_(shapes) {}
+  /// The same with a message in parts.
+  EIGENFORMER_NOINLINE ShapeError(std::string_view op, std::initializer_list<detail::MessagePart> message,
+                                  std::initializer_list<Shape> shapes = {})
+      : Error(op, message), shapes_(shapes) {}
+  /// The same with any number of shapes.
+  EIGENFORMER_NOINLINE ShapeError(std::string_view op, std::initializer_list<detail::MessagePart> message,
+                                  std::vector<Shape> shapes)
+      : Error(op, message), shapes_(std::move(shapes)) {}
 
   /// The shapes in question, in the order of the arguments; may be empty.
   const std::vector<Shape>& shapes() const noexcept { return shapes_; }

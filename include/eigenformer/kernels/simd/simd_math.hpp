@@ -38,35 +38,50 @@ struct SimdMath {
     x = x == x ? y : x;
   }
 
+  /// x = 2^x, as exp().
+  EIGENFORMER_ALWAYS_INLINE static void exp2(V& x) {
+    const T low = T(is_float ? -126 : -1022), high = T(is_float ? 128 : 1024);
+    const V magic = rounder - V{};
+    const V shifted = x + magic;
+    const I n = reinterpret_cast<I>(shifted) - reinterpret_cast<I>(magic);
+    V q;
+    expm1_near_0((x - (shifted - magic)) * ln2, q);
+    const V one = T(1) + q;
+    V y = reinterpret_cast<V>(reinterpret_cast<U>(one) + (reinterpret_cast<U>(n) << mantissa));
+    y = x < low ? V{} : y;
+    y = x >= high ? std::numeric_limits<T>::infinity() - V{} : y;
+    x = x == x ? y : x;
+  }
+
+  /// x = e^x - 1, as exp(), with its relative accuracy near 0.
+  EIGENFORMER_ALWAYS_INLINE static void expm1(V& x) {
+    const T low = T(is_float ? -30 : -60);
+    V large = x, q;
+    exp(large);
+    x = x < low ? low - V{} : x;
+    I n;
+    reduced_expm1(x, q, n);
+    const V scale = reinterpret_cast<V>((reinterpret_cast<U>(n) + bias) << mantissa);
+    x = x > -low ? large : scale * q + (scale - T(1));
+  }
+
   /// x = natural logarithm of x; log(0) is -inf, of negatives NaN.
   EIGENFORMER_ALWAYS_INLINE static void log(V& x) {
-    const T smallest = std::numeric_limits<T>::min(), infinity = std::numeric_limits<T>::infinity();
-    const T up = T(Integer{1} << (mantissa + 2));
+    V k, f, square, r;
     const V given = x;
-    const I tiny = x < smallest;
-    x = tiny ? x * up : x;
-    // x = 2^e * m, m in [sqrt(1/2), sqrt(2)).
-    const I bits = reinterpret_cast<I>(x);
-    const U shifted = reinterpret_cast<U>(bits - root_half_bits) + ((bias + 1) << mantissa);
-    const I e = reinterpret_cast<I>(shifted >> mantissa) - Integer{bias + 1};
-    const V m = reinterpret_cast<V>(bits - (e << mantissa));
-    V k;
-    to_floating(e, k);
-    k = tiny ? k - T(mantissa + 2) : k;
-    // log(1 + f) = f - f^2 / 2 + s (f^2 / 2 + R(s^2)) with s = f / (2 + f), R the tail of the series of 2
-    // artanh(s).
-    const V f = m - T(1), s = f / (T(2) + f), w = s * s, square = f * f * T(0.5);
-    V r;
-    if constexpr (is_float) {
-      poly(r, w, 0.29590317606925964f, 0.39988550543785095f, 0.6666668653488159f);
-    } else {
-      poly(r, w, 0.1463003136412286, 0.15330617306743305, 0.18182922513515942, 0.22222210674238516,
-           0.28571428628810996, 0.3999999999989322, 0.666666666666667);
-    }
-    r = s * (square + w * r) + k * ln2_low;
+    log_parts(x, k, f, square, r);
+    r = r + k * ln2_low;
     x = k * ln2_high - ((square - r) - f);
-    x = given > T(0) ? x : (given == T(0) ? -infinity - V{} : std::numeric_limits<T>::quiet_NaN() - V{});
-    x = given == infinity ? given : x;
+    log_limits(given, x);
+  }
+
+  /// x = logarithm of x to base 2, exact for powers of 2, with the limits of log().
+  EIGENFORMER_ALWAYS_INLINE static void log2(V& x) {
+    V k, f, square, r;
+    const V given = x;
+    log_parts(x, k, f, square, r);
+    x = k + (f - (square - r)) * T(1.4426950408889634);
+    log_limits(given, x);
   }
 
   /// x = tanh(x), by e^(2|x|) - 1, so that small values keep their relative accuracy.
@@ -127,6 +142,13 @@ struct SimdMath {
     x = reinterpret_cast<V>(reinterpret_cast<I>(y) | sign);
   }
 
+  /// p = the polynomial of x with these coefficients.
+  template <class... C>
+  EIGENFORMER_ALWAYS_INLINE static void poly(V& p, const V& x, T highest, C... rest) {
+    p = highest - V{};
+    ((p = p * x + T(rest)), ...);
+  }
+
  private:
   using Integer = typename W::Integer;
   using Unsigned = typename W::Unsigned;
@@ -141,10 +163,39 @@ struct SimdMath {
   // Adding it rounds to an integer, which is then in the low bits.
   static constexpr T rounder = T(1.5) * T(Integer{1} << mantissa);
 
-  template <class... C>
-  EIGENFORMER_ALWAYS_INLINE static void poly(V& p, const V& x, T highest, C... rest) {
-    p = highest - V{};
-    ((p = p * x + T(rest)), ...);
+  static constexpr T ln2 = T(0.69314718055994530942);
+
+  /// log(x) = k ln 2 + f - (square - r), but for the limits.
+  EIGENFORMER_ALWAYS_INLINE static void log_parts(V& x, V& k, V& f, V& square, V& r) {
+    const T smallest = std::numeric_limits<T>::min();
+    const T up = T(Integer{1} << (mantissa + 2));
+    const I tiny = x < smallest;
+    x = tiny ? x * up : x;
+    // x = 2^e * m, m in [sqrt(1/2), sqrt(2)).
+    const I bits = reinterpret_cast<I>(x);
+    const U shifted = reinterpret_cast<U>(bits - root_half_bits) + ((bias + 1) << mantissa);
+    const I e = reinterpret_cast<I>(shifted >> mantissa) - Integer{bias + 1};
+    const V m = reinterpret_cast<V>(bits - (e << mantissa));
+    to_floating(e, k);
+    k = tiny ? k - T(mantissa + 2) : k;
+    // log(1 + f) = f - f^2 / 2 + s (f^2 / 2 + R(s^2)) with s = f / (2 + f), R the tail of the series of 2
+    // artanh(s).
+    f = m - T(1);
+    const V s = f / (T(2) + f), w = s * s;
+    square = f * f * T(0.5);
+    if constexpr (is_float) {
+      poly(r, w, 0.29590317606925964f, 0.39988550543785095f, 0.6666668653488159f);
+    } else {
+      poly(r, w, 0.1463003136412286, 0.15330617306743305, 0.18182922513515942, 0.22222210674238516,
+           0.28571428628810996, 0.3999999999989322, 0.666666666666667);
+    }
+    r = s * (square + w * r);
+  }
+
+  EIGENFORMER_ALWAYS_INLINE static void log_limits(const V& given, V& x) {
+    const T infinity = std::numeric_limits<T>::infinity();
+    x = given > T(0) ? x : (given == T(0) ? -infinity - V{} : std::numeric_limits<T>::quiet_NaN() - V{});
+    x = given == infinity ? given : x;
   }
 
   /// Whole numbers of small magnitude to floating point.
@@ -159,7 +210,11 @@ struct SimdMath {
     const V shifted = x * T(1.4426950408889634) + magic;
     n = reinterpret_cast<I>(shifted) - reinterpret_cast<I>(magic);
     const V whole = shifted - magic;
-    const V r = (x - whole * ln2_high) - whole * ln2_low;
+    expm1_near_0((x - whole * ln2_high) - whole * ln2_low, q);
+  }
+
+  /// q = e^r - 1, |r| <= ln(2) / 2.
+  EIGENFORMER_ALWAYS_INLINE static void expm1_near_0(const V& r, V& q) {
     if constexpr (is_float) {
       poly(q, r, 0.0013926250394433737f, 0.00836323294788599f, 0.04166655242443085f, 0.16666576266288757f,
            0.5f);

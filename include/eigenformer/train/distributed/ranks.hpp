@@ -41,7 +41,7 @@ class RankAccumulator final : public Accumulator<T> {
     if (options.reduction != Reduction::fixed_order) local_ = zeros_like(gradients);
   }
 
-  UpdateLoss add(MicroBatches<T>& batches, const PassOptions& pass, Gradients<T>& gradients) override {
+  UpdateLoss add(Updates<T>& batches, const PassOptions& pass, Gradients<T>& gradients) override {
     const index_t n = communicator_->size(), me = communicator_->rank(), count = batches.size();
     const auto rounds = static_cast<std::size_t>((count + n - 1) / n);
     std::vector<index_t> own;

@@ -25,7 +25,7 @@ class WorkerAccumulator final : public Accumulator<T> {
     for (index_t w = 0; w < workers; ++w) executors_.push_back(std::make_shared<ThreadPool>(threads));
   }
 
-  UpdateLoss add(MicroBatches<T>& batches, const PassOptions& pass, Gradients<T>& gradients) override {
+  UpdateLoss add(Updates<T>& batches, const PassOptions& pass, Gradients<T>& gradients) override {
     UpdateLoss sum;
     for (index_t k = 0; k < batches.size(); ++k) sum.weight += batches.weight(k);
     require_weight(sum.weight);

@@ -354,9 +354,9 @@ void TrainingLoop<T>::update() {
   const index_t count = std::min(options_.accumulate, batches - progress_.batch);
   const DropoutKey key{options_.seed, static_cast<std::uint32_t>(progress_.step), 0};
   gradients_.zero();
-  const auto micro_batches = updates_->batches(progress_.epoch, progress_.batch, count);
+  updates_->begin(progress_.epoch, progress_.batch, count);
   const UpdateLoss mean = accumulator_->add(
-      *micro_batches,
+      *updates_,
       {key, kernels::faster_precision(options_.precision), weights_, options_.checkpoint_activations},
       gradients_);
   const ClipFactor clipped = clip_factor(accumulator_->norm(gradients_), options_.clip_norm);

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <array>
 #include <cmath>
 #include <concepts>
 #include <limits>
@@ -148,11 +147,117 @@ struct PassOptions {
   bool checkpoint_activations = false;
 };
 
-// The batches of an update, by number. No batch depends on who computes the others.
-template <class T>
-class MicroBatches {
+inline constexpr index_t endless = std::numeric_limits<index_t>::max();
+
+template <class Batches>
+concept BatchRange = std::ranges::random_access_range<Batches> && std::ranges::sized_range<Batches>;
+
+// Batches of a range, in its order in each epoch. begin() chooses those of an update, here and below.
+template <class Range>
+class RangeSource {
  public:
-  virtual ~MicroBatches() = default;
+  explicit RangeSource(Range& range) : range_(range) {}
+  index_t num_batches(index_t) const { return static_cast<index_t>(std::ranges::size(range_)); }
+  void begin(index_t, index_t first, index_t count) {
+    first_ = first;
+    count_ = count;
+  }
+  index_t size() const { return count_; }
+  decltype(auto) batch(index_t k) const {
+    using Difference = std::ranges::range_difference_t<Range>;
+    return std::ranges::begin(range_)[static_cast<Difference>(first_ + k)];
+  }
+
+ private:
+  Range& range_;
+  index_t first_ = 0, count_ = 0;
+};
+
+// Batches of numbered epochs, each made only where it is computed.
+template <class Batches>
+class EpochSource {
+ public:
+  explicit EpochSource(Batches& batches) : batches_(batches) {}
+  index_t num_batches(index_t epoch) const { return batches_.num_batches(epoch); }
+  void begin(index_t epoch, index_t first, index_t count) {
+    epoch_ = epoch;
+    first_ = first;
+    made_.clear();
+    made_.resize(static_cast<std::size_t>(count));
+  }
+  index_t size() const { return static_cast<index_t>(made_.size()); }
+  const auto& batch(index_t k) {
+    auto& made = made_[static_cast<std::size_t>(k)];
+    if (!made) made.emplace(batches_.batch(epoch_, first_ + k));
+    return *made;
+  }
+
+ private:
+  using Batch = std::remove_cvref_t<decltype(std::declval<Batches&>().batch(index_t{}, index_t{}))>;
+  Batches& batches_;
+  index_t epoch_ = 0, first_ = 0;
+  std::vector<std::optional<Batch>> made_;
+};
+
+// Batches that a function of the update returns: one, or a range of them.
+template <class Function, bool one>
+class FunctionSource {
+ public:
+  explicit FunctionSource(Function& function) : function_(function) {}
+  index_t num_batches(index_t) const { return endless; }
+  void begin(index_t, index_t first, index_t) {
+    places_.clear();
+    made_.reset();
+    made_.emplace(function_(first + 1));
+    if constexpr (!one) {
+      for (auto at = std::ranges::begin(*made_); at != std::ranges::end(*made_); ++at) places_.push_back(at);
+    }
+  }
+  index_t size() const { return one ? 1 : static_cast<index_t>(places_.size()); }
+  decltype(auto) batch(index_t k) const {
+    if constexpr (one) {
+      return *made_;
+    } else {
+      return *places_[static_cast<std::size_t>(k)];
+    }
+  }
+
+ private:
+  using Made = std::remove_cvref_t<std::invoke_result_t<Function&, index_t>>;
+  static auto place() {
+    if constexpr (one) {
+      return 0;
+    } else {
+      return std::ranges::iterator_t<Made>();
+    }
+  }
+  Function& function_;
+  std::optional<Made> made_;
+  std::vector<decltype(place())> places_;
+};
+
+template <class T, class Loss, class Batches>
+auto source_of(Batches& batches) {
+  if constexpr (EpochBatches<Batches>) {
+    return EpochSource<Batches>(batches);
+  } else if constexpr (BatchRange<Batches>) {
+    return RangeSource<Batches>(batches);
+  } else {
+    using Made = std::remove_cvref_t<std::invoke_result_t<Batches&, index_t>>;
+    return FunctionSource<Batches, LossFunction<Loss, T, Made>>(batches);
+  }
+}
+
+// Erases the types of a training's batches and loss. No batch depends on who computes the others.
+template <class T>
+class Updates {
+ public:
+  virtual ~Updates() = default;
+  // The number of batches of an epoch; `endless` when a function makes them.
+  virtual index_t num_batches(index_t epoch) = 0;
+  // Chooses batches [first, first + count) of an epoch: those of one update, which the others below number
+  // from 0.
+  virtual void begin(index_t epoch, index_t first, index_t count) = 0;
   virtual index_t size() const = 0;
   // The weight of batch k; called before loss(k), by one thread.
   virtual double weight(index_t k) = 0;
@@ -160,57 +265,33 @@ class MicroBatches {
   virtual Var<T> loss(index_t k, UpdateWeight update, const Context<T>& ctx) = 0;
 };
 
-// Batches of a range.
-template <class T, class Loss, class Range>
-class RangeMicroBatches final : public MicroBatches<T> {
+template <class T, class Loss, class Batches>
+class UpdatesOf final : public Updates<T> {
  public:
-  RangeMicroBatches(Loss& loss, Range range) : loss_(loss), range_(std::forward<Range>(range)) {
-    for (auto at = std::ranges::begin(range_); at != std::ranges::end(range_); ++at) places_.push_back(at);
-  }
-  RangeMicroBatches(const RangeMicroBatches&) = delete;
-  RangeMicroBatches& operator=(const RangeMicroBatches&) = delete;
-  index_t size() const override { return static_cast<index_t>(places_.size()); }
-  double weight(index_t k) override { return batch_weight(loss_, batch(k)); }
+  UpdatesOf(Loss loss, Batches batches)
+      : loss_(std::forward<Loss>(loss)), batches_(std::forward<Batches>(batches)) {}
+  UpdatesOf(const UpdatesOf&) = delete;
+  UpdatesOf& operator=(const UpdatesOf&) = delete;
+
+  index_t num_batches(index_t epoch) override { return source_.num_batches(epoch); }
+  void begin(index_t epoch, index_t first, index_t count) override { source_.begin(epoch, first, count); }
+  index_t size() const override { return source_.size(); }
+  double weight(index_t k) override { return batch_weight(loss_, source_.batch(k)); }
   Var<T> loss(index_t k, UpdateWeight update, const Context<T>& ctx) override {
-    return share_of_loss<T>(loss_, ctx, batch(k), update);
+    return share_of_loss<T>(loss_, ctx, source_.batch(k), update);
   }
 
  private:
-  decltype(auto) batch(index_t k) const { return *places_[static_cast<std::size_t>(k)]; }
-
-  Loss& loss_;
-  Range range_;
-  std::vector<std::ranges::iterator_t<std::remove_reference_t<Range>>> places_;
-};
-
-// Batches [first, first + count) of an epoch, each made only where it is computed.
-template <class T, class Loss, class Source>
-class EpochMicroBatches final : public MicroBatches<T> {
- public:
-  EpochMicroBatches(Loss& loss, Source& source, index_t epoch, index_t first, index_t count)
-      : loss_(loss), source_(source), epoch_(epoch), first_(first), made_(static_cast<std::size_t>(count)) {}
-  index_t size() const override { return static_cast<index_t>(made_.size()); }
-  double weight(index_t k) override {
-    auto& batch = made_[static_cast<std::size_t>(k)];
-    if (!batch) batch.emplace(source_.batch(epoch_, first_ + k));
-    return batch_weight(loss_, *batch);
-  }
-  Var<T> loss(index_t k, UpdateWeight update, const Context<T>& ctx) override {
-    return share_of_loss<T>(loss_, ctx, *made_[static_cast<std::size_t>(k)], update);
-  }
-
- private:
-  using Batch = std::remove_cvref_t<decltype(std::declval<Source&>().batch(index_t{}, index_t{}))>;
-  Loss& loss_;
-  Source& source_;
-  index_t epoch_, first_;
-  std::vector<std::optional<Batch>> made_;
+  Loss loss_;
+  Batches batches_;
+  decltype(source_of<T, std::remove_reference_t<Loss>>(
+      std::declval<std::remove_reference_t<Batches>&>())) source_{batches_};
 };
 
 // Runs a batch forward on a tape; stores its loss and parts in `of_batch`.
 template <class T>
-Var<T> micro_batch_loss(MicroBatches<T>& batches, index_t k, double total, const PassOptions& pass,
-                        Tape<T>& tape, UpdateLoss& of_batch) {
+Var<T> micro_batch_loss(Updates<T>& batches, index_t k, double total, const PassOptions& pass, Tape<T>& tape,
+                        UpdateLoss& of_batch) {
   tape.clear();
   if (pass.checkpoint_activations) tape.set_checkpoints_layers(true);
   const Context<T> ctx =
@@ -257,7 +338,7 @@ class Accumulator {
  public:
   virtual ~Accumulator() = default;
   // Adds the gradients of the update's mean loss to `gradients`, which are zero.
-  virtual UpdateLoss add(MicroBatches<T>& batches, const PassOptions& pass, Gradients<T>& gradients) = 0;
+  virtual UpdateLoss add(Updates<T>& batches, const PassOptions& pass, Gradients<T>& gradients) = 0;
   // The global norm of what add() computed.
   virtual double norm(const Gradients<T>& gradients) { return global_norm(gradients); }
   // Called after the optimizer has stepped.
@@ -272,7 +353,7 @@ class SequentialAccumulator final : public Accumulator<T> {
   // The tape must outlive it.
   explicit SequentialAccumulator(Tape<T>& tape) : tape_(tape) {}
 
-  UpdateLoss add(MicroBatches<T>& batches, const PassOptions& pass, Gradients<T>& gradients) override {
+  UpdateLoss add(Updates<T>& batches, const PassOptions& pass, Gradients<T>& gradients) override {
     UpdateLoss sum;
     for (index_t k = 0; k < batches.size(); ++k) sum.weight += batches.weight(k);
     require_weight(sum.weight);
@@ -293,95 +374,6 @@ class SequentialAccumulator final : public Accumulator<T> {
  private:
   Tape<T>& tape_;
   Gradients<T> part_;
-};
-
-}  // namespace detail
-
-/// Adds the gradients of an update's mean loss to `gradients`, which must be zero, and returns the loss.
-///
-/// The loss is the weighted mean of the batches' losses. All batches draw their dropout masks from `key`, so
-/// splitting a large batch into smaller ones only changes the order of sums, provided that the loss
-/// function's masks follow the rows (Context::for_rows). The batches' gradients are added in the order of
-/// batches. `weights` caches the weights packed for bf16 products (Context::with_weight_cache); may be null.
-/// Throws ValueError for weights that are negative, not finite or all 0, ShapeError for a loss that is not a
-/// scalar, and what the loss function throws.
-template <class T, class Loss, std::ranges::forward_range Batches>
-requires(LossFunction<Loss, T, std::ranges::range_value_t<Batches>>) UpdateLoss
-    accumulate_gradients(Loss& loss, const Batches& batches, Tape<T>& tape, const DropoutKey& key,
-                         kernels::GemmPrecision precision, Gradients<T>& gradients,
-                         const std::shared_ptr<kernels::WeightCache>& weights = nullptr) {
-  detail::RangeMicroBatches<T, Loss, const Batches&> micro_batches(loss, batches);
-  return detail::SequentialAccumulator<T>(tape).add(micro_batches, {key, precision, weights}, gradients);
-}
-
-namespace detail {
-
-inline constexpr index_t endless = std::numeric_limits<index_t>::max();
-
-// Erases the types of a training's batches and loss.
-template <class T>
-class Updates {
- public:
-  virtual ~Updates() = default;
-  // The number of batches of an epoch; `endless` when a function makes them.
-  virtual index_t num_batches(index_t epoch) = 0;
-  // Batches [first, first + count) of an epoch: those of one update.
-  virtual std::unique_ptr<MicroBatches<T>> batches(index_t epoch, index_t first, index_t count) = 0;
-};
-
-// std::ranges::subrange, which Clang 14 does not compile with GCC's library.
-template <class Iterator>
-struct Slice {
-  Iterator first, last;
-  Iterator begin() const { return first; }
-  Iterator end() const { return last; }
-};
-
-template <class Batches>
-concept BatchRange = std::ranges::random_access_range<Batches> && std::ranges::sized_range<Batches>;
-
-template <class T, class Loss, class Batches>
-class UpdatesOf final : public Updates<T> {
- public:
-  UpdatesOf(Loss loss, Batches batches)
-      : loss_(std::forward<Loss>(loss)), batches_(std::forward<Batches>(batches)) {}
-
-  index_t num_batches(index_t epoch) override {
-    if constexpr (EpochBatches<Source>) {
-      return batches_.num_batches(epoch);
-    } else if constexpr (BatchRange<Source>) {
-      return static_cast<index_t>(std::ranges::size(batches_));
-    } else {
-      return endless;
-    }
-  }
-
-  std::unique_ptr<MicroBatches<T>> batches(index_t epoch, index_t first, index_t count) override {
-    using Function = std::remove_reference_t<Loss>;
-    const auto of = [&](auto range) -> std::unique_ptr<MicroBatches<T>> {
-      return std::make_unique<RangeMicroBatches<T, Function, decltype(range)>>(loss_, std::move(range));
-    };
-    if constexpr (EpochBatches<Source>) {
-      return std::make_unique<EpochMicroBatches<T, Function, Source>>(loss_, batches_, epoch, first, count);
-    } else if constexpr (BatchRange<Source>) {
-      using Difference = std::ranges::range_difference_t<Source>;
-      const auto begin = std::ranges::begin(batches_) + static_cast<Difference>(first);
-      return of(Slice<std::ranges::iterator_t<Source>>{begin, begin + static_cast<Difference>(count)});
-    } else {
-      auto made = batches_(first + 1);  // one batch, or a range of them
-      using Made = decltype(made);
-      if constexpr (LossFunction<Function, T, Made>) {
-        return of(std::array<Made, 1>{std::move(made)});
-      } else {
-        return of(std::move(made));
-      }
-    }
-  }
-
- private:
-  using Source = std::remove_reference_t<Batches>;
-  Loss loss_;
-  Batches batches_;
 };
 
 }  // namespace detail

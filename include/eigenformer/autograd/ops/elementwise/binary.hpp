@@ -1,10 +1,10 @@
 #pragma once
 
-#include <cmath>
 #include <numbers>
 #include <utility>
 
 #include "eigenformer/autograd/ops/elementwise/compare.hpp"
+#include "eigenformer/kernels/elementwise/map.hpp"
 
 namespace eigenformer {
 
@@ -18,21 +18,20 @@ Var<T> map_pairs(const char* op, const Var<T>& a, const Shape& as, const Var<T>&
   const OpScope scope(Runtime::instance().profiler(), op);
   require_defined(op, a, b);
   Tensor<T> y(kernels::broadcast_shape(op, as, bs));
-  T* out = y.data();
-  for_pairs(y.shape(), a.value().data(), as, b.value().data(), bs,
-            [=](index_t i, T u, T v) { out[i] = f(u, v); });
+  kernels::map_pairs<T>(f, y.shape(), a.value().data(), as, b.value().data(), bs, y.data());
   if (not_recorded<T>(y, a, b)) return Var<T>(std::move(y));
   return record(op, std::move(y), {a, b}, SavedTensors(a, b),
                 [a = a.value(), b = b.value(), as, bs, fa, fb](Backward<T>& back) {
-                  const T* dy = back.dy().data();
-                  const auto pass = [&](std::size_t i, const Shape& shape, auto slope) {
+                  const Tensor<T>& dy = back.dy();
+                  const auto pass = [&](std::size_t i, const Shape& shape, const auto& slope) {
                     const auto slot = back.grad(i);
                     if (!slot) return;
-                    Tensor<T> g(back.dy().shape());
-                    T* to = g.data();
-                    for_pairs(g.shape(), a.data(), as, b.data(), bs,
-                              [=](index_t k, T u, T v) { to[k] = slope(u, v, dy[k]); });
-                    kernels::reduce_to_shape<T>(to, g.shape(), slot.data, shape, T(1), slot.beta);
+                    const bool direct = shape == dy.shape();
+                    Tensor<T> g = direct ? Tensor<T>() : Tensor<T>(dy.shape());
+                    kernels::map_pairs_slope<T>(slope, dy.shape(), a.data(), as, b.data(), bs, dy.data(),
+                                                direct ? slot.data : g.data(), direct ? slot.beta : T(0));
+                    if (!direct)
+                      kernels::reduce_to_shape<T>(g.data(), g.shape(), slot.data, shape, T(1), slot.beta);
                   };
                   pass(0, as, fa);
                   pass(1, bs, fb);
@@ -48,69 +47,60 @@ auto map_pair(const char* op, const A& a, const B& b, F f, FA fa, FB fb) {
   return map_pairs<T>(op, x, x.shape(), y, y.shape(), f, fa, fb);
 }
 
-// a modulo b with the sign of b.
-template <class T>
-T floor_mod(T a, T b) {
-  const T r = std::fmod(a, b);
-  return r != 0 && (r < 0) != (b < 0) ? r + b : r;
-}
-
 }  // namespace detail
 
 /// a to the power b, element by element. Operands and errors as for add().
 template <class A, class B>
 requires detail::OperandPair<A, B>
 [[nodiscard]] Var<element_t<A, B>> pow(const A& a, const B& b) {
-  using T = element_t<A, B>;
   // da = b a^(b - 1) dy, 0 where b = 0; db = y log(a) dy, 0 where a = 0 and b >= 0.
   return detail::map_pair(
-      "pow", a, b, [](T u, T v) { return T(std::pow(u, v)); },
-      [](T u, T v, T g) { return T(v == 0 ? T(0) : g * v * std::pow(u, v - 1)); },
-      [](T u, T v, T g) { return T(u == 0 && v >= 0 ? T(0) : g * std::pow(u, v) * std::log(u)); });
+      "pow", a, b, [](const auto& u, const auto& v) EIGENFORMER_INLINE_LAMBDA { return pow(u, v); },
+      [](const auto& u, const auto& v, const auto& g)
+          EIGENFORMER_INLINE_LAMBDA { return select(v == 0, 0, g * v * pow(u, v - 1)); },
+      [](const auto& u, const auto& v, const auto& g)
+          EIGENFORMER_INLINE_LAMBDA { return select((u == 0) & (v >= 0), 0, g * pow(u, v) * log(u)); });
 }
 
 /// The larger of a and b, element by element; NaN if either is NaN. Operands and errors as for add().
 template <class A, class B>
 requires detail::OperandPair<A, B>
 [[nodiscard]] Var<element_t<A, B>> maximum(const A& a, const B& b) {
-  using T = element_t<A, B>;
   // da = dy where a > b, half of it where a = b, 0 where a < b; db alike.
   return detail::map_pair(
-      "maximum", a, b, [](T u, T v) { return T(u > v || std::isnan(u) ? u : v); },
-      [](T u, T v, T g) {
-        return T(u < v ? T(0) : u == v ? g / 2 : g);
-      },
-      [](T u, T v, T g) {
-        return T(v < u ? T(0) : u == v ? g / 2 : g);
-      });
+      "maximum", a, b,
+      [](const auto& u, const auto& v) EIGENFORMER_INLINE_LAMBDA { return select((u > v) | isnan(u), u, v); },
+      [](const auto& u, const auto& v, const auto& g)
+          EIGENFORMER_INLINE_LAMBDA { return select(u < v, 0, select(u == v, g / 2, g)); },
+      [](const auto& u, const auto& v, const auto& g)
+          EIGENFORMER_INLINE_LAMBDA { return select(v < u, 0, select(u == v, g / 2, g)); });
 }
 
 /// The smaller of a and b, element by element; NaN if either is NaN. Operands and errors as for add().
 template <class A, class B>
 requires detail::OperandPair<A, B>
 [[nodiscard]] Var<element_t<A, B>> minimum(const A& a, const B& b) {
-  using T = element_t<A, B>;
   // da = dy where a < b, half of it where a = b, 0 where a > b; db alike.
   return detail::map_pair(
-      "minimum", a, b, [](T u, T v) { return T(u < v || std::isnan(u) ? u : v); },
-      [](T u, T v, T g) {
-        return T(u > v ? T(0) : u == v ? g / 2 : g);
-      },
-      [](T u, T v, T g) {
-        return T(v > u ? T(0) : u == v ? g / 2 : g);
-      });
+      "minimum", a, b,
+      [](const auto& u, const auto& v) EIGENFORMER_INLINE_LAMBDA { return select((u < v) | isnan(u), u, v); },
+      [](const auto& u, const auto& v, const auto& g)
+          EIGENFORMER_INLINE_LAMBDA { return select(u > v, 0, select(u == v, g / 2, g)); },
+      [](const auto& u, const auto& v, const auto& g)
+          EIGENFORMER_INLINE_LAMBDA { return select(v > u, 0, select(u == v, g / 2, g)); });
 }
 
 /// The angle in (-pi, pi] of the point (b, a), element by element. Operands and errors as for add().
 template <class A, class B>
 requires detail::OperandPair<A, B>
 [[nodiscard]] Var<element_t<A, B>> atan2(const A& a, const B& b) {
-  using T = element_t<A, B>;
   // da = b / (a^2 + b^2) dy, db = -a / (a^2 + b^2) dy.
   return detail::map_pair(
-      "atan2", a, b, [](T u, T v) { return T(std::atan2(u, v)); },
-      [](T u, T v, T g) { return T(g * v / (u * u + v * v)); },
-      [](T u, T v, T g) { return T(-g * u / (u * u + v * v)); });
+      "atan2", a, b, [](const auto& u, const auto& v) EIGENFORMER_INLINE_LAMBDA { return atan2(u, v); },
+      [](const auto& u, const auto& v, const auto& g)
+          EIGENFORMER_INLINE_LAMBDA { return g * v / (u * u + v * v); },
+      [](const auto& u, const auto& v, const auto& g)
+          EIGENFORMER_INLINE_LAMBDA { return -g * u / (u * u + v * v); });
 }
 
 /// log(exp(a) + exp(b)), element by element, without overflow. Operands and errors as for add().
@@ -121,13 +111,14 @@ requires detail::OperandPair<A, B>
   // da = dy / (1 + exp(b - a)), db = dy / (1 + exp(a - b)), half of dy where a = b.
   return detail::map_pair(
       "logaddexp", a, b,
-      [](T u, T v) {
-        return T(u == v                           ? u + std::numbers::ln2_v<T>
-                 : std::isnan(u) || std::isnan(v) ? u + v
-                                                  : (u > v ? u : v) + std::log1p(std::exp(-std::abs(u - v))));
+      [](const auto& u, const auto& v) EIGENFORMER_INLINE_LAMBDA {
+        return select(u == v, u + std::numbers::ln2_v<T>,
+                      select(isnan(u) | isnan(v), u + v, select(u > v, u, v) + log1p(exp(-abs(u - v)))));
       },
-      [](T u, T v, T g) { return T(u == v ? g / 2 : g / (1 + std::exp(v - u))); },
-      [](T u, T v, T g) { return T(u == v ? g / 2 : g / (1 + std::exp(u - v))); });
+      [](const auto& u, const auto& v, const auto& g)
+          EIGENFORMER_INLINE_LAMBDA { return select(u == v, g / 2, g / (1 + exp(v - u))); },
+      [](const auto& u, const auto& v, const auto& g)
+          EIGENFORMER_INLINE_LAMBDA { return select(u == v, g / 2, g / (1 + exp(u - v))); });
 }
 
 /// a - b floor(a / b), element by element: the sign is that of b, as in Python; NaN where b is 0. Operands
@@ -135,11 +126,13 @@ requires detail::OperandPair<A, B>
 template <class A, class B>
 requires detail::OperandPair<A, B>
 [[nodiscard]] Var<element_t<A, B>> remainder(const A& a, const B& b) {
-  using T = element_t<A, B>;
   // da = dy, db = -floor(a / b) dy.
   return detail::map_pair(
-      "remainder", a, b, [](T u, T v) { return T(detail::floor_mod(u, v)); }, [](T, T, T g) { return T(g); },
-      [](T u, T v, T g) { return T(-g * std::nearbyint((u - detail::floor_mod(u, v)) / v)); });
+      "remainder", a, b,
+      [](const auto& u, const auto& v) EIGENFORMER_INLINE_LAMBDA { return floor_mod(u, v); },
+      [](const auto&, const auto&, const auto& g) EIGENFORMER_INLINE_LAMBDA { return g; },
+      [](const auto& u, const auto& v, const auto& g)
+          EIGENFORMER_INLINE_LAMBDA { return -g * round((u - floor_mod(u, v)) / v); });
 }
 
 /// x where x > 0, weight x elsewhere, of a weight with one element or one per channel (axis 1 of x). Throws
@@ -164,8 +157,12 @@ requires detail::OperandPair<A, B> && Operand<A>
   }
   // dx = dy where x > 0, weight dy elsewhere; dweight = 0 where x > 0, x dy elsewhere, summed.
   return detail::map_pairs<T>(
-      "prelu", x, x.shape(), weight, channels, [](T u, T v) { return u > 0 ? u : v * u; },
-      [](T u, T v, T g) { return u > 0 ? g : v * g; }, [](T u, T, T g) { return u > 0 ? T(0) : u * g; });
+      "prelu", x, x.shape(), weight, channels,
+      [](const auto& u, const auto& v) EIGENFORMER_INLINE_LAMBDA { return select(u > 0, u, v * u); },
+      [](const auto& u, const auto& v, const auto& g)
+          EIGENFORMER_INLINE_LAMBDA { return select(u > 0, g, v * g); },
+      [](const auto& u, const auto&, const auto& g)
+          EIGENFORMER_INLINE_LAMBDA { return select(u > 0, 0, u * g); });
 }
 
 }  // namespace eigenformer

@@ -1,13 +1,30 @@
 #pragma once
 
-#include <algorithm>
-#include <cmath>
 #include <limits>
 #include <optional>
+#include <type_traits>
 
 #include "eigenformer/autograd/ops/elementwise/unary.hpp"
 
 namespace eigenformer {
+
+namespace detail {
+
+// v in [low, high]; NaN stays.
+template <class P>
+EIGENFORMER_ALWAYS_INLINE P limited(const P& v, const std::type_identity_t<P>& low,
+                                    const std::type_identity_t<P>& high) {
+  return select(v < low, low, select(v > high, high, v));
+}
+
+// tanh(softplus(v)): (e^2 + 2 e) / (e^2 + 2 e + 2) of e = exp(v), 1 in floating point from 20 on.
+template <class P>
+EIGENFORMER_ALWAYS_INLINE P tanh_softplus(const P& v) {
+  const P e = exp(v), n = e * (e + 2);
+  return select(v > 20, 1, n / (n + 2));
+}
+
+}  // namespace detail
 
 /// x limited to [min, max]; std::nullopt is no limit, and max wins where min is above it. NaN stays. The
 /// gradient is 0 outside. Throws ValueError without any limit.
@@ -20,8 +37,9 @@ template <Operand X>
   const T low = min ? static_cast<T>(*min) : -inf, high = max ? static_cast<T>(*max) : inf;
   // dx = dy where min <= x <= max, 0 elsewhere.
   return detail::map<T, detail::Saves::x>(
-      "clip", x, [=](T v) { return std::min(std::max(v, low), high); },
-      [=](T v, T g) { return v >= low && v <= high ? g : T(0); });
+      "clip", x, [=](const auto& v) EIGENFORMER_INLINE_LAMBDA { return detail::limited(v, low, high); },
+      [=](const auto& v, const auto& g)
+          EIGENFORMER_INLINE_LAMBDA { return select((v >= low) & (v <= high), g, 0); });
 }
 
 /// log(1 + exp(beta x)) / beta, and x where beta x > threshold. Dugas et al. 2001.
@@ -32,8 +50,11 @@ template <Operand X>
   const T limit = static_cast<T>(threshold);
   // dx = sigmoid(beta x) dy, dy where beta x > threshold.
   return detail::map<T, detail::Saves::x>(
-      "softplus", x, [b, limit](T v) { return T(v * b > limit ? v : std::log1p(std::exp(v * b)) / b); },
-      [b, limit](T v, T g) { return T(v * b > limit ? g : g / (1 + std::exp(-v * b))); });
+      "softplus", x,
+      [b, limit](const auto& v)
+          EIGENFORMER_INLINE_LAMBDA { return select(v * b > limit, v, log1p(exp(v * b)) / b); },
+      [b, limit](const auto& v, const auto& g)
+          EIGENFORMER_INLINE_LAMBDA { return select(v * b > limit, g, g / (1 + exp(-v * b))); });
 }
 
 /// x tanh(softplus(x)). Misra 2019.
@@ -42,12 +63,10 @@ template <Operand X>
   using T = element_t<X>;
   // dx = (t + x sigmoid(x) (1 - t^2)) dy with t = tanh(softplus(x)).
   return detail::map<T, detail::Saves::x>(
-      "mish", x, [](T v) { return T(v * std::tanh(v > 20 ? v : std::log1p(std::exp(v)))); },
-      [](T v, T g) {
-        return T([&] {
-          const T t = std::tanh(v > 20 ? v : std::log1p(std::exp(v)));
-          return g * (t + v * (1 - t * t) / (1 + std::exp(-v)));
-        }());
+      "mish", x, [](const auto& v) EIGENFORMER_INLINE_LAMBDA { return v * detail::tanh_softplus(v); },
+      [](const auto& v, const auto& g) EIGENFORMER_INLINE_LAMBDA {
+        const auto t = detail::tanh_softplus(v);
+        return g * (t + v * (1 - t * t) / (1 + exp(-v)));
       });
 }
 
@@ -59,8 +78,10 @@ template <Operand X>
   const T high = static_cast<T>(max);
   // dx = dy where min < x < max, 0 elsewhere.
   return detail::map<T, detail::Saves::x>(
-      "hard_tanh", x, [low, high](T v) { return T(std::min(std::max(v, low), high)); },
-      [low, high](T v, T g) { return T(v > low && v < high ? g : T(0)); });
+      "hard_tanh", x,
+      [low, high](const auto& v) EIGENFORMER_INLINE_LAMBDA { return detail::limited(v, low, high); },
+      [low, high](const auto& v, const auto& g)
+          EIGENFORMER_INLINE_LAMBDA { return select((v > low) & (v < high), g, 0); });
 }
 
 /// x / 6 + 1/2 limited to [0, 1]. Courbariaux et al. 2015.
@@ -69,8 +90,10 @@ template <Operand X>
   using T = element_t<X>;
   // dx = dy / 6 where -3 < x < 3, 0 elsewhere.
   return detail::map<T, detail::Saves::x>(
-      "hard_sigmoid", x, [](T v) { return T(std::min(std::max(v + 3, T(0)), T(6)) / 6); },
-      [](T v, T g) { return T(v > -3 && v < 3 ? g / 6 : T(0)); });
+      "hard_sigmoid", x,
+      [](const auto& v) EIGENFORMER_INLINE_LAMBDA { return detail::limited(v + 3, 0, 6) / 6; },
+      [](const auto& v, const auto& g)
+          EIGENFORMER_INLINE_LAMBDA { return select((v > -3) & (v < 3), g / 6, 0); });
 }
 
 /// x hard_sigmoid(x). Howard et al. 2019.
@@ -79,10 +102,10 @@ template <Operand X>
   using T = element_t<X>;
   // dx = 0 up to -3, dy from 3, (x / 3 + 1/2) dy between.
   return detail::map<T, detail::Saves::x>(
-      "hard_swish", x, [](T v) { return T(v * std::min(std::max(v + 3, T(0)), T(6)) / 6); },
-      [](T v, T g) {
-        return T(v <= -3 ? T(0) : v >= 3 ? g : g * (v / 3 + T(0.5)));
-      });
+      "hard_swish", x,
+      [](const auto& v) EIGENFORMER_INLINE_LAMBDA { return v * detail::limited(v + 3, 0, 6) / 6; },
+      [](const auto& v, const auto& g)
+          EIGENFORMER_INLINE_LAMBDA { return select(v <= -3, 0, select(v >= 3, g, g * (v / 3 + T(0.5)))); });
 }
 
 /// x where x > 0, negative_slope x elsewhere. Maas et al. 2013.
@@ -92,8 +115,10 @@ template <Operand X>
   const T slope = static_cast<T>(negative_slope);
   // dx = dy where x > 0, negative_slope dy elsewhere.
   return detail::map<T, detail::Saves::x>(
-      "leaky_relu", x, [slope](T v) { return T(v > 0 ? v : slope * v); },
-      [slope](T v, T g) { return T(v > 0 ? g : slope * g); });
+      "leaky_relu", x,
+      [slope](const auto& v) EIGENFORMER_INLINE_LAMBDA { return select(v > 0, v, slope * v); },
+      [slope](const auto& v, const auto& g)
+          EIGENFORMER_INLINE_LAMBDA { return select(v > 0, g, slope * g); });
 }
 
 /// x where x > 0, alpha (exp(x) - 1) elsewhere. Clevert et al. 2016.
@@ -103,8 +128,9 @@ template <Operand X>
   const T a = static_cast<T>(alpha);
   // dx = dy where x > 0, alpha exp(x) dy elsewhere.
   return detail::map<T, detail::Saves::x>(
-      "elu", x, [a](T v) { return T(v > 0 ? v : a * std::expm1(v)); },
-      [a](T v, T g) { return T(v > 0 ? g : a * std::exp(v) * g); });
+      "elu", x, [a](const auto& v) EIGENFORMER_INLINE_LAMBDA { return select(v > 0, v, a * expm1(v)); },
+      [a](const auto& v, const auto& g)
+          EIGENFORMER_INLINE_LAMBDA { return select(v > 0, g, a * exp(v) * g); });
 }
 
 /// scale elu(x, alpha) with the constants that keep mean 0 and variance 1. Klambauer et al. 2017.
@@ -115,8 +141,10 @@ template <Operand X>
   const T a = static_cast<T>(1.0507009873554804934193349852946 * 1.6732632423543772848170429916717);
   // dx = scale dy where x > 0, scale alpha exp(x) dy elsewhere.
   return detail::map<T, detail::Saves::x>(
-      "selu", x, [scale, a](T v) { return T(v > 0 ? scale * v : a * std::expm1(v)); },
-      [scale, a](T v, T g) { return T(v > 0 ? scale * g : a * std::exp(v) * g); });
+      "selu", x,
+      [scale, a](const auto& v) EIGENFORMER_INLINE_LAMBDA { return select(v > 0, scale * v, a * expm1(v)); },
+      [scale, a](const auto& v, const auto& g)
+          EIGENFORMER_INLINE_LAMBDA { return select(v > 0, scale * g, a * exp(v) * g); });
 }
 
 /// x where x > threshold, value elsewhere; NaN stays.
@@ -127,8 +155,9 @@ template <Operand X>
   const T other = static_cast<T>(value);
   // dx = dy where x > threshold, 0 elsewhere.
   return detail::map<T, detail::Saves::x>(
-      "threshold", x, [limit, other](T v) { return T(v <= limit ? other : v); },
-      [limit](T v, T g) { return T(v <= limit ? T(0) : g); });
+      "threshold", x,
+      [limit, other](const auto& v) EIGENFORMER_INLINE_LAMBDA { return select(v <= limit, other, v); },
+      [limit](const auto& v, const auto& g) EIGENFORMER_INLINE_LAMBDA { return select(v <= limit, 0, g); });
 }
 
 /// x / (1 + |x|). Turian et al. 2009.
@@ -137,8 +166,9 @@ template <Operand X>
   using T = element_t<X>;
   // dx = dy / (1 + |x|)^2.
   return detail::map<T, detail::Saves::x>(
-      "softsign", x, [](T v) { return T(v / (1 + std::abs(v))); },
-      [](T v, T g) { return T(g / ((1 + std::abs(v)) * (1 + std::abs(v)))); });
+      "softsign", x, [](const auto& v) EIGENFORMER_INLINE_LAMBDA { return v / (1 + abs(v)); },
+      [](const auto& v, const auto& g)
+          EIGENFORMER_INLINE_LAMBDA { return g / ((1 + abs(v)) * (1 + abs(v))); });
 }
 
 /// log(sigmoid(x)), finite where sigmoid(x) is 0 in floating point.
@@ -147,8 +177,9 @@ template <Operand X>
   using T = element_t<X>;
   // dx = sigmoid(-x) dy.
   return detail::map<T, detail::Saves::x>(
-      "logsigmoid", x, [](T v) { return T(std::min(v, T(0)) - std::log1p(std::exp(-std::abs(v)))); },
-      [](T v, T g) { return T(g / (1 + std::exp(v))); });
+      "logsigmoid", x,
+      [](const auto& v) EIGENFORMER_INLINE_LAMBDA { return select(v > 0, 0, v) - log1p(exp(-abs(v))); },
+      [](const auto& v, const auto& g) EIGENFORMER_INLINE_LAMBDA { return g / (1 + exp(v)); });
 }
 
 /// x with NaN replaced by `nan` and infinities by posinf and neginf, the largest finite numbers by default.
@@ -162,10 +193,11 @@ template <Operand X>
   const T low = neginf ? static_cast<T>(*neginf) : std::numeric_limits<T>::lowest();
   // dx = dy where x is finite, 0 elsewhere.
   return detail::map<T, detail::Saves::x>(
-      "nan_to_num", x, [=](T v) { return std::isnan(v)   ? none
-                                         : std::isinf(v) ? (v > 0 ? high : low)
-                                                         : v; },
-      [](T v, T g) { return std::isfinite(v) ? g : T(0); });
+      "nan_to_num", x,
+      [=](const auto& v) EIGENFORMER_INLINE_LAMBDA {
+        return select(isnan(v), none, select(isfinite(v), v, select(v > 0, high, low)));
+      },
+      [](const auto& v, const auto& g) EIGENFORMER_INLINE_LAMBDA { return select(isfinite(v), g, 0); });
 }
 
 }  // namespace eigenformer

@@ -1,12 +1,12 @@
 #pragma once
 
-#include <cmath>
 #include <numbers>
 #include <utility>
 
 #include "eigenformer/autograd/ops/elementwise/arithmetic.hpp"
 #include "eigenformer/autograd/tape/operand.hpp"
 #include "eigenformer/autograd/tape/tape.hpp"
+#include "eigenformer/kernels/elementwise/map.hpp"
 
 namespace eigenformer {
 
@@ -15,33 +15,19 @@ namespace detail {
 // What the gradient of map() reads.
 enum class Saves { x, y };
 
-// y = f(x), element by element: dx = slope(x or y, dy).
+// y = f(x), element by element: dx = slope(x or y, dy). Both are formulas of Packs.
 template <class T, Saves saves, class F, class D>
-Var<T> map(const char* op, const Var<T>& x, F f, D slope) {
+Var<T> map(const char* op, const Var<T>& x, const F& f, const D& slope) {
   const OpScope scope(Runtime::instance().profiler(), op);
   require_defined(op, x);
   Tensor<T> y(x.shape());
-  const T* from = x.value().data();
-  T* to = y.data();
-  parallel_for(x.numel(), index_t{1} << 12, [=](index_t begin, index_t end) {
-    for (index_t i = begin; i < end; ++i) to[i] = f(from[i]);
-  });
+  kernels::map<T, 1>(f, {x.value().data()}, y.data(), T(0), x.numel());
   if (not_recorded<T>(y, x)) return Var<T>(std::move(y));
   const Tensor<T> saved = saves == Saves::y ? y : x.value();
   return record(op, std::move(y), {x}, SavedTensors(saved), [saved, slope](Backward<T>& back) {
-    const auto dx = back.grad(0);
-    if (!dx) return;
-    const T* s = saved.data();
-    const T* g = back.dy().data();
-    T* out = dx.data;
-    const T beta = dx.beta;
-    parallel_for(saved.numel(), index_t{1} << 12, [=](index_t begin, index_t end) {
-      if (beta == T(0)) {
-        for (index_t i = begin; i < end; ++i) out[i] = slope(s[i], g[i]);
-      } else {
-        for (index_t i = begin; i < end; ++i) out[i] += slope(s[i], g[i]);
-      }
-    });
+    if (const auto dx = back.grad(0)) {
+      kernels::map<T, 2>(slope, {saved.data(), back.dy().data()}, dx.data, dx.beta, saved.numel());
+    }
   });
 }
 
@@ -74,7 +60,9 @@ template <Operand X>
   using T = element_t<X>;
   // dx = 0.
   return detail::map<T, detail::Saves::x>(
-      "sign", x, [](T v) { return T((v > 0) - (v < 0)); }, [](T, T) { return T(0); });
+      "sign", x,
+      [](const auto& v) EIGENFORMER_INLINE_LAMBDA { return select(v > 0, 1, select(v < 0, -1, 0)); },
+      [](const auto&, const auto&) EIGENFORMER_INLINE_LAMBDA { return T(0); });
 }
 
 /// The largest whole number that is not above x; the gradient is 0.
@@ -83,7 +71,8 @@ template <Operand X>
   using T = element_t<X>;
   // dx = 0.
   return detail::map<T, detail::Saves::x>(
-      "floor", x, [](T v) { return T(std::floor(v)); }, [](T, T) { return T(0); });
+      "floor", x, [](const auto& v) EIGENFORMER_INLINE_LAMBDA { return floor(v); },
+      [](const auto&, const auto&) EIGENFORMER_INLINE_LAMBDA { return T(0); });
 }
 
 /// The smallest whole number that is not below x; the gradient is 0.
@@ -92,7 +81,8 @@ template <Operand X>
   using T = element_t<X>;
   // dx = 0.
   return detail::map<T, detail::Saves::x>(
-      "ceil", x, [](T v) { return T(std::ceil(v)); }, [](T, T) { return T(0); });
+      "ceil", x, [](const auto& v) EIGENFORMER_INLINE_LAMBDA { return ceil(v); },
+      [](const auto&, const auto&) EIGENFORMER_INLINE_LAMBDA { return T(0); });
 }
 
 /// The nearest whole number, of two the even one; the gradient is 0.
@@ -101,7 +91,8 @@ template <Operand X>
   using T = element_t<X>;
   // dx = 0.
   return detail::map<T, detail::Saves::x>(
-      "round", x, [](T v) { return T(std::nearbyint(v)); }, [](T, T) { return T(0); });
+      "round", x, [](const auto& v) EIGENFORMER_INLINE_LAMBDA { return round(v); },
+      [](const auto&, const auto&) EIGENFORMER_INLINE_LAMBDA { return T(0); });
 }
 
 /// The whole number next to x in the direction of 0; the gradient is 0.
@@ -110,7 +101,8 @@ template <Operand X>
   using T = element_t<X>;
   // dx = 0.
   return detail::map<T, detail::Saves::x>(
-      "trunc", x, [](T v) { return T(std::trunc(v)); }, [](T, T) { return T(0); });
+      "trunc", x, [](const auto& v) EIGENFORMER_INLINE_LAMBDA { return trunc(v); },
+      [](const auto&, const auto&) EIGENFORMER_INLINE_LAMBDA { return T(0); });
 }
 
 /// 2 to the power x, element by element.
@@ -119,8 +111,8 @@ template <Operand X>
   using T = element_t<X>;
   // dx = ln(2) y dy.
   return detail::map<T, detail::Saves::y>(
-      "exp2", x, [](T v) { return T(std::exp2(v)); },
-      [](T y, T g) { return T(g * y * std::numbers::ln2_v<T>); });
+      "exp2", x, [](const auto& v) EIGENFORMER_INLINE_LAMBDA { return exp2(v); },
+      [](const auto& y, const auto& g) EIGENFORMER_INLINE_LAMBDA { return g * y * std::numbers::ln2_v<T>; });
 }
 
 /// exp(x) - 1, exact near 0.
@@ -129,7 +121,8 @@ template <Operand X>
   using T = element_t<X>;
   // dx = (y + 1) dy.
   return detail::map<T, detail::Saves::y>(
-      "expm1", x, [](T v) { return T(std::expm1(v)); }, [](T y, T g) { return T(g * (y + 1)); });
+      "expm1", x, [](const auto& v) EIGENFORMER_INLINE_LAMBDA { return expm1(v); },
+      [](const auto& y, const auto& g) EIGENFORMER_INLINE_LAMBDA { return g * (y + 1); });
 }
 
 /// log(1 + x), exact near 0: -inf at -1, NaN below.
@@ -138,7 +131,8 @@ template <Operand X>
   using T = element_t<X>;
   // dx = dy / (1 + x).
   return detail::map<T, detail::Saves::x>(
-      "log1p", x, [](T v) { return T(std::log1p(v)); }, [](T v, T g) { return T(g / (1 + v)); });
+      "log1p", x, [](const auto& v) EIGENFORMER_INLINE_LAMBDA { return log1p(v); },
+      [](const auto& v, const auto& g) EIGENFORMER_INLINE_LAMBDA { return g / (1 + v); });
 }
 
 /// Logarithm to base 2, element by element: -inf at 0, NaN below.
@@ -147,8 +141,9 @@ template <Operand X>
   using T = element_t<X>;
   // dx = dy / (x ln(2)).
   return detail::map<T, detail::Saves::x>(
-      "log2", x, [](T v) { return T(std::log2(v)); },
-      [](T v, T g) { return T(g / (v * std::numbers::ln2_v<T>)); });
+      "log2", x, [](const auto& v) EIGENFORMER_INLINE_LAMBDA { return log2(v); },
+      [](const auto& v, const auto& g)
+          EIGENFORMER_INLINE_LAMBDA { return g / (v * std::numbers::ln2_v<T>); });
 }
 
 /// Logarithm to base 10, element by element: -inf at 0, NaN below.
@@ -157,8 +152,9 @@ template <Operand X>
   using T = element_t<X>;
   // dx = dy / (x ln(10)).
   return detail::map<T, detail::Saves::x>(
-      "log10", x, [](T v) { return T(std::log10(v)); },
-      [](T v, T g) { return T(g / (v * std::numbers::ln10_v<T>)); });
+      "log10", x, [](const auto& v) EIGENFORMER_INLINE_LAMBDA { return log10(v); },
+      [](const auto& v, const auto& g)
+          EIGENFORMER_INLINE_LAMBDA { return g / (v * std::numbers::ln10_v<T>); });
 }
 
 /// 1 / sqrt(x), element by element: inf at 0, NaN below.
@@ -167,8 +163,8 @@ template <Operand X>
   using T = element_t<X>;
   // dx = -y^3 / 2 dy.
   return detail::map<T, detail::Saves::y>(
-      "rsqrt", x, [](T v) { return T(1 / std::sqrt(v)); },
-      [](T y, T g) { return T(T(-0.5) * g * y * y * y); });
+      "rsqrt", x, [](const auto& v) EIGENFORMER_INLINE_LAMBDA { return 1 / sqrt(v); },
+      [](const auto& y, const auto& g) EIGENFORMER_INLINE_LAMBDA { return T(-0.5) * g * y * y * y; });
 }
 
 /// Sine, element by element, of radians.
@@ -177,7 +173,8 @@ template <Operand X>
   using T = element_t<X>;
   // dx = cos(x) dy.
   return detail::map<T, detail::Saves::x>(
-      "sin", x, [](T v) { return T(std::sin(v)); }, [](T v, T g) { return T(g * std::cos(v)); });
+      "sin", x, [](const auto& v) EIGENFORMER_INLINE_LAMBDA { return sin(v); },
+      [](const auto& v, const auto& g) EIGENFORMER_INLINE_LAMBDA { return g * cos(v); });
 }
 
 /// Cosine, element by element, of radians.
@@ -186,7 +183,8 @@ template <Operand X>
   using T = element_t<X>;
   // dx = -sin(x) dy.
   return detail::map<T, detail::Saves::x>(
-      "cos", x, [](T v) { return T(std::cos(v)); }, [](T v, T g) { return T(-g * std::sin(v)); });
+      "cos", x, [](const auto& v) EIGENFORMER_INLINE_LAMBDA { return cos(v); },
+      [](const auto& v, const auto& g) EIGENFORMER_INLINE_LAMBDA { return -g * sin(v); });
 }
 
 /// Tangent, element by element, of radians.
@@ -195,7 +193,8 @@ template <Operand X>
   using T = element_t<X>;
   // dx = (1 + y^2) dy.
   return detail::map<T, detail::Saves::y>(
-      "tan", x, [](T v) { return T(std::tan(v)); }, [](T y, T g) { return T(g * (1 + y * y)); });
+      "tan", x, [](const auto& v) EIGENFORMER_INLINE_LAMBDA { return tan(v); },
+      [](const auto& y, const auto& g) EIGENFORMER_INLINE_LAMBDA { return g * (1 + y * y); });
 }
 
 /// Arcsine in radians: NaN outside [-1, 1].
@@ -204,7 +203,8 @@ template <Operand X>
   using T = element_t<X>;
   // dx = dy / sqrt(1 - x^2).
   return detail::map<T, detail::Saves::x>(
-      "asin", x, [](T v) { return T(std::asin(v)); }, [](T v, T g) { return T(g / std::sqrt(1 - v * v)); });
+      "asin", x, [](const auto& v) EIGENFORMER_INLINE_LAMBDA { return asin(v); },
+      [](const auto& v, const auto& g) EIGENFORMER_INLINE_LAMBDA { return g / sqrt(1 - v * v); });
 }
 
 /// Arccosine in radians: NaN outside [-1, 1].
@@ -213,7 +213,8 @@ template <Operand X>
   using T = element_t<X>;
   // dx = -dy / sqrt(1 - x^2).
   return detail::map<T, detail::Saves::x>(
-      "acos", x, [](T v) { return T(std::acos(v)); }, [](T v, T g) { return T(-g / std::sqrt(1 - v * v)); });
+      "acos", x, [](const auto& v) EIGENFORMER_INLINE_LAMBDA { return acos(v); },
+      [](const auto& v, const auto& g) EIGENFORMER_INLINE_LAMBDA { return -g / sqrt(1 - v * v); });
 }
 
 /// Arctangent in radians.
@@ -222,7 +223,8 @@ template <Operand X>
   using T = element_t<X>;
   // dx = dy / (1 + x^2).
   return detail::map<T, detail::Saves::x>(
-      "atan", x, [](T v) { return T(std::atan(v)); }, [](T v, T g) { return T(g / (1 + v * v)); });
+      "atan", x, [](const auto& v) EIGENFORMER_INLINE_LAMBDA { return atan(v); },
+      [](const auto& v, const auto& g) EIGENFORMER_INLINE_LAMBDA { return g / (1 + v * v); });
 }
 
 /// Hyperbolic sine, element by element.
@@ -231,7 +233,8 @@ template <Operand X>
   using T = element_t<X>;
   // dx = cosh(x) dy.
   return detail::map<T, detail::Saves::x>(
-      "sinh", x, [](T v) { return T(std::sinh(v)); }, [](T v, T g) { return T(g * std::cosh(v)); });
+      "sinh", x, [](const auto& v) EIGENFORMER_INLINE_LAMBDA { return sinh(v); },
+      [](const auto& v, const auto& g) EIGENFORMER_INLINE_LAMBDA { return g * cosh(v); });
 }
 
 /// Hyperbolic cosine, element by element.
@@ -240,7 +243,8 @@ template <Operand X>
   using T = element_t<X>;
   // dx = sinh(x) dy.
   return detail::map<T, detail::Saves::x>(
-      "cosh", x, [](T v) { return T(std::cosh(v)); }, [](T v, T g) { return T(g * std::sinh(v)); });
+      "cosh", x, [](const auto& v) EIGENFORMER_INLINE_LAMBDA { return cosh(v); },
+      [](const auto& v, const auto& g) EIGENFORMER_INLINE_LAMBDA { return g * sinh(v); });
 }
 
 /// Inverse hyperbolic sine, element by element.
@@ -249,7 +253,8 @@ template <Operand X>
   using T = element_t<X>;
   // dx = dy / sqrt(x^2 + 1).
   return detail::map<T, detail::Saves::x>(
-      "asinh", x, [](T v) { return T(std::asinh(v)); }, [](T v, T g) { return T(g / std::sqrt(v * v + 1)); });
+      "asinh", x, [](const auto& v) EIGENFORMER_INLINE_LAMBDA { return asinh(v); },
+      [](const auto& v, const auto& g) EIGENFORMER_INLINE_LAMBDA { return g / sqrt(v * v + 1); });
 }
 
 /// Inverse hyperbolic cosine: NaN below 1.
@@ -258,7 +263,8 @@ template <Operand X>
   using T = element_t<X>;
   // dx = dy / sqrt(x^2 - 1).
   return detail::map<T, detail::Saves::x>(
-      "acosh", x, [](T v) { return T(std::acosh(v)); }, [](T v, T g) { return T(g / std::sqrt(v * v - 1)); });
+      "acosh", x, [](const auto& v) EIGENFORMER_INLINE_LAMBDA { return acosh(v); },
+      [](const auto& v, const auto& g) EIGENFORMER_INLINE_LAMBDA { return g / sqrt(v * v - 1); });
 }
 
 /// Inverse hyperbolic tangent: NaN outside [-1, 1].
@@ -267,7 +273,8 @@ template <Operand X>
   using T = element_t<X>;
   // dx = dy / (1 - x^2).
   return detail::map<T, detail::Saves::x>(
-      "atanh", x, [](T v) { return T(std::atanh(v)); }, [](T v, T g) { return T(g / (1 - v * v)); });
+      "atanh", x, [](const auto& v) EIGENFORMER_INLINE_LAMBDA { return atanh(v); },
+      [](const auto& v, const auto& g) EIGENFORMER_INLINE_LAMBDA { return g / (1 - v * v); });
 }
 
 /// 1 - erf(x), exact where erf(x) is near 1.
@@ -276,8 +283,9 @@ template <Operand X>
   using T = element_t<X>;
   // dx = -2 / sqrt(pi) exp(-x^2) dy.
   return detail::map<T, detail::Saves::x>(
-      "erfc", x, [](T v) { return T(std::erfc(v)); },
-      [](T v, T g) { return T(-2 * std::numbers::inv_sqrtpi_v<T> * std::exp(-v * v) * g); });
+      "erfc", x, [](const auto& v) EIGENFORMER_INLINE_LAMBDA { return erfc(v); },
+      [](const auto& v, const auto& g)
+          EIGENFORMER_INLINE_LAMBDA { return -2 * std::numbers::inv_sqrtpi_v<T> * exp(-v * v) * g; });
 }
 
 }  // namespace eigenformer

@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <numeric>
 #include <string>
 #include <utility>
 
@@ -15,7 +16,7 @@
 #include "eigenformer/autograd/ops/shape/shape.hpp"
 #include "eigenformer/autograd/tape/operand.hpp"
 #include "eigenformer/autograd/tape/tape.hpp"
-#include "eigenformer/kernels/elementwise/elementwise.hpp"
+#include "eigenformer/kernels/elementwise/map.hpp"
 
 // Losses of PyTorch's torch.nn.functional beside cross_entropy().
 
@@ -35,67 +36,95 @@ namespace detail {
   throw ValueError(op, what);
 }
 
-// Losses f(a, b, c) of two operands, of which c is a constant weight. The derivatives are those with respect
-// to a and b.
-template <class T>
+// Losses f(a, b, c) of two operands, of which c is a constant weight, as formulas of Packs. The derivatives
+// are those with respect to a and b.
 struct SquaredLoss {
-  T value(T a, T b, T) const { return (a - b) * (a - b); }
-  T first(T a, T b, T) const { return 2 * (a - b); }
-  T second(T a, T b, T) const { return 2 * (b - a); }
+  EIGENFORMER_ALWAYS_INLINE static auto value(const auto& a, const auto& b, const auto&) {
+    return (a - b) * (a - b);
+  }
+  EIGENFORMER_ALWAYS_INLINE static auto first(const auto& a, const auto& b, const auto&) {
+    return 2 * (a - b);
+  }
+  EIGENFORMER_ALWAYS_INLINE static auto second(const auto& a, const auto& b, const auto&) {
+    return 2 * (b - a);
+  }
 };
 
 // inner * d^2 / 2 up to |d| = edge, from there outer * (|d| - edge / 2).
 template <class T>
 struct AbsoluteLoss {
   T edge = T(0), inner = T(0), outer = T(1);
-  T value(T a, T b, T) const {
-    const T d = std::abs(a - b);
-    return d < edge ? T(0.5) * inner * d * d : outer * (d - T(0.5) * edge);
+  EIGENFORMER_ALWAYS_INLINE auto value(const auto& a, const auto& b, const auto&) const {
+    const auto d = abs(a - b);
+    return select(d < edge, T(0.5) * inner * d * d, outer * (d - T(0.5) * edge));
   }
-  T first(T a, T b, T) const {
-    const T d = a - b;
-    if (std::abs(d) < edge) return inner * d;
-    return d > T(0) ? outer : d < T(0) ? -outer : d;  // 0 or NaN
+  EIGENFORMER_ALWAYS_INLINE auto first(const auto& a, const auto& b, const auto&) const {
+    const auto d = a - b;
+    return select(abs(d) < edge, inner * d, select(d > 0, outer, select(d < 0, -outer, d)));  // d: 0 or NaN
   }
-  T second(T a, T b, T) const { return first(b, a, T(1)); }
+  EIGENFORMER_ALWAYS_INLINE auto second(const auto& a, const auto& b, const auto& c) const {
+    return first(b, a, c);
+  }
 };
 
 // Of probabilities a; logarithms are at least -100, and 1e-12 is a float, as in PyTorch.
-template <class T>
 struct ProbabilityLoss {
-  static T log_one(T a) { return std::max(std::log1p(-a), T(-100)); }
-  static T log_of(T a) { return std::max(std::log(a), T(-100)); }
-  T value(T a, T b, T) const { return (b - T(1)) * log_one(a) - b * log_of(a); }
-  T first(T a, T b, T) const { return (a - b) / std::max((T(1) - a) * a, T(1e-12f)); }
-  T second(T a, T, T) const { return log_one(a) - log_of(a); }
+  template <class P>
+  EIGENFORMER_ALWAYS_INLINE static P above(const P& x, float least) {
+    return select(x < least, least, x);
+  }
+  EIGENFORMER_ALWAYS_INLINE static auto log_one(const auto& a) { return above(log1p(-a), -100.0f); }
+  EIGENFORMER_ALWAYS_INLINE static auto log_of(const auto& a) { return above(log(a), -100.0f); }
+  EIGENFORMER_ALWAYS_INLINE static auto value(const auto& a, const auto& b, const auto&) {
+    return (b - 1) * log_one(a) - b * log_of(a);
+  }
+  EIGENFORMER_ALWAYS_INLINE static auto first(const auto& a, const auto& b, const auto&) {
+    return (a - b) / above((1 - a) * a, 1e-12f);
+  }
+  EIGENFORMER_ALWAYS_INLINE static auto second(const auto& a, const auto&, const auto&) {
+    return log_one(a) - log_of(a);
+  }
 };
 
 // Of logits a, with the weight c of positive targets.
-template <class T>
 struct LogitLoss {
-  static T softplus(T a) { return std::max(a, T(0)) + std::log1p(std::exp(-std::abs(a))); }
-  static T sigmoid(T a) {
-    const T e = std::exp(-std::abs(a));
-    return (a >= T(0) ? T(1) : e) / (T(1) + e);
+  EIGENFORMER_ALWAYS_INLINE static auto softplus(const auto& a) {
+    return select(a < 0, 0, a) + log1p(exp(-abs(a)));
   }
-  T value(T a, T b, T c) const { return (T(1) - b) * a + (T(1) + (c - T(1)) * b) * softplus(-a); }
-  T first(T a, T b, T c) const { return T(1) - b - (T(1) + (c - T(1)) * b) * sigmoid(-a); }
-  T second(T a, T, T c) const { return (c - T(1)) * softplus(-a) - a; }
+  EIGENFORMER_ALWAYS_INLINE static auto sigmoid(const auto& a) {
+    const auto e = exp(-abs(a));
+    return select(a >= 0, 1, e) / (1 + e);
+  }
+  EIGENFORMER_ALWAYS_INLINE static auto value(const auto& a, const auto& b, const auto& c) {
+    return (1 - b) * a + (1 + (c - 1) * b) * softplus(-a);
+  }
+  EIGENFORMER_ALWAYS_INLINE static auto first(const auto& a, const auto& b, const auto& c) {
+    return 1 - b - (1 + (c - 1) * b) * sigmoid(-a);
+  }
+  EIGENFORMER_ALWAYS_INLINE static auto second(const auto& a, const auto&, const auto& c) {
+    return (c - 1) * softplus(-a) - a;
+  }
 };
 
 // b log(b) - b a of log-probabilities a and probabilities b; 0 log(0) is 0.
-template <class T>
 struct DivergenceLoss {
-  T value(T a, T b, T) const { return (b == T(0) ? T(0) : b * std::log(b)) - b * a; }
-  T first(T, T b, T) const { return -b; }
-  T second(T a, T b, T) const { return std::log(b) + T(1) - a; }
+  EIGENFORMER_ALWAYS_INLINE static auto value(const auto& a, const auto& b, const auto&) {
+    return select(b == 0, 0, b * log(b)) - b * a;
+  }
+  EIGENFORMER_ALWAYS_INLINE static auto first(const auto&, const auto& b, const auto&) { return -b; }
+  EIGENFORMER_ALWAYS_INLINE static auto second(const auto& a, const auto& b, const auto&) {
+    return log(b) + 1 - a;
+  }
 };
 // The same of log-probabilities b.
-template <class T>
 struct LogDivergenceLoss {
-  T value(T a, T b, T) const { return std::exp(b) * (b - a); }
-  T first(T, T b, T) const { return -std::exp(b); }
-  T second(T a, T b, T) const { return std::exp(b) * (b - a + T(1)); }
+  EIGENFORMER_ALWAYS_INLINE static auto value(const auto& a, const auto& b, const auto&) {
+    return exp(b) * (b - a);
+  }
+  EIGENFORMER_ALWAYS_INLINE static auto first(const auto&, const auto& b, const auto&) { return -exp(b); }
+  EIGENFORMER_ALWAYS_INLINE static auto second(const auto& a, const auto& b, const auto&) {
+    return exp(b) * (b - a + 1);
+  }
 };
 
 // The factor of the sum of n elements.
@@ -112,24 +141,18 @@ Tensor<T> broadcast_whole(const Tensor<T>& x, const Shape& shape) {
   return y;
 }
 
-// Adds dy * scale * derivative(i) to a gradient, whose operand may have been broadcast to n elements; dy
-// has one element, or as many.
+// Adds dy * scale * derivative(a, b, c) to a gradient, whose operand may have been broadcast to their shape;
+// dy has one element, or as many as they. A null c is all 1.
 template <class T, class F>
 void add_derivative(const GradientSlot<T>& slot, const Tensor<T>& dy, const Shape& shape, T scale,
-                    const F& derivative) {
-  Tensor<T> whole;
-  const bool direct = slot.shape == shape;
-  if (!direct) whole = Tensor<T>(shape);
-  T* to = direct ? slot.data : whole.data();
-  const T* g = dy.data();
-  const T beta = direct ? slot.beta : T(0);
-  const bool each = dy.shape() == shape;
-  parallel_for(shape.numel(), 1 << 13, [&](index_t begin, index_t end) {
-    for (index_t i = begin; i < end; ++i) {
-      const T value = scale * g[each ? i : 0] * derivative(i);
-      to[i] = beta == T(0) ? value : beta * to[i] + value;
-    }
-  });
+                    const std::array<const T*, 3>& operands, const F& derivative) {
+  const bool direct = slot.shape == shape, each = dy.shape() == shape;
+  Tensor<T> whole = direct ? Tensor<T>() : Tensor<T>(shape);
+  const T factor = each ? scale : scale * dy.data()[0];
+  kernels::map<T, 4>([factor, derivative](const auto& a, const auto& b, const auto& c, const auto& g)
+                         EIGENFORMER_INLINE_LAMBDA { return derivative(a, b, c) * (g * factor); },
+                     {operands[0], operands[1], operands[2], each ? dy.data() : nullptr},
+                     direct ? slot.data : whole.data(), direct ? slot.beta : T(0), shape.numel());
   if (!direct) sum_into(slot, whole);
 }
 
@@ -143,51 +166,53 @@ Var<T> pair_loss(const char* op, const F& f, const Var<T>& x, const Var<T>& targ
   const Tensor<T> a = broadcast_whole(x.value(), shape), b = broadcast_whole(target.value(), shape);
   const Tensor<T> c = weight.defined() ? broadcast_whole(weight, shape) : weight;
   const index_t n = shape.numel();
-  const auto value = [f, pa = a.data(), pb = b.data(), pc = c.data()](index_t i) {
-    return f.value(pa[i], pb[i], pc == nullptr ? T(1) : pc[i]);
-  };
+  const std::array<const T*, 3> given{a.data(), b.data(), c.defined() ? c.data() : nullptr};
+  const auto value = [f](const auto& u, const auto& v, const auto& w)
+                         EIGENFORMER_INLINE_LAMBDA { return f.value(u, v, w); };
   Tensor<T> y(reduces ? Shape{} : shape);
   if (reduces) {
     Tensor<double> sum(Shape{1});
     fold_rows(
         a.data(), 1, n, sum.data(),
-        [&value, start = a.data()](const T* part, index_t count) {
-          std::array<double, 4> chain{};  // that do not wait for each other
-          const index_t first = part - start;
-          index_t i = 0;
-          for (; i + 4 <= count; i += 4) {
-            for (index_t k = 0; k < 4; ++k) {
-              chain[static_cast<std::size_t>(k)] += static_cast<double>(value(first + i + k));
+        [&](const T* part, index_t count) {
+          constexpr index_t block = 512;
+          std::array<T, block> losses;
+          std::array<double, 8> chain{};  // that do not wait for each other
+          for (index_t done = 0; done < count; done += block) {
+            const index_t now = std::min(block, count - done);
+            std::array<const T*, 3> from = given;
+            for (const T*& p : from) p = p == nullptr ? p : p + (part - given[0]) + done;
+            kernels::map<T, 3>(value, from, losses.data(), T(0), now);
+            std::fill(losses.begin() + now, losses.end(), T(0));
+            for (std::size_t i = 0; i < losses.size(); i += chain.size()) {
+              for (std::size_t k = 0; k < chain.size(); ++k) chain[k] += static_cast<double>(losses[i + k]);
             }
           }
-          for (; i < count; ++i) chain[0] += static_cast<double>(value(first + i));
-          return (chain[0] + chain[1]) + (chain[2] + chain[3]);
+          return std::accumulate(chain.begin(), chain.end(), 0.0);
         },
         [](double left, double right) { return left + right; });
     y.data()[0] = static_cast<T>(sum.data()[0] * scale);
   } else {
-    T* to = y.data();
-    parallel_for(n, 1 << 13, [&](index_t begin, index_t end) {
-      for (index_t i = begin; i < end; ++i) to[i] = value(i);
-    });
+    kernels::map<T, 3>(value, given, y.data(), T(0), n);
   }
   if (not_recorded<T>(y, x, target)) return Var<T>(std::move(y));
   // dx = scale * dy * df/da, dtarget = scale * dy * df/db, each summed over the dimensions in which it was
   // broadcast.
-  return record(op, std::move(y), {x, target}, SavedTensors(x, target, weight),
-                [f, a, b, c, shape, factor = static_cast<T>(reduces ? scale : 1)](Backward<T>& back) {
-                  const T *pa = a.data(), *pb = b.data(), *pc = c.data();
-                  if (const auto dx = back.grad(0)) {
-                    add_derivative(dx, back.dy(), shape, factor, [&](index_t i) {
-                      return f.first(pa[i], pb[i], pc == nullptr ? T(1) : pc[i]);
-                    });
-                  }
-                  if (const auto dt = back.grad(1)) {
-                    add_derivative(dt, back.dy(), shape, factor, [&](index_t i) {
-                      return f.second(pa[i], pb[i], pc == nullptr ? T(1) : pc[i]);
-                    });
-                  }
-                });
+  return record(
+      op, std::move(y), {x, target}, SavedTensors(x, target, weight),
+      [f, a, b, c, shape, factor = static_cast<T>(reduces ? scale : 1)](Backward<T>& back) {
+        const std::array<const T*, 3> operands{a.data(), b.data(), c.defined() ? c.data() : nullptr};
+        if (const auto dx = back.grad(0)) {
+          add_derivative(dx, back.dy(), shape, factor, operands,
+                         [f](const auto& u, const auto& v, const auto& w)
+                             EIGENFORMER_INLINE_LAMBDA { return f.first(u, v, w); });
+        }
+        if (const auto dt = back.grad(1)) {
+          add_derivative(dt, back.dy(), shape, factor, operands,
+                         [f](const auto& u, const auto& v, const auto& w)
+                             EIGENFORMER_INLINE_LAMBDA { return f.second(u, v, w); });
+        }
+      });
 }
 
 // The loss f of every pair of elements, reduced.
@@ -301,7 +326,7 @@ requires detail::OperandPair<A, B>
 [[nodiscard]] Var<element_t<A, B>> mse_loss(const A& x, const B& target,
                                             LossReduction reduction = LossReduction::mean) {
   using T = element_t<A, B>;
-  return detail::reduced_loss<T>("mse_loss", detail::SquaredLoss<T>{}, detail::operand<T>(x),
+  return detail::reduced_loss<T>("mse_loss", detail::SquaredLoss{}, detail::operand<T>(x),
                                  detail::operand<T>(target), reduction);
 }
 
@@ -359,7 +384,7 @@ requires Operands<A, B>
   const Var<T>& v = detail::operand<T>(x);
   detail::require_defined("binary_cross_entropy", v);
   detail::require_probabilities("binary_cross_entropy", v);
-  return detail::weighted_loss<T>("binary_cross_entropy", detail::ProbabilityLoss<T>{}, v,
+  return detail::weighted_loss<T>("binary_cross_entropy", detail::ProbabilityLoss{}, v,
                                   detail::operand<T>(target), reduction, weight, {});
 }
 
@@ -371,7 +396,7 @@ requires Operands<A, B>
     const A& x, const B& target, LossReduction reduction = LossReduction::mean,
     const Tensor<element_t<A, B>>& weight = {}, const Tensor<element_t<A, B>>& pos_weight = {}) {
   using T = element_t<A, B>;
-  return detail::weighted_loss<T>("binary_cross_entropy_with_logits", detail::LogitLoss<T>{},
+  return detail::weighted_loss<T>("binary_cross_entropy_with_logits", detail::LogitLoss{},
                                   detail::operand<T>(x), detail::operand<T>(target), reduction, weight,
                                   pos_weight);
 }
@@ -399,8 +424,8 @@ requires detail::OperandPair<A, B>
         detail::reduction_scale(op, reduction, kernels::broadcast_shape(op, a.shape(), b.shape()).numel());
   }
   const bool reduces = reduction != LossReduction::none;
-  if (log_target) return detail::pair_loss<T>(op, detail::LogDivergenceLoss<T>{}, a, b, {}, reduces, scale);
-  return detail::pair_loss<T>(op, detail::DivergenceLoss<T>{}, a, b, {}, reduces, scale);
+  if (log_target) return detail::pair_loss<T>(op, detail::LogDivergenceLoss{}, a, b, {}, reduces, scale);
+  return detail::pair_loss<T>(op, detail::DivergenceLoss{}, a, b, {}, reduces, scale);
 }
 
 /// Minus the log-probability of each target: nll_loss(log_softmax(x), targets) is cross_entropy(x, targets).
