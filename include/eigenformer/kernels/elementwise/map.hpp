@@ -58,8 +58,8 @@ struct MapPairs {
     using W = Simd<T, Bytes>;
     const index_t step_a = loop->inner_stride(0), step_b = loop->inner_stride(1), step = loop->inner_size();
     const F formula = *f;  // a copy, which no write to `out` can change
-    for (index_t round = begin; round < end; ++round) {
-      const auto at = loop->offsets(round);
+    auto at = loop->offsets(begin);
+    for (index_t round = begin; round < end; ++round, at.next()) {
       const T* first = a + at[0];
       const T* second = b + at[1];
       alignas(Bytes) T same_a[W::lanes], same_b[W::lanes];
