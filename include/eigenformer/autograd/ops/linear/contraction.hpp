@@ -376,16 +376,20 @@ Var<T> kronecker(const Var<T>& a, const Var<T>& b) {
                      {"operands of shapes ", a.shape(), " and ", b.shape(), " must have rank 3 at most"},
                      {a.shape(), b.shape()});
   }
-  // a of (a0, 1, a1, 1, ...) times b of (1, b0, 1, b1, ...).
+  if (rank == 0) return multiply(a, b);
+  // a of (a0, 1, a1, 1, ...) times b of (1, b0, 1, b1, ...), but for the last dimension, whose entries are
+  // repeated, so that the product has a long inner loop.
+  const index_t last_a = a.rank() == 0 ? 1 : a.dim(-1), last_b = b.rank() == 0 ? 1 : b.dim(-1);
   std::vector<index_t> of_a, of_b, sizes;
-  for (index_t i = -rank; i < 0; ++i) {
-    of_a.push_back(i < -a.rank() ? 1 : a.dim(i));
-    of_a.push_back(1);
-    of_b.push_back(1);
-    of_b.push_back(i < -b.rank() ? 1 : b.dim(i));
+  for (index_t i = -rank; i < -1; ++i) {
+    of_a.insert(of_a.end(), {i < -a.rank() ? 1 : a.dim(i), 1});
+    of_b.insert(of_b.end(), {1, i < -b.rank() ? 1 : b.dim(i)});
     sizes.push_back(of_a[of_a.size() - 2] * of_b.back());
   }
-  return reshape(multiply(reshape(a, Shape(of_a)), reshape(b, Shape(of_b))), Shape(sizes));
+  for (std::vector<index_t>* shape : {&of_a, &of_b, &sizes}) shape->push_back(last_a * last_b);
+  const Var<T> x = repeat(a.rank() == 0 ? reshape(a, {1}) : a, last_b, -1);
+  const Var<T> y = tile(b, std::vector<index_t>{last_a});
+  return reshape(multiply(reshape(x, Shape(of_a)), reshape(y, Shape(of_b))), Shape(sizes));
 }
 
 }  // namespace detail
