@@ -42,6 +42,24 @@ int finish(int code) {
   return fail((std::string("cannot write: ") + std::strerror(error)).c_str());
 }
 
+// What is wrong with the arguments, and which --help tells more.
+std::string explanation(const CLI::App& app, const CLI::ParseError& error, int argc, char** argv) {
+  const auto named = [&](const CLI::App* command) { return command->check_name(argv[1]); };
+  const auto commands = app.get_subcommands([](const CLI::App*) { return true; });
+  std::string why = translator::message_of(error);
+  std::string help = "translator";
+  const CLI::App* command = app.get_subcommands().empty() ? &app : app.get_subcommands().front();
+  const bool missing = dynamic_cast<const CLI::RequiredError*>(&error) != nullptr;
+  const bool unknown = dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr;
+  // The required option may be there, mistyped.
+  if (unknown || (missing && !command->remaining().empty())) why = translator::unknown_argument(*command);
+  if (argc == 1) why = "a command is required, such as translate";
+  if (argc > 1 && argv[1][0] != '-' && std::none_of(commands.begin(), commands.end(), named))
+    why = translator::unknown_command(app, argv[1]);
+  if (command != &app) help += " " + command->get_name();
+  return why + (why.ends_with('?') ? " See " : "; see ") + help + " --help";
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -85,20 +103,7 @@ int main(int argc, char** argv) {
     } catch (const CLI::Success& request) {  // --help, --version
       return finish(app.exit(request));
     } catch (const CLI::ParseError& error) {
-      const auto named = [&](const CLI::App* command) { return command->check_name(argv[1]); };
-      const auto commands = app.get_subcommands([](const CLI::App*) { return true; });
-      std::string why = translator::message_of(error);
-      std::string help = "translator";
-      const CLI::App* command = app.get_subcommands().empty() ? &app : app.get_subcommands().front();
-      const bool missing = dynamic_cast<const CLI::RequiredError*>(&error) != nullptr;
-      const bool unknown = dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr;
-      // The required option may be there, mistyped.
-      if (unknown || (missing && !command->remaining().empty())) why = translator::unknown_argument(*command);
-      if (argc == 1) why = "a command is required, such as translate";
-      if (argc > 1 && argv[1][0] != '-' && std::none_of(commands.begin(), commands.end(), named))
-        why = translator::unknown_command(app, argv[1]);
-      if (command != &app) help += " " + command->get_name();
-      return fail((why + (why.ends_with('?') ? " See " : "; see ") + help + " --help").c_str());
+      return fail(explanation(app, error, argc, argv).c_str());
     }
     try {
       return finish(run());

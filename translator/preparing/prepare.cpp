@@ -96,6 +96,20 @@ struct EncodedBlock {
   std::vector<std::vector<std::int32_t>> source_ids, target_ids;
 };
 
+// pairs: lines "source<TAB>target". source_text: put before each source to encode it.
+EncodedBlock encoded_block(const std::vector<std::string>& pairs, const detail::WordEncoder& source,
+                           const detail::WordEncoder& target, const std::string& source_text) {
+  EncodedBlock encoded;
+  for (const std::string& pair : pairs) {
+    const std::size_t tab = pair.find('\t');
+    encoded.source.push_back(pair.substr(0, tab));
+    encoded.target.push_back(pair.substr(tab + 1));
+    encoded.source_ids.push_back(source.encode(source_text + encoded.source.back()));
+    encoded.target_ids.push_back(target.encode(encoded.target.back()));
+  }
+  return encoded;
+}
+
 // The implementation of prepare_pairs().
 class Preparation {
  public:
@@ -177,15 +191,7 @@ class Preparation {
           return pairs;
         },
         [&](const std::vector<std::string>& pairs) {
-          EncodedBlock encoded;
-          for (const std::string& pair : pairs) {
-            const std::size_t tab = pair.find('\t');
-            encoded.source.push_back(pair.substr(0, tab));
-            encoded.target.push_back(pair.substr(tab + 1));
-            encoded.source_ids.push_back(source.encode(source_text + encoded.source.back()));
-            encoded.target_ids.push_back(target.encode(encoded.target.back()));
-          }
-          return encoded;
+          return encoded_block(pairs, source, target, source_text);
         },
         [&](const EncodedBlock& pairs) {
           for (std::size_t i = 0; i < pairs.source.size(); ++i, ++at) {

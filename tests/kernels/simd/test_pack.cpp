@@ -91,16 +91,18 @@ void check_pair(const std::string& name, double tolerance, F f, E expected) {
 
 }  // namespace
 
-#define CHECK_FUNCTION(name, tolerance, most) \
-  check(                                      \
-      #name, tolerance, most, [](const auto& v) { return name(v); }, [](double v) { return std::name(v); })
+#define CHECK_FUNCTION(name, tolerance, most)                                                  \
+  check(                                                                                       \
+      #name, tolerance, most, [](const auto& v) EIGENFORMER_INLINE_LAMBDA { return name(v); }, \
+      [](double v) { return std::name(v); })
 
 TEST_CASE("functions of Packs have the values of the standard library's, on every path") {
   CHECK_FUNCTION(floor, 0, 1e9f);
   CHECK_FUNCTION(ceil, 0, 1e9f);
   CHECK_FUNCTION(trunc, 0, 1e9f);
   check(
-      "round", 0, 1e9f, [](const auto& v) { return round(v); }, [](double v) { return std::nearbyint(v); });
+      "round", 0, 1e9f, [](const auto& v) EIGENFORMER_INLINE_LAMBDA { return round(v); },
+      [](double v) { return std::nearbyint(v); });
   CHECK_FUNCTION(abs, 0, 1e9f);
   CHECK_FUNCTION(sqrt, 1e-7, 1e9f);
   CHECK_FUNCTION(exp, 2e-7, 87);
@@ -127,16 +129,17 @@ TEST_CASE("functions of Packs have the values of the standard library's, on ever
 
 TEST_CASE("functions of two Packs have the values of the standard library's, on every path") {
   check_pair(
-      "pow", 1e-7, [](const auto& u, const auto& v) { return pow(u, v); },
+      "pow", 1e-7, [](const auto& u, const auto& v) EIGENFORMER_INLINE_LAMBDA { return pow(u, v); },
       [](double u, double v) { return std::pow(u, v); });
   check_pair(
-      "atan2", 4e-7, [](const auto& u, const auto& v) { return atan2(u, v); },
+      "atan2", 4e-7, [](const auto& u, const auto& v) EIGENFORMER_INLINE_LAMBDA { return atan2(u, v); },
       [](double u, double v) { return std::atan2(u, v); });
   check_pair(
-      "copysign", 0, [](const auto& u, const auto& v) { return copysign(u, v); },
+      "copysign", 0, [](const auto& u, const auto& v) EIGENFORMER_INLINE_LAMBDA { return copysign(u, v); },
       [](double u, double v) { return std::copysign(u, v); });
   check_pair(
-      "floor_mod", 1e-7, [](const auto& u, const auto& v) { return floor_mod(u, v); },
+      "floor_mod", 1e-7,
+      [](const auto& u, const auto& v) EIGENFORMER_INLINE_LAMBDA { return floor_mod(u, v); },
       [](double u, double v) {
         const double r = std::fmod(u, v);
         return r != 0 && (r < 0) != (v < 0) ? r + v : r;
@@ -147,7 +150,8 @@ TEST_CASE("powers of 2 have whole logarithms to base 2") {
   std::vector<float> x, y(140);
   for (int e = -70; e < 70; ++e) x.push_back(std::ldexp(1.0f, e));
   for_each_isa([&] {
-    kernels::map<float, 1>([](const auto& v) { return log2(v); }, {x.data()}, y.data(), 0.0f, 140);
+    kernels::map<float, 1>([](const auto& v) EIGENFORMER_INLINE_LAMBDA { return log2(v); }, {x.data()},
+                           y.data(), 0.0f, 140);
     for (int e = -70; e < 70; ++e) CHECK(y[static_cast<std::size_t>(e + 70)] == static_cast<float>(e));
   });
 }
@@ -156,14 +160,15 @@ TEST_CASE("select takes each element from one side, and any() sees a single one"
   std::vector<float> x(37), y(37);
   for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i) - 11;
   for_each_isa([&] {
-    kernels::map<float, 1>([](const auto& v) { return select((v > 3) & ~(v == 7), v * 2, -v); }, {x.data()},
-                           y.data(), 0.0f, 37);
+    kernels::map<float, 1>([](const auto& v)
+                               EIGENFORMER_INLINE_LAMBDA { return select((v > 3) & ~(v == 7), v * 2, -v); },
+                           {x.data()}, y.data(), 0.0f, 37);
     for (std::size_t i = 0; i < x.size(); ++i) CHECK(y[i] == (x[i] > 3 && x[i] != 7 ? x[i] * 2 : -x[i]));
     for (std::size_t i = 0; i < 32; ++i) {
       std::vector<float> one(32, 0.0f);
       one[i] = 1;
       kernels::map<float, 1>(
-          [](const auto& v) {
+          [](const auto& v) EIGENFORMER_INLINE_LAMBDA {
             using P = std::decay_t<decltype(v)>;
             return any(v == 1) ? P(5) : P(4);
           },

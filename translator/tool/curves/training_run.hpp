@@ -11,6 +11,7 @@
 
 #include "eigenformer/core/base/error.hpp"
 #include "eigenformer/data/files/atomic_file.hpp"
+#include "eigenformer/io/safetensors/json_text.hpp"
 #include "eigenformer/train/reporting/training_log.hpp"
 
 namespace translator {
@@ -60,10 +61,11 @@ inline TrainingRun read_training_run(const std::string& place, CurveAxis axis) {
     double x = line.at("step").get<double>();
     if (axis == CurveAxis::minutes) x = line.at("seconds").get<double>() / 60;
     if (axis == CurveAxis::tokens) number(line, "tokens", [&](double tokens) { x = tokens; });
-    if (line.at("event") == "step") {
+    if (ef::detail::is_text(line.at("event"), "step")) {
       number(line, "loss", [&](double loss) { run.loss.push_back({x, loss}); });
       number(line, "learning_rate", [&](double rate) { run.learning_rate.push_back({x, rate}); });
-    } else if (line.at("event") == "validation" && !line.contains("averaged") && line.contains("measures")) {
+    } else if (ef::detail::is_text(line.at("event"), "validation") && !line.contains("averaged") &&
+               line.contains("measures")) {
       for (const auto& [name, value] : line.at("measures").items()) {
         if (value.is_number()) run.validations[name].push_back({x, value.get<double>()});
       }

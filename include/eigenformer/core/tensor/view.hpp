@@ -213,6 +213,8 @@ void for_each_pair(A* a, const StridedView& to, B* b, const StridedView& from, c
       B* y = b + row_offset(from, r);
       if (sa == 1 && sb == 1) {
         for (index_t i = 0; i < n; ++i) f(x[i], y[i]);
+      } else if (sa == 1 && sb == -1) {
+        for (index_t i = 0; i < n; ++i) f(x[i], y[-i]);
       } else {
         for (index_t i = 0; i < n; ++i) f(x[i * sa], y[i * sb]);
       }

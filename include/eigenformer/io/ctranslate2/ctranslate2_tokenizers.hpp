@@ -135,34 +135,41 @@ EIGENFORMER_IO_FUNCTION void set_conventions(
   if (text.target_prefix.empty()) text.search["min_length"] = 1;  // a forced prefix counts
 }
 
+// The vocabularies of a folder and their files.
+struct Ct2Vocabularies {
+  Ct2Vocabularies(const std::filesystem::path& folder, const Seq2SeqOptions& model) {
+    std::tie(source_path, source) = read_ctranslate2_vocabulary(folder, "shared_vocabulary");
+    shared = !source_path.empty() && model.source_vocab_size == model.target_size();
+    if (!source_path.empty()) {
+      target = source;
+      target_path = source_path;
+    } else {
+      std::tie(source_path, source) = read_ctranslate2_vocabulary(folder, "source_vocabulary");
+      std::tie(target_path, target) = read_ctranslate2_vocabulary(folder, "target_vocabulary");
+      if (source_path.empty() || target_path.empty()) {
+        throw IoError("import", {"'", folder.string(),
+                                 "' has no vocabulary: expected shared_vocabulary.json or .txt, or ",
+                                 "source_vocabulary and target_vocabulary"});
+      }
+    }
+    fit_vocabulary(source_path, source, model.source_vocab_size, "source");
+    fit_vocabulary(target_path, target, model.target_size(), "target");
+  }
+
+  std::filesystem::path source_path, target_path;
+  std::vector<std::string> source, target;
+  bool shared = false;  // one vocabulary, and embeddings of one size
+};
+
 EIGENFORMER_IO_FUNCTION TokenizerPair ctranslate2_tokenizers(const std::filesystem::path& folder,
                                                              const JsonFile& config,
                                                              const ImportOptions& options,
                                                              ModelDescription& description, bool zero_start) {
-  std::filesystem::path source_path, target_path;
-  std::vector<std::string> source, target;
-  std::tie(source_path, source) = read_ctranslate2_vocabulary(folder, "shared_vocabulary");
-  const bool shared =
-      !source_path.empty() && description.model.source_vocab_size == description.model.target_size();
-  if (!source_path.empty()) {
-    target = source;
-    target_path = source_path;
-  } else {
-    std::tie(source_path, source) = read_ctranslate2_vocabulary(folder, "source_vocabulary");
-    std::tie(target_path, target) = read_ctranslate2_vocabulary(folder, "target_vocabulary");
-    if (source_path.empty() || target_path.empty()) {
-      throw IoError("import", {"'", folder.string(),
-                               "' has no vocabulary: expected shared_vocabulary.json or .txt, or ",
-                               "source_vocabulary and target_vocabulary"});
-    }
-  }
-  fit_vocabulary(source_path, source, description.model.source_vocab_size, "source");
-  fit_vocabulary(target_path, target, description.model.target_size(), "target");
-
+  Ct2Vocabularies read(folder, description.model);
   const Ct2Tokens names(config);
   const ModelConventions& text = description.text;
-  set_conventions({source_path, source}, {target_path, target}, names, config, options, zero_start,
-                  description);
+  set_conventions({read.source_path, read.source}, {read.target_path, read.target}, names, config, options,
+                  zero_start, description);
 
   const auto vocabulary = [&](std::vector<std::string>& tokens, const std::vector<std::int32_t>& added) {
     ForeignVocabulary v{std::move(tokens), -1, added};
@@ -181,18 +188,18 @@ EIGENFORMER_IO_FUNCTION TokenizerPair ctranslate2_tokenizers(const std::filesyst
     throw IoError("import", {"'", folder.string(),
                              "' has a SentencePiece model for one language and none for the other"});
   }
-  const bool codes =
-      std::any_of(source.begin(), source.end(), [](const std::string& t) { return t.starts_with(">>"); });
+  const bool codes = std::any_of(read.source.begin(), read.source.end(),
+                                 [](const std::string& t) { return t.starts_with(">>"); });
   TokenizerPair pair;
   const auto make = [&](const std::filesystem::path& model,
                         ForeignVocabulary v) -> std::shared_ptr<const Tokenizer> {
     if (model.empty()) return std::make_shared<TokenTokenizer>(std::move(v));
     return sentencepiece_tokenizer(model, std::move(v), codes);
   };
-  pair.source = make(source_model, vocabulary(source, text.source_prefix));
-  pair.target = shared && source_model == target_model
+  pair.source = make(source_model, vocabulary(read.source, text.source_prefix));
+  pair.target = read.shared && source_model == target_model
                     ? pair.source
-                    : make(target_model, vocabulary(target, target_languages));
+                    : make(target_model, vocabulary(read.target, target_languages));
   description.tokenizer = pair.source->kind();
   description.joint = pair.joint();
   return pair;

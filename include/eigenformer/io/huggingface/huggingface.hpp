@@ -228,17 +228,10 @@ EIGENFORMER_IO_FUNCTION TokenizerPair tokenizers_of_files(
   return pair;
 }
 
-EIGENFORMER_IO_FUNCTION TokenizerPair huggingface_tokenizers(const std::filesystem::path& folder,
-                                                             const HuggingFaceFamily& family,
-                                                             const HuggingFaceConfig& config,
-                                                             const ImportOptions& options,
-                                                             ModelDescription& description) {
-  const bool by_bytes = family.vocabulary == HuggingFaceFamily::Vocabulary::bytes;
-  const index_t rows = description.model.source_vocab_size;
-  ModelConventions& text = description.text;
-  const index_t target_rows = description.model.target_size();
+// Sets the ids that config.json gives special tokens.
+EIGENFORMER_IO_FUNCTION void set_special_ids(const HuggingFaceConfig& config, index_t rows,
+                                             index_t target_rows, ModelConventions& text) {
   const std::int32_t end = config.require_id("eos_token_id", std::min(rows, target_rows));
-  text.source_text = options.source_text;
   text.source_suffix = {end};
   text.end_id = end;
   text.begin_id = config.id("decoder_start_token_id", target_rows);
@@ -249,7 +242,32 @@ EIGENFORMER_IO_FUNCTION TokenizerPair huggingface_tokenizers(const std::filesyst
   const bool force_begin = config.search_file().get("force_bos_token_to_be_generated", false);
   const std::int32_t forced = config.id(force_begin ? "bos_token_id" : "forced_bos_token_id", target_rows);
   if (forced >= 0) text.target_prefix = {forced};
+}
 
+// The folder's tokenizer.json, if there is one; throws IoError when it has no tokenizer.
+EIGENFORMER_IO_FUNCTION std::optional<TokenizerJson> open_tokenizer_json(const std::filesystem::path& folder,
+                                                                         const HuggingFaceFamily& family) {
+  std::error_code ignored;
+  if (!std::filesystem::exists(folder / "tokenizer.json", ignored)) return std::nullopt;
+  if (!TokenizerJson::is_in(folder)) {
+    const bool by_bytes = family.vocabulary == HuggingFaceFamily::Vocabulary::bytes;
+    throw IoError("import",
+                  {"'", (folder / "tokenizer.json").string(), "' has no 'model', and the folder has no ",
+                   (by_bytes ? family.tokenizer_files : "SentencePiece model"), " to use instead"});
+  }
+  return TokenizerJson::open(folder / "tokenizer.json");
+}
+
+EIGENFORMER_IO_FUNCTION TokenizerPair huggingface_tokenizers(const std::filesystem::path& folder,
+                                                             const HuggingFaceFamily& family,
+                                                             const HuggingFaceConfig& config,
+                                                             const ImportOptions& options,
+                                                             ModelDescription& description) {
+  const bool by_bytes = family.vocabulary == HuggingFaceFamily::Vocabulary::bytes;
+  const index_t rows = description.model.source_vocab_size, target_rows = description.model.target_size();
+  ModelConventions& text = description.text;
+  set_special_ids(config, rows, target_rows, text);
+  text.source_text = options.source_text;
   if (!family.languages) require_no_languages(folder, options);
 
   HuggingFaceVocabulary vocabulary(folder, rows);
@@ -259,15 +277,7 @@ EIGENFORMER_IO_FUNCTION TokenizerPair huggingface_tokenizers(const std::filesyst
   const bool has_map = std::filesystem::exists(folder / "vocab.json", ignored);
   const bool complete = by_bytes ? has_map && std::filesystem::exists(folder / "merges.txt", ignored)
                                  : !source_model.empty() && !target_model.empty();
-  std::optional<TokenizerJson> json;  // only when the folder has no other complete tokenizer
-  if (!complete && std::filesystem::exists(folder / "tokenizer.json", ignored)) {
-    if (!TokenizerJson::is_in(folder)) {
-      throw IoError("import",
-                    {"'", (folder / "tokenizer.json").string(), "' has no 'model', and the folder has no ",
-                     (by_bytes ? family.tokenizer_files : "SentencePiece model"), " to use instead"});
-    }
-    json = TokenizerJson::open(folder / "tokenizer.json");
-  }
+  const auto json = complete ? std::nullopt : open_tokenizer_json(folder, family);
   if (json) {
     vocabulary.read(*json);
   } else {

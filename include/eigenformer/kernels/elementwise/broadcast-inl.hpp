@@ -38,8 +38,8 @@ struct BinaryRows {
     using W = Simd<T, Bytes>;
     using V = typename W::V;
     const bool a_moves = loop->inner_stride(0) != 0, b_moves = loop->inner_stride(1) != 0;
-    for (index_t round = begin; round < end; ++round) {
-      const auto at = loop->offsets(round);
+    auto at = loop->offsets(begin);
+    for (index_t round = begin; round < end; ++round, at.next()) {
       const T* first = a + at[0];
       const T* second = b + at[1];
       T* to = out + round * n;
@@ -88,8 +88,8 @@ template <class T, class F>
 void compare_loop(const StridedLoop<2>& loop, const T* a, const T* b, bool* out, F holds) {
   const index_t step_a = loop.inner_stride(0), step_b = loop.inner_stride(1);
   for_rounds(loop, simple_grain, [&](index_t begin, index_t end, index_t skip, index_t n) {
-    for (index_t round = begin; round < end; ++round) {
-      const auto at = loop.offsets(round);
+    auto at = loop.offsets(begin);
+    for (index_t round = begin; round < end; ++round, at.next()) {
       const T* x = a + at[0] + skip * step_a;
       const T* y = b + at[1] + skip * step_b;
       bool* to = out + round * n + skip;
@@ -105,8 +105,9 @@ struct BroadcastRows {
                                             index_t end, index_t n, T scale, T beta) {
     using W = Simd<T, Bytes>;
     const bool moves = loop->inner_stride(0) != 0;
-    for (index_t round = begin; round < end; ++round) {
-      const T* from = x + loop->offsets(round)[0];
+    auto at = loop->offsets(begin);
+    for (index_t round = begin; round < end; ++round, at.next()) {
+      const T* from = x + at[0];
       T* to = out + round * n;
       W::each(n, [&](index_t i, auto count) EIGENFORMER_INLINE_LAMBDA {
         typename W::V v;
@@ -179,8 +180,8 @@ void where(const bool* condition, const Shape& condition_shape, const T* a, cons
   const auto loop = broadcast_loop<3>(shape, {&condition_shape, &a_shape, &b_shape});
   const index_t step_c = loop.inner_stride(0), step_a = loop.inner_stride(1), step_b = loop.inner_stride(2);
   detail::for_rounds(loop, simple_grain, [&](index_t begin, index_t end, index_t skip, index_t n) {
-    for (index_t round = begin; round < end; ++round) {
-      const auto at = loop.offsets(round);
+    auto at = loop.offsets(begin);
+    for (index_t round = begin; round < end; ++round, at.next()) {
       const bool* c = condition + at[0] + skip * step_c;
       const T* x = a + at[1] + skip * step_a;
       const T* y = b + at[2] + skip * step_b;

@@ -57,7 +57,7 @@ struct UnaryBackward {
       if constexpr (op != UnaryOp::negate) W::load(v, x_or_y + i, n - i, T(1));
       W::load(g, dy + i, n - i);
       if constexpr (op == UnaryOp::negate) g = -g;
-      if constexpr (op == UnaryOp::absolute) g = v < T(0) ? -g : (v > T(0) ? g : T(0) * v);
+      if constexpr (op == UnaryOp::absolute) g = v < T(0) ? -g : (v > T(0) ? g : typename W::V{});
       if constexpr (op == UnaryOp::square) g = T(2) * v * g;
       if constexpr (op == UnaryOp::reciprocal) g = -(v * v) * g;
       if constexpr (op == UnaryOp::sqrt) g = g / (T(2) * v);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <utility>
@@ -15,18 +16,24 @@ namespace detail {
 
 template <class F, class T, std::size_t N>
 struct MapArrays {
-  static constexpr bool flatten = true;
   template <int Bytes>
   EIGENFORMER_ALWAYS_INLINE static void run(const F* f, const std::array<const T*, N>* x, T* y, T beta,
                                             index_t n) {
     using W = Simd<T, Bytes>;
+    const F formula = *f;  // a copy, which no write to y can change
+    // What does not change is read again and again, without a branch, by which g++ would take masks apart.
+    alignas(Bytes) T ones[W::lanes];
+    std::fill_n(ones, W::lanes, T(1));
+    std::array<const T*, N> from = *x;
+    std::array<index_t, N> step;
+    for (std::size_t k = 0; k < N; ++k) {
+      step[k] = from[k] != nullptr;
+      if (from[k] == nullptr) from[k] = ones;
+    }
     W::each(n, [&](index_t i, auto count) EIGENFORMER_INLINE_LAMBDA {
       Pack<T, Bytes> v[N], before;
-      for (std::size_t k = 0; k < N; ++k) {
-        v[k] = T(1);
-        if ((*x)[k] != nullptr) W::load(v[k].v, (*x)[k] + i, count, T(1));
-      }
-      v[0] = call(*f, v, std::make_index_sequence<N>());
+      for (std::size_t k = 0; k < N; ++k) W::load(v[k].v, from[k] + i * step[k], count, T(1));
+      v[0] = call(formula, v, std::make_index_sequence<N>());
       if (beta != T(0)) {
         W::load(before.v, y + i, count);
         v[0] = v[0] + before * beta;
@@ -44,32 +51,34 @@ struct MapArrays {
 // Rounds begin .. end - 1 of the outer dimensions, n elements of the inner one, with strides 0 or 1.
 template <class F, class T, bool slope>
 struct MapPairs {
-  static constexpr bool flatten = true;
   template <int Bytes>
   EIGENFORMER_ALWAYS_INLINE static void run(const F* f, const StridedLoop<2>* loop, const T* a, const T* b,
                                             const T* dy, T* out, T beta, index_t begin, index_t end,
                                             index_t n) {
     using W = Simd<T, Bytes>;
-    const bool a_moves = loop->inner_stride(0) != 0, b_moves = loop->inner_stride(1) != 0;
-    const index_t step = loop->inner_size();
-    for (index_t round = begin; round < end; ++round) {
-      const auto at = loop->offsets(round);
+    const index_t step_a = loop->inner_stride(0), step_b = loop->inner_stride(1), step = loop->inner_size();
+    const F formula = *f;  // a copy, which no write to `out` can change
+    auto at = loop->offsets(begin);
+    for (index_t round = begin; round < end; ++round, at.next()) {
       const T* first = a + at[0];
       const T* second = b + at[1];
+      alignas(Bytes) T same_a[W::lanes], same_b[W::lanes];
+      if (step_a == 0) first = std::fill_n(same_a, W::lanes, *first) - W::lanes;
+      if (step_b == 0) second = std::fill_n(same_b, W::lanes, *second) - W::lanes;
       T* to = out + round * step;
-      Pack<T, Bytes> x(*first), y(*second), z, g;
       W::each(n, [&](index_t i, auto count) EIGENFORMER_INLINE_LAMBDA {
-        if (a_moves) W::load(x.v, first + i, count, T(1));
-        if (b_moves) W::load(y.v, second + i, count, T(1));
+        Pack<T, Bytes> x, y, z, g;
+        W::load(x.v, first + i * step_a, count, T(1));
+        W::load(y.v, second + i * step_b, count, T(1));
         if constexpr (slope) {
           W::load(g.v, dy + round * step + i, count);
-          z = (*f)(x, y, g);
+          z = formula(x, y, g);
           if (beta != T(0)) {
             W::load(g.v, to + i, count);
             z = z + g * beta;
           }
         } else {
-          z = (*f)(x, y);
+          z = formula(x, y);
         }
         W::store(to + i, count, z.v);
       });

@@ -55,26 +55,12 @@ struct TopKBody {
       V most[4];
       lane_maxima<T, Bytes>(x, n, most);
       int vectors = 4;
-      const auto fold = [&] {
-        vectors /= 2;
-        for (int i = 0; i < vectors; ++i) most[i] = most[i + vectors] > most[i] ? most[i + vectors] : most[i];
-      };
-      // The k-th largest of some entries is not above that of all: only entries that reach it are considered.
       T threshold = none;
       if constexpr (Best) {
-        while (vectors > 1 && vectors / 2 * lanes >= 2 * k) fold();
-        clear(values, ids, k);
-        if (k <= vectors * lanes) {
-          alignas(64) T maxima[4 * lanes];
-          for (int i = 0; i < vectors; ++i) S::at(maxima + i * lanes).v = most[i];
-          for (index_t i = 0; i < vectors * lanes; ++i) {
-            if (maxima[i] > values[k - 1]) insert(values, ids, k, maxima[i], 0);
-          }
-          threshold = values[k - 1];
-          clear(values, ids, k);
-        }
+        while (vectors > 1 && vectors / 2 * lanes >= 2 * k) fold<Bytes>(most, vectors);
+        threshold = lower_bound<Bytes>(most, vectors, values, ids, k);
       }
-      while (vectors > 1) fold();
+      while (vectors > 1) fold<Bytes>(most, vectors);
       const T top = S::max(most[0]);
       // Two sums, so that the exponentials of two vectors are independent.
       V sum, other;
@@ -123,6 +109,33 @@ struct TopKBody {
 
  private:
   static constexpr T none = -std::numeric_limits<T>::infinity();
+
+  // Halves the number of vectors that hold the maxima.
+  template <int Bytes>
+  EIGENFORMER_ALWAYS_INLINE static void fold(typename Simd<T, Bytes>::V (&most)[4], int& vectors) {
+    vectors /= 2;
+    for (int i = 0; i < vectors; ++i) most[i] = most[i + vectors] > most[i] ? most[i + vectors] : most[i];
+  }
+
+  // The k-th largest of these maxima, which is not above that of all entries: only entries that reach it are
+  // considered. Clears the list.
+  template <int Bytes>
+  EIGENFORMER_ALWAYS_INLINE static T lower_bound(const typename Simd<T, Bytes>::V (&most)[4], int vectors,
+                                                 T* values, std::int32_t* ids, index_t k) {
+    using S = Simd<T, Bytes>;
+    T threshold = none;
+    clear(values, ids, k);
+    if (k <= vectors * S::lanes) {
+      alignas(64) T maxima[4 * S::lanes];
+      for (int i = 0; i < vectors; ++i) S::at(maxima + i * S::lanes).v = most[i];
+      for (index_t i = 0; i < vectors * S::lanes; ++i) {
+        if (maxima[i] > values[k - 1]) insert(values, ids, k, maxima[i], 0);
+      }
+      threshold = values[k - 1];
+      clear(values, ids, k);
+    }
+    return threshold;
+  }
 
   // Inserts x into a sorted list before the smaller entries and after equal ones.
   EIGENFORMER_ALWAYS_INLINE static void insert(T* values, std::int32_t* ids, index_t k, T x,

@@ -19,19 +19,24 @@ struct Pack {
   using I = typename W::I;
   static constexpr bool is_double = sizeof(T) == 8;
 
-  /// The elements for which something holds: all bits of theirs are set.
+  /// Where something holds: 1, elsewhere 0.
   struct Mask {
-    I i;
-    EIGENFORMER_ALWAYS_INLINE friend Mask operator&(const Mask& a, const Mask& b) { return {a.i & b.i}; }
-    EIGENFORMER_ALWAYS_INLINE friend Mask operator|(const Mask& a, const Mask& b) { return {a.i | b.i}; }
-    EIGENFORMER_ALWAYS_INLINE friend Mask operator^(const Mask& a, const Mask& b) { return {a.i ^ b.i}; }
-    EIGENFORMER_ALWAYS_INLINE friend Mask operator~(const Mask& a) { return {~a.i}; }
+    V v;
+    EIGENFORMER_ALWAYS_INLINE friend Mask operator&(const Mask& a, const Mask& b) { return {a.v * b.v}; }
+    EIGENFORMER_ALWAYS_INLINE friend Mask operator|(const Mask& a, const Mask& b) {
+      return {a.v + b.v - a.v * b.v};
+    }
+    EIGENFORMER_ALWAYS_INLINE friend Mask operator^(const Mask& a, const Mask& b) {
+      return {a.v + b.v - T(2) * (a.v * b.v)};
+    }
+    EIGENFORMER_ALWAYS_INLINE friend Mask operator~(const Mask& a) { return {T(1) - a.v}; }
   };
 
   V v;
 
   Pack() = default;
-  EIGENFORMER_ALWAYS_INLINE Pack(T s) { W::set(v, s); }
+  // The addition keeps g++ from writing the elements one by one; -0 becomes 0.
+  EIGENFORMER_ALWAYS_INLINE Pack(T s) { v = V{} + s; }
   EIGENFORMER_ALWAYS_INLINE static Pack of(const V& v) {
     Pack p;
     p.v = v;
@@ -45,16 +50,28 @@ struct Pack {
   EIGENFORMER_ALWAYS_INLINE friend Pack operator-(const Pack& a, const Pack& b) { return of(a.v - b.v); }
   EIGENFORMER_ALWAYS_INLINE friend Pack operator*(const Pack& a, const Pack& b) { return of(a.v * b.v); }
   EIGENFORMER_ALWAYS_INLINE friend Pack operator/(const Pack& a, const Pack& b) { return of(a.v / b.v); }
-  EIGENFORMER_ALWAYS_INLINE friend Mask operator<(const Pack& a, const Pack& b) { return {a.v < b.v}; }
-  EIGENFORMER_ALWAYS_INLINE friend Mask operator<=(const Pack& a, const Pack& b) { return {a.v <= b.v}; }
-  EIGENFORMER_ALWAYS_INLINE friend Mask operator>(const Pack& a, const Pack& b) { return {a.v > b.v}; }
-  EIGENFORMER_ALWAYS_INLINE friend Mask operator>=(const Pack& a, const Pack& b) { return {a.v >= b.v}; }
-  EIGENFORMER_ALWAYS_INLINE friend Mask operator==(const Pack& a, const Pack& b) { return {a.v == b.v}; }
-  EIGENFORMER_ALWAYS_INLINE friend Mask operator!=(const Pack& a, const Pack& b) { return {a.v != b.v}; }
+  EIGENFORMER_ALWAYS_INLINE friend Mask operator<(const Pack& a, const Pack& b) {
+    return mask(a.v < b.v ? T(1) - V{} : V{});
+  }
+  EIGENFORMER_ALWAYS_INLINE friend Mask operator<=(const Pack& a, const Pack& b) {
+    return mask(a.v <= b.v ? T(1) - V{} : V{});
+  }
+  EIGENFORMER_ALWAYS_INLINE friend Mask operator>(const Pack& a, const Pack& b) {
+    return mask(a.v > b.v ? T(1) - V{} : V{});
+  }
+  EIGENFORMER_ALWAYS_INLINE friend Mask operator>=(const Pack& a, const Pack& b) {
+    return mask(a.v >= b.v ? T(1) - V{} : V{});
+  }
+  EIGENFORMER_ALWAYS_INLINE friend Mask operator==(const Pack& a, const Pack& b) {
+    return mask(a.v == b.v ? T(1) - V{} : V{});
+  }
+  EIGENFORMER_ALWAYS_INLINE friend Mask operator!=(const Pack& a, const Pack& b) {
+    return mask(a.v != b.v ? T(1) - V{} : V{});
+  }
 
   /// a where the mask holds, else b; both are computed.
   EIGENFORMER_ALWAYS_INLINE friend Pack select(const Mask& m, const Pack& a, const Pack& b) {
-    return of(m.i ? a.v : b.v);
+    return of(m.v != T(0) ? a.v : b.v);
   }
   EIGENFORMER_ALWAYS_INLINE friend Mask isnan(const Pack& a) { return a != a; }
   EIGENFORMER_ALWAYS_INLINE friend Mask isfinite(const Pack& a) { return abs(a) < infinity; }
@@ -66,7 +83,9 @@ struct Pack {
     return of(
         reinterpret_cast<V>((reinterpret_cast<I>(a.v) & ~sign_bit) | (reinterpret_cast<I>(b.v) & sign_bit)));
   }
-  EIGENFORMER_ALWAYS_INLINE friend Mask signbit(const Pack& a) { return {reinterpret_cast<I>(a.v) < 0}; }
+  EIGENFORMER_ALWAYS_INLINE friend Mask signbit(const Pack& a) {
+    return mask(reinterpret_cast<I>(a.v) < 0 ? T(1) - V{} : V{});
+  }
 
   // Whole numbers have no fraction above 2^mantissa.
   EIGENFORMER_ALWAYS_INLINE friend Pack trunc(const Pack& a) {
@@ -138,23 +157,21 @@ struct Pack {
     if constexpr (is_double) return each(a, [](T x) { return std::sin(x); });
     if (far(a)) return each(a, [](T x) { return std::sin(x); });
     Pack s, c;
-    const I n = sin_cos(a, s, c).i;
-    return of(
-        reinterpret_cast<V>(reinterpret_cast<I>(select({(n & 1) != 0}, c, s).v) ^ (n << 30 & sign_bit)));
+    const Pack quarter = sin_cos(a, s, c), y = select(is_odd(quarter), c, s);
+    return select(quarter >= 2, -y, y);
   }
   EIGENFORMER_ALWAYS_INLINE friend Pack cos(const Pack& a) {
     if constexpr (is_double) return each(a, [](T x) { return std::cos(x); });
     if (far(a)) return each(a, [](T x) { return std::cos(x); });
     Pack s, c;
-    const I n = sin_cos(a, s, c).i;
-    return of(reinterpret_cast<V>(reinterpret_cast<I>(select({(n & 1) != 0}, s, c).v) ^
-                                  ((n + 1) << 30 & sign_bit)));
+    const Pack quarter = sin_cos(a, s, c), y = select(is_odd(quarter), s, c);
+    return select((quarter == 1) | (quarter == 2), -y, y);
   }
   EIGENFORMER_ALWAYS_INLINE friend Pack tan(const Pack& a) {
     if constexpr (is_double) return each(a, [](T x) { return std::tan(x); });
     if (far(a)) return each(a, [](T x) { return std::tan(x); });
     Pack s, c;
-    const Mask odd{(sin_cos(a, s, c).i & 1) != 0};
+    const Mask odd = is_odd(sin_cos(a, s, c));
     return select(odd, -c, s) / select(odd, s, c);
   }
 
@@ -264,10 +281,15 @@ struct Pack {
     for (index_t l = 0; l < W::lanes; ++l) y.v[l] = f(a.v[l], b.v[l]);
     return y;
   }
-  EIGENFORMER_ALWAYS_INLINE friend bool any(const Mask& m) {
-    typename W::Integer bits = 0;
-    for (index_t l = 0; l < W::lanes; ++l) bits |= m.i[l];
-    return bits != 0;
+  EIGENFORMER_ALWAYS_INLINE friend bool any(const Mask& m) { return W::max(m.v) > T(0); }
+
+  EIGENFORMER_ALWAYS_INLINE static Mask mask(const V& given) {
+    V v = given;
+#if EIGENFORMER_X86 && !defined(__clang__)
+    // g++ 12 would turn it into a mask of bits of the wrong type, and take that apart element by element.
+    __asm__("" : "+v"(v));
+#endif
+    return {v};
   }
 
  private:
@@ -304,12 +326,16 @@ struct Pack {
     return select((y == 0) | (x == 1), 1, r);
   }
 
+  EIGENFORMER_ALWAYS_INLINE static Mask is_odd(const Pack& quarter) {
+    return (quarter == 1) | (quarter == 3);
+  }
+
   /// Whether an element is too large for sin_cos(), or not finite.
   EIGENFORMER_ALWAYS_INLINE static bool far(const Pack& a) { return any(~(abs(a) < 3000)); }
 
   /// a = n pi / 2 + r with r up to pi / 4; s and c are the sine and the cosine of r. Cody and Waite 1980,
   /// with pi / 2 in three parts, of which two have 11 bits, so that their products with n are exact.
-  EIGENFORMER_ALWAYS_INLINE static Mask sin_cos(const Pack& a, Pack& s, Pack& c) {
+  EIGENFORMER_ALWAYS_INLINE static Pack sin_cos(const Pack& a, Pack& s, Pack& c) {
     const Pack n = round(a * T(0.63661977236758134308));
     const Pack r = ((a - n * 1.5703125f) - n * 0.0004837512969970703125f) - n * 7.549790126404332e-08f;
     const V z = r.v * r.v;
@@ -318,7 +344,7 @@ struct Pack {
     s.v = r.v + r.v * z * p;
     Math::poly(p, z, T(2.454794230288826e-05f), T(-0.001388830249197781f), T(0.0416666641831398f));
     c.v = T(1) - (z * T(0.5) - z * z * p);
-    return {__builtin_convertvector(n.v, I)};
+    return n - 4 * floor(n * T(0.25));
   }
   /// asin(|a|) up to 0.5, beyond asin(sqrt((1 - |a|) / 2)).
   EIGENFORMER_ALWAYS_INLINE static Pack asin_of_half(const Pack& a) {

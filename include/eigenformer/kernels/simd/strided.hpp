@@ -50,20 +50,35 @@ struct StridedLoop {
     return n;
   }
 
-  /// The operands' offsets at the beginning of round `outer` of the outer dimensions.
-  std::array<index_t, Operands> offsets(index_t outer) const {
-    std::array<index_t, Operands> result{};
-    for (int i = rank - 2; i >= 0; --i) {
-      const auto d = static_cast<std::size_t>(i);
-      index_t at = outer;  // of the outermost dimension, without a slow division
-      if (i > 0) {
-        at = outer % size[d];
-        outer /= size[d];
+  /// The operands' offsets at the beginning of a round of the outer dimensions, and of those after it. Only
+  /// the first takes divisions, which would take longer than a short inner dimension.
+  class Rounds {
+   public:
+    Rounds(const StridedLoop& loop, index_t round) : loop_(loop) {
+      for (int i = loop.rank - 2; i >= 0; --i) {
+        const auto d = static_cast<std::size_t>(i);
+        place_[d] = i > 0 ? round % loop.size[d] : round;
+        if (i > 0) round /= loop.size[d];
+        for (std::size_t o = 0; o < Operands; ++o) offset_[o] += place_[d] * loop.stride[o][d];
       }
-      for (std::size_t o = 0; o < Operands; ++o) result[o] += at * stride[o][d];
     }
-    return result;
-  }
+    index_t operator[](std::size_t operand) const { return offset_[operand]; }
+    void next() {
+      for (int i = loop_.rank - 2; i >= 0; --i) {
+        const auto d = static_cast<std::size_t>(i);
+        for (std::size_t o = 0; o < Operands; ++o) offset_[o] += loop_.stride[o][d];
+        if (++place_[d] < loop_.size[d] || i == 0) return;
+        for (std::size_t o = 0; o < Operands; ++o) offset_[o] -= place_[d] * loop_.stride[o][d];
+        place_[d] = 0;
+      }
+    }
+
+   private:
+    const StridedLoop& loop_;
+    std::array<index_t, 6> place_{};
+    std::array<index_t, Operands> offset_{};
+  };
+  Rounds offsets(index_t round) const { return Rounds(*this, round); }
 };
 
 /// Strides of a row-major tensor of `shape`, aligned at the last dimension to rank `rank`; 0 where it is

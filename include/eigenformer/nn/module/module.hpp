@@ -386,6 +386,26 @@ inline std::map<std::string, std::size_t> index_of_names(const std::vector<Given
   return index;
 }
 
+// What does not fit when a state dict is loaded, each a list for the message.
+struct LoadProblems {
+  std::string unexpected, twice, wrong_rows, misshaped, unfit, different;
+
+  void require_none(const std::vector<std::string>& missing, bool strict) const {
+    std::string problems;
+    const auto tell = [&](const char* what, const std::string& list) {
+      if (!list.empty()) problems += std::string(problems.empty() ? "" : ". ") + what + ": " + list;
+    };
+    if (strict) tell("missing", join_list(missing));
+    if (strict) tell("unexpected", unexpected);
+    tell("given twice", twice);
+    tell("wrong rows", wrong_rows);
+    tell("wrong shape", misshaped);
+    tell("wrong type", unfit);
+    tell("tied in the module, but given with different values", different);
+    if (!problems.empty()) throw ValueError("load_state_dict", {problems, "."});
+  }
+};
+
 /// Matches given tensors with those of a state dict and, after checking everything, calls assign(entry of
 /// ours, index of the given one) for each pair. With options.rename an entry may be rows of one of ours.
 /// value(index) is a given tensor; of tensors given under several names of one tied parameter, the bits must
@@ -394,15 +414,13 @@ template <class T, class V, class F>
 LoadReport match_state_dict(std::vector<StateEntry<T>> ours, const std::vector<GivenTensor>& given,
                             const LoadOptions& options, V&& value, F&& assign) {
   LoadReport report;
-  std::string twice;
-  auto index = index_of_names(given, options, twice);
-  std::string wrong_rows;
-  if (options.rename) split_rows(ours, index, wrong_rows);
+  LoadProblems problems;
+  auto index = index_of_names(given, options, problems.twice);
+  if (options.rename) split_rows(ours, index, problems.wrong_rows);
   std::unordered_map<std::string, std::vector<const StateEntry<T>*>> groups;
   for (const auto& e : ours) groups[e.alias_of.empty() ? e.name : e.alias_of].push_back(&e);
   std::unordered_set<std::size_t> used;
   std::vector<std::pair<const StateEntry<T>*, std::size_t>> pairs;
-  std::string misshaped, unfit, different;
   for (const auto& e : ours) {
     if (!e.alias_of.empty()) continue;
     const std::string* name = nullptr;
@@ -421,37 +439,25 @@ LoadReport match_state_dict(std::vector<StateEntry<T>> ours, const std::vector<G
       if (first.alias || other.alias || !first.unfit.empty() || first.shape != e.value.shape()) continue;
       if (!other.unfit.empty() || other.shape != first.shape ||
           !same_bits<T>(value(source), value(at->second)))
-        append_listed(different, *name + " and " + at->first);
+        append_listed(problems.different, *name + " and " + at->first);
     }
     if (name == nullptr) {
       report.missing.push_back(e.name);
     } else if (!given[source].unfit.empty()) {
-      append_listed(unfit, e.name + " " + given[source].unfit);
+      append_listed(problems.unfit, e.name + " " + given[source].unfit);
     } else if (given[source].shape != e.value.shape()) {
-      append_listed(misshaped,
+      append_listed(problems.misshaped,
                     e.name + " is " + given[source].shape.str() + ", must be " + e.value.shape().str());
     } else {
       pairs.emplace_back(&e, source);
     }
   }
-  std::string unexpected;
   for (const auto& [name, i] : index) {
     if (used.count(i) > 0 || given[i].alias) continue;
     report.unexpected.push_back(given[i].name);
-    append_listed(unexpected, given[i].name == name ? name : name + " (" + given[i].name + ")");
+    append_listed(problems.unexpected, given[i].name == name ? name : name + " (" + given[i].name + ")");
   }
-  std::string problems;
-  const auto tell = [&](const char* what, const std::string& list) {
-    if (!list.empty()) problems += std::string(problems.empty() ? "" : ". ") + what + ": " + list;
-  };
-  if (options.strict) tell("missing", join_list(report.missing));
-  if (options.strict) tell("unexpected", unexpected);
-  tell("given twice", twice);
-  tell("wrong rows", wrong_rows);
-  tell("wrong shape", misshaped);
-  tell("wrong type", unfit);
-  tell("tied in the module, but given with different values", different);
-  if (!problems.empty()) throw ValueError("load_state_dict", {problems, "."});
+  problems.require_none(report.missing, options.strict);
   for (const auto& [entry, source] : pairs) assign(*entry, source);
   return report;
 }

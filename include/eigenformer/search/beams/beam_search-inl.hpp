@@ -193,17 +193,7 @@ class SentenceSearch {
     }
     const bool shrinks = rule_->ended_keeps_place();
     const std::size_t beam = static_cast<std::size_t>(options_->beam_size) - (shrinks ? ended_ : 0);
-    // Of 2 * beam continuations at most half are end symbols.
-    const std::size_t most = 2 * beam;
-    if (constrained_) {
-      constrained_->order(continuations, beam, options_->force_end && is_last(step));
-    } else {
-      std::partial_sort(
-          continuations.begin(),
-          continuations.begin() + static_cast<std::ptrdiff_t>(std::min(continuations.size(), most)),
-          continuations.end(), comes_before);
-    }
-    const std::size_t kept = std::min(continuations.size(), most);
+    const std::size_t kept = order(continuations, beam, step);
     const index_t length = step + 1;
     const bool cut = is_last(step) && rule_->cut_competes();
     const std::size_t considered = cut || shrinks ? std::min(kept, beam) : kept;
@@ -284,6 +274,19 @@ class SentenceSearch {
   };
 
   bool is_last(index_t step) const { return step + 1 == max_steps(); }
+
+  // Moves the best continuations of a step to the front and returns their number: at most 2 * beam, of which
+  // at most half are end symbols.
+  std::size_t order(std::vector<Continuation>& continuations, std::size_t beam, index_t step) {
+    const std::size_t kept = std::min(continuations.size(), 2 * beam);
+    if (constrained_) {
+      constrained_->order(continuations, beam, options_->force_end && is_last(step));
+    } else {
+      std::partial_sort(continuations.begin(), continuations.begin() + static_cast<std::ptrdiff_t>(kept),
+                        continuations.end(), comes_before);
+    }
+    return kept;
+  }
 
   void finish(Hypothesis h, index_t length, bool ended) {
     h.finished = ended;

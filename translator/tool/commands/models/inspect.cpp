@@ -10,6 +10,7 @@
 
 #include "commands.hpp"
 #include "eigenformer/io/adapters/load_adapter.hpp"
+#include "eigenformer/io/safetensors/json_text.hpp"
 #include "eigenformer/train/reporting/training_log.hpp"
 #include "model/model_folder.hpp"
 #include "terminal/status_line.hpp"
@@ -30,7 +31,7 @@ struct InspectCommand {
 void print_options(const char* title, const nlohmann::json& options) {
   std::printf("\n%s\n", title);
   for (const auto& [name, value] : options.items()) {
-    if (value.is_null() || value == "") continue;
+    if (value.is_null() || ef::detail::is_text(value, "")) continue;
     std::printf("  %-26s %s\n", name.c_str(),
                 value.is_string() ? value.get<std::string>().c_str() : value.dump().c_str());
   }
@@ -110,9 +111,12 @@ void print_training(const fs::path& folder, const nlohmann::json& options) {
   for (const nlohmann::json& line : ef::parse_training_log(ef::read_text_file(file)).lines) {
     updates = line.at("step").get<ef::index_t>();
     seconds = line.at("seconds").get<double>();
-    if (line.at("event") == "start" && line.contains("pairs") && line.at("pairs").is_number_integer())
+    if (ef::detail::is_text(line.at("event"), "start") && line.contains("pairs") &&
+        line.at("pairs").is_number_integer())
       pairs = line.at("pairs").get<ef::index_t>();
-    if (line.at("event") == "validation" && line.contains("best") && line.at("best") == true) best = line;
+    if (ef::detail::is_text(line.at("event"), "validation") && line.contains("best") &&
+        line.at("best") == true)
+      best = line;
   }
   std::printf("\ntraining\n  %-26s %lld\n", "updates", static_cast<long long>(updates));
   std::printf("  %-26s %.1f\n", "minutes", seconds / 60);

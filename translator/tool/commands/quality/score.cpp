@@ -35,6 +35,29 @@ void fill(LineReader& reader, std::vector<std::string>& lines, std::size_t count
   }
 }
 
+// Reads up to `most` lines of both files, which must end together. before: the lines read earlier.
+void read_pairs(LineReader& sources, LineReader& targets, std::size_t most, std::size_t before,
+                std::vector<std::string>& source, std::vector<std::string>& target) {
+  source.clear();
+  target.clear();
+  fill(sources, source, most);
+  fill(targets, target, most);
+  if (source.size() != target.size()) {
+    const bool fewer = source.size() < target.size();
+    throw ef::IoError("score", {"'", (fewer ? sources : targets).name(), "' ends after ",
+                                before + std::min(source.size(), target.size()), " lines, but '",
+                                (fewer ? targets : sources).name(), "' has more, expected equal numbers"});
+  }
+  if (before == 0 && !source.empty()) {
+    drop_byte_order_mark(source[0]);
+    drop_byte_order_mark(target[0]);
+  }
+  for (auto* side : {&source, &target}) {
+    const std::string problem = cut_at_invalid_utf8(*side, before, side == &source ? sources : targets);
+    if (!problem.empty()) throw ef::IoError("score", problem);
+  }
+}
+
 int score(const ScoreCommand& command) {
   set_threads(command.threads);
   const auto format = command.format->applied("score");
@@ -56,25 +79,8 @@ int score(const ScoreCommand& command) {
   std::size_t before = 0, scored = 0;
   std::vector<std::string> source, target;
   for (;; before += source.size()) {
-    source.clear();
-    target.clear();
-    fill(sources, source, most);
-    fill(targets, target, most);
-    if (source.size() != target.size()) {
-      const bool fewer = source.size() < target.size();
-      throw ef::IoError("score", {"'", (fewer ? sources : targets).name(), "' ends after ",
-                                  before + std::min(source.size(), target.size()), " lines, but '",
-                                  (fewer ? targets : sources).name(), "' has more, expected equal numbers"});
-    }
+    read_pairs(sources, targets, most, before, source, target);
     if (source.empty()) break;
-    if (before == 0) {
-      drop_byte_order_mark(source[0]);
-      drop_byte_order_mark(target[0]);
-    }
-    for (auto* side : {&source, &target}) {
-      const std::string problem = cut_at_invalid_utf8(*side, before, side == &source ? sources : targets);
-      if (!problem.empty()) throw ef::IoError("score", problem);
-    }
     const std::vector<ef::Translation> pairs = translator.score(source, target);
     std::string text;
     std::uint64_t tokens = 0;

@@ -127,6 +127,28 @@ inline std::vector<CorpusEntry> read_corpus_list(const std::string& path) {
   return entries;
 }
 
+// The corpora that --source and --target, --tsv or --data name.
+inline std::vector<CorpusEntry> entries_of_files(const CorpusOptions& s) {
+  const auto sources = parts_of(s.source, '\n'), targets = parts_of(s.target, '\n');
+  const bool two = !sources.empty() && !targets.empty(), any = !sources.empty() || !targets.empty();
+  if (int{two} + int{!s.tsv.empty()} + int{!s.data.empty()} != 1 || any != two)
+    throw ef::ValueError("train",
+                         "give --source and --target, or one of --tsv, --data and --corpora instead");
+  if (sources.size() != targets.size()) {
+    throw ef::ValueError("train", {"--source is given ", sources.size(), " times and --target ",
+                                   targets.size(), " times, expected equal numbers"});
+  }
+  std::vector<CorpusEntry> entries;
+  for (std::size_t k = 0; k < sources.size(); ++k) {
+    CorpusEntry& entry = entries.emplace_back();
+    entry.source = sources[k];
+    entry.target = targets[k];
+  }
+  for (const std::string& file : parts_of(s.tsv, '\n')) entries.emplace_back().tsv = file;
+  for (const std::string& folder : parts_of(s.data, '\n')) entries.emplace_back().data = folder;
+  return entries;
+}
+
 }  // namespace detail
 
 /// The corpora of a training: those of --corpora, or of --source and --target or --tsv, which may be
@@ -138,23 +160,7 @@ inline std::vector<CorpusEntry> corpus_entries(const CorpusOptions& s) {
       throw ef::ValueError("train", "give --corpora, or --source and --target, or --tsv, or --data");
     entries = detail::read_corpus_list(s.corpora);
   } else {
-    const auto sources = detail::parts_of(s.source, '\n'), targets = detail::parts_of(s.target, '\n');
-    const bool two = !sources.empty() && !targets.empty(), any = !sources.empty() || !targets.empty();
-    if (int{two} + int{!s.tsv.empty()} + int{!s.data.empty()} != 1 || any != two) {
-      throw ef::ValueError("train",
-                           "give --source and --target, or one of --tsv, --data and --corpora instead");
-    }
-    if (sources.size() != targets.size()) {
-      throw ef::ValueError("train", {"--source is given ", sources.size(), " times and --target ",
-                                     targets.size(), " times, expected equal numbers"});
-    }
-    for (std::size_t k = 0; k < sources.size(); ++k) {
-      CorpusEntry& entry = entries.emplace_back();
-      entry.source = sources[k];
-      entry.target = targets[k];
-    }
-    for (const std::string& file : detail::parts_of(s.tsv, '\n')) entries.emplace_back().tsv = file;
-    for (const std::string& folder : detail::parts_of(s.data, '\n')) entries.emplace_back().data = folder;
+    entries = detail::entries_of_files(s);
   }
   for (std::size_t k = 0; k < entries.size(); ++k) {
     const CorpusEntry& e = entries[k];

@@ -195,6 +195,29 @@ struct ConvolutionPlan {
   Shape y;
 };
 
+// The size of the result of a transposed convolution, of which g.in is the size of the input.
+EIGENFORMER_NOINLINE inline SizePair transposed_size(const char* op, const WindowGrid& g,
+                                                     const SizePair& output_padding, const Shape& x,
+                                                     const Shape& w) {
+  check_window(op, g);
+  require_at_least(op, "output padding", 0, output_padding);
+  const auto size = [&](index_t in, index_t k, index_t s, index_t p, index_t d, index_t extra) {
+    if (extra > 0 && extra >= std::max(s, d)) {
+      throw ValueError(
+          op, {"output padding is ", extra, ", must be less than the stride ", s, " or the dilation ", d});
+    }
+    const index_t n = (in - 1) * s - 2 * p + d * (k - 1) + extra + 1;
+    if (in < 1 || n < 1) {
+      throw ShapeError(
+          op, {"input of shape ", x.str(), " gives a size of ", n, " with these options, must be positive"},
+          {x, w});
+    }
+    return n;
+  };
+  return {size(g.in.h, g.kernel.h, g.stride.h, g.padding.h, g.dilation.h, output_padding.h),
+          size(g.in.w, g.kernel.w, g.stride.w, g.padding.w, g.dilation.w, output_padding.w)};
+}
+
 // x: (N, C, spatial...) or without N; w: (O, C / groups, kernel...), transposed (C, O / groups, kernel...).
 EIGENFORMER_NOINLINE inline ConvolutionPlan plan_convolution(const char* op, const Shape& x, const Shape& w,
                                                              const Shape* bias, index_t spatial,
@@ -229,23 +252,7 @@ EIGENFORMER_NOINLINE inline ConvolutionPlan plan_convolution(const char* op, con
     g = with_windows(op, g);
     to = g.out;
   } else {
-    check_window(op, g);
-    require_at_least(op, "output padding", 0, *output_padding);
-    const auto size = [&](index_t in, index_t k, index_t s, index_t p, index_t d, index_t extra) {
-      if (extra > 0 && extra >= std::max(s, d)) {
-        throw ValueError(
-            op, {"output padding is ", extra, ", must be less than the stride ", s, " or the dilation ", d});
-      }
-      const index_t n = (in - 1) * s - 2 * p + d * (k - 1) + extra + 1;
-      if (in < 1 || n < 1) {
-        throw ShapeError(
-            op, {"input of shape ", x.str(), " gives a size of ", n, " with these options, must be positive"},
-            {x, w});
-      }
-      return n;
-    };
-    to = {size(g.in.h, g.kernel.h, g.stride.h, g.padding.h, g.dilation.h, output_padding->h),
-          size(g.in.w, g.kernel.w, g.stride.w, g.padding.w, g.dilation.w, output_padding->w)};
+    to = transposed_size(op, g, *output_padding, x, w);
     g.out = std::exchange(g.in, to);
   }
   ConvolutionPlan plan;

@@ -40,6 +40,67 @@ struct AxisTaps {
   }
 };
 
+/// The passes over planes begin .. end of images of height and width `in`, resized to `out`.
+template <class T>
+struct Interpolation {
+  AxisTaps<T> rows, cols;
+  InterpolateMode mode;
+  index_t in_w, in_plane, out_h, out_w;
+
+  Interpolation(const SizePair& in, const SizePair& out, InterpolateMode of)
+      : rows(in.h, out.h, of),
+        cols(in.w, out.w, of),
+        mode(of),
+        in_w(in.w),
+        in_plane(in.h * in.w),
+        out_h(out.h),
+        out_w(out.w) {}
+
+  void forward(const T* from, T* to, index_t begin, index_t end) const {
+    for (index_t i = begin * out_h; i < end * out_h; ++i) {
+      const auto h = static_cast<std::size_t>(i % out_h);
+      const T* upper = from + i / out_h * in_plane + rows.first[h] * in_w;
+      const T* lower = from + i / out_h * in_plane + rows.second[h] * in_w;
+      const T down = rows.weight[h];
+      for (index_t j = 0; j < out_w; ++j) {
+        const auto w = static_cast<std::size_t>(j);
+        const index_t a = cols.first[w], b = cols.second[w];
+        if (mode == InterpolateMode::nearest) {
+          to[i * out_w + j] = upper[a];  // a weight of 0 would make NaN of infinity
+        } else {
+          const T right = cols.weight[w], left = T(1) - right;
+          to[i * out_w + j] = (T(1) - down) * (left * upper[a] + right * upper[b]) +
+                              down * (left * lower[a] + right * lower[b]);
+        }
+      }
+    }
+  }
+
+  // dx = the sum of dy times the weight that an element has in each element of the result.
+  void backward(const T* dy, T* dx, index_t begin, index_t end) const {
+    for (index_t i = begin * out_h; i < end * out_h; ++i) {
+      const auto h = static_cast<std::size_t>(i % out_h);
+      T* upper = dx + i / out_h * in_plane + rows.first[h] * in_w;
+      T* lower = dx + i / out_h * in_plane + rows.second[h] * in_w;
+      const T down = rows.weight[h];
+      for (index_t j = 0; j < out_w; ++j) {
+        const auto w = static_cast<std::size_t>(j);
+        const index_t a = cols.first[w], b = cols.second[w];
+        const T g = dy[i * out_w + j];
+        if (mode == InterpolateMode::nearest) {
+          upper[a] += g;
+        } else {
+          const T right = cols.weight[w], left = T(1) - right;
+          upper[a] += (T(1) - down) * left * g;
+          upper[b] += (T(1) - down) * right * g;
+          lower[a] += down * left * g;
+          lower[b] += down * right * g;
+        }
+      }
+    }
+  }
+};
+
 }  // namespace detail
 
 /// Images of another size. x: (N, C, H, W). Returns (N, C, size). Throws ShapeError unless x has rank 4 and
@@ -59,62 +120,24 @@ template <Operand X>
   }
   detail::require_at_least("interpolate", "input size", 1, {x.dim(2), x.dim(3)});
   detail::require_at_least("interpolate", "size", 1, size);
-  const detail::AxisTaps<T> rows(x.dim(2), size.h, mode), cols(x.dim(3), size.w, mode);
-  const index_t in_w = x.dim(3), in_plane = x.dim(2) * in_w, out_w = size.w, out_plane = size.h * size.w;
-  const index_t planes = x.dim(0) * x.dim(1);
-  const index_t grain = std::max<index_t>(1, (1 << 14) / std::max(in_plane, out_plane));
+  const detail::Interpolation<T> planes({x.dim(2), x.dim(3)}, size, mode);
+  const index_t count = x.dim(0) * x.dim(1);
+  const index_t grain = std::max<index_t>(1, (1 << 14) / std::max(planes.in_plane, size.h * size.w));
   Tensor<T> y(x.shape().with(2, size.h).with(3, size.w));
-  parallel_for(planes, grain, [&, from = x.value().data(), to = y.data()](index_t begin, index_t end) {
-    for (index_t i = begin * size.h; i < end * size.h; ++i) {
-      const auto h = static_cast<std::size_t>(i % size.h);
-      const T* upper = from + i / size.h * in_plane + rows.first[h] * in_w;
-      const T* lower = from + i / size.h * in_plane + rows.second[h] * in_w;
-      const T down = rows.weight[h];
-      for (index_t j = 0; j < out_w; ++j) {
-        const auto w = static_cast<std::size_t>(j);
-        const index_t a = cols.first[w], b = cols.second[w];
-        if (mode == InterpolateMode::nearest) {
-          to[i * out_w + j] = upper[a];  // a weight of 0 would make NaN of infinity
-        } else {
-          const T right = cols.weight[w], left = T(1) - right;
-          to[i * out_w + j] = (T(1) - down) * (left * upper[a] + right * upper[b]) +
-                              down * (left * lower[a] + right * lower[b]);
-        }
-      }
-    }
+  parallel_for(count, grain, [&, from = x.value().data(), to = y.data()](index_t begin, index_t end) {
+    planes.forward(from, to, begin, end);
   });
   if (detail::not_recorded<T>(y, x)) return Var<T>(std::move(y));
-  // dx = the sum of dy times the weight that an element has in each element of the result.
-  return record("interpolate", std::move(y), {x}, SavedTensors(),
-                [rows, cols, mode, size, in_w, in_plane, out_w, planes, grain](Backward<T>& back) {
-                  const auto dx = back.grad(0);
-                  if (!dx) return;
-                  parallel_for(planes, grain, [&, dy = back.dy().data()](index_t begin, index_t end) {
-                    if (dx.beta == T(0)) {
-                      std::fill(dx.data + begin * in_plane, dx.data + end * in_plane, T(0));
-                    }
-                    for (index_t i = begin * size.h; i < end * size.h; ++i) {
-                      const auto h = static_cast<std::size_t>(i % size.h);
-                      T* upper = dx.data + i / size.h * in_plane + rows.first[h] * in_w;
-                      T* lower = dx.data + i / size.h * in_plane + rows.second[h] * in_w;
-                      const T down = rows.weight[h];
-                      for (index_t j = 0; j < out_w; ++j) {
-                        const auto w = static_cast<std::size_t>(j);
-                        const index_t a = cols.first[w], b = cols.second[w];
-                        const T g = dy[i * out_w + j];
-                        if (mode == InterpolateMode::nearest) {
-                          upper[a] += g;
-                        } else {
-                          const T right = cols.weight[w], left = T(1) - right;
-                          upper[a] += (T(1) - down) * left * g;
-                          upper[b] += (T(1) - down) * right * g;
-                          lower[a] += down * left * g;
-                          lower[b] += down * right * g;
-                        }
-                      }
-                    }
-                  });
-                });
+  return record("interpolate", std::move(y), {x}, SavedTensors(), [planes, count, grain](Backward<T>& back) {
+    const auto dx = back.grad(0);
+    if (!dx) return;
+    parallel_for(count, grain, [&, dy = back.dy().data()](index_t begin, index_t end) {
+      if (dx.beta == T(0)) {
+        std::fill(dx.data + begin * planes.in_plane, dx.data + end * planes.in_plane, T(0));
+      }
+      planes.backward(dy, dx.data, begin, end);
+    });
+  });
 }
 
 }  // namespace eigenformer

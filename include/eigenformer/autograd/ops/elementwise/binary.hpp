@@ -55,11 +55,11 @@ requires detail::OperandPair<A, B>
 [[nodiscard]] Var<element_t<A, B>> pow(const A& a, const B& b) {
   // da = b a^(b - 1) dy, 0 where b = 0; db = y log(a) dy, 0 where a = 0 and b >= 0.
   return detail::map_pair(
-      "pow", a, b, [](const auto& u, const auto& v) { return pow(u, v); },
-      [](const auto& u, const auto& v, const auto& g) { return select(v == 0, 0, g * v * pow(u, v - 1)); },
-      [](const auto& u, const auto& v, const auto& g) {
-        return select((u == 0) & (v >= 0), 0, g * pow(u, v) * log(u));
-      });
+      "pow", a, b, [](const auto& u, const auto& v) EIGENFORMER_INLINE_LAMBDA { return pow(u, v); },
+      [](const auto& u, const auto& v, const auto& g)
+          EIGENFORMER_INLINE_LAMBDA { return select(v == 0, 0, g * v * pow(u, v - 1)); },
+      [](const auto& u, const auto& v, const auto& g)
+          EIGENFORMER_INLINE_LAMBDA { return select((u == 0) & (v >= 0), 0, g * pow(u, v) * log(u)); });
 }
 
 /// The larger of a and b, element by element; NaN if either is NaN. Operands and errors as for add().
@@ -68,9 +68,12 @@ requires detail::OperandPair<A, B>
 [[nodiscard]] Var<element_t<A, B>> maximum(const A& a, const B& b) {
   // da = dy where a > b, half of it where a = b, 0 where a < b; db alike.
   return detail::map_pair(
-      "maximum", a, b, [](const auto& u, const auto& v) { return select((u > v) | isnan(u), u, v); },
-      [](const auto& u, const auto& v, const auto& g) { return select(u < v, 0, select(u == v, g / 2, g)); },
-      [](const auto& u, const auto& v, const auto& g) { return select(v < u, 0, select(u == v, g / 2, g)); });
+      "maximum", a, b,
+      [](const auto& u, const auto& v) EIGENFORMER_INLINE_LAMBDA { return select((u > v) | isnan(u), u, v); },
+      [](const auto& u, const auto& v, const auto& g)
+          EIGENFORMER_INLINE_LAMBDA { return select(u < v, 0, select(u == v, g / 2, g)); },
+      [](const auto& u, const auto& v, const auto& g)
+          EIGENFORMER_INLINE_LAMBDA { return select(v < u, 0, select(u == v, g / 2, g)); });
 }
 
 /// The smaller of a and b, element by element; NaN if either is NaN. Operands and errors as for add().
@@ -79,9 +82,12 @@ requires detail::OperandPair<A, B>
 [[nodiscard]] Var<element_t<A, B>> minimum(const A& a, const B& b) {
   // da = dy where a < b, half of it where a = b, 0 where a > b; db alike.
   return detail::map_pair(
-      "minimum", a, b, [](const auto& u, const auto& v) { return select((u < v) | isnan(u), u, v); },
-      [](const auto& u, const auto& v, const auto& g) { return select(u > v, 0, select(u == v, g / 2, g)); },
-      [](const auto& u, const auto& v, const auto& g) { return select(v > u, 0, select(u == v, g / 2, g)); });
+      "minimum", a, b,
+      [](const auto& u, const auto& v) EIGENFORMER_INLINE_LAMBDA { return select((u < v) | isnan(u), u, v); },
+      [](const auto& u, const auto& v, const auto& g)
+          EIGENFORMER_INLINE_LAMBDA { return select(u > v, 0, select(u == v, g / 2, g)); },
+      [](const auto& u, const auto& v, const auto& g)
+          EIGENFORMER_INLINE_LAMBDA { return select(v > u, 0, select(u == v, g / 2, g)); });
 }
 
 /// The angle in (-pi, pi] of the point (b, a), element by element. Operands and errors as for add().
@@ -90,9 +96,11 @@ requires detail::OperandPair<A, B>
 [[nodiscard]] Var<element_t<A, B>> atan2(const A& a, const B& b) {
   // da = b / (a^2 + b^2) dy, db = -a / (a^2 + b^2) dy.
   return detail::map_pair(
-      "atan2", a, b, [](const auto& u, const auto& v) { return atan2(u, v); },
-      [](const auto& u, const auto& v, const auto& g) { return g * v / (u * u + v * v); },
-      [](const auto& u, const auto& v, const auto& g) { return -g * u / (u * u + v * v); });
+      "atan2", a, b, [](const auto& u, const auto& v) EIGENFORMER_INLINE_LAMBDA { return atan2(u, v); },
+      [](const auto& u, const auto& v, const auto& g)
+          EIGENFORMER_INLINE_LAMBDA { return g * v / (u * u + v * v); },
+      [](const auto& u, const auto& v, const auto& g)
+          EIGENFORMER_INLINE_LAMBDA { return -g * u / (u * u + v * v); });
 }
 
 /// log(exp(a) + exp(b)), element by element, without overflow. Operands and errors as for add().
@@ -103,14 +111,14 @@ requires detail::OperandPair<A, B>
   // da = dy / (1 + exp(b - a)), db = dy / (1 + exp(a - b)), half of dy where a = b.
   return detail::map_pair(
       "logaddexp", a, b,
-      [](const auto& u, const auto& v) {
+      [](const auto& u, const auto& v) EIGENFORMER_INLINE_LAMBDA {
         return select(u == v, u + std::numbers::ln2_v<T>,
                       select(isnan(u) | isnan(v), u + v, select(u > v, u, v) + log1p(exp(-abs(u - v)))));
       },
-      [](const auto& u, const auto& v, const auto& g) { return select(u == v, g / 2, g / (1 + exp(v - u))); },
-      [](const auto& u, const auto& v, const auto& g) {
-        return select(u == v, g / 2, g / (1 + exp(u - v)));
-      });
+      [](const auto& u, const auto& v, const auto& g)
+          EIGENFORMER_INLINE_LAMBDA { return select(u == v, g / 2, g / (1 + exp(v - u))); },
+      [](const auto& u, const auto& v, const auto& g)
+          EIGENFORMER_INLINE_LAMBDA { return select(u == v, g / 2, g / (1 + exp(u - v))); });
 }
 
 /// a - b floor(a / b), element by element: the sign is that of b, as in Python; NaN where b is 0. Operands
@@ -120,9 +128,11 @@ requires detail::OperandPair<A, B>
 [[nodiscard]] Var<element_t<A, B>> remainder(const A& a, const B& b) {
   // da = dy, db = -floor(a / b) dy.
   return detail::map_pair(
-      "remainder", a, b, [](const auto& u, const auto& v) { return floor_mod(u, v); },
-      [](const auto&, const auto&, const auto& g) { return g; },
-      [](const auto& u, const auto& v, const auto& g) { return -g * round((u - floor_mod(u, v)) / v); });
+      "remainder", a, b,
+      [](const auto& u, const auto& v) EIGENFORMER_INLINE_LAMBDA { return floor_mod(u, v); },
+      [](const auto&, const auto&, const auto& g) EIGENFORMER_INLINE_LAMBDA { return g; },
+      [](const auto& u, const auto& v, const auto& g)
+          EIGENFORMER_INLINE_LAMBDA { return -g * round((u - floor_mod(u, v)) / v); });
 }
 
 /// x where x > 0, weight x elsewhere, of a weight with one element or one per channel (axis 1 of x). Throws
@@ -148,9 +158,11 @@ requires detail::OperandPair<A, B> && Operand<A>
   // dx = dy where x > 0, weight dy elsewhere; dweight = 0 where x > 0, x dy elsewhere, summed.
   return detail::map_pairs<T>(
       "prelu", x, x.shape(), weight, channels,
-      [](const auto& u, const auto& v) { return select(u > 0, u, v * u); },
-      [](const auto& u, const auto& v, const auto& g) { return select(u > 0, g, v * g); },
-      [](const auto& u, const auto&, const auto& g) { return select(u > 0, 0, u * g); });
+      [](const auto& u, const auto& v) EIGENFORMER_INLINE_LAMBDA { return select(u > 0, u, v * u); },
+      [](const auto& u, const auto& v, const auto& g)
+          EIGENFORMER_INLINE_LAMBDA { return select(u > 0, g, v * g); },
+      [](const auto& u, const auto&, const auto& g)
+          EIGENFORMER_INLINE_LAMBDA { return select(u > 0, 0, u * g); });
 }
 
 }  // namespace eigenformer

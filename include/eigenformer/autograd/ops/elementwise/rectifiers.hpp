@@ -37,8 +37,9 @@ template <Operand X>
   const T low = min ? static_cast<T>(*min) : -inf, high = max ? static_cast<T>(*max) : inf;
   // dx = dy where min <= x <= max, 0 elsewhere.
   return detail::map<T, detail::Saves::x>(
-      "clip", x, [=](const auto& v) { return detail::limited(v, low, high); },
-      [=](const auto& v, const auto& g) { return select((v >= low) & (v <= high), g, 0); });
+      "clip", x, [=](const auto& v) EIGENFORMER_INLINE_LAMBDA { return detail::limited(v, low, high); },
+      [=](const auto& v, const auto& g)
+          EIGENFORMER_INLINE_LAMBDA { return select((v >= low) & (v <= high), g, 0); });
 }
 
 /// log(1 + exp(beta x)) / beta, and x where beta x > threshold. Dugas et al. 2001.
@@ -49,8 +50,11 @@ template <Operand X>
   const T limit = static_cast<T>(threshold);
   // dx = sigmoid(beta x) dy, dy where beta x > threshold.
   return detail::map<T, detail::Saves::x>(
-      "softplus", x, [b, limit](const auto& v) { return select(v * b > limit, v, log1p(exp(v * b)) / b); },
-      [b, limit](const auto& v, const auto& g) { return select(v * b > limit, g, g / (1 + exp(-v * b))); });
+      "softplus", x,
+      [b, limit](const auto& v)
+          EIGENFORMER_INLINE_LAMBDA { return select(v * b > limit, v, log1p(exp(v * b)) / b); },
+      [b, limit](const auto& v, const auto& g)
+          EIGENFORMER_INLINE_LAMBDA { return select(v * b > limit, g, g / (1 + exp(-v * b))); });
 }
 
 /// x tanh(softplus(x)). Misra 2019.
@@ -59,8 +63,8 @@ template <Operand X>
   using T = element_t<X>;
   // dx = (t + x sigmoid(x) (1 - t^2)) dy with t = tanh(softplus(x)).
   return detail::map<T, detail::Saves::x>(
-      "mish", x, [](const auto& v) { return v * detail::tanh_softplus(v); },
-      [](const auto& v, const auto& g) {
+      "mish", x, [](const auto& v) EIGENFORMER_INLINE_LAMBDA { return v * detail::tanh_softplus(v); },
+      [](const auto& v, const auto& g) EIGENFORMER_INLINE_LAMBDA {
         const auto t = detail::tanh_softplus(v);
         return g * (t + v * (1 - t * t) / (1 + exp(-v)));
       });
@@ -74,8 +78,10 @@ template <Operand X>
   const T high = static_cast<T>(max);
   // dx = dy where min < x < max, 0 elsewhere.
   return detail::map<T, detail::Saves::x>(
-      "hard_tanh", x, [low, high](const auto& v) { return detail::limited(v, low, high); },
-      [low, high](const auto& v, const auto& g) { return select((v > low) & (v < high), g, 0); });
+      "hard_tanh", x,
+      [low, high](const auto& v) EIGENFORMER_INLINE_LAMBDA { return detail::limited(v, low, high); },
+      [low, high](const auto& v, const auto& g)
+          EIGENFORMER_INLINE_LAMBDA { return select((v > low) & (v < high), g, 0); });
 }
 
 /// x / 6 + 1/2 limited to [0, 1]. Courbariaux et al. 2015.
@@ -84,8 +90,10 @@ template <Operand X>
   using T = element_t<X>;
   // dx = dy / 6 where -3 < x < 3, 0 elsewhere.
   return detail::map<T, detail::Saves::x>(
-      "hard_sigmoid", x, [](const auto& v) { return detail::limited(v + 3, 0, 6) / 6; },
-      [](const auto& v, const auto& g) { return select((v > -3) & (v < 3), g / 6, 0); });
+      "hard_sigmoid", x,
+      [](const auto& v) EIGENFORMER_INLINE_LAMBDA { return detail::limited(v + 3, 0, 6) / 6; },
+      [](const auto& v, const auto& g)
+          EIGENFORMER_INLINE_LAMBDA { return select((v > -3) & (v < 3), g / 6, 0); });
 }
 
 /// x hard_sigmoid(x). Howard et al. 2019.
@@ -94,10 +102,10 @@ template <Operand X>
   using T = element_t<X>;
   // dx = 0 up to -3, dy from 3, (x / 3 + 1/2) dy between.
   return detail::map<T, detail::Saves::x>(
-      "hard_swish", x, [](const auto& v) { return v * detail::limited(v + 3, 0, 6) / 6; },
-      [](const auto& v, const auto& g) {
-        return select(v <= -3, 0, select(v >= 3, g, g * (v / 3 + T(0.5))));
-      });
+      "hard_swish", x,
+      [](const auto& v) EIGENFORMER_INLINE_LAMBDA { return v * detail::limited(v + 3, 0, 6) / 6; },
+      [](const auto& v, const auto& g)
+          EIGENFORMER_INLINE_LAMBDA { return select(v <= -3, 0, select(v >= 3, g, g * (v / 3 + T(0.5)))); });
 }
 
 /// x where x > 0, negative_slope x elsewhere. Maas et al. 2013.
@@ -107,8 +115,10 @@ template <Operand X>
   const T slope = static_cast<T>(negative_slope);
   // dx = dy where x > 0, negative_slope dy elsewhere.
   return detail::map<T, detail::Saves::x>(
-      "leaky_relu", x, [slope](const auto& v) { return select(v > 0, v, slope * v); },
-      [slope](const auto& v, const auto& g) { return select(v > 0, g, slope * g); });
+      "leaky_relu", x,
+      [slope](const auto& v) EIGENFORMER_INLINE_LAMBDA { return select(v > 0, v, slope * v); },
+      [slope](const auto& v, const auto& g)
+          EIGENFORMER_INLINE_LAMBDA { return select(v > 0, g, slope * g); });
 }
 
 /// x where x > 0, alpha (exp(x) - 1) elsewhere. Clevert et al. 2016.
@@ -118,8 +128,9 @@ template <Operand X>
   const T a = static_cast<T>(alpha);
   // dx = dy where x > 0, alpha exp(x) dy elsewhere.
   return detail::map<T, detail::Saves::x>(
-      "elu", x, [a](const auto& v) { return select(v > 0, v, a * expm1(v)); },
-      [a](const auto& v, const auto& g) { return select(v > 0, g, a * exp(v) * g); });
+      "elu", x, [a](const auto& v) EIGENFORMER_INLINE_LAMBDA { return select(v > 0, v, a * expm1(v)); },
+      [a](const auto& v, const auto& g)
+          EIGENFORMER_INLINE_LAMBDA { return select(v > 0, g, a * exp(v) * g); });
 }
 
 /// scale elu(x, alpha) with the constants that keep mean 0 and variance 1. Klambauer et al. 2017.
@@ -130,8 +141,10 @@ template <Operand X>
   const T a = static_cast<T>(1.0507009873554804934193349852946 * 1.6732632423543772848170429916717);
   // dx = scale dy where x > 0, scale alpha exp(x) dy elsewhere.
   return detail::map<T, detail::Saves::x>(
-      "selu", x, [scale, a](const auto& v) { return select(v > 0, scale * v, a * expm1(v)); },
-      [scale, a](const auto& v, const auto& g) { return select(v > 0, scale * g, a * exp(v) * g); });
+      "selu", x,
+      [scale, a](const auto& v) EIGENFORMER_INLINE_LAMBDA { return select(v > 0, scale * v, a * expm1(v)); },
+      [scale, a](const auto& v, const auto& g)
+          EIGENFORMER_INLINE_LAMBDA { return select(v > 0, scale * g, a * exp(v) * g); });
 }
 
 /// x where x > threshold, value elsewhere; NaN stays.
@@ -142,8 +155,9 @@ template <Operand X>
   const T other = static_cast<T>(value);
   // dx = dy where x > threshold, 0 elsewhere.
   return detail::map<T, detail::Saves::x>(
-      "threshold", x, [limit, other](const auto& v) { return select(v <= limit, other, v); },
-      [limit](const auto& v, const auto& g) { return select(v <= limit, 0, g); });
+      "threshold", x,
+      [limit, other](const auto& v) EIGENFORMER_INLINE_LAMBDA { return select(v <= limit, other, v); },
+      [limit](const auto& v, const auto& g) EIGENFORMER_INLINE_LAMBDA { return select(v <= limit, 0, g); });
 }
 
 /// x / (1 + |x|). Turian et al. 2009.
@@ -152,8 +166,9 @@ template <Operand X>
   using T = element_t<X>;
   // dx = dy / (1 + |x|)^2.
   return detail::map<T, detail::Saves::x>(
-      "softsign", x, [](const auto& v) { return v / (1 + abs(v)); },
-      [](const auto& v, const auto& g) { return g / ((1 + abs(v)) * (1 + abs(v))); });
+      "softsign", x, [](const auto& v) EIGENFORMER_INLINE_LAMBDA { return v / (1 + abs(v)); },
+      [](const auto& v, const auto& g)
+          EIGENFORMER_INLINE_LAMBDA { return g / ((1 + abs(v)) * (1 + abs(v))); });
 }
 
 /// log(sigmoid(x)), finite where sigmoid(x) is 0 in floating point.
@@ -162,8 +177,9 @@ template <Operand X>
   using T = element_t<X>;
   // dx = sigmoid(-x) dy.
   return detail::map<T, detail::Saves::x>(
-      "logsigmoid", x, [](const auto& v) { return select(v > 0, 0, v) - log1p(exp(-abs(v))); },
-      [](const auto& v, const auto& g) { return g / (1 + exp(v)); });
+      "logsigmoid", x,
+      [](const auto& v) EIGENFORMER_INLINE_LAMBDA { return select(v > 0, 0, v) - log1p(exp(-abs(v))); },
+      [](const auto& v, const auto& g) EIGENFORMER_INLINE_LAMBDA { return g / (1 + exp(v)); });
 }
 
 /// x with NaN replaced by `nan` and infinities by posinf and neginf, the largest finite numbers by default.
@@ -178,8 +194,10 @@ template <Operand X>
   // dx = dy where x is finite, 0 elsewhere.
   return detail::map<T, detail::Saves::x>(
       "nan_to_num", x,
-      [=](const auto& v) { return select(isnan(v), none, select(isfinite(v), v, select(v > 0, high, low))); },
-      [](const auto& v, const auto& g) { return select(isfinite(v), g, 0); });
+      [=](const auto& v) EIGENFORMER_INLINE_LAMBDA {
+        return select(isnan(v), none, select(isfinite(v), v, select(v > 0, high, low)));
+      },
+      [](const auto& v, const auto& g) EIGENFORMER_INLINE_LAMBDA { return select(isfinite(v), g, 0); });
 }
 
 }  // namespace eigenformer

@@ -60,8 +60,9 @@ template <Operand X>
   using T = element_t<X>;
   // dx = 0.
   return detail::map<T, detail::Saves::x>(
-      "sign", x, [](const auto& v) { return select(v > 0, 1, select(v < 0, -1, 0)); },
-      [](const auto&, const auto&) { return T(0); });
+      "sign", x,
+      [](const auto& v) EIGENFORMER_INLINE_LAMBDA { return select(v > 0, 1, select(v < 0, -1, 0)); },
+      [](const auto&, const auto&) EIGENFORMER_INLINE_LAMBDA { return T(0); });
 }
 
 /// The largest whole number that is not above x; the gradient is 0.
@@ -70,7 +71,8 @@ template <Operand X>
   using T = element_t<X>;
   // dx = 0.
   return detail::map<T, detail::Saves::x>(
-      "floor", x, [](const auto& v) { return floor(v); }, [](const auto&, const auto&) { return T(0); });
+      "floor", x, [](const auto& v) EIGENFORMER_INLINE_LAMBDA { return floor(v); },
+      [](const auto&, const auto&) EIGENFORMER_INLINE_LAMBDA { return T(0); });
 }
 
 /// The smallest whole number that is not below x; the gradient is 0.
@@ -79,7 +81,8 @@ template <Operand X>
   using T = element_t<X>;
   // dx = 0.
   return detail::map<T, detail::Saves::x>(
-      "ceil", x, [](const auto& v) { return ceil(v); }, [](const auto&, const auto&) { return T(0); });
+      "ceil", x, [](const auto& v) EIGENFORMER_INLINE_LAMBDA { return ceil(v); },
+      [](const auto&, const auto&) EIGENFORMER_INLINE_LAMBDA { return T(0); });
 }
 
 /// The nearest whole number, of two the even one; the gradient is 0.
@@ -88,7 +91,8 @@ template <Operand X>
   using T = element_t<X>;
   // dx = 0.
   return detail::map<T, detail::Saves::x>(
-      "round", x, [](const auto& v) { return round(v); }, [](const auto&, const auto&) { return T(0); });
+      "round", x, [](const auto& v) EIGENFORMER_INLINE_LAMBDA { return round(v); },
+      [](const auto&, const auto&) EIGENFORMER_INLINE_LAMBDA { return T(0); });
 }
 
 /// The whole number next to x in the direction of 0; the gradient is 0.
@@ -97,7 +101,8 @@ template <Operand X>
   using T = element_t<X>;
   // dx = 0.
   return detail::map<T, detail::Saves::x>(
-      "trunc", x, [](const auto& v) { return trunc(v); }, [](const auto&, const auto&) { return T(0); });
+      "trunc", x, [](const auto& v) EIGENFORMER_INLINE_LAMBDA { return trunc(v); },
+      [](const auto&, const auto&) EIGENFORMER_INLINE_LAMBDA { return T(0); });
 }
 
 /// 2 to the power x, element by element.
@@ -106,8 +111,8 @@ template <Operand X>
   using T = element_t<X>;
   // dx = ln(2) y dy.
   return detail::map<T, detail::Saves::y>(
-      "exp2", x, [](const auto& v) { return exp2(v); },
-      [](const auto& y, const auto& g) { return g * y * std::numbers::ln2_v<T>; });
+      "exp2", x, [](const auto& v) EIGENFORMER_INLINE_LAMBDA { return exp2(v); },
+      [](const auto& y, const auto& g) EIGENFORMER_INLINE_LAMBDA { return g * y * std::numbers::ln2_v<T>; });
 }
 
 /// exp(x) - 1, exact near 0.
@@ -116,8 +121,8 @@ template <Operand X>
   using T = element_t<X>;
   // dx = (y + 1) dy.
   return detail::map<T, detail::Saves::y>(
-      "expm1", x, [](const auto& v) { return expm1(v); },
-      [](const auto& y, const auto& g) { return g * (y + 1); });
+      "expm1", x, [](const auto& v) EIGENFORMER_INLINE_LAMBDA { return expm1(v); },
+      [](const auto& y, const auto& g) EIGENFORMER_INLINE_LAMBDA { return g * (y + 1); });
 }
 
 /// log(1 + x), exact near 0: -inf at -1, NaN below.
@@ -126,8 +131,8 @@ template <Operand X>
   using T = element_t<X>;
   // dx = dy / (1 + x).
   return detail::map<T, detail::Saves::x>(
-      "log1p", x, [](const auto& v) { return log1p(v); },
-      [](const auto& v, const auto& g) { return g / (1 + v); });
+      "log1p", x, [](const auto& v) EIGENFORMER_INLINE_LAMBDA { return log1p(v); },
+      [](const auto& v, const auto& g) EIGENFORMER_INLINE_LAMBDA { return g / (1 + v); });
 }
 
 /// Logarithm to base 2, element by element: -inf at 0, NaN below.
@@ -136,8 +141,9 @@ template <Operand X>
   using T = element_t<X>;
   // dx = dy / (x ln(2)).
   return detail::map<T, detail::Saves::x>(
-      "log2", x, [](const auto& v) { return log2(v); },
-      [](const auto& v, const auto& g) { return g / (v * std::numbers::ln2_v<T>); });
+      "log2", x, [](const auto& v) EIGENFORMER_INLINE_LAMBDA { return log2(v); },
+      [](const auto& v, const auto& g)
+          EIGENFORMER_INLINE_LAMBDA { return g / (v * std::numbers::ln2_v<T>); });
 }
 
 /// Logarithm to base 10, element by element: -inf at 0, NaN below.
@@ -146,8 +152,9 @@ template <Operand X>
   using T = element_t<X>;
   // dx = dy / (x ln(10)).
   return detail::map<T, detail::Saves::x>(
-      "log10", x, [](const auto& v) { return log10(v); },
-      [](const auto& v, const auto& g) { return g / (v * std::numbers::ln10_v<T>); });
+      "log10", x, [](const auto& v) EIGENFORMER_INLINE_LAMBDA { return log10(v); },
+      [](const auto& v, const auto& g)
+          EIGENFORMER_INLINE_LAMBDA { return g / (v * std::numbers::ln10_v<T>); });
 }
 
 /// 1 / sqrt(x), element by element: inf at 0, NaN below.
@@ -156,8 +163,8 @@ template <Operand X>
   using T = element_t<X>;
   // dx = -y^3 / 2 dy.
   return detail::map<T, detail::Saves::y>(
-      "rsqrt", x, [](const auto& v) { return 1 / sqrt(v); },
-      [](const auto& y, const auto& g) { return T(-0.5) * g * y * y * y; });
+      "rsqrt", x, [](const auto& v) EIGENFORMER_INLINE_LAMBDA { return 1 / sqrt(v); },
+      [](const auto& y, const auto& g) EIGENFORMER_INLINE_LAMBDA { return T(-0.5) * g * y * y * y; });
 }
 
 /// Sine, element by element, of radians.
@@ -166,8 +173,8 @@ template <Operand X>
   using T = element_t<X>;
   // dx = cos(x) dy.
   return detail::map<T, detail::Saves::x>(
-      "sin", x, [](const auto& v) { return sin(v); },
-      [](const auto& v, const auto& g) { return g * cos(v); });
+      "sin", x, [](const auto& v) EIGENFORMER_INLINE_LAMBDA { return sin(v); },
+      [](const auto& v, const auto& g) EIGENFORMER_INLINE_LAMBDA { return g * cos(v); });
 }
 
 /// Cosine, element by element, of radians.
@@ -176,8 +183,8 @@ template <Operand X>
   using T = element_t<X>;
   // dx = -sin(x) dy.
   return detail::map<T, detail::Saves::x>(
-      "cos", x, [](const auto& v) { return cos(v); },
-      [](const auto& v, const auto& g) { return -g * sin(v); });
+      "cos", x, [](const auto& v) EIGENFORMER_INLINE_LAMBDA { return cos(v); },
+      [](const auto& v, const auto& g) EIGENFORMER_INLINE_LAMBDA { return -g * sin(v); });
 }
 
 /// Tangent, element by element, of radians.
@@ -186,8 +193,8 @@ template <Operand X>
   using T = element_t<X>;
   // dx = (1 + y^2) dy.
   return detail::map<T, detail::Saves::y>(
-      "tan", x, [](const auto& v) { return tan(v); },
-      [](const auto& y, const auto& g) { return g * (1 + y * y); });
+      "tan", x, [](const auto& v) EIGENFORMER_INLINE_LAMBDA { return tan(v); },
+      [](const auto& y, const auto& g) EIGENFORMER_INLINE_LAMBDA { return g * (1 + y * y); });
 }
 
 /// Arcsine in radians: NaN outside [-1, 1].
@@ -196,8 +203,8 @@ template <Operand X>
   using T = element_t<X>;
   // dx = dy / sqrt(1 - x^2).
   return detail::map<T, detail::Saves::x>(
-      "asin", x, [](const auto& v) { return asin(v); },
-      [](const auto& v, const auto& g) { return g / sqrt(1 - v * v); });
+      "asin", x, [](const auto& v) EIGENFORMER_INLINE_LAMBDA { return asin(v); },
+      [](const auto& v, const auto& g) EIGENFORMER_INLINE_LAMBDA { return g / sqrt(1 - v * v); });
 }
 
 /// Arccosine in radians: NaN outside [-1, 1].
@@ -206,8 +213,8 @@ template <Operand X>
   using T = element_t<X>;
   // dx = -dy / sqrt(1 - x^2).
   return detail::map<T, detail::Saves::x>(
-      "acos", x, [](const auto& v) { return acos(v); },
-      [](const auto& v, const auto& g) { return -g / sqrt(1 - v * v); });
+      "acos", x, [](const auto& v) EIGENFORMER_INLINE_LAMBDA { return acos(v); },
+      [](const auto& v, const auto& g) EIGENFORMER_INLINE_LAMBDA { return -g / sqrt(1 - v * v); });
 }
 
 /// Arctangent in radians.
@@ -216,8 +223,8 @@ template <Operand X>
   using T = element_t<X>;
   // dx = dy / (1 + x^2).
   return detail::map<T, detail::Saves::x>(
-      "atan", x, [](const auto& v) { return atan(v); },
-      [](const auto& v, const auto& g) { return g / (1 + v * v); });
+      "atan", x, [](const auto& v) EIGENFORMER_INLINE_LAMBDA { return atan(v); },
+      [](const auto& v, const auto& g) EIGENFORMER_INLINE_LAMBDA { return g / (1 + v * v); });
 }
 
 /// Hyperbolic sine, element by element.
@@ -226,8 +233,8 @@ template <Operand X>
   using T = element_t<X>;
   // dx = cosh(x) dy.
   return detail::map<T, detail::Saves::x>(
-      "sinh", x, [](const auto& v) { return sinh(v); },
-      [](const auto& v, const auto& g) { return g * cosh(v); });
+      "sinh", x, [](const auto& v) EIGENFORMER_INLINE_LAMBDA { return sinh(v); },
+      [](const auto& v, const auto& g) EIGENFORMER_INLINE_LAMBDA { return g * cosh(v); });
 }
 
 /// Hyperbolic cosine, element by element.
@@ -236,8 +243,8 @@ template <Operand X>
   using T = element_t<X>;
   // dx = sinh(x) dy.
   return detail::map<T, detail::Saves::x>(
-      "cosh", x, [](const auto& v) { return cosh(v); },
-      [](const auto& v, const auto& g) { return g * sinh(v); });
+      "cosh", x, [](const auto& v) EIGENFORMER_INLINE_LAMBDA { return cosh(v); },
+      [](const auto& v, const auto& g) EIGENFORMER_INLINE_LAMBDA { return g * sinh(v); });
 }
 
 /// Inverse hyperbolic sine, element by element.
@@ -246,8 +253,8 @@ template <Operand X>
   using T = element_t<X>;
   // dx = dy / sqrt(x^2 + 1).
   return detail::map<T, detail::Saves::x>(
-      "asinh", x, [](const auto& v) { return asinh(v); },
-      [](const auto& v, const auto& g) { return g / sqrt(v * v + 1); });
+      "asinh", x, [](const auto& v) EIGENFORMER_INLINE_LAMBDA { return asinh(v); },
+      [](const auto& v, const auto& g) EIGENFORMER_INLINE_LAMBDA { return g / sqrt(v * v + 1); });
 }
 
 /// Inverse hyperbolic cosine: NaN below 1.
@@ -256,8 +263,8 @@ template <Operand X>
   using T = element_t<X>;
   // dx = dy / sqrt(x^2 - 1).
   return detail::map<T, detail::Saves::x>(
-      "acosh", x, [](const auto& v) { return acosh(v); },
-      [](const auto& v, const auto& g) { return g / sqrt(v * v - 1); });
+      "acosh", x, [](const auto& v) EIGENFORMER_INLINE_LAMBDA { return acosh(v); },
+      [](const auto& v, const auto& g) EIGENFORMER_INLINE_LAMBDA { return g / sqrt(v * v - 1); });
 }
 
 /// Inverse hyperbolic tangent: NaN outside [-1, 1].
@@ -266,8 +273,8 @@ template <Operand X>
   using T = element_t<X>;
   // dx = dy / (1 - x^2).
   return detail::map<T, detail::Saves::x>(
-      "atanh", x, [](const auto& v) { return atanh(v); },
-      [](const auto& v, const auto& g) { return g / (1 - v * v); });
+      "atanh", x, [](const auto& v) EIGENFORMER_INLINE_LAMBDA { return atanh(v); },
+      [](const auto& v, const auto& g) EIGENFORMER_INLINE_LAMBDA { return g / (1 - v * v); });
 }
 
 /// 1 - erf(x), exact where erf(x) is near 1.
@@ -276,8 +283,9 @@ template <Operand X>
   using T = element_t<X>;
   // dx = -2 / sqrt(pi) exp(-x^2) dy.
   return detail::map<T, detail::Saves::x>(
-      "erfc", x, [](const auto& v) { return erfc(v); },
-      [](const auto& v, const auto& g) { return -2 * std::numbers::inv_sqrtpi_v<T> * exp(-v * v) * g; });
+      "erfc", x, [](const auto& v) EIGENFORMER_INLINE_LAMBDA { return erfc(v); },
+      [](const auto& v, const auto& g)
+          EIGENFORMER_INLINE_LAMBDA { return -2 * std::numbers::inv_sqrtpi_v<T> * exp(-v * v) * g; });
 }
 
 }  // namespace eigenformer

@@ -28,106 +28,151 @@ struct Contraction {
 
 inline bool has(const std::string& letters, char c) { return letters.find(c) != std::string::npos; }
 
-// As in PyTorch: without "->" the result has the dimensions of the ellipsis and then, in the order of their
-// codes, the letters that occur once; dimensions of size 1 broadcast.
-EIGENFORMER_NOINLINE inline Contraction parse_einsum(std::string_view equation,
-                                                     const std::vector<Shape>& shapes) {
-  const auto fail = [&](const std::string& what) {
-    throw ValueError("einsum", {"equation \"", equation, "\" ", what});
-  };
-  // An ellipsis becomes '.', an arrow '>'.
-  std::string text;
-  for (std::size_t i = 0; i < equation.size(); ++i) {
-    const char c = equation[i];
-    const std::string_view rest = equation.substr(i);
-    if (c == ' ') continue;
-    if (rest.starts_with("...")) {
-      text += '.';
-      i += 2;
-    } else if (rest.starts_with("->") && !has(text, '>')) {
-      text += '>';
-      i += 1;
-    } else if (c == ',' || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z')) {
-      text += c;
-    } else {
-      fail("has '" + std::string(1, c) + "' at position " + std::to_string(i) +
-           ", expected letters, commas, one arrow and ellipses of three dots");
-    }
-  }
-  const std::size_t arrow = text.find('>');
-  const bool explicit_result = arrow != std::string::npos;
-  Contraction found{{""}, explicit_result ? text.substr(arrow + 1) : ""};
-  for (const char c : text.substr(0, arrow)) {
-    if (c == ',') {
-      found.operands.emplace_back();
-    } else {
-      found.operands.back() += c;
-    }
-  }
-  if (found.operands.size() != shapes.size()) {
-    fail("has subscripts of " + std::to_string(found.operands.size()) + " operands, " +
-         std::to_string(shapes.size()) + " were given");
-  }
-  if (std::count(found.result.begin(), found.result.end(), '.') > 1) fail("has two ellipses in the result");
-  if (has(found.result, ',')) fail("has a comma in the result, expected one result");
+// Reads an equation for operands of these shapes. As in PyTorch: without "->" the result has the dimensions
+// of the ellipsis and then, in the order of their codes, the letters that occur once; dimensions of size 1
+// broadcast.
+class EinsumParser {
+ public:
+  EinsumParser(std::string_view equation, const std::vector<Shape>& shapes)
+      : equation_(equation), shapes_(shapes) {}
 
-  constexpr char last = static_cast<char>(Shape::max_rank);
-  std::vector<index_t> sizes(128, 1);
-  std::string all;  // the letters of all operands
-  char first = last + 1;
-  for (std::size_t n = 0; n < shapes.size(); ++n) {
-    std::string& letters = found.operands[n];
-    const std::string in = " of operand " + std::to_string(n) + " with shape " + shapes[n].str();
+  Contraction parse() {
+    split(marked());
+    for (std::size_t n = 0; n < shapes_.size(); ++n) {
+      name_ellipsis(n);
+      unify_sizes(n);
+      all_ += found_.operands[n];
+    }
+    complete_result();
+    return std::move(found_);
+  }
+
+ private:
+  static constexpr char last = static_cast<char>(Shape::max_rank);
+
+  [[noreturn]] void fail(const std::string& what) const {
+    throw ValueError("einsum", {"equation \"", equation_, "\" ", what});
+  }
+  std::string in_operand(std::size_t n) const {
+    return " of operand " + std::to_string(n) + " with shape " + shapes_[n].str();
+  }
+
+  // The equation without spaces, with '.' for an ellipsis and '>' for the arrow.
+  std::string marked() const {
+    std::string text;
+    for (std::size_t i = 0; i < equation_.size(); ++i) {
+      const char c = equation_[i];
+      const std::string_view rest = equation_.substr(i);
+      if (c == ' ') continue;
+      if (rest.starts_with("...")) {
+        text += '.';
+        i += 2;
+      } else if (rest.starts_with("->") && !has(text, '>')) {
+        text += '>';
+        i += 1;
+      } else if (c == ',' || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z')) {
+        text += c;
+      } else {
+        fail("has '" + std::string(1, c) + "' at position " + std::to_string(i) +
+             ", expected letters, commas, one arrow and ellipses of three dots");
+      }
+    }
+    return text;
+  }
+
+  void split(const std::string& text) {
+    const std::size_t arrow = text.find('>');
+    explicit_result_ = arrow != std::string::npos;
+    found_ = {{""}, explicit_result_ ? text.substr(arrow + 1) : ""};
+    for (const char c : text.substr(0, arrow)) {
+      if (c == ',') {
+        found_.operands.emplace_back();
+      } else {
+        found_.operands.back() += c;
+      }
+    }
+    if (found_.operands.size() != shapes_.size()) {
+      fail("has subscripts of " + std::to_string(found_.operands.size()) + " operands, " +
+           std::to_string(shapes_.size()) + " were given");
+    }
+    if (std::count(found_.result.begin(), found_.result.end(), '.') > 1)
+      fail("has two ellipses in the result");
+    if (has(found_.result, ',')) fail("has a comma in the result, expected one result");
+  }
+
+  // Gives the dimensions of an operand's ellipsis their letters.
+  void name_ellipsis(std::size_t n) {
+    std::string& letters = found_.operands[n];
     const std::size_t at = letters.find('.');
     const index_t named = static_cast<index_t>(letters.size()) - (at == std::string::npos ? 0 : 1);
-    const index_t more = shapes[n].rank() - named;
-    if (at != std::string::npos && letters.find('.', at + 1) != std::string::npos) {
-      fail("has two ellipses among the subscripts" + in);
-    }
-    if (more < 0 || (more > 0 && at == std::string::npos)) {
-      fail("has " + std::to_string(named) + " subscripts" + in + ", expected as many as dimensions");
-    }
-    if (at != std::string::npos) {
-      std::string dims;
-      for (index_t i = more; i > 0; --i) dims += static_cast<char>(last + 1 - static_cast<char>(i));
-      first = std::min(first, static_cast<char>(last + 1 - static_cast<char>(more)));
-      letters.replace(at, 1, dims);
-    }
+    const index_t more = shapes_[n].rank() - named;
+    if (at != std::string::npos && letters.find('.', at + 1) != std::string::npos)
+      fail("has two ellipses among the subscripts" + in_operand(n));
+    if (more < 0 || (more > 0 && at == std::string::npos))
+      fail("has " + std::to_string(named) + " subscripts" + in_operand(n) +
+           ", expected as many as dimensions");
+    if (at == std::string::npos) return;
+    const char first = static_cast<char>(last + 1 - static_cast<char>(more));
+    first_ = std::min(first_, first);
+    letters.replace(at, 1, ellipsis_from(first));
+  }
+  static std::string ellipsis_from(char first) {
+    std::string dims;
+    for (char c = first; c <= last; ++c) dims += c;
+    return dims;
+  }
+
+  // Requires that an operand's sizes agree with each other and with those of earlier operands.
+  void unify_sizes(std::size_t n) {
+    const std::string& letters = found_.operands[n];
     for (std::size_t i = 0; i < letters.size(); ++i) {
-      const index_t size = shapes[n][static_cast<index_t>(i)];
-      index_t& known = sizes[static_cast<std::size_t>(letters[i])];
+      const index_t size = shapes_[n][static_cast<index_t>(i)];
+      index_t& known = sizes_[static_cast<std::size_t>(letters[i])];
       // Two dimensions of one operand must agree, also if one of them is 1.
       const std::size_t before = letters.find(letters[i]);
-      const bool differs = before < i ? size != shapes[n][static_cast<index_t>(before)]
-                                      : size != 1 && known != 1 && size != known;
-      if (differs) {
+      const bool repeated = before < i;
+      const index_t expected = repeated ? shapes_[n][static_cast<index_t>(before)] : known;
+      if (size != expected && (repeated || (size != 1 && known != 1))) {
         const std::string name =
             letters[i] <= last ? "an ellipsis" : "subscript '" + letters.substr(i, 1) + "'";
         throw ShapeError("einsum",
-                         {"equation \"", equation, "\": ", name, in, " has size ", size, ", expected ",
-                          before < i ? shapes[n][static_cast<index_t>(before)] : known, " as before"},
-                         shapes);
+                         {"equation \"", equation_, "\": ", name, in_operand(n), " has size ", size,
+                          ", expected ", expected, " as before"},
+                         shapes_);
       }
       if (size != 1) known = size;
     }
-    all += letters;
   }
-  std::string ellipsis;
-  for (char c = first; c <= last; ++c) ellipsis += c;
-  if (!explicit_result) {
-    found.result = ellipsis;
-    for (char c = 'A'; c <= 'z'; ++c) {
-      if (std::count(all.begin(), all.end(), c) == 1) found.result += c;
+
+  void complete_result() {
+    std::string& result = found_.result;
+    if (!explicit_result_) {
+      result = ellipsis_from(first_);
+      for (char c = 'A'; c <= 'z'; ++c) {
+        if (std::count(all_.begin(), all_.end(), c) == 1) result += c;
+      }
+    } else if (const std::size_t at = result.find('.'); at != std::string::npos) {
+      result.replace(at, 1, ellipsis_from(first_));
     }
-  } else if (const std::size_t at = found.result.find('.'); at != std::string::npos) {
-    found.result.replace(at, 1, ellipsis);
+    for (const char c : result) {
+      const std::string what = "has subscript '" + std::string(1, c) + "' of the result ";
+      if (!has(all_, c)) fail(what + "in no operand");
+      if (std::count(result.begin(), result.end(), c) > 1) fail(what + "twice, expected once");
+    }
   }
-  for (const char c : found.result) {
-    const std::string what = "has subscript '" + std::string(1, c) + "' of the result ";
-    if (!has(all, c)) fail(what + "in no operand");
-    if (std::count(found.result.begin(), found.result.end(), c) > 1) fail(what + "twice, expected once");
-  }
-  return found;
+
+  const std::string_view equation_;
+  const std::vector<Shape>& shapes_;
+  Contraction found_;
+  bool explicit_result_ = false;
+  std::vector<index_t> sizes_ = std::vector<index_t>(128, 1);  // of each letter
+  std::string all_;                                            // the letters of all operands
+  char first_ = last + 1;                                      // letter of the longest ellipsis
+};
+
+EIGENFORMER_NOINLINE inline Contraction parse_einsum(std::string_view equation,
+                                                     const std::vector<Shape>& shapes) {
+  return EinsumParser(equation, shapes).parse();
 }
 
 // A tensor and a letter for each of its dimensions.
@@ -331,16 +376,20 @@ Var<T> kronecker(const Var<T>& a, const Var<T>& b) {
                      {"operands of shapes ", a.shape(), " and ", b.shape(), " must have rank 3 at most"},
                      {a.shape(), b.shape()});
   }
-  // a of (a0, 1, a1, 1, ...) times b of (1, b0, 1, b1, ...).
+  if (rank == 0) return multiply(a, b);
+  // a of (a0, 1, a1, 1, ...) times b of (1, b0, 1, b1, ...), but for the last dimension, whose entries are
+  // repeated, so that the product has a long inner loop.
+  const index_t last_a = a.rank() == 0 ? 1 : a.dim(-1), last_b = b.rank() == 0 ? 1 : b.dim(-1);
   std::vector<index_t> of_a, of_b, sizes;
-  for (index_t i = -rank; i < 0; ++i) {
-    of_a.push_back(i < -a.rank() ? 1 : a.dim(i));
-    of_a.push_back(1);
-    of_b.push_back(1);
-    of_b.push_back(i < -b.rank() ? 1 : b.dim(i));
+  for (index_t i = -rank; i < -1; ++i) {
+    of_a.insert(of_a.end(), {i < -a.rank() ? 1 : a.dim(i), 1});
+    of_b.insert(of_b.end(), {1, i < -b.rank() ? 1 : b.dim(i)});
     sizes.push_back(of_a[of_a.size() - 2] * of_b.back());
   }
-  return reshape(multiply(reshape(a, Shape(of_a)), reshape(b, Shape(of_b))), Shape(sizes));
+  for (std::vector<index_t>* shape : {&of_a, &of_b, &sizes}) shape->push_back(last_a * last_b);
+  const Var<T> x = repeat(a.rank() == 0 ? reshape(a, {1}) : a, last_b, -1);
+  const Var<T> y = tile(b, std::vector<index_t>{last_a});
+  return reshape(multiply(reshape(x, Shape(of_a)), reshape(y, Shape(of_b))), Shape(sizes));
 }
 
 }  // namespace detail

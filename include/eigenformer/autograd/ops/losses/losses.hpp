@@ -39,72 +39,92 @@ namespace detail {
 // Losses f(a, b, c) of two operands, of which c is a constant weight, as formulas of Packs. The derivatives
 // are those with respect to a and b.
 struct SquaredLoss {
-  static auto value(const auto& a, const auto& b, const auto&) { return (a - b) * (a - b); }
-  static auto first(const auto& a, const auto& b, const auto&) { return 2 * (a - b); }
-  static auto second(const auto& a, const auto& b, const auto&) { return 2 * (b - a); }
+  EIGENFORMER_ALWAYS_INLINE static auto value(const auto& a, const auto& b, const auto&) {
+    return (a - b) * (a - b);
+  }
+  EIGENFORMER_ALWAYS_INLINE static auto first(const auto& a, const auto& b, const auto&) {
+    return 2 * (a - b);
+  }
+  EIGENFORMER_ALWAYS_INLINE static auto second(const auto& a, const auto& b, const auto&) {
+    return 2 * (b - a);
+  }
 };
 
 // inner * d^2 / 2 up to |d| = edge, from there outer * (|d| - edge / 2).
 template <class T>
 struct AbsoluteLoss {
   T edge = T(0), inner = T(0), outer = T(1);
-  auto value(const auto& a, const auto& b, const auto&) const {
+  EIGENFORMER_ALWAYS_INLINE auto value(const auto& a, const auto& b, const auto&) const {
     const auto d = abs(a - b);
     return select(d < edge, T(0.5) * inner * d * d, outer * (d - T(0.5) * edge));
   }
-  auto first(const auto& a, const auto& b, const auto&) const {
+  EIGENFORMER_ALWAYS_INLINE auto first(const auto& a, const auto& b, const auto&) const {
     const auto d = a - b;
     return select(abs(d) < edge, inner * d, select(d > 0, outer, select(d < 0, -outer, d)));  // d: 0 or NaN
   }
-  auto second(const auto& a, const auto& b, const auto& c) const { return first(b, a, c); }
+  EIGENFORMER_ALWAYS_INLINE auto second(const auto& a, const auto& b, const auto& c) const {
+    return first(b, a, c);
+  }
 };
 
 // Of probabilities a; logarithms are at least -100, and 1e-12 is a float, as in PyTorch.
 struct ProbabilityLoss {
   template <class P>
-  static P above(const P& x, float least) {
+  EIGENFORMER_ALWAYS_INLINE static P above(const P& x, float least) {
     return select(x < least, least, x);
   }
-  static auto log_one(const auto& a) { return above(log1p(-a), -100.0f); }
-  static auto log_of(const auto& a) { return above(log(a), -100.0f); }
-  static auto value(const auto& a, const auto& b, const auto&) {
+  EIGENFORMER_ALWAYS_INLINE static auto log_one(const auto& a) { return above(log1p(-a), -100.0f); }
+  EIGENFORMER_ALWAYS_INLINE static auto log_of(const auto& a) { return above(log(a), -100.0f); }
+  EIGENFORMER_ALWAYS_INLINE static auto value(const auto& a, const auto& b, const auto&) {
     return (b - 1) * log_one(a) - b * log_of(a);
   }
-  static auto first(const auto& a, const auto& b, const auto&) {
+  EIGENFORMER_ALWAYS_INLINE static auto first(const auto& a, const auto& b, const auto&) {
     return (a - b) / above((1 - a) * a, 1e-12f);
   }
-  static auto second(const auto& a, const auto&, const auto&) { return log_one(a) - log_of(a); }
+  EIGENFORMER_ALWAYS_INLINE static auto second(const auto& a, const auto&, const auto&) {
+    return log_one(a) - log_of(a);
+  }
 };
 
 // Of logits a, with the weight c of positive targets.
 struct LogitLoss {
-  static auto softplus(const auto& a) { return select(a < 0, 0, a) + log1p(exp(-abs(a))); }
-  static auto sigmoid(const auto& a) {
+  EIGENFORMER_ALWAYS_INLINE static auto softplus(const auto& a) {
+    return select(a < 0, 0, a) + log1p(exp(-abs(a)));
+  }
+  EIGENFORMER_ALWAYS_INLINE static auto sigmoid(const auto& a) {
     const auto e = exp(-abs(a));
     return select(a >= 0, 1, e) / (1 + e);
   }
-  static auto value(const auto& a, const auto& b, const auto& c) {
+  EIGENFORMER_ALWAYS_INLINE static auto value(const auto& a, const auto& b, const auto& c) {
     return (1 - b) * a + (1 + (c - 1) * b) * softplus(-a);
   }
-  static auto first(const auto& a, const auto& b, const auto& c) {
+  EIGENFORMER_ALWAYS_INLINE static auto first(const auto& a, const auto& b, const auto& c) {
     return 1 - b - (1 + (c - 1) * b) * sigmoid(-a);
   }
-  static auto second(const auto& a, const auto&, const auto& c) { return (c - 1) * softplus(-a) - a; }
+  EIGENFORMER_ALWAYS_INLINE static auto second(const auto& a, const auto&, const auto& c) {
+    return (c - 1) * softplus(-a) - a;
+  }
 };
 
 // b log(b) - b a of log-probabilities a and probabilities b; 0 log(0) is 0.
 struct DivergenceLoss {
-  static auto value(const auto& a, const auto& b, const auto&) {
+  EIGENFORMER_ALWAYS_INLINE static auto value(const auto& a, const auto& b, const auto&) {
     return select(b == 0, 0, b * log(b)) - b * a;
   }
-  static auto first(const auto&, const auto& b, const auto&) { return -b; }
-  static auto second(const auto& a, const auto& b, const auto&) { return log(b) + 1 - a; }
+  EIGENFORMER_ALWAYS_INLINE static auto first(const auto&, const auto& b, const auto&) { return -b; }
+  EIGENFORMER_ALWAYS_INLINE static auto second(const auto& a, const auto& b, const auto&) {
+    return log(b) + 1 - a;
+  }
 };
 // The same of log-probabilities b.
 struct LogDivergenceLoss {
-  static auto value(const auto& a, const auto& b, const auto&) { return exp(b) * (b - a); }
-  static auto first(const auto&, const auto& b, const auto&) { return -exp(b); }
-  static auto second(const auto& a, const auto& b, const auto&) { return exp(b) * (b - a + 1); }
+  EIGENFORMER_ALWAYS_INLINE static auto value(const auto& a, const auto& b, const auto&) {
+    return exp(b) * (b - a);
+  }
+  EIGENFORMER_ALWAYS_INLINE static auto first(const auto&, const auto& b, const auto&) { return -exp(b); }
+  EIGENFORMER_ALWAYS_INLINE static auto second(const auto& a, const auto& b, const auto&) {
+    return exp(b) * (b - a + 1);
+  }
 };
 
 // The factor of the sum of n elements.
@@ -129,8 +149,8 @@ void add_derivative(const GradientSlot<T>& slot, const Tensor<T>& dy, const Shap
   const bool direct = slot.shape == shape, each = dy.shape() == shape;
   Tensor<T> whole = direct ? Tensor<T>() : Tensor<T>(shape);
   const T factor = each ? scale : scale * dy.data()[0];
-  kernels::map<T, 4>([factor, derivative](const auto& a, const auto& b, const auto& c,
-                                          const auto& g) { return derivative(a, b, c) * (g * factor); },
+  kernels::map<T, 4>([factor, derivative](const auto& a, const auto& b, const auto& c, const auto& g)
+                         EIGENFORMER_INLINE_LAMBDA { return derivative(a, b, c) * (g * factor); },
                      {operands[0], operands[1], operands[2], each ? dy.data() : nullptr},
                      direct ? slot.data : whole.data(), direct ? slot.beta : T(0), shape.numel());
   if (!direct) sum_into(slot, whole);
@@ -146,8 +166,9 @@ Var<T> pair_loss(const char* op, const F& f, const Var<T>& x, const Var<T>& targ
   const Tensor<T> a = broadcast_whole(x.value(), shape), b = broadcast_whole(target.value(), shape);
   const Tensor<T> c = weight.defined() ? broadcast_whole(weight, shape) : weight;
   const index_t n = shape.numel();
-  const std::array<const T*, 3> operands{a.data(), b.data(), c.defined() ? c.data() : nullptr};
-  const auto value = [f](const auto& u, const auto& v, const auto& w) { return f.value(u, v, w); };
+  const std::array<const T*, 3> given{a.data(), b.data(), c.defined() ? c.data() : nullptr};
+  const auto value = [f](const auto& u, const auto& v, const auto& w)
+                         EIGENFORMER_INLINE_LAMBDA { return f.value(u, v, w); };
   Tensor<T> y(reduces ? Shape{} : shape);
   if (reduces) {
     Tensor<double> sum(Shape{1});
@@ -159,8 +180,8 @@ Var<T> pair_loss(const char* op, const F& f, const Var<T>& x, const Var<T>& targ
           std::array<double, 8> chain{};  // that do not wait for each other
           for (index_t done = 0; done < count; done += block) {
             const index_t now = std::min(block, count - done);
-            std::array<const T*, 3> from = operands;
-            for (const T*& p : from) p = p == nullptr ? p : p + (part - operands[0]) + done;
+            std::array<const T*, 3> from = given;
+            for (const T*& p : from) p = p == nullptr ? p : p + (part - given[0]) + done;
             kernels::map<T, 3>(value, from, losses.data(), T(0), now);
             std::fill(losses.begin() + now, losses.end(), T(0));
             for (std::size_t i = 0; i < losses.size(); i += chain.size()) {
@@ -172,7 +193,7 @@ Var<T> pair_loss(const char* op, const F& f, const Var<T>& x, const Var<T>& targ
         [](double left, double right) { return left + right; });
     y.data()[0] = static_cast<T>(sum.data()[0] * scale);
   } else {
-    kernels::map<T, 3>(value, operands, y.data(), T(0), n);
+    kernels::map<T, 3>(value, given, y.data(), T(0), n);
   }
   if (not_recorded<T>(y, x, target)) return Var<T>(std::move(y));
   // dx = scale * dy * df/da, dtarget = scale * dy * df/db, each summed over the dimensions in which it was
@@ -183,11 +204,13 @@ Var<T> pair_loss(const char* op, const F& f, const Var<T>& x, const Var<T>& targ
         const std::array<const T*, 3> operands{a.data(), b.data(), c.defined() ? c.data() : nullptr};
         if (const auto dx = back.grad(0)) {
           add_derivative(dx, back.dy(), shape, factor, operands,
-                         [f](const auto& u, const auto& v, const auto& w) { return f.first(u, v, w); });
+                         [f](const auto& u, const auto& v, const auto& w)
+                             EIGENFORMER_INLINE_LAMBDA { return f.first(u, v, w); });
         }
         if (const auto dt = back.grad(1)) {
           add_derivative(dt, back.dy(), shape, factor, operands,
-                         [f](const auto& u, const auto& v, const auto& w) { return f.second(u, v, w); });
+                         [f](const auto& u, const auto& v, const auto& w)
+                             EIGENFORMER_INLINE_LAMBDA { return f.second(u, v, w); });
         }
       });
 }

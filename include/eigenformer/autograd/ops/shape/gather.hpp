@@ -18,9 +18,13 @@ namespace detail {
 // Throws IndexError unless every index is in 0 .. n-1.
 template <IndexNumber I>
 void check_indices(const char* op, const Tensor<I>& index, index_t axis, const Shape& shape) {
-  const index_t n = shape[axis];
+  const auto n = static_cast<std::uint64_t>(shape[axis]);
+  const auto outside = [n](I i) { return static_cast<std::uint64_t>(i) >= n; };
+  bool all_inside = true;  // a scan without a branch, then the first one that is outside
+  for (index_t i = 0; i < index.numel(); ++i) all_inside &= !outside(index.data()[i]);
+  if (all_inside) return;
   for (index_t i = 0; i < index.numel(); ++i) {
-    if (index.data()[i] < 0 || index.data()[i] >= n) {
+    if (outside(index.data()[i])) {
       throw IndexError(op, {"index ", index.data()[i], " at position ", i, " is outside axis ", axis,
                             " of shape ", shape});
     }
@@ -53,10 +57,12 @@ void visit_gathered(const Shape& shape, const Tensor<I>& index, index_t axis, co
   parallel_for(static_cast<index_t>(outer.size()), std::max<index_t>(1, (1 << 13) / block),
                [&](index_t b, index_t e) {
                  for (index_t o = b; o < e; ++o) {
-                   for (index_t i = 0; i < taken * width; ++i) {
-                     const index_t at = o * taken * width + i;
-                     const index_t row = outer[static_cast<std::size_t>(o)] * n + index.data()[at];
-                     visit(row * stride + inner[static_cast<std::size_t>(i % width)], at);
+                   const index_t first = outer[static_cast<std::size_t>(o)] * n;
+                   index_t at = o * taken * width;
+                   for (index_t i = 0; i < taken; ++i) {
+                     for (index_t w = 0; w < width; ++w, ++at) {
+                       visit((first + index.data()[at]) * stride + inner[static_cast<std::size_t>(w)], at);
+                     }
                    }
                  }
                });

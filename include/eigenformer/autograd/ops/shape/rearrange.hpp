@@ -99,15 +99,26 @@ Var<T> selected(const char* op, const Var<T>& x, index_t axis, const std::vector
   const index_t block = count == 0 ? 1 : taken * view.inner / count;
   const T* from = x.value().data();
   T* to = y.data();
-  parallel_for(view.outer * count, std::max<index_t>(1, (1 << 15) / std::max<index_t>(1, block)),
-               [&](index_t begin, index_t end) {
-                 for (index_t i = begin; i < end; ++i) {
-                   const Run& run = (*runs)[static_cast<std::size_t>(i % count)];
-                   const index_t o = i / count;
-                   std::copy_n(from + (o * view.n + run.from) * view.inner, run.count * view.inner,
-                               to + (o * taken + run.to) * view.inner);
-                 }
-               });
+  if (block < 8 && view.inner == 1) {  // single elements
+    parallel_for(view.outer, std::max<index_t>(1, (1 << 15) / std::max<index_t>(1, taken)),
+                 [&](index_t begin, index_t end) {
+                   for (index_t o = begin; o < end; ++o) {
+                     for (index_t i = 0; i < taken; ++i) {
+                       to[o * taken + i] = from[o * view.n + entries[static_cast<std::size_t>(i)]];
+                     }
+                   }
+                 });
+  } else {
+    parallel_for(view.outer * count, std::max<index_t>(1, (1 << 15) / std::max<index_t>(1, block)),
+                 [&](index_t begin, index_t end) {
+                   for (index_t i = begin; i < end; ++i) {
+                     const Run& run = (*runs)[static_cast<std::size_t>(i % count)];
+                     const index_t o = i / count;
+                     std::copy_n(from + (o * view.n + run.from) * view.inner, run.count * view.inner,
+                                 to + (o * taken + run.to) * view.inner);
+                   }
+                 });
+  }
   if (not_recorded<T>(y, x)) return Var<T>(std::move(y));
   // dx = sum of dy over the places that an entry was taken to.
   return record(op, std::move(y), {x}, SavedTensors(), [view, taken, runs](Backward<T>& back) {
