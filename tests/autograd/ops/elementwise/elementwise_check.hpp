@@ -65,13 +65,14 @@ void check_unary(const std::string& op, F f, bool special = true) {
   CHECK(f(Var<T>(Tensor<T>(Shape{0, 3}))).shape() == Shape{0, 3});
 }
 
-/// CHECKs value and gradients of f(a, b) against PyTorch's.
+/// CHECKs value and gradients of f(a, b) against PyTorch's, of the operands of these names in the fixture.
 template <class T, class F>
-void check_pair(const std::string& op, F f) {
+void check_pair(const std::string& op, F f, const std::string& first = "in.a",
+                const std::string& second = "in.b") {
   CAPTURE(op);
   Tape<T> tape;
-  const Var<T> a = tape.variable(elementwise().get<T>("in.a"));
-  const Var<T> b = tape.variable(elementwise().get<T>("in.b"));
+  const Var<T> a = tape.variable(elementwise().get<T>(first));
+  const Var<T> b = tape.variable(elementwise().get<T>(second));
   const Var<T> y = f(a, b);
   check_elements(y.value(), elementwise().get<double>("out." + op));
   Gradients<T> none;
