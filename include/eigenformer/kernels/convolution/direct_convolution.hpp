@@ -17,11 +17,12 @@ struct ConvolutionAxis {
 /// A convolution of images (groups * in, h.in, w.in) to (groups * out, h.out, w.out) by kernels
 /// (groups * out, in, h.kernel, w.kernel).
 struct DirectConvolution {
-  index_t images = 1;    ///< number of images
-  index_t groups = 1;    ///< groups of channels
-  index_t in = 1;        ///< input channels of one group
-  index_t out = 1;       ///< output channels of one group
-  ConvolutionAxis h, w;  ///< along the height and the width
+  index_t images = 1;  ///< number of images
+  index_t groups = 1;  ///< groups of channels
+  index_t in = 1;      ///< input channels of one group
+  index_t out = 1;     ///< output channels of one group
+  ConvolutionAxis h;   ///< along the height
+  ConvolutionAxis w;   ///< along the width
 };
 
 /// Whether the loops below, which read each window where it is, are meant for a convolution: groups of so few

@@ -278,13 +278,13 @@ class SentenceSearch {
   // Moves the best continuations of a step to the front and returns their number: at most 2 * beam, of which
   // at most half are end symbols.
   std::size_t order(std::vector<Continuation>& continuations, std::size_t beam, index_t step) {
-    const std::size_t kept = std::min(continuations.size(), 2 * beam);
     if (constrained_) {
-      constrained_->order(continuations, beam, options_->force_end && is_last(step));
-    } else {
-      std::partial_sort(continuations.begin(), continuations.begin() + static_cast<std::ptrdiff_t>(kept),
-                        continuations.end(), comes_before);
+      constrained_->order(continuations, beam, options_->force_end && is_last(step));  // which drops some
+      return std::min(continuations.size(), 2 * beam);
     }
+    const std::size_t kept = std::min(continuations.size(), 2 * beam);
+    std::partial_sort(continuations.begin(), continuations.begin() + static_cast<std::ptrdiff_t>(kept),
+                      continuations.end(), comes_before);
     return kept;
   }
 

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <numeric>
 #include <string>
+#include <type_traits>
 #include <utility>
 
 #include "eigenformer/autograd/ops/elementwise/arithmetic.hpp"
@@ -60,7 +61,8 @@ struct AbsoluteLoss {
   }
   EIGENFORMER_ALWAYS_INLINE auto first(const auto& a, const auto& b, const auto&) const {
     const auto d = a - b;
-    return select(abs(d) < edge, inner * d, select(d > 0, outer, select(d < 0, -outer, d)));  // d: 0 or NaN
+    const std::remove_const_t<decltype(d)> none = T(0), level = edge > T(0) ? d : none;  // at 0 and NaN
+    return select(abs(d) < edge, inner * d, select(d > 0, outer, select(d < 0, -outer, level)));
   }
   EIGENFORMER_ALWAYS_INLINE auto second(const auto& a, const auto& b, const auto& c) const {
     return first(b, a, c);
