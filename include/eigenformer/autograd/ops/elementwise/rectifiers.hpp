@@ -24,6 +24,126 @@ EIGENFORMER_ALWAYS_INLINE P tanh_softplus(const P& v) {
   return select(v > 20, 1, n / (n + 2));
 }
 
+namespace formula {
+
+template <class T>
+struct Clip {
+  T low, high;
+  EIGENFORMER_ALWAYS_INLINE auto value(const auto& v) const { return limited(v, low, high); }
+  // dx = dy where min <= x <= max, 0 elsewhere.
+  EIGENFORMER_ALWAYS_INLINE auto slope(const auto& v, const auto& g) const {
+    return select((v >= low) & (v <= high), g, 0);
+  }
+};
+
+template <class T>
+struct Softplus {
+  T b, limit;
+  EIGENFORMER_ALWAYS_INLINE auto value(const auto& v) const {
+    return select(v * b > limit, v, log1p(exp(v * b)) / b);
+  }
+  // dx = sigmoid(beta x) dy, dy where beta x > threshold.
+  EIGENFORMER_ALWAYS_INLINE auto slope(const auto& v, const auto& g) const {
+    return select(v * b > limit, g, g / (1 + exp(-v * b)));
+  }
+};
+
+struct Mish {
+  EIGENFORMER_ALWAYS_INLINE static auto value(const auto& v) { return v * tanh_softplus(v); }
+  // dx = (t + x sigmoid(x) (1 - t^2)) dy with t = tanh(softplus(x)).
+  EIGENFORMER_ALWAYS_INLINE static auto slope(const auto& v, const auto& g) {
+    const auto t = tanh_softplus(v);
+    return g * (t + v * (1 - t * t) / (1 + exp(-v)));
+  }
+};
+
+template <class T>
+struct HardTanh {
+  T low, high;
+  EIGENFORMER_ALWAYS_INLINE auto value(const auto& v) const { return limited(v, low, high); }
+  // dx = dy where min < x < max, 0 elsewhere.
+  EIGENFORMER_ALWAYS_INLINE auto slope(const auto& v, const auto& g) const {
+    return select((v > low) & (v < high), g, 0);
+  }
+};
+
+struct HardSigmoid {
+  EIGENFORMER_ALWAYS_INLINE static auto value(const auto& v) { return limited(v + 3, 0, 6) / 6; }
+  // dx = dy / 6 where -3 < x < 3, 0 elsewhere.
+  EIGENFORMER_ALWAYS_INLINE static auto slope(const auto& v, const auto& g) {
+    return select((v > -3) & (v < 3), g / 6, 0);
+  }
+};
+
+template <class T>
+struct HardSwish {
+  EIGENFORMER_ALWAYS_INLINE static auto value(const auto& v) { return v * limited(v + 3, 0, 6) / 6; }
+  // dx = 0 up to -3, dy from 3, (x / 3 + 1/2) dy between.
+  EIGENFORMER_ALWAYS_INLINE static auto slope(const auto& v, const auto& g) {
+    return select(v <= -3, 0, select(v >= 3, g, g * (v / 3 + T(0.5))));
+  }
+};
+
+template <class T>
+struct LeakyRelu {
+  T below;
+  EIGENFORMER_ALWAYS_INLINE auto value(const auto& v) const { return select(v > 0, v, below * v); }
+  // dx = dy where x > 0, negative_slope dy elsewhere.
+  EIGENFORMER_ALWAYS_INLINE auto slope(const auto& v, const auto& g) const {
+    return select(v > 0, g, below * g);
+  }
+};
+
+template <class T>
+struct Elu {
+  T scale, a;
+  EIGENFORMER_ALWAYS_INLINE auto value(const auto& v) const { return select(v > 0, scale * v, a * expm1(v)); }
+  // dx = scale dy where x > 0, a exp(x) dy elsewhere.
+  EIGENFORMER_ALWAYS_INLINE auto slope(const auto& v, const auto& g) const {
+    return select(v > 0, scale * g, a * exp(v) * g);
+  }
+};
+
+template <class T>
+struct Threshold {
+  T limit, other;
+  EIGENFORMER_ALWAYS_INLINE auto value(const auto& v) const { return select(v <= limit, other, v); }
+  // dx = dy where x > threshold, 0 elsewhere.
+  EIGENFORMER_ALWAYS_INLINE auto slope(const auto& v, const auto& g) const {
+    return select(v <= limit, 0, g);
+  }
+};
+
+struct Softsign {
+  EIGENFORMER_ALWAYS_INLINE static auto value(const auto& v) { return v / (1 + abs(v)); }
+  // dx = dy / (1 + |x|)^2.
+  EIGENFORMER_ALWAYS_INLINE static auto slope(const auto& v, const auto& g) {
+    return g / ((1 + abs(v)) * (1 + abs(v)));
+  }
+};
+
+struct Logsigmoid {
+  EIGENFORMER_ALWAYS_INLINE static auto value(const auto& v) {
+    return select(v > 0, 0, v) - log1p(exp(-abs(v)));
+  }
+  // dx = sigmoid(-x) dy.
+  EIGENFORMER_ALWAYS_INLINE static auto slope(const auto& v, const auto& g) { return g / (1 + exp(v)); }
+};
+
+template <class T>
+struct NanToNum {
+  T none, high, low;
+  EIGENFORMER_ALWAYS_INLINE auto value(const auto& v) const {
+    return select(isnan(v), none, select(isfinite(v), v, select(v > 0, high, low)));
+  }
+  // dx = dy where x is finite, 0 elsewhere.
+  EIGENFORMER_ALWAYS_INLINE auto slope(const auto& v, const auto& g) const {
+    return select(isfinite(v), g, 0);
+  }
+};
+
+}  // namespace formula
+
 }  // namespace detail
 
 /// x limited to [min, max]; std::nullopt is no limit, and max wins where min is above it. NaN stays. The
@@ -35,11 +155,7 @@ template <Operand X>
   if (!min && !max) throw ValueError("clip", "min and max are both absent, expected at least one of them");
   const T inf = std::numeric_limits<T>::infinity();
   const T low = min ? static_cast<T>(*min) : -inf, high = max ? static_cast<T>(*max) : inf;
-  // dx = dy where min <= x <= max, 0 elsewhere.
-  return detail::map<T, detail::Saves::x>(
-      "clip", x, [=](const auto& v) EIGENFORMER_INLINE_LAMBDA { return detail::limited(v, low, high); },
-      [=](const auto& v, const auto& g)
-          EIGENFORMER_INLINE_LAMBDA { return select((v >= low) & (v <= high), g, 0); });
+  return detail::map<T, detail::Saves::x>("clip", x, detail::formula::Clip<T>{low, high});
 }
 
 /// log(1 + exp(beta x)) / beta, and x where beta x > threshold. Dugas et al. 2001.
@@ -48,26 +164,14 @@ template <Operand X>
   using T = element_t<X>;
   const T b = static_cast<T>(beta);
   const T limit = static_cast<T>(threshold);
-  // dx = sigmoid(beta x) dy, dy where beta x > threshold.
-  return detail::map<T, detail::Saves::x>(
-      "softplus", x,
-      [b, limit](const auto& v)
-          EIGENFORMER_INLINE_LAMBDA { return select(v * b > limit, v, log1p(exp(v * b)) / b); },
-      [b, limit](const auto& v, const auto& g)
-          EIGENFORMER_INLINE_LAMBDA { return select(v * b > limit, g, g / (1 + exp(-v * b))); });
+  return detail::map<T, detail::Saves::x>("softplus", x, detail::formula::Softplus<T>{b, limit});
 }
 
 /// x tanh(softplus(x)). Misra 2019.
 template <Operand X>
 [[nodiscard]] Var<element_t<X>> mish(const X& x) {
   using T = element_t<X>;
-  // dx = (t + x sigmoid(x) (1 - t^2)) dy with t = tanh(softplus(x)).
-  return detail::map<T, detail::Saves::x>(
-      "mish", x, [](const auto& v) EIGENFORMER_INLINE_LAMBDA { return v * detail::tanh_softplus(v); },
-      [](const auto& v, const auto& g) EIGENFORMER_INLINE_LAMBDA {
-        const auto t = detail::tanh_softplus(v);
-        return g * (t + v * (1 - t * t) / (1 + exp(-v)));
-      });
+  return detail::map<T, detail::Saves::x>("mish", x, detail::formula::Mish());
 }
 
 /// x limited to [min, max], with a gradient of 0 at the limits.
@@ -76,36 +180,21 @@ template <Operand X>
   using T = element_t<X>;
   const T low = static_cast<T>(min);
   const T high = static_cast<T>(max);
-  // dx = dy where min < x < max, 0 elsewhere.
-  return detail::map<T, detail::Saves::x>(
-      "hard_tanh", x,
-      [low, high](const auto& v) EIGENFORMER_INLINE_LAMBDA { return detail::limited(v, low, high); },
-      [low, high](const auto& v, const auto& g)
-          EIGENFORMER_INLINE_LAMBDA { return select((v > low) & (v < high), g, 0); });
+  return detail::map<T, detail::Saves::x>("hard_tanh", x, detail::formula::HardTanh<T>{low, high});
 }
 
 /// x / 6 + 1/2 limited to [0, 1]. Courbariaux et al. 2015.
 template <Operand X>
 [[nodiscard]] Var<element_t<X>> hard_sigmoid(const X& x) {
   using T = element_t<X>;
-  // dx = dy / 6 where -3 < x < 3, 0 elsewhere.
-  return detail::map<T, detail::Saves::x>(
-      "hard_sigmoid", x,
-      [](const auto& v) EIGENFORMER_INLINE_LAMBDA { return detail::limited(v + 3, 0, 6) / 6; },
-      [](const auto& v, const auto& g)
-          EIGENFORMER_INLINE_LAMBDA { return select((v > -3) & (v < 3), g / 6, 0); });
+  return detail::map<T, detail::Saves::x>("hard_sigmoid", x, detail::formula::HardSigmoid());
 }
 
 /// x hard_sigmoid(x). Howard et al. 2019.
 template <Operand X>
 [[nodiscard]] Var<element_t<X>> hard_swish(const X& x) {
   using T = element_t<X>;
-  // dx = 0 up to -3, dy from 3, (x / 3 + 1/2) dy between.
-  return detail::map<T, detail::Saves::x>(
-      "hard_swish", x,
-      [](const auto& v) EIGENFORMER_INLINE_LAMBDA { return v * detail::limited(v + 3, 0, 6) / 6; },
-      [](const auto& v, const auto& g)
-          EIGENFORMER_INLINE_LAMBDA { return select(v <= -3, 0, select(v >= 3, g, g * (v / 3 + T(0.5)))); });
+  return detail::map<T, detail::Saves::x>("hard_swish", x, detail::formula::HardSwish<T>());
 }
 
 /// x where x > 0, negative_slope x elsewhere. Maas et al. 2013.
@@ -113,12 +202,7 @@ template <Operand X>
 [[nodiscard]] Var<element_t<X>> leaky_relu(const X& x, double negative_slope = 0.01) {
   using T = element_t<X>;
   const T slope = static_cast<T>(negative_slope);
-  // dx = dy where x > 0, negative_slope dy elsewhere.
-  return detail::map<T, detail::Saves::x>(
-      "leaky_relu", x,
-      [slope](const auto& v) EIGENFORMER_INLINE_LAMBDA { return select(v > 0, v, slope * v); },
-      [slope](const auto& v, const auto& g)
-          EIGENFORMER_INLINE_LAMBDA { return select(v > 0, g, slope * g); });
+  return detail::map<T, detail::Saves::x>("leaky_relu", x, detail::formula::LeakyRelu<T>{slope});
 }
 
 /// x where x > 0, alpha (exp(x) - 1) elsewhere. Clevert et al. 2016.
@@ -126,11 +210,7 @@ template <Operand X>
 [[nodiscard]] Var<element_t<X>> elu(const X& x, double alpha = 1) {
   using T = element_t<X>;
   const T a = static_cast<T>(alpha);
-  // dx = dy where x > 0, alpha exp(x) dy elsewhere.
-  return detail::map<T, detail::Saves::x>(
-      "elu", x, [a](const auto& v) EIGENFORMER_INLINE_LAMBDA { return select(v > 0, v, a * expm1(v)); },
-      [a](const auto& v, const auto& g)
-          EIGENFORMER_INLINE_LAMBDA { return select(v > 0, g, a * exp(v) * g); });
+  return detail::map<T, detail::Saves::x>("elu", x, detail::formula::Elu<T>{T(1), a});
 }
 
 /// scale elu(x, alpha) with the constants that keep mean 0 and variance 1. Klambauer et al. 2017.
@@ -139,12 +219,7 @@ template <Operand X>
   using T = element_t<X>;
   const T scale = static_cast<T>(1.0507009873554804934193349852946);
   const T a = static_cast<T>(1.0507009873554804934193349852946 * 1.6732632423543772848170429916717);
-  // dx = scale dy where x > 0, scale alpha exp(x) dy elsewhere.
-  return detail::map<T, detail::Saves::x>(
-      "selu", x,
-      [scale, a](const auto& v) EIGENFORMER_INLINE_LAMBDA { return select(v > 0, scale * v, a * expm1(v)); },
-      [scale, a](const auto& v, const auto& g)
-          EIGENFORMER_INLINE_LAMBDA { return select(v > 0, scale * g, a * exp(v) * g); });
+  return detail::map<T, detail::Saves::x>("selu", x, detail::formula::Elu<T>{scale, a});
 }
 
 /// x where x > threshold, value elsewhere; NaN stays.
@@ -153,33 +228,21 @@ template <Operand X>
   using T = element_t<X>;
   const T limit = static_cast<T>(threshold);
   const T other = static_cast<T>(value);
-  // dx = dy where x > threshold, 0 elsewhere.
-  return detail::map<T, detail::Saves::x>(
-      "threshold", x,
-      [limit, other](const auto& v) EIGENFORMER_INLINE_LAMBDA { return select(v <= limit, other, v); },
-      [limit](const auto& v, const auto& g) EIGENFORMER_INLINE_LAMBDA { return select(v <= limit, 0, g); });
+  return detail::map<T, detail::Saves::x>("threshold", x, detail::formula::Threshold<T>{limit, other});
 }
 
 /// x / (1 + |x|). Turian et al. 2009.
 template <Operand X>
 [[nodiscard]] Var<element_t<X>> softsign(const X& x) {
   using T = element_t<X>;
-  // dx = dy / (1 + |x|)^2.
-  return detail::map<T, detail::Saves::x>(
-      "softsign", x, [](const auto& v) EIGENFORMER_INLINE_LAMBDA { return v / (1 + abs(v)); },
-      [](const auto& v, const auto& g)
-          EIGENFORMER_INLINE_LAMBDA { return g / ((1 + abs(v)) * (1 + abs(v))); });
+  return detail::map<T, detail::Saves::x>("softsign", x, detail::formula::Softsign());
 }
 
 /// log(sigmoid(x)), finite where sigmoid(x) is 0 in floating point.
 template <Operand X>
 [[nodiscard]] Var<element_t<X>> logsigmoid(const X& x) {
   using T = element_t<X>;
-  // dx = sigmoid(-x) dy.
-  return detail::map<T, detail::Saves::x>(
-      "logsigmoid", x,
-      [](const auto& v) EIGENFORMER_INLINE_LAMBDA { return select(v > 0, 0, v) - log1p(exp(-abs(v))); },
-      [](const auto& v, const auto& g) EIGENFORMER_INLINE_LAMBDA { return g / (1 + exp(v)); });
+  return detail::map<T, detail::Saves::x>("logsigmoid", x, detail::formula::Logsigmoid());
 }
 
 /// x with NaN replaced by `nan` and infinities by posinf and neginf, the largest finite numbers by default.
@@ -191,13 +254,7 @@ template <Operand X>
   const T none = static_cast<T>(nan);
   const T high = posinf ? static_cast<T>(*posinf) : std::numeric_limits<T>::max();
   const T low = neginf ? static_cast<T>(*neginf) : std::numeric_limits<T>::lowest();
-  // dx = dy where x is finite, 0 elsewhere.
-  return detail::map<T, detail::Saves::x>(
-      "nan_to_num", x,
-      [=](const auto& v) EIGENFORMER_INLINE_LAMBDA {
-        return select(isnan(v), none, select(isfinite(v), v, select(v > 0, high, low)));
-      },
-      [](const auto& v, const auto& g) EIGENFORMER_INLINE_LAMBDA { return select(isfinite(v), g, 0); });
+  return detail::map<T, detail::Saves::x>("nan_to_num", x, detail::formula::NanToNum<T>{none, high, low});
 }
 
 }  // namespace eigenformer

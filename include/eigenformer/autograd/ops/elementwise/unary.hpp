@@ -15,21 +15,189 @@ namespace detail {
 // What the gradient of map() reads.
 enum class Saves { x, y };
 
-// y = f(x), element by element: dx = slope(x or y, dy). Both are formulas of Packs.
-template <class T, Saves saves, class F, class D>
-Var<T> map(const char* op, const Var<T>& x, const F& f, const D& slope) {
+// y = f.value(x), element by element: dx = f.slope(x or y, dy). A formula is of Packs, and depends on no more
+// than T: one for each type of operand would be compiled for each of them.
+template <class T, Saves saves, class F>
+Var<T> map(const char* op, const Var<T>& x, const F& f) {
   const OpScope scope(Runtime::instance().profiler(), op);
   require_defined(op, x);
   Tensor<T> y(x.shape());
-  kernels::map<T, 1>(f, {x.value().data()}, y.data(), T(0), x.numel());
+  kernels::map<T, 1>([f](const auto& v) EIGENFORMER_INLINE_LAMBDA { return f.value(v); }, {x.value().data()},
+                     y.data(), T(0), x.numel());
   if (not_recorded<T>(y, x)) return Var<T>(std::move(y));
   const Tensor<T> saved = saves == Saves::y ? y : x.value();
-  return record(op, std::move(y), {x}, SavedTensors(saved), [saved, slope](Backward<T>& back) {
+  return record(op, std::move(y), {x}, SavedTensors(saved), [saved, f](Backward<T>& back) {
     if (const auto dx = back.grad(0)) {
-      kernels::map<T, 2>(slope, {saved.data(), back.dy().data()}, dx.data, dx.beta, saved.numel());
+      kernels::map<T, 2>([f](const auto& v, const auto& g)
+                             EIGENFORMER_INLINE_LAMBDA { return f.slope(v, g); },
+                         {saved.data(), back.dy().data()}, dx.data, dx.beta, saved.numel());
     }
   });
 }
+
+namespace formula {
+
+template <class T>
+struct Sign {
+  EIGENFORMER_ALWAYS_INLINE static auto value(const auto& v) {
+    return select(v > 0, 1, select(v < 0, -1, 0));
+  }
+  // dx = 0.
+  EIGENFORMER_ALWAYS_INLINE static auto slope(const auto&, const auto&) { return T(0); }
+};
+
+template <class T>
+struct Floor {
+  EIGENFORMER_ALWAYS_INLINE static auto value(const auto& v) { return floor(v); }
+  // dx = 0.
+  EIGENFORMER_ALWAYS_INLINE static auto slope(const auto&, const auto&) { return T(0); }
+};
+
+template <class T>
+struct Ceil {
+  EIGENFORMER_ALWAYS_INLINE static auto value(const auto& v) { return ceil(v); }
+  // dx = 0.
+  EIGENFORMER_ALWAYS_INLINE static auto slope(const auto&, const auto&) { return T(0); }
+};
+
+template <class T>
+struct Round {
+  EIGENFORMER_ALWAYS_INLINE static auto value(const auto& v) { return round(v); }
+  // dx = 0.
+  EIGENFORMER_ALWAYS_INLINE static auto slope(const auto&, const auto&) { return T(0); }
+};
+
+template <class T>
+struct Trunc {
+  EIGENFORMER_ALWAYS_INLINE static auto value(const auto& v) { return trunc(v); }
+  // dx = 0.
+  EIGENFORMER_ALWAYS_INLINE static auto slope(const auto&, const auto&) { return T(0); }
+};
+
+template <class T>
+struct Exp2 {
+  EIGENFORMER_ALWAYS_INLINE static auto value(const auto& v) { return exp2(v); }
+  // dx = ln(2) y dy.
+  EIGENFORMER_ALWAYS_INLINE static auto slope(const auto& y, const auto& g) {
+    return g * y * std::numbers::ln2_v<T>;
+  }
+};
+
+struct Expm1 {
+  EIGENFORMER_ALWAYS_INLINE static auto value(const auto& v) { return expm1(v); }
+  // dx = (y + 1) dy.
+  EIGENFORMER_ALWAYS_INLINE static auto slope(const auto& y, const auto& g) { return g * (y + 1); }
+};
+
+struct Log1p {
+  EIGENFORMER_ALWAYS_INLINE static auto value(const auto& v) { return log1p(v); }
+  // dx = dy / (1 + x).
+  EIGENFORMER_ALWAYS_INLINE static auto slope(const auto& v, const auto& g) { return g / (1 + v); }
+};
+
+template <class T>
+struct Log2 {
+  EIGENFORMER_ALWAYS_INLINE static auto value(const auto& v) { return log2(v); }
+  // dx = dy / (x ln(2)).
+  EIGENFORMER_ALWAYS_INLINE static auto slope(const auto& v, const auto& g) {
+    return g / (v * std::numbers::ln2_v<T>);
+  }
+};
+
+template <class T>
+struct Log10 {
+  EIGENFORMER_ALWAYS_INLINE static auto value(const auto& v) { return log10(v); }
+  // dx = dy / (x ln(10)).
+  EIGENFORMER_ALWAYS_INLINE static auto slope(const auto& v, const auto& g) {
+    return g / (v * std::numbers::ln10_v<T>);
+  }
+};
+
+template <class T>
+struct Rsqrt {
+  EIGENFORMER_ALWAYS_INLINE static auto value(const auto& v) { return 1 / sqrt(v); }
+  // dx = -y^3 / 2 dy.
+  EIGENFORMER_ALWAYS_INLINE static auto slope(const auto& y, const auto& g) {
+    return T(-0.5) * g * y * y * y;
+  }
+};
+
+struct Sin {
+  EIGENFORMER_ALWAYS_INLINE static auto value(const auto& v) { return sin(v); }
+  // dx = cos(x) dy.
+  EIGENFORMER_ALWAYS_INLINE static auto slope(const auto& v, const auto& g) { return g * cos(v); }
+};
+
+struct Cos {
+  EIGENFORMER_ALWAYS_INLINE static auto value(const auto& v) { return cos(v); }
+  // dx = -sin(x) dy.
+  EIGENFORMER_ALWAYS_INLINE static auto slope(const auto& v, const auto& g) { return -g * sin(v); }
+};
+
+struct Tan {
+  EIGENFORMER_ALWAYS_INLINE static auto value(const auto& v) { return tan(v); }
+  // dx = (1 + y^2) dy.
+  EIGENFORMER_ALWAYS_INLINE static auto slope(const auto& y, const auto& g) { return g * (1 + y * y); }
+};
+
+struct Asin {
+  EIGENFORMER_ALWAYS_INLINE static auto value(const auto& v) { return asin(v); }
+  // dx = dy / sqrt(1 - x^2).
+  EIGENFORMER_ALWAYS_INLINE static auto slope(const auto& v, const auto& g) { return g / sqrt(1 - v * v); }
+};
+
+struct Acos {
+  EIGENFORMER_ALWAYS_INLINE static auto value(const auto& v) { return acos(v); }
+  // dx = -dy / sqrt(1 - x^2).
+  EIGENFORMER_ALWAYS_INLINE static auto slope(const auto& v, const auto& g) { return -g / sqrt(1 - v * v); }
+};
+
+struct Atan {
+  EIGENFORMER_ALWAYS_INLINE static auto value(const auto& v) { return atan(v); }
+  // dx = dy / (1 + x^2).
+  EIGENFORMER_ALWAYS_INLINE static auto slope(const auto& v, const auto& g) { return g / (1 + v * v); }
+};
+
+struct Sinh {
+  EIGENFORMER_ALWAYS_INLINE static auto value(const auto& v) { return sinh(v); }
+  // dx = cosh(x) dy.
+  EIGENFORMER_ALWAYS_INLINE static auto slope(const auto& v, const auto& g) { return g * cosh(v); }
+};
+
+struct Cosh {
+  EIGENFORMER_ALWAYS_INLINE static auto value(const auto& v) { return cosh(v); }
+  // dx = sinh(x) dy.
+  EIGENFORMER_ALWAYS_INLINE static auto slope(const auto& v, const auto& g) { return g * sinh(v); }
+};
+
+struct Asinh {
+  EIGENFORMER_ALWAYS_INLINE static auto value(const auto& v) { return asinh(v); }
+  // dx = dy / sqrt(x^2 + 1).
+  EIGENFORMER_ALWAYS_INLINE static auto slope(const auto& v, const auto& g) { return g / sqrt(v * v + 1); }
+};
+
+struct Acosh {
+  EIGENFORMER_ALWAYS_INLINE static auto value(const auto& v) { return acosh(v); }
+  // dx = dy / sqrt(x^2 - 1).
+  EIGENFORMER_ALWAYS_INLINE static auto slope(const auto& v, const auto& g) { return g / sqrt(v * v - 1); }
+};
+
+struct Atanh {
+  EIGENFORMER_ALWAYS_INLINE static auto value(const auto& v) { return atanh(v); }
+  // dx = dy / (1 - x^2).
+  EIGENFORMER_ALWAYS_INLINE static auto slope(const auto& v, const auto& g) { return g / (1 - v * v); }
+};
+
+template <class T>
+struct Erfc {
+  EIGENFORMER_ALWAYS_INLINE static auto value(const auto& v) { return erfc(v); }
+  // dx = -2 / sqrt(pi) exp(-x^2) dy.
+  EIGENFORMER_ALWAYS_INLINE static auto slope(const auto& v, const auto& g) {
+    return -2 * std::numbers::inv_sqrtpi_v<T> * exp(-v * v) * g;
+  }
+};
+
+}  // namespace formula
 
 }  // namespace detail
 
@@ -58,234 +226,161 @@ template <Operand X>
 template <Operand X>
 [[nodiscard]] Var<element_t<X>> sign(const X& x) {
   using T = element_t<X>;
-  // dx = 0.
-  return detail::map<T, detail::Saves::x>(
-      "sign", x,
-      [](const auto& v) EIGENFORMER_INLINE_LAMBDA { return select(v > 0, 1, select(v < 0, -1, 0)); },
-      [](const auto&, const auto&) EIGENFORMER_INLINE_LAMBDA { return T(0); });
+  return detail::map<T, detail::Saves::x>("sign", x, detail::formula::Sign<T>());
 }
 
 /// The largest whole number that is not above x; the gradient is 0.
 template <Operand X>
 [[nodiscard]] Var<element_t<X>> floor(const X& x) {
   using T = element_t<X>;
-  // dx = 0.
-  return detail::map<T, detail::Saves::x>(
-      "floor", x, [](const auto& v) EIGENFORMER_INLINE_LAMBDA { return floor(v); },
-      [](const auto&, const auto&) EIGENFORMER_INLINE_LAMBDA { return T(0); });
+  return detail::map<T, detail::Saves::x>("floor", x, detail::formula::Floor<T>());
 }
 
 /// The smallest whole number that is not below x; the gradient is 0.
 template <Operand X>
 [[nodiscard]] Var<element_t<X>> ceil(const X& x) {
   using T = element_t<X>;
-  // dx = 0.
-  return detail::map<T, detail::Saves::x>(
-      "ceil", x, [](const auto& v) EIGENFORMER_INLINE_LAMBDA { return ceil(v); },
-      [](const auto&, const auto&) EIGENFORMER_INLINE_LAMBDA { return T(0); });
+  return detail::map<T, detail::Saves::x>("ceil", x, detail::formula::Ceil<T>());
 }
 
 /// The nearest whole number, of two the even one; the gradient is 0.
 template <Operand X>
 [[nodiscard]] Var<element_t<X>> round(const X& x) {
   using T = element_t<X>;
-  // dx = 0.
-  return detail::map<T, detail::Saves::x>(
-      "round", x, [](const auto& v) EIGENFORMER_INLINE_LAMBDA { return round(v); },
-      [](const auto&, const auto&) EIGENFORMER_INLINE_LAMBDA { return T(0); });
+  return detail::map<T, detail::Saves::x>("round", x, detail::formula::Round<T>());
 }
 
 /// The whole number next to x in the direction of 0; the gradient is 0.
 template <Operand X>
 [[nodiscard]] Var<element_t<X>> trunc(const X& x) {
   using T = element_t<X>;
-  // dx = 0.
-  return detail::map<T, detail::Saves::x>(
-      "trunc", x, [](const auto& v) EIGENFORMER_INLINE_LAMBDA { return trunc(v); },
-      [](const auto&, const auto&) EIGENFORMER_INLINE_LAMBDA { return T(0); });
+  return detail::map<T, detail::Saves::x>("trunc", x, detail::formula::Trunc<T>());
 }
 
 /// 2 to the power x, element by element.
 template <Operand X>
 [[nodiscard]] Var<element_t<X>> exp2(const X& x) {
   using T = element_t<X>;
-  // dx = ln(2) y dy.
-  return detail::map<T, detail::Saves::y>(
-      "exp2", x, [](const auto& v) EIGENFORMER_INLINE_LAMBDA { return exp2(v); },
-      [](const auto& y, const auto& g) EIGENFORMER_INLINE_LAMBDA { return g * y * std::numbers::ln2_v<T>; });
+  return detail::map<T, detail::Saves::y>("exp2", x, detail::formula::Exp2<T>());
 }
 
 /// exp(x) - 1, exact near 0.
 template <Operand X>
 [[nodiscard]] Var<element_t<X>> expm1(const X& x) {
   using T = element_t<X>;
-  // dx = (y + 1) dy.
-  return detail::map<T, detail::Saves::y>(
-      "expm1", x, [](const auto& v) EIGENFORMER_INLINE_LAMBDA { return expm1(v); },
-      [](const auto& y, const auto& g) EIGENFORMER_INLINE_LAMBDA { return g * (y + 1); });
+  return detail::map<T, detail::Saves::y>("expm1", x, detail::formula::Expm1());
 }
 
 /// log(1 + x), exact near 0: -inf at -1, NaN below.
 template <Operand X>
 [[nodiscard]] Var<element_t<X>> log1p(const X& x) {
   using T = element_t<X>;
-  // dx = dy / (1 + x).
-  return detail::map<T, detail::Saves::x>(
-      "log1p", x, [](const auto& v) EIGENFORMER_INLINE_LAMBDA { return log1p(v); },
-      [](const auto& v, const auto& g) EIGENFORMER_INLINE_LAMBDA { return g / (1 + v); });
+  return detail::map<T, detail::Saves::x>("log1p", x, detail::formula::Log1p());
 }
 
 /// Logarithm to base 2, element by element: -inf at 0, NaN below.
 template <Operand X>
 [[nodiscard]] Var<element_t<X>> log2(const X& x) {
   using T = element_t<X>;
-  // dx = dy / (x ln(2)).
-  return detail::map<T, detail::Saves::x>(
-      "log2", x, [](const auto& v) EIGENFORMER_INLINE_LAMBDA { return log2(v); },
-      [](const auto& v, const auto& g)
-          EIGENFORMER_INLINE_LAMBDA { return g / (v * std::numbers::ln2_v<T>); });
+  return detail::map<T, detail::Saves::x>("log2", x, detail::formula::Log2<T>());
 }
 
 /// Logarithm to base 10, element by element: -inf at 0, NaN below.
 template <Operand X>
 [[nodiscard]] Var<element_t<X>> log10(const X& x) {
   using T = element_t<X>;
-  // dx = dy / (x ln(10)).
-  return detail::map<T, detail::Saves::x>(
-      "log10", x, [](const auto& v) EIGENFORMER_INLINE_LAMBDA { return log10(v); },
-      [](const auto& v, const auto& g)
-          EIGENFORMER_INLINE_LAMBDA { return g / (v * std::numbers::ln10_v<T>); });
+  return detail::map<T, detail::Saves::x>("log10", x, detail::formula::Log10<T>());
 }
 
 /// 1 / sqrt(x), element by element: inf at 0, NaN below.
 template <Operand X>
 [[nodiscard]] Var<element_t<X>> rsqrt(const X& x) {
   using T = element_t<X>;
-  // dx = -y^3 / 2 dy.
-  return detail::map<T, detail::Saves::y>(
-      "rsqrt", x, [](const auto& v) EIGENFORMER_INLINE_LAMBDA { return 1 / sqrt(v); },
-      [](const auto& y, const auto& g) EIGENFORMER_INLINE_LAMBDA { return T(-0.5) * g * y * y * y; });
+  return detail::map<T, detail::Saves::y>("rsqrt", x, detail::formula::Rsqrt<T>());
 }
 
 /// Sine, element by element, of radians.
 template <Operand X>
 [[nodiscard]] Var<element_t<X>> sin(const X& x) {
   using T = element_t<X>;
-  // dx = cos(x) dy.
-  return detail::map<T, detail::Saves::x>(
-      "sin", x, [](const auto& v) EIGENFORMER_INLINE_LAMBDA { return sin(v); },
-      [](const auto& v, const auto& g) EIGENFORMER_INLINE_LAMBDA { return g * cos(v); });
+  return detail::map<T, detail::Saves::x>("sin", x, detail::formula::Sin());
 }
 
 /// Cosine, element by element, of radians.
 template <Operand X>
 [[nodiscard]] Var<element_t<X>> cos(const X& x) {
   using T = element_t<X>;
-  // dx = -sin(x) dy.
-  return detail::map<T, detail::Saves::x>(
-      "cos", x, [](const auto& v) EIGENFORMER_INLINE_LAMBDA { return cos(v); },
-      [](const auto& v, const auto& g) EIGENFORMER_INLINE_LAMBDA { return -g * sin(v); });
+  return detail::map<T, detail::Saves::x>("cos", x, detail::formula::Cos());
 }
 
 /// Tangent, element by element, of radians.
 template <Operand X>
 [[nodiscard]] Var<element_t<X>> tan(const X& x) {
   using T = element_t<X>;
-  // dx = (1 + y^2) dy.
-  return detail::map<T, detail::Saves::y>(
-      "tan", x, [](const auto& v) EIGENFORMER_INLINE_LAMBDA { return tan(v); },
-      [](const auto& y, const auto& g) EIGENFORMER_INLINE_LAMBDA { return g * (1 + y * y); });
+  return detail::map<T, detail::Saves::y>("tan", x, detail::formula::Tan());
 }
 
 /// Arcsine in radians: NaN outside [-1, 1].
 template <Operand X>
 [[nodiscard]] Var<element_t<X>> asin(const X& x) {
   using T = element_t<X>;
-  // dx = dy / sqrt(1 - x^2).
-  return detail::map<T, detail::Saves::x>(
-      "asin", x, [](const auto& v) EIGENFORMER_INLINE_LAMBDA { return asin(v); },
-      [](const auto& v, const auto& g) EIGENFORMER_INLINE_LAMBDA { return g / sqrt(1 - v * v); });
+  return detail::map<T, detail::Saves::x>("asin", x, detail::formula::Asin());
 }
 
 /// Arccosine in radians: NaN outside [-1, 1].
 template <Operand X>
 [[nodiscard]] Var<element_t<X>> acos(const X& x) {
   using T = element_t<X>;
-  // dx = -dy / sqrt(1 - x^2).
-  return detail::map<T, detail::Saves::x>(
-      "acos", x, [](const auto& v) EIGENFORMER_INLINE_LAMBDA { return acos(v); },
-      [](const auto& v, const auto& g) EIGENFORMER_INLINE_LAMBDA { return -g / sqrt(1 - v * v); });
+  return detail::map<T, detail::Saves::x>("acos", x, detail::formula::Acos());
 }
 
 /// Arctangent in radians.
 template <Operand X>
 [[nodiscard]] Var<element_t<X>> atan(const X& x) {
   using T = element_t<X>;
-  // dx = dy / (1 + x^2).
-  return detail::map<T, detail::Saves::x>(
-      "atan", x, [](const auto& v) EIGENFORMER_INLINE_LAMBDA { return atan(v); },
-      [](const auto& v, const auto& g) EIGENFORMER_INLINE_LAMBDA { return g / (1 + v * v); });
+  return detail::map<T, detail::Saves::x>("atan", x, detail::formula::Atan());
 }
 
 /// Hyperbolic sine, element by element.
 template <Operand X>
 [[nodiscard]] Var<element_t<X>> sinh(const X& x) {
   using T = element_t<X>;
-  // dx = cosh(x) dy.
-  return detail::map<T, detail::Saves::x>(
-      "sinh", x, [](const auto& v) EIGENFORMER_INLINE_LAMBDA { return sinh(v); },
-      [](const auto& v, const auto& g) EIGENFORMER_INLINE_LAMBDA { return g * cosh(v); });
+  return detail::map<T, detail::Saves::x>("sinh", x, detail::formula::Sinh());
 }
 
 /// Hyperbolic cosine, element by element.
 template <Operand X>
 [[nodiscard]] Var<element_t<X>> cosh(const X& x) {
   using T = element_t<X>;
-  // dx = sinh(x) dy.
-  return detail::map<T, detail::Saves::x>(
-      "cosh", x, [](const auto& v) EIGENFORMER_INLINE_LAMBDA { return cosh(v); },
-      [](const auto& v, const auto& g) EIGENFORMER_INLINE_LAMBDA { return g * sinh(v); });
+  return detail::map<T, detail::Saves::x>("cosh", x, detail::formula::Cosh());
 }
 
 /// Inverse hyperbolic sine, element by element.
 template <Operand X>
 [[nodiscard]] Var<element_t<X>> asinh(const X& x) {
   using T = element_t<X>;
-  // dx = dy / sqrt(x^2 + 1).
-  return detail::map<T, detail::Saves::x>(
-      "asinh", x, [](const auto& v) EIGENFORMER_INLINE_LAMBDA { return asinh(v); },
-      [](const auto& v, const auto& g) EIGENFORMER_INLINE_LAMBDA { return g / sqrt(v * v + 1); });
+  return detail::map<T, detail::Saves::x>("asinh", x, detail::formula::Asinh());
 }
 
 /// Inverse hyperbolic cosine: NaN below 1.
 template <Operand X>
 [[nodiscard]] Var<element_t<X>> acosh(const X& x) {
   using T = element_t<X>;
-  // dx = dy / sqrt(x^2 - 1).
-  return detail::map<T, detail::Saves::x>(
-      "acosh", x, [](const auto& v) EIGENFORMER_INLINE_LAMBDA { return acosh(v); },
-      [](const auto& v, const auto& g) EIGENFORMER_INLINE_LAMBDA { return g / sqrt(v * v - 1); });
+  return detail::map<T, detail::Saves::x>("acosh", x, detail::formula::Acosh());
 }
 
 /// Inverse hyperbolic tangent: NaN outside [-1, 1].
 template <Operand X>
 [[nodiscard]] Var<element_t<X>> atanh(const X& x) {
   using T = element_t<X>;
-  // dx = dy / (1 - x^2).
-  return detail::map<T, detail::Saves::x>(
-      "atanh", x, [](const auto& v) EIGENFORMER_INLINE_LAMBDA { return atanh(v); },
-      [](const auto& v, const auto& g) EIGENFORMER_INLINE_LAMBDA { return g / (1 - v * v); });
+  return detail::map<T, detail::Saves::x>("atanh", x, detail::formula::Atanh());
 }
 
 /// 1 - erf(x), exact where erf(x) is near 1.
 template <Operand X>
 [[nodiscard]] Var<element_t<X>> erfc(const X& x) {
   using T = element_t<X>;
-  // dx = -2 / sqrt(pi) exp(-x^2) dy.
-  return detail::map<T, detail::Saves::x>(
-      "erfc", x, [](const auto& v) EIGENFORMER_INLINE_LAMBDA { return erfc(v); },
-      [](const auto& v, const auto& g)
-          EIGENFORMER_INLINE_LAMBDA { return -2 * std::numbers::inv_sqrtpi_v<T> * exp(-v * v) * g; });
+  return detail::map<T, detail::Saves::x>("erfc", x, detail::formula::Erfc<T>());
 }
 
 }  // namespace eigenformer
