@@ -62,6 +62,10 @@ struct TrainingBudget {
   /// Called several times for each size that is considered: sets what is decided already, and the rest is
   /// planned around it. May be empty.
   std::function<void(Seq2SeqOptions&, TrainingOptions&)> given{};
+  /// Whether a training fits in memory; may split its batches for that, with which its speed is measured.
+  /// Called for each size but the smallest; no larger ones than the first that does not fit are considered.
+  /// Empty: all fit.
+  std::function<bool(const Seq2SeqOptions&, TrainingOptions&)> fits{};
 };
 
 /// What a size of the model would reach.
@@ -82,6 +86,7 @@ struct TrainingPlan {
   double loss = 0;               ///< expected validation loss, in nats per target token
   double spread = 0;             ///< of that loss: about two thirds of trainings are within loss +- spread
   std::vector<PlannedLoss> others{};    ///< other sizes that were considered
+  index_t does_not_fit = 0;             ///< the d_model that was too large for the memory; 0: none was
   std::vector<std::string> warnings{};  ///< what speaks against the training, and what would help
 
   /// A description for people in a few lines, without the warnings.
@@ -150,9 +155,9 @@ inline void choose_length(TrainingPlan& plan) {
   plan.training.loop.validate_every = std::max<index_t>(20, two_digits(plan.updates / 12));
 }
 
-// Plans the training of one size.
-EIGENFORMER_IO_FUNCTION TrainingPlan plan_of_size(const PlannedSize& size, const CorpusStatistics& corpus,
-                                                  const TrainingBudget& budget);
+// Appends the plan of one size; false if it does not fit in memory.
+EIGENFORMER_IO_FUNCTION bool plan_size(const PlannedSize& size, const CorpusStatistics& corpus,
+                                       const TrainingBudget& budget, std::vector<TrainingPlan>& plans);
 
 EIGENFORMER_IO_FUNCTION void warn(TrainingPlan& plan, const CorpusStatistics& corpus,
                                   const TrainingBudget& budget);
@@ -258,9 +263,10 @@ EIGENFORMER_IO_FUNCTION void choose_size(const PlannedSize& size, TrainingPlan& 
   if (kernels::bf16_products_pay()) training.loop.precision = kernels::GemmPrecision::bf16;
 }
 
-EIGENFORMER_IO_FUNCTION TrainingPlan plan_of_size(const PlannedSize& size, const CorpusStatistics& corpus,
-                                                  const TrainingBudget& budget) {
-  TrainingPlan plan{.corpus = corpus};
+EIGENFORMER_IO_FUNCTION bool plan_size(const PlannedSize& size, const CorpusStatistics& corpus,
+                                       const TrainingBudget& budget, std::vector<TrainingPlan>& plans) {
+  TrainingPlan plan;
+  plan.corpus = corpus;
   plan.model = budget.model;
   plan.training = budget.training;
   choose_size(size, plan);
@@ -268,6 +274,10 @@ EIGENFORMER_IO_FUNCTION TrainingPlan plan_of_size(const PlannedSize& size, const
     if (budget.given) budget.given(plan.model, plan.training);
   };
   take_given();
+  TrainingOptions fitting = plan.training;
+  const bool given_or_smallest =
+      plan.model.layer.d_model != size.d_model || size.d_model == planned_sizes.front().d_model;
+  if (budget.fits && !given_or_smallest && !budget.fits(plan.model, fitting)) return false;
   const auto epoch = static_cast<double>(corpus.target_tokens);
   const auto update = static_cast<double>(plan.training.batch_tokens * plan.training.loop.accumulate);
   const double weights = layer_weights(plan.model);
@@ -276,7 +286,7 @@ EIGENFORMER_IO_FUNCTION TrainingPlan plan_of_size(const PlannedSize& size, const
   };
   double tokens = std::numeric_limits<double>::infinity();
   if (budget.seconds > 0) {
-    plan.tokens_per_second = budget.speed(plan.model, plan.training);
+    plan.tokens_per_second = budget.speed(plan.model, fitting);
     constexpr double part_of_updates = 0.97;  // the rest is that of validations
     tokens = part_of_updates * budget.seconds * plan.tokens_per_second;
   }
@@ -301,7 +311,8 @@ EIGENFORMER_IO_FUNCTION TrainingPlan plan_of_size(const PlannedSize& size, const
   plan.spread = loss_law::relative_error * plan.loss;
   choose_length(plan);
   take_given();
-  return plan;
+  plans.push_back(std::move(plan));
+  return true;
 }
 
 EIGENFORMER_IO_FUNCTION void warn(TrainingPlan& plan, const CorpusStatistics& corpus,
@@ -353,22 +364,30 @@ EIGENFORMER_IO_FUNCTION TrainingPlan plan_training(const CorpusStatistics& corpu
   }
   std::vector<TrainingPlan> plans;
   std::size_t best = 0;
+  index_t does_not_fit = 0;
   const double least_gain = budget.seconds > 0 ? 0 : 0.04;
   for (const detail::PlannedSize& size : detail::planned_sizes) {
-    TrainingPlan next = detail::plan_of_size(size, corpus, budget);
+    if (plans.size() == 1 && plans[0].model.layer.d_model != detail::planned_sizes[0].d_model)
+      break;  // it is given
+    if (!detail::plan_size(size, corpus, budget, plans)) {
+      does_not_fit = size.d_model;
+      break;
+    }
     // The law knows nothing of larger models for so little text.
     constexpr double most_weights_per_token = 12;
-    if (!plans.empty() && detail::layer_weights(next.model) >
-                              most_weights_per_token * static_cast<double>(corpus.target_tokens))
+    if (plans.size() > 1 && detail::layer_weights(plans.back().model) >
+                                most_weights_per_token * static_cast<double>(corpus.target_tokens)) {
+      plans.pop_back();
       break;
-    plans.push_back(std::move(next));
+    }
     const TrainingPlan& last = plans.back();
     if (last.loss < (1 - least_gain) * plans[best].loss) best = plans.size() - 1;
     // Larger models are slower still: their losses would be higher again.
     if (last.loss > 1.03 * plans[best].loss || plans.size() > best + 2) break;
-    if (plans.size() > 1 && plans[0].model.layer.d_model == last.model.layer.d_model) break;  // it is given
+    if (plans.size() > 1 && plans[0].model.layer.d_model == last.model.layer.d_model) break;  // so is 64
   }
   TrainingPlan plan = plans[best];
+  plan.does_not_fit = does_not_fit;
   for (const TrainingPlan& other : plans) {
     if (other.model.layer.d_model != plan.model.layer.d_model)
       plan.others.push_back({other.model.layer.d_model, other.loss});
@@ -438,6 +457,7 @@ EIGENFORMER_IO_FUNCTION std::string TrainingPlan::str() const {
     text += detail::format("%s d%lld %.2f", i == 0 ? "; other sizes:" : ",", count(others[i].d_model),
                            others[i].loss);
   }
+  if (does_not_fit > 0) text += detail::format("; d%lld does not fit in memory", count(does_not_fit));
   return text;
 }
 

@@ -167,6 +167,46 @@ TEST_CASE("a hopeless plan says so, and what would help") {
   CHECK(small.warnings.back().find("only 20000 target tokens") != std::string::npos);
 }
 
+TEST_CASE("a plan takes no size that does not fit in memory, and times what fits with its batches") {
+  TrainingBudget budget{.seconds = 36000, .speed = proportional, .model = vocabulary};
+  const index_t unlimited = plan_training(tatoeba, budget).model.layer.d_model;
+  REQUIRE(unlimited > 128);
+  std::vector<index_t> asked, timed;
+  budget.fits = [&](const Seq2SeqOptions& model, TrainingOptions& training) {
+    asked.push_back(model.layer.d_model);
+    training.batch_tokens /= 2;
+    training.loop.accumulate *= 2;
+    return model.layer.d_model <= 128;
+  };
+  budget.speed = [&](const Seq2SeqOptions& model, const TrainingOptions& training) {
+    timed.push_back(model.layer.d_model);
+    CHECK(training.loop.accumulate == (model.layer.d_model == 64 ? 1 : 2));
+    return proportional(model, training);
+  };
+  const TrainingPlan plan = plan_training(tatoeba, budget);
+  CHECK(asked == std::vector<index_t>{96, 128, 192});
+  CHECK(timed == std::vector<index_t>{64, 96, 128});
+  CHECK(plan.model.layer.d_model == 128);
+  CHECK(plan.training.loop.accumulate == 1);  // plan_memory() splits the batches of the training
+  CHECK(plan.does_not_fit == 192);
+  CHECK(contains(plan.str(), "; d192 does not fit in memory"));
+
+  // A given size is not questioned: there is no other.
+  budget.speed = proportional;
+  budget.fits = [](const Seq2SeqOptions&, TrainingOptions&) { return false; };
+  for (const index_t d_model : {64, 96, 256}) {
+    budget.given = [d_model](Seq2SeqOptions& model, TrainingOptions&) { model.layer.d_model = d_model; };
+    const TrainingPlan given = plan_training(tatoeba, budget);
+    CHECK(given.model.layer.d_model == d_model);
+    CHECK(given.does_not_fit == 0);
+    CHECK(given.others.empty());
+  }
+  budget.given = nullptr;
+  const TrainingPlan smallest = plan_training(tatoeba, budget);
+  CHECK(smallest.model.layer.d_model == 64);
+  CHECK(smallest.does_not_fit == 96);
+}
+
 TEST_CASE("plan_training refuses budgets that mean nothing") {
   CHECK_THROWS_WITH_AS(static_cast<void>(plan_training(tatoeba, {.seconds = 60, .model = vocabulary})),
                        doctest::Contains("needs speed"), ValueError);

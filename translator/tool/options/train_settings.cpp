@@ -2,13 +2,17 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <set>
 #include <string>
 #include <string_view>
 #include <variant>
 
 #include "eigenformer/data/tokenizers/conventions.hpp"
+#include "eigenformer/nn/models/seq2seq.hpp"
+#include "eigenformer/train/plan.hpp"
 #include "training/corpora/corpus_list.hpp"
+#include "translator/preparing/memory_plan.hpp"
 #include "translator/preparing/prepared_corpus.hpp"
 
 namespace translator {
@@ -232,17 +236,53 @@ void TrainFlags::plan_vocabulary(TrainSettings& s, double target_bytes) const {
   s.corpus.vocab_size = ef::planned_vocabulary(target_bytes);
 }
 
+namespace {
+
+/// Whether a training stays below `limit` bytes with batches in at most 8 parts, which it then has, and
+/// without checkpoints that it does not have: a smaller model is better than those.
+bool fits_in_memory(const ef::Seq2SeqOptions& of, const ef::PairSource& pairs, ef::TrainingOptions& options,
+                    std::size_t limit) {
+  // Weights and gradients: what is far too large is not even built.
+  constexpr double bytes_of_weight = 8;
+  if (bytes_of_weight * ef::detail::layer_weights(of) > static_cast<double>(limit)) return false;
+  ef::RandomGenerator rng(1);
+  ef::Seq2SeqTransformer<float> model(of, rng);
+  try {
+    const ef::MemoryPlan plan = ef::plan_memory(model, pairs, options, limit);
+    if (plan.checkpoint_activations && !options.loop.checkpoint_activations) return false;
+    plan.apply(options);
+    return true;
+  } catch (const ef::ValueError&) {  // not even with the smallest batches
+    return false;
+  }
+}
+
+}  // namespace
+
 ef::TrainingPlan TrainFlags::plan(TrainSettings& s, const ef::Seq2SeqOptions& model,
-                                  const ef::PairSource& pairs, double seconds, bool validates) const {
+                                  const ef::PairSource& pairs, double seconds, std::size_t memory,
+                                  bool validates) const {
   const nlohmann::json of_model = given_model(), of_training = given_training(), of_corpus = corpus_.given();
   const auto limit = [&](const char* name) { return of_training.value(name, ef::index_t{0}); };
   ef::TrainingSpeed speed = ef::measured_speed(pairs);
+  std::function<bool(const ef::Seq2SeqOptions&, ef::TrainingOptions&)> fits;
+  if (memory > 0) {
+    fits = [&pairs, memory](const auto& of, auto& options) {
+      return fits_in_memory(of, pairs, options, memory);
+    };
+  }
   if (const auto& ranks = s.training.loop.communicator; ranks != nullptr) {
-    // All ranks plan alike, for the slowest of them.
+    // All ranks plan alike, for the slowest of them and the one with the least room.
     speed = [own = std::move(speed), ranks](const auto& of, const auto& options) {
       const std::vector<double> all = ranks->all(own(of, options));
       return static_cast<double>(all.size()) * *std::min_element(all.begin(), all.end());
     };
+    if (fits) {
+      fits = [own = std::move(fits), ranks](const auto& of, auto& options) {
+        const std::vector<double> all = ranks->all(own(of, options) ? 1.0 : 0.0);
+        return *std::min_element(all.begin(), all.end()) > 0;
+      };
+    }
   }
   ef::TrainingPlan plan = ef::plan_training(
       ef::corpus_statistics(pairs), {.seconds = seconds,
@@ -251,12 +291,14 @@ ef::TrainingPlan TrainFlags::plan(TrainSettings& s, const ef::Seq2SeqOptions& mo
                                      .speed = std::move(speed),
                                      .model = model,
                                      .training = s.training,
-                                     .given = [&](ef::Seq2SeqOptions& of, ef::TrainingOptions& training) {
-                                       of.encoder.layer.reset();  // made of the common layer again
-                                       of.decoder.layer.reset();
-                                       of = model_.applied("train", of, of_model);
-                                       training = training_.applied("train", training, of_training);
-                                     }});
+                                     .given =
+                                         [&](ef::Seq2SeqOptions& of, ef::TrainingOptions& training) {
+                                           of.encoder.layer.reset();  // made of the common layer again
+                                           of.decoder.layer.reset();
+                                           of = model_.applied("train", of, of_model);
+                                           training = training_.applied("train", training, of_training);
+                                         },
+                                     .fits = std::move(fits)});
   const bool text = s.corpus.tokenizer == "subword" && prepared_folders(s.corpus).empty();
   if (!text || s.corpus.sampling.on() || of_corpus.contains("bpe_dropout") ||
       !s.corpus.guided_alignment.empty())

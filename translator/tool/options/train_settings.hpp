@@ -51,9 +51,10 @@ class TrainFlags {
 
   /// Plans a new training for its pairs and the given limits: sets all options that are not given. model: the
   /// model's options with the sizes of its vocabularies. seconds: the time that is left of --minutes; 0: no
-  /// limit. validates: whether there are validation pairs.
+  /// limit. memory: the bytes that the process may use; 0: no limit. validates: whether there are validation
+  /// pairs.
   ef::TrainingPlan plan(TrainSettings& settings, const ef::Seq2SeqOptions& model, const ef::PairSource& pairs,
-                        double seconds, bool validates) const;
+                        double seconds, std::size_t memory, bool validates) const;
 
   /// The settings of a resumed training: the saved ones, overridden by the command line. Throws ValueError
   /// for options that cannot change.

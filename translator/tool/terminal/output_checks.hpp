@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "eigenformer/data/files/atomic_file.hpp"
-#include "eigenformer/io/adapters/adapter_folder.hpp"
+#include "eigenformer/io/models/model_folder.hpp"
 #include "eigenformer/train/checkpoint/training_folder.hpp"
 #include "translator/preparing/prepared_corpus.hpp"
 

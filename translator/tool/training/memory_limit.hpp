@@ -13,9 +13,11 @@ namespace translator {
 /// Adds --memory-limit.
 inline void add_memory_limit(CLI::App& command, TrainCommand& train) {
   command
-      .add_option("--memory-limit", train.memory_limit,
-                  "memory limit of the process, such as 800M or 2G: splits batches into as many parts as "
-                  "needed, and then checkpoints activations; the tokens per update stay the same")
+      .add_option(
+          "--memory-limit", train.memory_limit,
+          "memory limit of the process, such as 800M or 2G: plans a model that fits, splits batches into "
+          "as many parts as needed, and then checkpoints activations; the tokens per update stay the "
+          "same")
       ->check(CLI::Validator(
           [](std::string& text) {
             try {

@@ -9,6 +9,8 @@
 
 namespace translator {
 
+namespace ef = eigenformer;
+
 /// The folders of a comma-separated list.
 inline std::vector<std::string> teacher_folders(const std::string& list) {
   std::vector<std::string> folders;

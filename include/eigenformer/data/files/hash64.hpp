@@ -7,6 +7,8 @@
 #include <span>
 #include <string_view>
 
+#include "eigenformer/core/base/config.hpp"
+
 namespace eigenformer {
 
 /// A 64-bit hash of a stream of bytes, independent of how it is split into parts. It is meant to detect

@@ -8,6 +8,8 @@
 #include <cerrno>
 #include <cstdint>
 
+#include "eigenformer/core/base/config.hpp"
+
 /// Functions that Linux has and that other POSIX systems, such as macOS, lack or name differently. All other
 /// files use them through this header, so that a port changes one place.
 namespace eigenformer::detail {

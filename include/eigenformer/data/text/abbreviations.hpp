@@ -4,6 +4,8 @@
 #include <span>
 #include <string_view>
 
+#include "eigenformer/core/base/config.hpp"
+
 namespace eigenformer::detail {
 
 /// Words of a language that are written with a full stop which does not end a sentence, and words that often

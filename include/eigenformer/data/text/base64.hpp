@@ -5,6 +5,8 @@
 #include <string>
 #include <string_view>
 
+#include "eigenformer/core/base/config.hpp"
+
 namespace eigenformer {
 
 /// Decodes base64 (RFC 4648, section 4) to bytes; returns nothing when the text is not valid base64.

@@ -10,6 +10,8 @@
 #include <string>
 #include <utility>
 
+#include "eigenformer/core/base/config.hpp"
+
 namespace eigenformer {
 
 namespace detail {

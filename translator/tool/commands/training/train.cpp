@@ -175,8 +175,9 @@ int train(const TrainCommand& command, const TrainingRanks& ranks, InterruptWatc
   std::optional<ef::TrainingPlan> plan;
   if (planned) {
     if (pairs->pairs() == nullptr) throw ef::ValueError("train", "the training data has no pairs");
-    plan = command.flags->plan(s, description.model, *pairs->pairs(),
-                               clock.left(60 * s.training.loop.max_minutes), validates);
+    plan = command.flags->plan(
+        s, description.model, *pairs->pairs(), clock.left(60 * s.training.loop.max_minutes),
+        command.memory_limit.empty() ? 0 : ef::bytes_of(command.memory_limit), validates);
     description.model = s.model;
     // Random segmentations need the text, so they are decided last.
     if (plan->bpe_dropout > 0 && !command.plan)

@@ -11,6 +11,8 @@
 
 namespace translator {
 
+namespace ef = eigenformer;
+
 /// Loads a prepared corpus. Throws ValueError if its tokenizers differ from those of the model that training
 /// starts from, or if it is in the model's own folder.
 inline ef::PreparedCorpus open_prepared(const std::string& data,

@@ -25,6 +25,18 @@ template <class State, class Step>
 void scan(const AxisView& view, bool backwards, const State& start, const Step& step) {
   const index_t n = view.n, inner = view.inner, width = std::min<index_t>(64, inner);
   if (view.outer == 0 || n == 0 || inner == 0) return;
+  if (inner == 1) {  // the state stays in registers
+    parallel_for(view.outer, std::max<index_t>(1, (1 << 13) / n), [&](index_t begin, index_t end) {
+      for (index_t line = begin; line < end; ++line) {
+        State state = start;
+        for (index_t k = 0; k < n; ++k) {
+          const index_t i = backwards ? n - 1 - k : k;
+          step(state, i, line * n + i);
+        }
+      }
+    });
+    return;
+  }
   const index_t blocks = (inner + width - 1) / width;
   parallel_for(view.outer * blocks, std::max<index_t>(1, (1 << 13) / (n * width)),
                [&](index_t begin, index_t end) {
@@ -117,17 +129,23 @@ Sorted<T> cumulative_extreme(const char* op, const Var<T>& x, index_t axis, bool
   require_defined(op, x);
   const index_t a = axis_of(op, axis, x.shape());
   struct Best {
-    T value = T(0);
-    index_t place = -1;
+    T value;
+    index_t place = 0;
   };
+  Tensor<T> y(x.shape());
   Tensor<std::int64_t> places(x.shape());
-  scan(AxisView(x.shape(), a), false, Best{},
-       [from = x.value().data(), to = places.data(), smallest](Best& best, index_t i, index_t at) {
+  const T least = smallest ? std::numeric_limits<T>::infinity() : -std::numeric_limits<T>::infinity();
+  scan(AxisView(x.shape(), a), false, Best{least},
+       [from = x.value().data(), values = y.data(), to = places.data(), smallest](Best& best, index_t i,
+                                                                                  index_t at) {
          const T v = from[at];
-         const bool better = smallest ? v <= best.value : v >= best.value;
-         if (best.place < 0 || std::isnan(v) || (better && !std::isnan(best.value))) best = {v, i};
+         const bool worse = smallest ? v > best.value : v < best.value;
+         // A number does not replace NaN, which is neither better nor worse.
+         if (!worse && (best.value == best.value || v != v)) best = {v, i};
+         values[at] = best.value;
          to[at] = best.place;
        });
+  if (not_recorded<T>(y, x)) return {Var<T>(std::move(y)), places};
   return {gather(x, a, places), places};
 }
 

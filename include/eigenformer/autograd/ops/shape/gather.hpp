@@ -59,6 +59,11 @@ void visit_gathered(const Shape& shape, const Tensor<I>& index, index_t axis, co
                  for (index_t o = b; o < e; ++o) {
                    const index_t first = outer[static_cast<std::size_t>(o)] * n;
                    index_t at = o * taken * width;
+                   if (width == 1) {  // as along the last axis
+                     for (const index_t end = at + taken; at < end; ++at)
+                       visit((first + index.data()[at]) * stride, at);
+                     continue;
+                   }
                    for (index_t i = 0; i < taken; ++i) {
                      for (index_t w = 0; w < width; ++w, ++at) {
                        visit((first + index.data()[at]) * stride + inner[static_cast<std::size_t>(w)], at);
