@@ -14,6 +14,7 @@
 #include "training/corpora/corpus_list.hpp"
 #include "translator/preparing/memory_plan.hpp"
 #include "translator/preparing/prepared_corpus.hpp"
+#include "translator/preparing/process_memory.hpp"
 
 namespace translator {
 
@@ -242,9 +243,14 @@ namespace {
 /// without checkpoints that it does not have: a smaller model is better than those.
 bool fits_in_memory(const ef::Seq2SeqOptions& of, const ef::PairSource& pairs, ef::TrainingOptions& options,
                     std::size_t limit) {
-  // Weights and gradients: what is far too large is not even built.
-  constexpr double bytes_of_weight = 8;
-  if (bytes_of_weight * ef::detail::layer_weights(of) > static_cast<double>(limit)) return false;
+  // Weights, gradients and moments: what is too large for them alone is not even built.
+  const double weights =
+                   ef::detail::layer_weights(of) + static_cast<double>(of.layer.d_model * of.target_size()),
+               bytes_of_weight = options.optimizer.kind == ef::OptimizerKind::adam ? 16 : 8;
+  ef::Runtime::instance().pool().trim();
+  ef::release_freed_memory();
+  const auto process = static_cast<double>(ef::resident_bytes().value_or(0));
+  if (process + bytes_of_weight * weights > static_cast<double>(limit)) return false;
   ef::RandomGenerator rng(1);
   ef::Seq2SeqTransformer<float> model(of, rng);
   try {

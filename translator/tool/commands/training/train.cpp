@@ -211,6 +211,8 @@ int train(const TrainCommand& command, const TrainingRanks& ranks, InterruptWatc
                         ef::kernels::isa_name(ef::kernels::isa())));
   }
 
+  limit_memory(command, model, *train_set.pairs(), s.training, progress,
+               teachers ? teachers->teacher : nullptr);
   if (plan) {
     say(*plan, s, clock.left(60 * s.training.loop.max_minutes),
         ef::plan_memory(model, *train_set.pairs(), s.training, std::numeric_limits<std::size_t>::max(), true,
@@ -219,8 +221,6 @@ int train(const TrainCommand& command, const TrainingRanks& ranks, InterruptWatc
         progress);
   }
   if (command.plan) return 0;
-  limit_memory(command, model, *train_set.pairs(), s.training, progress,
-               teachers ? teachers->teacher : nullptr);
   require_validation_data(s.training.validation, validates);
   if (validates) {
     s.training.loop.validation =
