@@ -73,7 +73,7 @@ struct Maximum {
     return select(u < v, 0, select(u == v, g / 2, g));
   }
   EIGENFORMER_ALWAYS_INLINE static auto second(const auto& u, const auto& v, const auto& g) {
-    return select(v < u, 0, select(u == v, g / 2, g));
+    return first(v, u, g);
   }
 };
 
@@ -83,10 +83,10 @@ struct Minimum {
   }
   // da = dy where a < b, half of it where a = b, 0 where a > b; db alike.
   EIGENFORMER_ALWAYS_INLINE static auto first(const auto& u, const auto& v, const auto& g) {
-    return select(u > v, 0, select(u == v, g / 2, g));
+    return Maximum::second(u, v, g);
   }
   EIGENFORMER_ALWAYS_INLINE static auto second(const auto& u, const auto& v, const auto& g) {
-    return select(v > u, 0, select(u == v, g / 2, g));
+    return Maximum::first(u, v, g);
   }
 };
 
@@ -112,7 +112,7 @@ struct Logaddexp {
     return select(u == v, g / 2, g / (1 + exp(v - u)));
   }
   EIGENFORMER_ALWAYS_INLINE static auto second(const auto& u, const auto& v, const auto& g) {
-    return select(u == v, g / 2, g / (1 + exp(u - v)));
+    return first(v, u, g);
   }
 };
 

@@ -37,41 +37,31 @@ Var<T> map(const char* op, const Var<T>& x, const F& f) {
 
 namespace formula {
 
-template <class T>
-struct Sign {
+struct ZeroSlope {
+  // dx = 0.
+  EIGENFORMER_ALWAYS_INLINE static auto slope(const auto&, const auto&) { return 0; }
+};
+
+struct Sign : ZeroSlope {
   EIGENFORMER_ALWAYS_INLINE static auto value(const auto& v) {
     return select(v > 0, 1, select(v < 0, -1, 0));
   }
-  // dx = 0.
-  EIGENFORMER_ALWAYS_INLINE static auto slope(const auto&, const auto&) { return T(0); }
 };
 
-template <class T>
-struct Floor {
+struct Floor : ZeroSlope {
   EIGENFORMER_ALWAYS_INLINE static auto value(const auto& v) { return floor(v); }
-  // dx = 0.
-  EIGENFORMER_ALWAYS_INLINE static auto slope(const auto&, const auto&) { return T(0); }
 };
 
-template <class T>
-struct Ceil {
+struct Ceil : ZeroSlope {
   EIGENFORMER_ALWAYS_INLINE static auto value(const auto& v) { return ceil(v); }
-  // dx = 0.
-  EIGENFORMER_ALWAYS_INLINE static auto slope(const auto&, const auto&) { return T(0); }
 };
 
-template <class T>
-struct Round {
+struct Round : ZeroSlope {
   EIGENFORMER_ALWAYS_INLINE static auto value(const auto& v) { return round(v); }
-  // dx = 0.
-  EIGENFORMER_ALWAYS_INLINE static auto slope(const auto&, const auto&) { return T(0); }
 };
 
-template <class T>
-struct Trunc {
+struct Trunc : ZeroSlope {
   EIGENFORMER_ALWAYS_INLINE static auto value(const auto& v) { return trunc(v); }
-  // dx = 0.
-  EIGENFORMER_ALWAYS_INLINE static auto slope(const auto&, const auto&) { return T(0); }
 };
 
 template <class T>
@@ -226,35 +216,35 @@ template <Operand X>
 template <Operand X>
 [[nodiscard]] Var<element_t<X>> sign(const X& x) {
   using T = element_t<X>;
-  return detail::map<T, detail::Saves::x>("sign", x, detail::formula::Sign<T>());
+  return detail::map<T, detail::Saves::x>("sign", x, detail::formula::Sign());
 }
 
 /// The largest whole number that is not above x; the gradient is 0.
 template <Operand X>
 [[nodiscard]] Var<element_t<X>> floor(const X& x) {
   using T = element_t<X>;
-  return detail::map<T, detail::Saves::x>("floor", x, detail::formula::Floor<T>());
+  return detail::map<T, detail::Saves::x>("floor", x, detail::formula::Floor());
 }
 
 /// The smallest whole number that is not below x; the gradient is 0.
 template <Operand X>
 [[nodiscard]] Var<element_t<X>> ceil(const X& x) {
   using T = element_t<X>;
-  return detail::map<T, detail::Saves::x>("ceil", x, detail::formula::Ceil<T>());
+  return detail::map<T, detail::Saves::x>("ceil", x, detail::formula::Ceil());
 }
 
 /// The nearest whole number, of two the even one; the gradient is 0.
 template <Operand X>
 [[nodiscard]] Var<element_t<X>> round(const X& x) {
   using T = element_t<X>;
-  return detail::map<T, detail::Saves::x>("round", x, detail::formula::Round<T>());
+  return detail::map<T, detail::Saves::x>("round", x, detail::formula::Round());
 }
 
 /// The whole number next to x in the direction of 0; the gradient is 0.
 template <Operand X>
 [[nodiscard]] Var<element_t<X>> trunc(const X& x) {
   using T = element_t<X>;
-  return detail::map<T, detail::Saves::x>("trunc", x, detail::formula::Trunc<T>());
+  return detail::map<T, detail::Saves::x>("trunc", x, detail::formula::Trunc());
 }
 
 /// 2 to the power x, element by element.
