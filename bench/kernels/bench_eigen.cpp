@@ -93,13 +93,11 @@ void add_unary_backward(const std::string& name, kernels::UnaryOp op, F f) {
       [=](Data& t) { t.array(t.out) = f(t.array(t.a), t.array(t.b), t.array(t.c)); });
 }
 
-template <class F>
-void add_binary(const std::string& name, kernels::BinaryOp op, F f) {
+template <kernels::BinaryOp op, class F>
+void add_binary(const std::string& name, F f) {
   add(
       name,
-      [=](Data& t) {
-        kernels::binary<float>(op, t.a.data(), t.a.shape(), t.b.data(), t.b.shape(), t.out.data());
-      },
+      [](Data& t) { kernels::binary<op>(t.a.data(), t.a.shape(), t.b.data(), t.b.shape(), t.out.data()); },
       [=](Data& t) { t.array(t.out) = f(t.array(t.a), t.array(t.b)); });
 }
 
@@ -124,15 +122,13 @@ void add_elementwise() {
   add_unary("log", UnaryOp::log, [](auto x) { return x.log(); });
   add_unary_backward("square", UnaryOp::square, [](auto x, auto, auto dy) { return 2 * x * dy; });
   add_unary_backward("sqrt", UnaryOp::sqrt, [](auto, auto y, auto dy) { return dy / (2 * y); });
-  add_binary("add", BinaryOp::add, [](auto x, auto y) { return x + y; });
-  add_binary("multiply", BinaryOp::multiply, [](auto x, auto y) { return x * y; });
-  add_binary("divide", BinaryOp::divide, [](auto x, auto y) { return x / y; });
-  add_binary("maximum", BinaryOp::maximum, [](auto x, auto y) { return x.max(y); });
+  add_binary<BinaryOp::add>("add", [](auto x, auto y) { return x + y; });
+  add_binary<BinaryOp::multiply>("multiply", [](auto x, auto y) { return x * y; });
+  add_binary<BinaryOp::divide>("divide", [](auto x, auto y) { return x / y; });
   add(
       "add a row",
       [](Data& t) {
-        kernels::binary<float>(BinaryOp::add, t.a.data(), t.a.shape(), t.row.data(), t.row.shape(),
-                               t.out.data());
+        kernels::binary<BinaryOp::add>(t.a.data(), t.a.shape(), t.row.data(), t.row.shape(), t.out.data());
       },
       [](Data& t) {
         for (index_t r = 0; r < t.rows; ++r) {

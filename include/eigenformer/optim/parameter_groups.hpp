@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "eigenformer/core/base/stable_sort.hpp"
 #include "eigenformer/nn/module/module.hpp"
 #include "eigenformer/nn/module/pattern.hpp"
 
@@ -53,8 +54,7 @@ std::string nearest_names(const std::string& pattern, const std::vector<Paramete
     names.emplace_back(pattern_distance(pattern, p->name), p->name);
     for (const std::string& alias : p->aliases) names.emplace_back(pattern_distance(pattern, alias), alias);
   }
-  std::stable_sort(names.begin(), names.end(),
-                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  stable_sort(std::span(names), [](const auto& a, const auto& b) { return a.first < b.first; });
   std::string list;
   for (std::size_t i = 0; i < std::min<std::size_t>(3, names.size()); ++i)
     list += (i == 0 ? "'" : ", '") + names[i].second + "'";

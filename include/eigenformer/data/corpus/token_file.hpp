@@ -87,7 +87,7 @@ class TokenFile final : public PairSource {
   index_t target_length(index_t i) const override { return lengths_[at(i)].target; }
 
   /// Throws IndexError when there is no pair i, IoError for an id outside the vocabulary.
-  void read(index_t, index_t i, EncodedPair& out) const override;
+  EIGENFORMER_IO_FUNCTION void read(index_t, index_t i, EncodedPair& out) const override;
 
   /// The number of pairs and a hash of the file's contents, as text.
   std::string fingerprint() const override {

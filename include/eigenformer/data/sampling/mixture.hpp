@@ -73,8 +73,8 @@ class Mixture final : public PairSource {
     part.source->read(at.pass, at.pair, out);
     if (out.text == nullptr && part.text) out.text = &*part.text;
   }
-  std::string fingerprint() const override;
-  SourceIdentity identity() const override;
+  EIGENFORMER_IO_FUNCTION std::string fingerprint() const override;
+  EIGENFORMER_IO_FUNCTION SourceIdentity identity() const override;
   bool aligned() const override {
     const auto is_aligned = [](const MixturePart& part) { return part.source->aligned(); };
     const auto count = std::count_if(parts_.begin(), parts_.end(), is_aligned);

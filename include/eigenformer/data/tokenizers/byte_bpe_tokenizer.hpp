@@ -45,10 +45,11 @@ class ByteBpeTokenizer final : public ForeignTokenizer {
     return encode_words(text, [&](const std::string& word) { return merged(word); });
   }
 
-  std::vector<std::int32_t> encode_sampled(std::string_view text, const SubwordSampling& sampling,
-                                           RandomGenerator& rng) const override;
+  EIGENFORMER_IO_FUNCTION std::vector<std::int32_t> encode_sampled(std::string_view text,
+                                                                   const SubwordSampling& sampling,
+                                                                   RandomGenerator& rng) const override;
 
-  std::string decode(std::span<const std::int32_t> ids) const override;
+  EIGENFORMER_IO_FUNCTION std::string decode(std::span<const std::int32_t> ids) const override;
 
   /// Splits UTF-8 text into words by GPT-2's pattern: contractions; runs of letters, of numbers or of other
   /// characters, each with one space before it; other white space. Their concatenation is valid_utf8(text).

@@ -58,7 +58,8 @@ class ForeignTokenizer : public Tokenizer {
   }
 
   /// Writes `directory/name.tokenizer`. Throws IoError.
-  void save(const std::filesystem::path& directory, const std::string& name = "tokenizer") const override;
+  EIGENFORMER_FUNCTION void save(const std::filesystem::path& directory,
+                                 const std::string& name = "tokenizer") const override;
 
  protected:
   /// Throws ValueError for a special id outside the vocabulary. A repeated token is encoded by its first id.
@@ -127,7 +128,7 @@ class TokenTokenizer final : public ForeignTokenizer {
 
   std::string kind() const override { return "tokens"; }
 
-  std::vector<std::int32_t> encode(std::string_view text) const override;
+  EIGENFORMER_FUNCTION std::vector<std::int32_t> encode(std::string_view text) const override;
 
   std::string decode(std::span<const std::int32_t> ids) const override {
     std::string text;

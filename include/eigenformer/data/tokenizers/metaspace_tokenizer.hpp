@@ -73,13 +73,13 @@ class MetaspaceTokenizer final : public ForeignTokenizer {
     return encode(text, Draw{&sampling, &rng});
   }
 
-  std::string decode(std::span<const std::int32_t> ids) const override;
+  EIGENFORMER_IO_FUNCTION std::string decode(std::span<const std::int32_t> ids) const override;
 
   /// Applies the steps of MetaspaceOptions::normalizer to UTF-8 text. Throws ValueError when ICU fails.
   std::string normalize(std::string_view text) const;
 
  protected:
-  void add_parts(TokenizerParts& parts) const override;
+  EIGENFORMER_IO_FUNCTION void add_parts(TokenizerParts& parts) const override;
 
  private:
   static constexpr std::string_view mark = "\xE2\x96\x81";

@@ -136,7 +136,7 @@ class CharacterTokenizer final : public VocabularyTokenizer {
     return ids;
   }
 
-  std::string decode(std::span<const std::int32_t> ids) const override;
+  EIGENFORMER_FUNCTION std::string decode(std::span<const std::int32_t> ids) const override;
 };
 
 /// A tokenizer with words and punctuation marks as tokens. A mark without a space before or after it has a
@@ -174,7 +174,7 @@ class WordTokenizer final : public VocabularyTokenizer {
     return ids;
   }
 
-  std::string decode(std::span<const std::int32_t> ids) const override;
+  EIGENFORMER_FUNCTION std::string decode(std::span<const std::int32_t> ids) const override;
 
  private:
   static constexpr char32_t joiner_code_point = 0xFFED;

@@ -31,9 +31,9 @@ class WordPieceTokenizer final : public ForeignTokenizer {
 
   std::string kind() const override { return "wordpiece"; }
 
-  std::vector<std::int32_t> encode(std::string_view text) const override;
+  EIGENFORMER_IO_FUNCTION std::vector<std::int32_t> encode(std::string_view text) const override;
 
-  std::string decode(std::span<const std::int32_t> ids) const override;
+  EIGENFORMER_IO_FUNCTION std::string decode(std::span<const std::int32_t> ids) const override;
 
   /// Splits UTF-8 text into words and punctuation marks, as code points, after cleaning and lower-casing.
   std::vector<std::u32string> split(std::string_view text) const;

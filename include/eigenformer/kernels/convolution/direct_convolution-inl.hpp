@@ -94,7 +94,7 @@ struct FillPatch {
     const index_t first = at_least(-p.left, p), last = std::max(first, at_least(width - p.left - 1, p));
     zero<Bytes>(row, first);
     zero<Bytes>(odd, first);
-    W::each(last - first, [&](index_t i, auto count) {
+    W::each(last - first, [&](index_t i, auto count) EIGENFORMER_INLINE_LAMBDA {
       const T* const at = from + p.left + 2 * (first + i);
       typename W::V a, b, c, d;
       W::load(a, at, end - at);
@@ -104,7 +104,8 @@ struct FillPatch {
       W::store(odd + first + i, count, d);
     });
     const typename W::V none{};
-    W::each(p.length - last, [&](index_t i, auto count) { W::store(row + last + i, count, none); });
+    W::each(p.length - last,
+            [&](index_t i, auto count) EIGENFORMER_INLINE_LAMBDA { W::store(row + last + i, count, none); });
     zero<Bytes>(odd + last, p.length - last);
     // The image's first and last column, where their neighbours in the pair are padding.
     if (first > 0 && p.left + 2 * first == 1) odd[first - 1] = from[0];
@@ -161,8 +162,9 @@ struct SumTaps {
           from[i] = from[0];
         }
       }
-      typename W::V sum[together];
-      for (int i = 0; i < together; ++i) W::set(sum[i], bias);
+      typename W::V sum[together], start;
+      W::set(start, bias);
+      for (auto& s : sum) s = start;
       for (index_t t = 0; t < taps; ++t) {
         const index_t shift = offset[t];
         typename W::V weight;

@@ -54,8 +54,6 @@ struct BinaryRows {
         if constexpr (op == BinaryOp::subtract) z = x - y;
         if constexpr (op == BinaryOp::multiply) z = x * y;
         if constexpr (op == BinaryOp::divide) z = x / y;
-        if constexpr (op == BinaryOp::maximum) z = x > y ? x : y;
-        if constexpr (op == BinaryOp::minimum) z = x < y ? x : y;
         W::store(to + i, count, z);
       });
     }
@@ -74,14 +72,6 @@ void for_rounds(const StridedLoop<Operands>& loop, index_t grain, F&& f) {
     parallel_for(outer, row_grain(n, grain),
                  [&](index_t begin, index_t end) { f(begin, end, index_t{0}, n); });
   }
-}
-
-template <BinaryOp op, class T>
-void binary_loop(const StridedLoop<2>& loop, const T* a, const T* b, T* out) {
-  for_rounds(loop, simple_grain, [&](index_t begin, index_t end, index_t skip, index_t n) {
-    dispatch<BinaryRows<op, T>>(&loop, a + skip * loop.inner_stride(0), b + skip * loop.inner_stride(1),
-                                out + skip, begin, end, n);
-  });
 }
 
 template <class T, class F>
@@ -130,25 +120,15 @@ struct BroadcastRows {
 
 }  // namespace detail
 
-template <class T>
-void binary(BinaryOp op, const T* a, const Shape& a_shape, const T* b, const Shape& b_shape, T* out) {
+template <BinaryOp op, class T>
+void binary(const T* a, const Shape& a_shape, const T* b, const Shape& b_shape, T* out) {
   const Shape shape = broadcast_shape("binary", a_shape, b_shape);
   if (shape.numel() == 0) return;
   const auto loop = broadcast_loop<2>(shape, {&a_shape, &b_shape});
-  switch (op) {
-    case BinaryOp::add:
-      return detail::binary_loop<BinaryOp::add>(loop, a, b, out);
-    case BinaryOp::subtract:
-      return detail::binary_loop<BinaryOp::subtract>(loop, a, b, out);
-    case BinaryOp::multiply:
-      return detail::binary_loop<BinaryOp::multiply>(loop, a, b, out);
-    case BinaryOp::divide:
-      return detail::binary_loop<BinaryOp::divide>(loop, a, b, out);
-    case BinaryOp::maximum:
-      return detail::binary_loop<BinaryOp::maximum>(loop, a, b, out);
-    case BinaryOp::minimum:
-      return detail::binary_loop<BinaryOp::minimum>(loop, a, b, out);
-  }
+  detail::for_rounds(loop, simple_grain, [&](index_t begin, index_t end, index_t skip, index_t n) {
+    dispatch<detail::BinaryRows<op, T>>(&loop, a + skip * loop.inner_stride(0),
+                                        b + skip * loop.inner_stride(1), out + skip, begin, end, n);
+  });
 }
 
 template <class T>
@@ -205,14 +185,20 @@ void broadcast_to(const T* x, const Shape& from, T* out, const Shape& to, T scal
 }
 
 #ifdef EIGENFORMER_INSTANTIATE
+#define EIGENFORMER_INSTANTIATE_BINARY(op, T) \
+  template void binary<BinaryOp::op, T>(const T*, const Shape&, const T*, const Shape&, T*)
 #define EIGENFORMER_INSTANTIATE_BROADCAST(T)                                                          \
-  template void binary(BinaryOp, const T*, const Shape&, const T*, const Shape&, T*);                 \
+  EIGENFORMER_INSTANTIATE_BINARY(add, T);                                                             \
+  EIGENFORMER_INSTANTIATE_BINARY(subtract, T);                                                        \
+  EIGENFORMER_INSTANTIATE_BINARY(multiply, T);                                                        \
+  EIGENFORMER_INSTANTIATE_BINARY(divide, T);                                                          \
   template void compare(Comparison, const T*, const Shape&, const T*, const Shape&, bool*);           \
   template void where(const bool*, const Shape&, const T*, const Shape&, const T*, const Shape&, T*); \
   template void broadcast_to(const T*, const Shape&, T*, const Shape&, T, T);
 EIGENFORMER_INSTANTIATE_BROADCAST(float)
 EIGENFORMER_INSTANTIATE_BROADCAST(double)
 #undef EIGENFORMER_INSTANTIATE_BROADCAST
+#undef EIGENFORMER_INSTANTIATE_BINARY
 #endif
 
 }  // namespace eigenformer::kernels

@@ -5,8 +5,8 @@
 
 namespace eigenformer::kernels {
 
-/// Arithmetic of two operands. maximum and minimum return the second operand if either is NaN.
-enum class BinaryOp { add, subtract, multiply, divide, maximum, minimum };
+/// Arithmetic of two operands.
+enum class BinaryOp { add, subtract, multiply, divide };
 
 /// Comparisons of two operands, as IEEE 754 defines them for NaN.
 enum class Comparison { equal, not_equal, less, less_equal, greater, greater_equal };
@@ -19,8 +19,8 @@ enum class UnaryOp { negate, absolute, square, reciprocal, sqrt, exp, log, erf }
 Shape broadcast_shape(const char* op, const Shape& a, const Shape& b);
 
 /// out = a (op) b with broadcasting; out has broadcast_shape(a, b) and may be an operand of that shape.
-template <class T>
-void binary(BinaryOp op, const T* a, const Shape& a_shape, const T* b, const Shape& b_shape, T* out);
+template <BinaryOp op, class T>
+void binary(const T* a, const Shape& a_shape, const T* b, const Shape& b_shape, T* out);
 
 /// out = a (op) b with broadcasting, as bools.
 template <class T>

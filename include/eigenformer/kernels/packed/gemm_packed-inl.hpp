@@ -77,8 +77,8 @@ EIGENFORMER_INLINE void PackedMatrix::allocate(std::size_t bytes) {
 
 EIGENFORMER_INLINE PackedMatrix PackedMatrix::pack(const float* w, index_t n, index_t k, bool transposed,
                                                    Format format) {
-  detail::check_packed_sizes(n, k, format == Format::int8);
   if (format == Format::int8) {
+    detail::check_packed_sizes(n, k, true);
     const auto count = static_cast<std::size_t>(n * k);
     std::vector<float> rows;
     if (transposed) {
@@ -93,6 +93,12 @@ EIGENFORMER_INLINE PackedMatrix PackedMatrix::pack(const float* w, index_t n, in
     quantize_int8(w, n, k, q.data(), scale.data());
     return pack_int8(q.data(), scale.data(), n, k);
   }
+  return pack_floats(w, n, k, transposed, format);
+}
+
+EIGENFORMER_INLINE PackedMatrix PackedMatrix::pack_floats(const float* w, index_t n, index_t k,
+                                                          bool transposed, Format format) {
+  detail::check_packed_sizes(n, k, false);
   PackedMatrix result;
   result.n_ = n;
   result.k_ = k;
@@ -110,7 +116,7 @@ EIGENFORMER_INLINE PackedMatrix PackedMatrix::pack(const float* w, index_t n, in
 
 EIGENFORMER_INLINE PackedMatrix PackedMatrix::pack_to_round(const float* w, index_t n, index_t k,
                                                             bool transposed) {
-  PackedMatrix result = pack(w, n, k, transposed, Format::bf16);
+  PackedMatrix result = pack_floats(w, n, k, transposed, Format::bf16);
   result.rounds_inputs_ = true;
   return result;
 }
@@ -123,6 +129,7 @@ EIGENFORMER_INLINE PackedMatrix PackedMatrix::int8_of_size(index_t n, index_t k)
   result.format_ = Format::int8;
   result.isa_ = kernels::isa();
   result.steps_ = (k + 3) / 4;
+  result.run_int8_ = &PackedMatrix::run_int8;
   return result;
 }
 
@@ -377,7 +384,7 @@ EIGENFORMER_INLINE void gemm_packed(index_t m, const float* x, index_t ldx, cons
     return;
   }
   if (w.format_ == PackedMatrix::Format::int8) {
-    w.run_int8(m, x, ldx, beta, c, ldc, epilogue);
+    (w.*w.run_int8_)(m, x, ldx, beta, c, ldc, epilogue);
     return;
   }
   if (gemm_backend() == GemmBackend::eigen) {

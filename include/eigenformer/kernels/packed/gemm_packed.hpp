@@ -88,6 +88,8 @@ class PackedMatrix {
   friend void gemm_packed(index_t m, const float* x, index_t ldx, const PackedMatrix& w, float beta, float* c,
                           index_t ldc, const GemmEpilogue<float>& epilogue, float alpha);
 
+  /// pack() in float32 or bf16.
+  static PackedMatrix pack_floats(const float* w, index_t n, index_t k, bool transposed, Format format);
   /// Without memory.
   static PackedMatrix int8_of_size(index_t n, index_t k);
   void allocate(std::size_t bytes);
@@ -110,6 +112,8 @@ class PackedMatrix {
   float input_step_ = 0;
   Format format_ = Format::float32;
   bool rounds_inputs_ = false;
+  // run_int8 for int8 weights: programs without them do not compile it.
+  decltype(&PackedMatrix::run_int8) run_int8_ = nullptr;
   Isa isa_;
 };
 

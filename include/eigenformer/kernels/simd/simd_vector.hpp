@@ -12,6 +12,14 @@
 #include <emmintrin.h>
 #endif
 
+// Whether AVX-512's loops move incomplete vectors under a mask. clang refuses the constraints in a function
+// without target.
+#if EIGENFORMER_X86 && !defined(__clang__)
+#define EIGENFORMER_MASKED_MOVES 1
+#else
+#define EIGENFORMER_MASKED_MOVES 0
+#endif
+
 namespace eigenformer::kernels {
 
 /// Vectors of Bytes bytes over T (GCC's vector extension: both compilers turn + - * / and comparisons into
@@ -47,8 +55,23 @@ struct Simd {
       v = at(p).v;
       return;
     }
-    alignas(Bytes) T buffer[lanes];
     set(v, fill);
+#if EIGENFORMER_MASKED_MOVES
+    if constexpr (Bytes == 64 && sizeof(T) == 4) {
+      __asm__("vmovups %2, %0%{%1%}" : "+v"(v) : "Yk"(first_lanes(count)), "m"(elements(p)));
+      return;
+    }
+    if constexpr (Bytes == 32 && sizeof(T) == 4) {
+      I mask;
+      for (index_t l = 0; l < lanes; ++l) mask[l] = static_cast<Integer>(l);
+      mask = mask < static_cast<Integer>(count);
+      V x;
+      __asm__("vmaskmovps %2, %1, %0" : "=x"(x) : "x"(mask), "m"(elements(p)));
+      v = mask ? x : v;
+      return;
+    }
+#endif
+    alignas(Bytes) T buffer[lanes];
     at(buffer).v = v;
     copy(buffer, p, count);
     v = at(buffer).v;
@@ -60,6 +83,12 @@ struct Simd {
       at(p).v = v;
       return;
     }
+#if EIGENFORMER_MASKED_MOVES
+    if constexpr (Bytes == 64 && sizeof(T) == 4) {
+      __asm__("vmovups %2, %0%{%1%}" : "+m"(elements(p)) : "Yk"(first_lanes(count)), "v"(v));
+      return;
+    }
+#endif
     alignas(Bytes) T buffer[lanes];
     at(buffer).v = v;
     copy(p, buffer, count);
@@ -142,17 +171,29 @@ struct Simd {
     __builtin_memcpy(&high, reinterpret_cast<const char*>(&v) + Bytes / 2, Bytes / 2);
   }
 
+#if EIGENFORMER_MASKED_MOVES
+  /// AVX-512's mask of the first `count` lanes, none when negative.
+  EIGENFORMER_ALWAYS_INLINE static std::uint16_t first_lanes(index_t count) {
+    return static_cast<std::uint16_t>((1u << (count > 0 ? count : 0)) - 1);
+  }
+  /// The memory that a masked move may use.
+  template <class U>
+  EIGENFORMER_ALWAYS_INLINE static auto& elements(U* p) {
+    return *reinterpret_cast<U(*)[lanes]>(p);
+  }
+#endif
+
   /// Copies count < 2 * Chunk elements (none when negative), in runs of fixed length: a library call would
   /// have the loops around it save their registers.
   template <index_t Chunk = lanes / 2>
   EIGENFORMER_ALWAYS_INLINE static void copy(T* to, const T* from, index_t count) {
     if constexpr (Chunk > 0) {
+      index_t copied = 0;
       if (count >= Chunk) {
         __builtin_memcpy(to, from, static_cast<std::size_t>(Chunk) * sizeof(T));
-        copy<Chunk / 2>(to + Chunk, from + Chunk, count - Chunk);
-      } else {
-        copy<Chunk / 2>(to, from, count);
+        copied = Chunk;
       }
+      copy<Chunk / 2>(to + copied, from + copied, count - copied);
     }
   }
 };

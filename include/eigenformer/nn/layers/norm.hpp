@@ -20,7 +20,7 @@ struct NormOptions {
   /// Throws ValueError (`[op] ...`) that names the invalid field.
   void validate(const char* op) const {
     detail::require_positive(op, "size", size);
-    detail::require_allowed(op, "eps", eps, detail::number_text(eps), Allowed::not_negative);
+    detail::require_allowed(op, "eps", eps, Allowed::not_negative);
   }
 };
 

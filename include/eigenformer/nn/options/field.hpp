@@ -104,8 +104,8 @@ inline std::string number_text(double value) {
 }
 
 // Throws ValueError that names the field and its value.
-inline void require_allowed(const char* op, const char* name, double value, const std::string& text,
-                            Allowed allowed) {
+EIGENFORMER_NOINLINE inline void require_allowed(const char* op, const char* name, double value,
+                                                 Allowed allowed) {
   const char* expected = nullptr;
   switch (allowed) {
     case Allowed::any:
@@ -126,7 +126,13 @@ inline void require_allowed(const char* op, const char* name, double value, cons
       break;
   }
   if (expected == nullptr && !std::isfinite(value)) expected = "must be finite";
-  if (expected != nullptr) throw ValueError(op, {name, " is ", text, ", ", expected});
+  if (expected != nullptr) throw ValueError(op, {name, " is ", number_text(value), ", ", expected});
+}
+
+// Throws ValueError if a field is above a limit.
+EIGENFORMER_NOINLINE inline void require_at_most(const char* op, const char* name, index_t value,
+                                                 index_t most) {
+  if (value > most) throw ValueError(op, {name, " is ", value, ", must be at most ", most});
 }
 
 // Throws ValueError if a field is above another one.
@@ -138,39 +144,47 @@ inline void require_at_most(const char* op, const char* name, index_t value, con
 
 }  // namespace detail
 
+namespace detail {
+struct FieldCheck;
+}
+
 /// Checks each number of an options struct against the range in its list; of a variant the chosen
 /// alternative; whole numbers also against 2^31 - 1. Throws ValueError (`[op] ...`) that names the field, its
 /// value and what is expected.
 template <OptionsStruct O>
-void validate_fields(const char* op, const O& options) {
-  O::fields(options, [op](const auto& field, const auto& member) {
-    using Member = std::remove_cvref_t<decltype(member)>;
+void validate_fields(const char* op, const O& options);
+
+namespace detail {
+
+// Visits the fields for validate_fields(): one type for all structs, so that the list of a nested one is
+// compiled once.
+struct FieldCheck {
+  const char* op;
+
+  template <class Field, class Member>
+  void operator()(const Field& field, const Member& member) const {
     if constexpr (requires { field.allowed; }) {
-      if constexpr (detail::is_variant<Member>::value) {
-        std::visit([op](const auto& chosen) { validate_fields(op, chosen); }, member);
-      } else if constexpr (std::integral<Member> && !std::same_as<Member, bool>) {
-        detail::require_allowed(op, field.name, static_cast<double>(member), std::to_string(member),
-                                field.allowed);
-        // The product of two sizes must fit index_t.
-        if constexpr (std::signed_integral<Member>) {
-          if (member > std::numeric_limits<std::int32_t>::max()) {
-            throw ValueError(op, {field.name, " is ", member, ", must be at most ",
-                                  std::numeric_limits<std::int32_t>::max()});
-          }
-        }
+      if constexpr (is_variant<Member>::value) {
+        std::visit([this](const auto& chosen) { validate_fields(op, chosen); }, member);
+      } else if constexpr (is_optional_value<Member>::value) {
+        if (member) (*this)(field, *member);
       } else if constexpr (std::floating_point<Member>) {
-        detail::require_allowed(op, field.name, member, detail::number_text(member), field.allowed);
-      } else if constexpr (std::same_as<Member, std::optional<double>>) {
-        if (member)
-          detail::require_allowed(op, field.name, *member, detail::number_text(*member), field.allowed);
-      } else if constexpr (std::same_as<Member, std::optional<index_t>>) {
-        if (member) {
-          detail::require_allowed(op, field.name, static_cast<double>(*member), std::to_string(*member),
-                                  field.allowed);
-        }
+        require_allowed(op, field.name, member, field.allowed);
+      } else if constexpr (std::integral<Member> && !std::same_as<Member, bool>) {
+        require_allowed(op, field.name, static_cast<double>(member), field.allowed);
+        // The product of two sizes must fit index_t.
+        if constexpr (std::same_as<Member, index_t>)
+          require_at_most(op, field.name, member, std::numeric_limits<std::int32_t>::max());
       }
     }
-  });
+  }
+};
+
+}  // namespace detail
+
+template <OptionsStruct O>
+void validate_fields(const char* op, const O& options) {
+  O::fields(options, detail::FieldCheck{op});
 }
 
 /// Sets a variant to the alternative with this word, with default values; an alternative that is already

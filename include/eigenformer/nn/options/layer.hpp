@@ -80,13 +80,13 @@ namespace detail {
 
 // Each throws ValueError that names the field and its value.
 inline void require_positive(const char* op, const char* field, index_t value) {
-  require_allowed(op, field, static_cast<double>(value), std::to_string(value), Allowed::positive);
+  require_allowed(op, field, static_cast<double>(value), Allowed::positive);
 }
 inline void require_not_negative(const char* op, const char* field, index_t value) {
-  require_allowed(op, field, static_cast<double>(value), std::to_string(value), Allowed::not_negative);
+  require_allowed(op, field, static_cast<double>(value), Allowed::not_negative);
 }
 inline void require_rate(const char* op, const char* field, double value) {
-  require_allowed(op, field, value, number_text(value), Allowed::rate);
+  require_allowed(op, field, value, Allowed::rate);
 }
 
 }  // namespace detail

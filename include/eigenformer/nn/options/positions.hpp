@@ -80,7 +80,7 @@ struct SinusoidalPositions {
 
 EIGENFORMER_FUNCTION void SinusoidalPositions::validate(const char* op, index_t d) const {
   validate_fields(op, *this);
-  detail::require_allowed(op, "d_model", static_cast<double>(d), std::to_string(d), Allowed::positive);
+  detail::require_allowed(op, "d_model", static_cast<double>(d), Allowed::positive);
   if (order == SinusoidOrder::concatenated && d % 2 != 0) {
     throw ValueError(op, {"d_model is ", d, ", must be even for concatenated sines and cosines"});
   }

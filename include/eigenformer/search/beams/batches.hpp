@@ -6,12 +6,12 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
-#include <numeric>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "eigenformer/core/base/stable_sort.hpp"
 #include "eigenformer/search/beams/options.hpp"
 #include "eigenformer/search/decoding/next_tokens.hpp"
 #include "eigenformer/search/model.hpp"
@@ -54,10 +54,7 @@ EIGENFORMER_FUNCTION std::vector<std::pair<std::size_t, std::size_t>> length_bat
     const std::vector<index_t>& lengths, const BatchSearchOptions& batching,
     std::vector<std::size_t>& order) {
   batching.validate();
-  order.resize(lengths.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  std::stable_sort(order.begin(), order.end(),
-                   [&](std::size_t a, std::size_t b) { return lengths[a] > lengths[b]; });
+  order = stable_order(lengths.size(), [&](std::size_t a, std::size_t b) { return lengths[a] > lengths[b]; });
   std::vector<std::pair<std::size_t, std::size_t>> batches;
   for (std::size_t begin = 0; begin < order.size();) {
     std::size_t end = begin;

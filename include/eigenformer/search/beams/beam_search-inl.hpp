@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "eigenformer/core/base/stable_sort.hpp"
 #include "eigenformer/kernels/reduction/top_k.hpp"
 #include "eigenformer/search/beams/beam_search.hpp"
 #include "eigenformer/search/beams/constrained_beam.hpp"
@@ -246,9 +247,9 @@ class SentenceSearch {
     if (options_->num_beam_groups == 1 && !constrained_)
       return rule_->done({length, growing_, finished, best_ended_}, *options_);
     std::vector<Hypothesis> likeliest_first = growing_;
-    std::stable_sort(
-        likeliest_first.begin(), likeliest_first.end(),
-        [](const Hypothesis& a, const Hypothesis& b) { return a.log_probability > b.log_probability; });
+    stable_sort(std::span(likeliest_first), [](const Hypothesis& a, const Hypothesis& b) {
+      return a.log_probability > b.log_probability;
+    });
     return rule_->done({length, likeliest_first, finished, best_ended_}, *options_);
   }
 
@@ -351,7 +352,7 @@ inline std::vector<SearchOptions> search_options(const SearchOptions& options,
 
 // Merges the results of the groups of a diverse beam: each text once, the best first.
 inline void merge_groups(std::vector<Hypothesis>& found, const SearchOptions& options) {
-  std::stable_sort(found.begin(), found.end(), BetterResult{!beam_rule(options).cut_competes()});
+  stable_sort(std::span(found), BetterResult{!beam_rule(options).cut_competes()});
   std::vector<Hypothesis> merged;
   for (Hypothesis& h : found) {
     if (static_cast<index_t>(merged.size()) == options.num_hypotheses) break;

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "eigenformer/core/base/stable_sort.hpp"
 #include "eigenformer/search/beams/options.hpp"
 #include "eigenformer/search/constraints/phrase_automaton.hpp"
 #include "eigenformer/search/processors/processors.hpp"
@@ -97,12 +98,10 @@ class ConstrainedBeam {
     std::vector<Choice> choices = choices_of(continuations, forced);
     if (choices.empty()) choices = choices_of(continuations, true);
     rank_in_banks(choices);
-    std::stable_sort(choices.begin(), choices.end(), [](const Choice& a, const Choice& b) {
+    stable_sort(std::span(choices), [](const Choice& a, const Choice& b) {
       return std::tuple(a.kind, a.rank, -a.promise()) < std::tuple(b.kind, b.rank, -b.promise());
     });
-    const auto chosen = static_cast<std::ptrdiff_t>(std::min(beam, choices.size()));
-    std::stable_sort(choices.begin(), choices.begin() + chosen,
-                     [](const Choice& a, const Choice& b) { return comes_before(a.made, b.made); });
+    stable_sort(std::span(choices).first(std::min(beam, choices.size())), likelier);
     continuations.clear();
     next_.clear();
     kept_.clear();
@@ -183,9 +182,10 @@ class ConstrainedBeam {
     return choices;
   }
 
+  static bool likelier(const Choice& a, const Choice& b) { return comes_before(a.made, b.made); }
+
   static void rank_in_banks(std::vector<Choice>& choices) {
-    std::stable_sort(choices.begin(), choices.end(),
-                     [](const Choice& a, const Choice& b) { return comes_before(a.made, b.made); });
+    stable_sort(std::span(choices), likelier);
     std::map<std::pair<int, std::size_t>, std::size_t> seen;
     for (Choice& choice : choices) choice.rank = seen[{choice.kind, choice.next.left}]++;
   }

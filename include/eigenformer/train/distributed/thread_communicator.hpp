@@ -38,10 +38,10 @@ class ThreadCommunicator final : public Communicator {
   int size() const noexcept override { return static_cast<int>(group_->sent.size()); }
 
   /// As Communicator::exchange; also throws ValueError when two ranks disagree on a size.
-  void exchange(std::span<const std::span<const std::byte>> send,
-                std::span<const std::span<std::byte>> receive) override;
+  EIGENFORMER_IO_FUNCTION void exchange(std::span<const std::span<const std::byte>> send,
+                                        std::span<const std::span<std::byte>> receive) override;
 
-  void fail(const std::string& message) noexcept override;
+  EIGENFORMER_IO_FUNCTION void fail(const std::string& message) noexcept override;
 
   /// The rank that failed first; -1: none.
   int failed_rank() const {

@@ -34,8 +34,8 @@ class ConsoleSink : public TrainingSink {
                        double seconds_between_lines = 10, TrainingSink& next = TrainingSink::silent())
       : line_(out, std::move(columns)), interval_(seconds_between_lines), next_(next) {}
 
-  void on_step(const StepReport& r) override;
-  void on_validation(const ValidationReport& r) override;
+  EIGENFORMER_IO_FUNCTION void on_step(const StepReport& r) override;
+  EIGENFORMER_IO_FUNCTION void on_validation(const ValidationReport& r) override;
   void on_notice(const std::string& notice) override {
     line_.say(notice);
     next_.on_notice(notice);

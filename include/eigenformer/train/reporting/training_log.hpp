@@ -124,8 +124,8 @@ class TrainingLog final : public TrainingSink {
     write(line);
   }
 
-  void on_step(const StepReport& r) override;
-  void on_validation(const ValidationReport& r) override;
+  EIGENFORMER_IO_FUNCTION void on_step(const StepReport& r) override;
+  EIGENFORMER_IO_FUNCTION void on_validation(const ValidationReport& r) override;
   void on_notice(const std::string& text) override {
     Line line = begun("notice");
     line["text"] = text;
@@ -137,7 +137,7 @@ class TrainingLog final : public TrainingSink {
     best_ = true;
   }
   void on_decay() override { sink_.on_decay(); }
-  void on_checkpoint() override;
+  EIGENFORMER_IO_FUNCTION void on_checkpoint() override;
 
  private:
   using Line = nlohmann::ordered_json;

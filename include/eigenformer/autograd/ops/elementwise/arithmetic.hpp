@@ -20,10 +20,10 @@ concept Own = Operand<X> &&
 template <class A, class B>
 concept OwnPair = OperandPair<A, B> &&(Own<A> || Own<B>);
 
-template <class T>
-Tensor<T> binary(const char* op, kernels::BinaryOp f, const Tensor<T>& a, const Tensor<T>& b) {
+template <kernels::BinaryOp f, class T>
+Tensor<T> binary(const char* op, const Tensor<T>& a, const Tensor<T>& b) {
   Tensor<T> y(kernels::broadcast_shape(op, a.shape(), b.shape()));
-  kernels::binary<T>(f, a.data(), a.shape(), b.data(), b.shape(), y.data());
+  kernels::binary<f, T>(a.data(), a.shape(), b.data(), b.shape(), y.data());
   return y;
 }
 
@@ -49,7 +49,7 @@ void product_into(const GradientSlot<T>& slot, const Tensor<T>& dy, const Tensor
   if (slot.shape == dy.shape() && factor.shape() == dy.shape()) {
     kernels::multiply_add<T>(dy.data(), factor.data(), slot.data, slot.beta, dy.numel());
   } else {
-    sum_into(slot, binary("multiply", kernels::BinaryOp::multiply, dy, factor));
+    sum_into(slot, binary<kernels::BinaryOp::multiply>("multiply", dy, factor));
   }
 }
 
@@ -96,7 +96,7 @@ template <class T>
 Var<T> add_vars(const Var<T>& a, const Var<T>& b) {
   const OpScope scope(Runtime::instance().profiler(), "add");
   require_defined("add", a, b);
-  Tensor<T> y = binary("add", kernels::BinaryOp::add, a.value(), b.value());
+  Tensor<T> y = binary<kernels::BinaryOp::add>("add", a.value(), b.value());
   if (not_recorded<T>(y, a, b)) return Var<T>(std::move(y));
   // da = dy, db = dy, each summed over the dimensions in which it was broadcast (so below, too).
   return record("add", std::move(y), {a, b}, SavedTensors(),
@@ -110,7 +110,7 @@ template <class T>
 Var<T> subtract_vars(const Var<T>& a, const Var<T>& b) {
   const OpScope scope(Runtime::instance().profiler(), "subtract");
   require_defined("subtract", a, b);
-  Tensor<T> y = binary("subtract", kernels::BinaryOp::subtract, a.value(), b.value());
+  Tensor<T> y = binary<kernels::BinaryOp::subtract>("subtract", a.value(), b.value());
   if (not_recorded<T>(y, a, b)) return Var<T>(std::move(y));
   // da = dy, db = -dy.
   return record("subtract", std::move(y), {a, b}, SavedTensors(), [sa = a.shape()](Backward<T>& back) {
@@ -123,7 +123,7 @@ template <class T>
 Var<T> multiply_vars(const Var<T>& a, const Var<T>& b) {
   const OpScope scope(Runtime::instance().profiler(), "multiply");
   require_defined("multiply", a, b);
-  Tensor<T> y = binary("multiply", kernels::BinaryOp::multiply, a.value(), b.value());
+  Tensor<T> y = binary<kernels::BinaryOp::multiply>("multiply", a.value(), b.value());
   if (not_recorded<T>(y, a, b)) return Var<T>(std::move(y));
   // da = dy * b, db = dy * a; a factor is kept only when the other one needs a gradient.
   return record("multiply", std::move(y), {a, b},
@@ -139,12 +139,12 @@ template <class T>
 Var<T> divide_vars(const Var<T>& a, const Var<T>& b) {
   const OpScope scope(Runtime::instance().profiler(), "divide");
   require_defined("divide", a, b);
-  Tensor<T> y = binary("divide", kernels::BinaryOp::divide, a.value(), b.value());
+  Tensor<T> y = binary<kernels::BinaryOp::divide>("divide", a.value(), b.value());
   if (not_recorded<T>(y, a, b)) return Var<T>(std::move(y));
   // da = dy / b, db = -dy * y / b.
   return record("divide", y, {a, b}, SavedTensors(b).add_if(b.recorded(), y),
                 [y = b.recorded() ? y : Tensor<T>(), b = b.value()](Backward<T>& back) {
-                  const Tensor<T> g = binary("divide", kernels::BinaryOp::divide, back.dy(), b);
+                  const Tensor<T> g = binary<kernels::BinaryOp::divide>("divide", back.dy(), b);
                   if (const auto da = back.grad(0)) sum_into(da, g);
                   if (const auto db = back.grad(1)) {
                     Tensor<T> product(g.shape());

@@ -24,13 +24,14 @@ namespace detail {
   throw ValueError(op, {"input of shape ", shape, " has no entries, must have at least one"});
 }
 
-// Adds f(a, b) to a gradient of the shape to which a and b broadcast.
+// Adds a * b to a gradient of the shape to which a and b broadcast.
 template <class T>
-void binary_into(const GradientSlot<T>& slot, kernels::BinaryOp f, const Tensor<T>& a, const Tensor<T>& b) {
+void broadcast_product_into(const GradientSlot<T>& slot, const Tensor<T>& a, const Tensor<T>& b) {
+  using kernels::BinaryOp;
   if (slot.beta == T(0)) {
-    kernels::binary<T>(f, a.data(), a.shape(), b.data(), b.shape(), slot.data);
+    kernels::binary<BinaryOp::multiply, T>(a.data(), a.shape(), b.data(), b.shape(), slot.data);
   } else {
-    const Tensor<T> g = binary("reduce", f, a, b);
+    const Tensor<T> g = binary<BinaryOp::multiply>("reduce", a, b);
     kernels::axpby<T>(T(1), g.data(), slot.beta, slot.data, g.numel());
   }
 }
@@ -107,7 +108,7 @@ Var<T> variance_over(const char* op, const Var<T>& x, const std::vector<index_t>
   Tensor<T> y(kernels::reduced_shape(x.shape(), axes, keepdims)), mean(kept);
   kernels::reduce_sum<T>(x.value().data(), x.shape(), axes, mean.data(), static_cast<T>(1 / n), T(0));
   {
-    Tensor<T> d = binary(op, kernels::BinaryOp::subtract, x.value(), mean);
+    Tensor<T> d = binary<kernels::BinaryOp::subtract>(op, x.value(), mean);
     kernels::unary<T>(kernels::UnaryOp::square, d.data(), d.data(), d.numel());
     kernels::reduce_sum<T>(d.data(), x.shape(), axes, y.data(), T(1), T(0));
     for (T& v : y.span()) v *= factor;  // after the sum: 0 * inf over one element is NaN
@@ -125,8 +126,8 @@ Var<T> variance_over(const char* op, const Var<T>& x, const std::vector<index_t>
                     s *= root ? factor : 2 * factor;
                     if (root) s = y.data()[i] == T(0) ? T(0) : s / y.data()[i];
                   }
-                  const Tensor<T> d = binary("var", kernels::BinaryOp::subtract, x, mean);
-                  binary_into(dx, kernels::BinaryOp::multiply, d, scale);
+                  const Tensor<T> d = binary<kernels::BinaryOp::subtract>("var", x, mean);
+                  broadcast_product_into(dx, d, scale);
                 });
 }
 
@@ -168,7 +169,7 @@ Var<T> norm_over(const Var<T>& x, const std::vector<index_t>& axes, bool keepdim
                       T& s = scale.data()[i];
                       s = y.data()[i] == T(0) ? T(0) : s / y.data()[i];
                     }
-                    return binary_into(dx, kernels::BinaryOp::multiply, x, scale);
+                    return broadcast_product_into(dx, x, scale);
                   }
                   Tensor<T> g(x.shape());
                   if (one) {
@@ -194,7 +195,7 @@ Var<T> logsumexp_over(const Var<T>& x, const std::vector<index_t>& axes, bool ke
     if (std::isinf(m)) m = T(0);  // inf - inf would be NaN
   }
   {
-    Tensor<T> e = binary("logsumexp", kernels::BinaryOp::subtract, x.value(), largest);
+    Tensor<T> e = binary<kernels::BinaryOp::subtract>("logsumexp", x.value(), largest);
     kernels::unary<T>(kernels::UnaryOp::exp, e.data(), e.data(), e.numel());
     kernels::reduce_sum<T>(e.data(), x.shape(), axes, y.data(), T(1), T(0));
   }
@@ -209,9 +210,9 @@ Var<T> logsumexp_over(const Var<T>& x, const std::vector<index_t>& axes, bool ke
     for (T& s : shift.span()) {
       if (s == -std::numeric_limits<T>::infinity()) s = T(0);
     }
-    Tensor<T> e = binary("logsumexp", kernels::BinaryOp::subtract, x, shift);
+    Tensor<T> e = binary<kernels::BinaryOp::subtract>("logsumexp", x, shift);
     kernels::unary<T>(kernels::UnaryOp::exp, e.data(), e.data(), e.numel());
-    binary_into(dx, kernels::BinaryOp::multiply, e, back.dy().reshape(kept));
+    broadcast_product_into(dx, e, back.dy().reshape(kept));
   });
 }
 
