@@ -18,8 +18,10 @@
 #include "eigenformer/kernels/sequence/embedding.hpp"
 
 namespace ef = eigenformer;
-namespace kernels = eigenformer::kernels;
+namespace kernels = eigenformer::detail::kernels;
+using ef::Activation;
 using ef::index_t;
+using ef::LayerNormFormula;
 using ef::Shape;
 using ef::bench::random_tensor;
 using Tensor = ef::Tensor<float>;
@@ -102,7 +104,7 @@ void add_binary(const std::string& name, F f) {
 }
 
 template <class F>
-void add_activation(const std::string& name, kernels::Activation activation, F f) {
+void add_activation(const std::string& name, Activation activation, F f) {
   add(
       name,
       [=](Data& t) { kernels::activation_forward<float>(activation, t.a.data(), t.out.data(), t.size()); },
@@ -110,7 +112,6 @@ void add_activation(const std::string& name, kernels::Activation activation, F f
 }
 
 void add_elementwise() {
-  using kernels::Activation;
   using kernels::BinaryOp;
   using kernels::UnaryOp;
   add_unary("negate", UnaryOp::negate, [](auto x) { return -x; });
@@ -264,8 +265,8 @@ void add_normalization() {
       "layer_norm",
       [](Data& t) {
         kernels::layer_norm_forward<float>(t.a.data(), t.row.data(), t.row.data(), 1e-5f,
-                                           kernels::LayerNormFormula::pytorch, false, t.out.data(),
-                                           t.result.data(), t.column.data(), t.rows, t.n);
+                                           LayerNormFormula::pytorch, false, t.out.data(), t.result.data(),
+                                           t.column.data(), t.rows, t.n);
       },
       [](Data& t) {
         const Array gain(t.row.data(), t.n);

@@ -66,10 +66,10 @@ void run(benchmark::State& state, const Case& p, F&& f) {
   state.counters["GFLOP/s"] = benchmark::Counter(flop * 1e-9, benchmark::Counter::kIsIterationInvariantRate);
 }
 
-void ours(benchmark::State& state, const Case& p, ef::kernels::GemmPrecision precision) {
+void ours(benchmark::State& state, const Case& p, ef::GemmPrecision precision) {
   run(state, p, [&](const float* a, index_t lda, const float* b, index_t ldb, float* c) {
-    ef::kernels::gemm<float>(p.transpose_a(), p.transpose_b(), p.m, p.n, p.k, 1.0f, a, lda, b, ldb, 0.0f, c,
-                             p.n, {}, precision);
+    ef::detail::kernels::gemm<float>(p.transpose_a(), p.transpose_b(), p.m, p.n, p.k, 1.0f, a, lda, b, ldb,
+                                     0.0f, c, p.n, {}, precision);
   });
 }
 
@@ -110,19 +110,19 @@ void blas(benchmark::State& state, const Case& p) {
 
 // A row of weights is read once for all rows of x: what counts with few rows is the weights' bytes per
 // second.
-void packed(benchmark::State& state, const Case& p, ef::kernels::PackedMatrix::Format format) {
+void packed(benchmark::State& state, const Case& p, ef::detail::kernels::PackedMatrix::Format format) {
   const auto weights = random_matrix(p.n * p.k, 2), x = random_matrix(p.m * p.k, 1);
   std::vector<float> c(static_cast<std::size_t>(p.m * p.n));
   // As many copies as the caches do not hold, as a model's many matrices.
   const std::size_t copies =
       static_cast<std::size_t>(std::max<index_t>(1, (index_t{96} << 18) / (p.n * p.k)));
-  std::vector<ef::kernels::PackedMatrix> w;
+  std::vector<ef::detail::kernels::PackedMatrix> w;
   for (std::size_t i = 0; i < copies; ++i) {
-    w.push_back(ef::kernels::PackedMatrix::pack(weights.data(), p.n, p.k, false, format));
+    w.push_back(ef::detail::kernels::PackedMatrix::pack(weights.data(), p.n, p.k, false, format));
   }
   std::size_t next = 0;
   for (auto _ : state) {
-    ef::kernels::gemm_packed(p.m, x.data(), p.k, w[next], 0.0f, c.data(), p.n);
+    ef::detail::kernels::gemm_packed(p.m, x.data(), p.k, w[next], 0.0f, c.data(), p.n);
     benchmark::ClobberMemory();
     next = next + 1 == copies ? 0 : next + 1;
   }
@@ -144,8 +144,7 @@ void register_all() {
           function(state, p);
         })->UseRealTime();
       };
-      add("eigenformer",
-          [](benchmark::State& s, const Case& q) { ours(s, q, ef::kernels::GemmPrecision::full); });
+      add("eigenformer", [](benchmark::State& s, const Case& q) { ours(s, q, ef::GemmPrecision::full); });
 #if defined(EIGENFORMER_WITH_ONEDNN)
       add("onednn", onednn);
 #endif
@@ -154,10 +153,10 @@ void register_all() {
 #endif
       add("eigen", eigen);
       add("eigenformer_bf16",
-          [](benchmark::State& s, const Case& q) { ours(s, q, ef::kernels::GemmPrecision::bf16); });
+          [](benchmark::State& s, const Case& q) { ours(s, q, ef::GemmPrecision::bf16); });
     }
   }
-  using Format = ef::kernels::PackedMatrix::Format;
+  using Format = ef::detail::kernels::PackedMatrix::Format;
   for (const index_t m : {1, 4, 32}) {
     for (const auto& [n, k] :
          {std::pair<index_t, index_t>{256, 256}, {1024, 256}, {256, 1024}, {8000, 256}, {2048, 512}}) {
@@ -186,7 +185,7 @@ int main(int argc, char** argv) {
   openblas_set_num_threads(threads);
 #endif
   benchmark::AddCustomContext("threads", std::to_string(threads));
-  benchmark::AddCustomContext("isa", ef::kernels::isa_name(ef::kernels::isa()));
+  benchmark::AddCustomContext("isa", ef::isa_name(ef::isa()));
   register_all();
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;

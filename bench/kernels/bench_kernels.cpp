@@ -20,8 +20,10 @@
 #include "eigenformer/kernels/sequence/embedding.hpp"
 
 namespace ef = eigenformer;
-namespace kernels = eigenformer::kernels;
+namespace kernels = eigenformer::detail::kernels;
+using ef::Activation;
 using ef::index_t;
+using ef::LayerNormFormula;
 using ef::Shape;
 using ef::bench::random_tensor;
 using Tensor = ef::Tensor<float>;
@@ -65,7 +67,7 @@ void add_softmax(index_t rows, index_t n) {
 }
 
 void add_layer_norm(index_t rows, index_t n) {
-  const auto formula = kernels::LayerNormFormula::pytorch;
+  const auto formula = LayerNormFormula::pytorch;
   add("layer_norm/forward/" + size(rows, n), [=](benchmark::State& s) {
     const Tensor x = random_tensor({rows, n}, 1), gamma = random_tensor({n}, 2), beta = random_tensor({n}, 3);
     Tensor y = Tensor::zeros({rows, n}), mean(Shape{rows}), rstd(Shape{rows});
@@ -116,7 +118,7 @@ void add_dropout(index_t rows, index_t n) {
   });
 }
 
-void add_activation(const std::string& name, kernels::Activation activation, index_t n) {
+void add_activation(const std::string& name, Activation activation, index_t n) {
   add(name + "/forward/" + size(tokens, n), [=](benchmark::State& s) {
     const Tensor x = random_tensor({tokens, n}, 1);
     Tensor y = Tensor::zeros({tokens, n});
@@ -273,9 +275,9 @@ void add_all() {
     add_dropout(tokens, d);
     add_embedding(d);
   }
-  add_activation("relu", kernels::Activation::relu, 1024);
-  add_activation("gelu", kernels::Activation::gelu, 1024);
-  add_activation("gelu_tanh", kernels::Activation::gelu_tanh, 1024);
+  add_activation("relu", Activation::relu, 1024);
+  add_activation("gelu", Activation::gelu, 1024);
+  add_activation("gelu_tanh", Activation::gelu_tanh, 1024);
   add_cross_entropy(512, vocab);
   add_optimizer(256 * 1024);
   add_optimizer(vocab * 256);

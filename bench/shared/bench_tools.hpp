@@ -74,7 +74,7 @@ double seconds_per_call(benchmark::State& state, F&& f) {
 inline void use_threads(int threads) {
   Runtime::instance().set_threads(threads);
   benchmark::AddCustomContext("threads", std::to_string(threads));
-  benchmark::AddCustomContext("isa", kernels::isa_name(kernels::isa()));
+  benchmark::AddCustomContext("isa", isa_name(isa()));
 }
 
 /// EIGENFORMER_BENCH_THREADS, for the programs without flags of their own; 1 without it.

@@ -24,8 +24,8 @@ struct Flags {
 // f(ctx, layout, x, memory) is the layer's output for rows x, and memory for those that attend to one.
 template <class Layer, class F>
 void add(const char* name, const Flags& flags, Layer layer, F f) {
-  const auto precision = flags.bf16 ? ef::kernels::faster_precision(ef::kernels::GemmPrecision::bf16)
-                                    : ef::kernels::GemmPrecision::full;
+  const auto precision =
+      flags.bf16 ? ef::detail::kernels::faster_precision(ef::GemmPrecision::bf16) : ef::GemmPrecision::full;
   const auto measure = [=](benchmark::State& state, auto&& call) {
     const double flops = ef::bench::product_flops(call);
     auto& pool = ef::Runtime::instance().pool();

@@ -57,8 +57,8 @@ class Training {
       : model_(f.model.model(f.dropout, false), rng_),
         adam_(ef::parameters(model_), {.beta1 = 0.9, .beta2 = 0.98, .eps = 1e-9}),
         gradients_(ef::parameters(model_)),
-        precision_(f.bf16 ? ef::kernels::faster_precision(ef::kernels::GemmPrecision::bf16)
-                          : ef::kernels::GemmPrecision::full) {
+        precision_(f.bf16 ? ef::detail::kernels::faster_precision(ef::GemmPrecision::bf16)
+                          : ef::GemmPrecision::full) {
     for (index_t i = 0; i < f.steps + warm_up; ++i) batches_.push_back(make_batch(f, rng_));
     for (index_t i = 0; i < warm_up; ++i) step();
   }
@@ -96,7 +96,7 @@ class Training {
   ef::Adam<float> adam_;
   ef::Gradients<float> gradients_;
   ef::Tape<float> tape_;
-  ef::kernels::GemmPrecision precision_;
+  ef::GemmPrecision precision_;
   std::vector<TrainingBatch> batches_;
   std::size_t next_ = 0;
   double loss_ = 0;

@@ -121,8 +121,8 @@ struct AttentionResult {
 };
 
 template <class T>
-kernels::AttentionProblem<T> problem_of(const AttentionCase& c, const AttentionNumbers<T>& n) {
-  kernels::AttentionProblem<T> p;
+detail::kernels::AttentionProblem<T> problem_of(const AttentionCase& c, const AttentionNumbers<T>& n) {
+  detail::kernels::AttentionProblem<T> p;
   p.q = n.q.data();
   p.q_stride = c.q_stride();
   p.k = n.k.data();
@@ -152,7 +152,8 @@ kernels::AttentionProblem<T> problem_of(const AttentionCase& c, const AttentionN
 }
 
 template <class T>
-kernels::AttentionGradients<T> gradients_of(const AttentionCase& c, AttentionResult<T>& r, double beta = 0) {
+detail::kernels::AttentionGradients<T> gradients_of(const AttentionCase& c, AttentionResult<T>& r,
+                                                    double beta = 0) {
   const T b = static_cast<T>(beta);
   T* const bias = c.reach > 0 ? r.dbias.data() : nullptr;
   return {r.dq.data(), c.q_stride(), b, r.dk.data(), c.k_stride(), b, r.dv.data(), c.v_stride(), b, bias, b};
@@ -163,10 +164,10 @@ template <class T>
 AttentionResult<T> run_kernel(const AttentionCase& c, const AttentionNumbers<T>& n) {
   AttentionResult<T> r(c);
   const auto p = problem_of(c, n);
-  kernels::AttentionDistanceWeights<T> sums;
+  detail::kernels::AttentionDistanceWeights<T> sums;
   if (c.sums) sums = {r.sums.data(), n.dsums.data(), c.reach};
-  kernels::attention_forward(p, r.out.data(), c.out_stride(), r.log_sum_exp.data(), sums);
-  kernels::attention_weights(p, r.log_sum_exp.data(), r.weights.data());
+  detail::kernels::attention_forward(p, r.out.data(), c.out_stride(), r.log_sum_exp.data(), sums);
+  detail::kernels::attention_weights(p, r.log_sum_exp.data(), r.weights.data());
   // Sums by distance go into the output with a matrix whose columns are dsums: <dO, O> takes that in.
   auto out = r.out;
   for (index_t row = 0; row < c.queries.rows() && c.sums; ++row) {
@@ -180,8 +181,8 @@ AttentionResult<T> run_kernel(const AttentionCase& c, const AttentionNumbers<T>&
       out[first] += dot / n.dout[first];
     }
   }
-  kernels::attention_backward(p, out.data(), c.out_stride(), n.dout.data(), c.out_stride(),
-                              r.log_sum_exp.data(), gradients_of(c, r), sums);
+  detail::kernels::attention_backward(p, out.data(), c.out_stride(), n.dout.data(), c.out_stride(),
+                                      r.log_sum_exp.data(), gradients_of(c, r), sums);
   return r;
 }
 
@@ -291,7 +292,7 @@ double largest_error(const std::vector<T>& a, const std::vector<double>& b) {
 /// by this library's tiles; to rounding by Eigen, whose order of summation depends on a tile's sizes.
 template <class T>
 bool same_results(const std::vector<T>& a, const std::vector<T>& b) {
-  if (kernels::gemm_backend() == kernels::GemmBackend::eigen)
+  if (gemm_backend() == GemmBackend::eigen)
     return largest_error(a, std::vector<double>(b.begin(), b.end())) < (sizeof(T) == 4 ? 1e-4 : 1e-12);
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0;
 }

@@ -34,7 +34,7 @@ class EmulatedTiles {
 
   // LDTILECFG: #GP for what the palette lacks and for reserved bytes that are not zero; all tiles become
   // zero.
-  static void configure(const kernels::detail::TileConfig& config) {
+  static void configure(const detail::kernels::detail::TileConfig& config) {
     require(config.palette == 1, "ldtilecfg: palette");
     require(config.start_row == 0, "ldtilecfg: no load was interrupted");
     for (const std::uint8_t byte : config.reserved) require(byte == 0, "ldtilecfg: reserved bytes");

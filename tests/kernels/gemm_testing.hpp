@@ -18,7 +18,7 @@
 namespace gemm_testing {
 
 using eigenformer::index_t;
-using eigenformer::kernels::GemmEpilogue;
+using eigenformer::detail::kernels::GemmEpilogue;
 using eigenformer::testing::for_each_isa;
 
 inline std::size_t size(index_t n) { return static_cast<std::size_t>(n); }
@@ -117,7 +117,7 @@ bool same_bits(const std::vector<T>& x, const std::vector<T>& y) {
 // bit by bit by this library's tiles; to rounding by Eigen, whose order of summation depends on where a
 // column stands.
 inline bool same_product(float x, float y) {
-  if (eigenformer::kernels::gemm_backend() == eigenformer::kernels::GemmBackend::own) return same_bits(x, y);
+  if (eigenformer::gemm_backend() == eigenformer::GemmBackend::own) return same_bits(x, y);
   return std::abs(x - y) <= 1e-5f * std::max(1.0f, std::abs(y));
 }
 

@@ -39,7 +39,7 @@ inline std::vector<std::vector<std::int32_t>> float_model_sources() {
   return sources;
 }
 
-inline Context<float> packed_context(std::shared_ptr<const kernels::PackedWeights> packed) {
+inline Context<float> packed_context(std::shared_ptr<const detail::kernels::PackedWeights> packed) {
   return Context<float>::inference().with_packed_weights(std::move(packed));
 }
 

@@ -12,23 +12,25 @@ namespace eigenformer::testing {
 /// again.
 class WithIsa {
  public:
-  explicit WithIsa(kernels::Isa isa) : before_(kernels::isa()) { kernels::set_isa_for_testing(isa); }
-  ~WithIsa() { kernels::set_isa_for_testing(before_); }
+  explicit WithIsa(Isa isa) : before_(eigenformer::isa()) { detail::kernels::set_isa_for_testing(isa); }
+  ~WithIsa() { detail::kernels::set_isa_for_testing(before_); }
   WithIsa(const WithIsa&) = delete;
   WithIsa& operator=(const WithIsa&) = delete;
 
  private:
-  kernels::Isa before_;
+  Isa before_;
 };
 
 /// Whether all features of a path are here.
-inline bool path_is_here(const kernels::IsaPath& path) { return kernels::available_isa().contains(path.isa); }
+inline bool path_is_here(const detail::kernels::IsaPath& path) {
+  return detail::kernels::available_isa().contains(path.isa);
+}
 
-/// Calls f on every path (isa_paths) that is here; ctest's entries "isa/..." tell which those are, and skip
-/// the others by name.
+/// Calls f on every path (detail::kernels::isa_paths) that is here; ctest's entries "isa/..." tell which
+/// those are, and skip the others by name.
 template <class F>
 void for_each_isa(F&& f) {
-  for (const kernels::IsaPath& path : kernels::isa_paths) {
+  for (const detail::kernels::IsaPath& path : detail::kernels::isa_paths) {
     if (!path_is_here(path)) continue;
     const WithIsa with(path.isa);
     INFO("path: ", std::string(path.name));

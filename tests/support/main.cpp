@@ -12,7 +12,7 @@
 int main(int argc, char** argv) {
   using namespace eigenformer;
   const char* wanted = std::getenv("EIGENFORMER_ISA");
-  for (const kernels::IsaPath& path : kernels::isa_paths) {
+  for (const detail::kernels::IsaPath& path : detail::kernels::isa_paths) {
     if (wanted == nullptr || std::string(wanted) != path.name || testing::path_is_here(path)) continue;
     std::printf("Skipped: this CPU has no %s\n", wanted);
     return 77;

@@ -22,7 +22,7 @@ template <class T>
 [[nodiscard]] double global_norm(const Gradients<T>& gradients) {
   double sum = 0;
   for (const auto& entry : gradients.entries()) {
-    if (entry.written) sum += kernels::sum_of_squares<T>(entry.value.data(), entry.value.numel());
+    if (entry.written) sum += detail::kernels::sum_of_squares<T>(entry.value.data(), entry.value.numel());
   }
   return std::sqrt(sum);
 }

@@ -45,7 +45,7 @@ class ExponentialAverage {
         if (!p.frozen) average = p.value.clone();
         continue;
       }
-      kernels::axpby<T>(T(1) - kept, p.value.data(), kept, average.data(), average.numel());
+      detail::kernels::axpby<T>(T(1) - kept, p.value.data(), kept, average.data(), average.numel());
     }
   }
 

@@ -58,9 +58,9 @@ class Sgd : public Optimizer<T> {
       if (g == nullptr) continue;
       const bool first = new_momentum[i].defined();
       if (first) momentum_[i] = std::move(new_momentum[i]);
-      kernels::sgd_step<T>(p.value.data(), g, options_.momentum > 0 ? momentum_[i].data() : nullptr,
-                           p.value.numel(), learning_rate * rules_[i].rate, options_.momentum,
-                           options_.nesterov, rules_[i].weight_decay, first, grad_scale);
+      detail::kernels::sgd_step<T>(p.value.data(), g, options_.momentum > 0 ? momentum_[i].data() : nullptr,
+                                   p.value.numel(), learning_rate * rules_[i].rate, options_.momentum,
+                                   options_.nesterov, rules_[i].weight_decay, first, grad_scale);
       p.value.mark_changed();
     }
   }

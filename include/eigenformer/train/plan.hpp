@@ -260,7 +260,7 @@ EIGENFORMER_IO_FUNCTION void choose_size(const PlannedSize& size, TrainingPlan& 
   training.schedule = ScheduleKind::warmup_stable_decay;
   training.batch_tokens = 1024;
   training.learning_rate = size.learning_rate;
-  if (kernels::bf16_products_pay()) training.loop.precision = kernels::GemmPrecision::bf16;
+  if (bf16_products_pay()) training.loop.precision = GemmPrecision::bf16;
 }
 
 EIGENFORMER_IO_FUNCTION bool plan_size(const PlannedSize& size, const CorpusStatistics& corpus,

@@ -141,7 +141,7 @@ Results run_library(const Program& program, const Way& way, std::string& error) 
                      : program.drops ? Context<T>::training(tape, program.key)
                                      : Context<T>::checking(tape);
     ctx = ctx.with_precision(way.precision);
-    if (way.cache) ctx = ctx.with_weight_cache(std::make_shared<kernels::WeightCache>());
+    if (way.cache) ctx = ctx.with_weight_cache(std::make_shared<eigenformer::detail::kernels::WeightCache>());
     const LibraryRun<T> run(program, ctx, way.tape ? &tape : nullptr);
     for (std::size_t i = 0; i < program.nodes.size(); ++i) {
       const Var<T>& y = run.var(static_cast<int>(i));
@@ -239,7 +239,7 @@ class Checker {
     const Reference reference(program);
     ++tally_.programs;
     std::string wrong;
-    for (const kernels::IsaPath& path : kernels::isa_paths) {
+    for (const eigenformer::detail::kernels::IsaPath& path : eigenformer::detail::kernels::isa_paths) {
       if (!path_is_here(path)) continue;
       const WithIsa with(path.isa);
       wrong = on_path<double>(program, reference);

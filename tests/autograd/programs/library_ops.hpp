@@ -313,7 +313,8 @@ class LibraryRun {
         return linear_attention(x(0), x(1), x(2), layout(0), node.layouts.back().library(), o);
       }
       case Op::rotary:
-        return rotary(x(0), layout(0), node.n[0], node.n[1], kernels::RotaryTable<T>(node.n[2], node.x[0]),
+        return rotary(x(0), layout(0), node.n[0], node.n[1],
+                      eigenformer::detail::kernels::RotaryTable<T>(node.n[2], node.x[0]),
                       node.n[3] != 0 ? RotaryPairing::halves : RotaryPairing::adjacent);
       case Op::recurrence:
         return recurrence(x(0), x(1), layout(0));

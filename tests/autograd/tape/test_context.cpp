@@ -81,14 +81,13 @@ TEST_CASE("Context: training from a generator draws new masks for each pass, the
 TEST_CASE("Context: layout, precision and packed weights are kept by the copy and not by the original") {
   const auto plain = Context<float>::inference();
   const SequenceLayout layout = SequenceLayout::packed({2, 3});
-  const auto weights = std::make_shared<const kernels::PackedWeights>();
-  const auto ctx =
-      plain.for_rows(layout).with_precision(kernels::GemmPrecision::bf16).with_packed_weights(weights);
+  const auto weights = std::make_shared<const detail::kernels::PackedWeights>();
+  const auto ctx = plain.for_rows(layout).with_precision(GemmPrecision::bf16).with_packed_weights(weights);
   REQUIRE(ctx.rows().has_value());
   CHECK(*ctx.rows() == layout);
-  CHECK(ctx.precision() == kernels::GemmPrecision::bf16);
+  CHECK(ctx.precision() == GemmPrecision::bf16);
   CHECK(ctx.packed_weights() == weights.get());
   CHECK_FALSE(plain.rows().has_value());
-  CHECK(plain.precision() == kernels::GemmPrecision::full);
+  CHECK(plain.precision() == GemmPrecision::full);
   CHECK(plain.packed_weights() == nullptr);
 }

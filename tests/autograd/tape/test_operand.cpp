@@ -524,11 +524,12 @@ TEST_CASE("every op with ids takes each kind of operand, and refuses ids without
       "alignment_loss",
       [](const auto& v) { return ef::alignment_loss(v, {{.sequence = 0, .query = 1, .key = 2}}, -1, 2.0); },
       {random<T>({1, 2, 3, 4})});
-  check<1, T>("rotary",
-              [](const auto& v) {
-                return ef::rotary(v, SequenceLayout::packed({3, 1}), 2, 2, ef::kernels::RotaryTable<T>(2, 4));
-              },
-              {x});
+  check<1, T>(
+      "rotary",
+      [](const auto& v) {
+        return ef::rotary(v, SequenceLayout::packed({3, 1}), 2, 2, ef::detail::kernels::RotaryTable<T>(2, 4));
+      },
+      {x});
 }
 
 TEST_CASE("every op with a context takes each kind of operand") {

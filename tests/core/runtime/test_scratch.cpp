@@ -54,11 +54,11 @@ Tensor<float> random(const Shape& shape, std::uint64_t seed) {
 
 using Job = std::function<std::vector<float>()>;
 
-Job packed_product(kernels::PackedMatrix::Format format, index_t m, index_t n, index_t k) {
-  const auto packed = kernels::PackedMatrix::pack(random({n, k}, 1).data(), n, k, false, format);
+Job packed_product(detail::kernels::PackedMatrix::Format format, index_t m, index_t n, index_t k) {
+  const auto packed = detail::kernels::PackedMatrix::pack(random({n, k}, 1).data(), n, k, false, format);
   return [=, x = random({m, k}, 2)] {
     Tensor<float> y(Shape{m, n});
-    kernels::gemm_packed(m, x.data(), k, packed, 0.0F, y.data(), n);
+    detail::kernels::gemm_packed(m, x.data(), k, packed, 0.0F, y.data(), n);
     return values(y);
   };
 }
@@ -132,7 +132,7 @@ TEST_CASE("scratch: a number of elements whose bytes overflow is refused") {
 }
 
 TEST_CASE("scratch: a thread's kernels do not share buffers with what an executor runs while they wait") {
-  using Format = kernels::PackedMatrix::Format;
+  using Format = detail::kernels::PackedMatrix::Format;
   const std::vector<Job> jobs{
       packed_product(Format::int8, 64, 96, 4096), packed_product(Format::int8, 130, 200, 1000),
       packed_product(Format::float32, 60, 100, 700), attention_step(3, 290, 16), attention_step(5, 130, 70)};
@@ -153,7 +153,7 @@ TEST_CASE("scratch: a thread's kernels do not share buffers with what an executo
       CHECK(same);
       CHECK(right);
       // A product that the other backend does in one task leaves nothing to steal.
-      if (kernels::gemm_backend() == kernels::GemmBackend::own) CHECK(executor->stolen > 0);
+      if (gemm_backend() == GemmBackend::own) CHECK(executor->stolen > 0);
     }
   }
 }

@@ -150,7 +150,7 @@ TEST_CASE("int8 matrices come back as int8 times scale, and quantise to the same
       }
       Tensor<std::int8_t> again(q.shape());
       Tensor<float> scale_again(scale.shape());
-      kernels::quantize_int8(y.data(), rows, n, again.data(), scale_again.data());
+      detail::kernels::quantize_int8(y.data(), rows, n, again.data(), scale_again.data());
       CHECK(same_bits(again, q));
       CHECK(same_bits(scale_again, scale));
     }
@@ -172,13 +172,13 @@ TEST_CASE("quantising what was quantised changes no bit, whatever the scale") {
   }
   std::vector<std::int8_t> q(w.size()), q_again(w.size());
   std::vector<float> scale(rows), scale_again(rows);
-  kernels::quantize_int8(w.data(), rows, n, q.data(), scale.data());
+  detail::kernels::quantize_int8(w.data(), rows, n, q.data(), scale.data());
   for (std::size_t i = 0; i < w.size(); ++i) w[i] = static_cast<float>(q[i]) * scale[i / n];
-  kernels::quantize_int8(w.data(), rows, n, q_again.data(), scale_again.data());
+  detail::kernels::quantize_int8(w.data(), rows, n, q_again.data(), scale_again.data());
   CHECK(q == q_again);
   CHECK(scale == scale_again);
   float tiny[] = {1e-40F, -1e-37F, 0.0F};
-  kernels::quantize_int8(tiny, 1, 3, q.data(), scale.data());
+  detail::kernels::quantize_int8(tiny, 1, 3, q.data(), scale.data());
   CHECK(scale[0] == 0);
   CHECK((q[0] == 0 && q[1] == 0 && q[2] == 0));
 }
@@ -196,8 +196,9 @@ TEST_CASE("products with int8 weights have the same bits before and after saving
     rng.fill_normal(x.data(), x.numel(), 0, 1);
     const auto product = [&](const Seq2SeqTransformer<float>& model, Tensor<float>& y) {
       const Tensor<float>& w = model.transformer.encoder.layers[1].feed_forward.linear1.weight.value();
-      kernels::gemm_packed(3, x.data(), 36, kernels::PackedMatrix::pack(w.data(), 44, 36, false, format), 0,
-                           y.data(), 44);
+      detail::kernels::gemm_packed(3, x.data(), 36,
+                                   detail::kernels::PackedMatrix::pack(w.data(), 44, 36, false, format), 0,
+                                   y.data(), 44);
     };
     product(saved, before);
     product(loaded, after);
@@ -331,8 +332,8 @@ TEST_CASE("int8 weights of version 0.1, rows of a matrix, are read as before") {
     }
     Tensor<std::int8_t> q(entry.value.shape());
     Tensor<float> scale({entry.value.dim(0)});
-    kernels::quantize_int8(entry.value.data(), entry.value.dim(0), entry.value.dim(1), q.data(),
-                           scale.data());
+    detail::kernels::quantize_int8(entry.value.data(), entry.value.dim(0), entry.value.dim(1), q.data(),
+                                   scale.data());
     writer.add(entry.name, q).add(entry.name + "_scale", scale);
   }
   writer.save(folder / "m");

@@ -220,14 +220,15 @@ TEST_CASE("attention: keys found through a list of rows") {
   auto p = problem_of(c, moved);
   p.key_rows = row_of.data();
   AttentionResult<float> got(c);
-  ef::kernels::attention_forward(p, got.out.data(), c.out_stride(), got.log_sum_exp.data());
-  ef::kernels::attention_weights(p, got.log_sum_exp.data(), got.weights.data());
+  ef::detail::kernels::attention_forward(p, got.out.data(), c.out_stride(), got.log_sum_exp.data());
+  ef::detail::kernels::attention_weights(p, got.log_sum_exp.data(), got.weights.data());
   CHECK(got.out == expected.out);
   CHECK(got.log_sum_exp == expected.log_sum_exp);
   CHECK(got.weights == expected.weights);
   CHECK(message_of<ef::ValueError>([&] {
-          ef::kernels::attention_backward(p, got.out.data(), c.out_stride(), n.dout.data(), c.out_stride(),
-                                          got.log_sum_exp.data(), gradients_of(c, got));
+          ef::detail::kernels::attention_backward(p, got.out.data(), c.out_stride(), n.dout.data(),
+                                                  c.out_stride(), got.log_sum_exp.data(),
+                                                  gradients_of(c, got));
         }) == "[attention] key_rows is given, but backward does not support it; expected none");
 }
 
@@ -238,9 +239,9 @@ TEST_CASE("attention: gradients are added to beta times what was there, each whe
   const auto plain = run_kernel(c, n);
   AttentionResult<double> r(c);
   for (auto* x : {&r.dq, &r.dk, &r.dv}) std::fill(x->begin(), x->end(), 2.0);
-  const auto backward = [&](const ef::kernels::AttentionGradients<double>& g) {
-    ef::kernels::attention_backward(p, plain.out.data(), c.out_stride(), n.dout.data(), c.out_stride(),
-                                    plain.log_sum_exp.data(), g);
+  const auto backward = [&](const ef::detail::kernels::AttentionGradients<double>& g) {
+    ef::detail::kernels::attention_backward(p, plain.out.data(), c.out_stride(), n.dout.data(),
+                                            c.out_stride(), plain.log_sum_exp.data(), g);
   };
   backward(gradients_of(c, r, 0.5));
   const auto expect = [](std::vector<double> x, index_t rows, index_t stride, index_t columns,
@@ -293,8 +294,8 @@ TEST_CASE("attention: finite differences of the output and of the weights") {
   std::vector<double> dweights(r.weights.size());
   ef::RandomGenerator(3).fill_normal(dweights.data(), static_cast<index_t>(dweights.size()), 0.0, 1.0);
   AttentionResult<double> of_weights(c);
-  ef::kernels::attention_weights_backward(problem_of(c, n), r.weights.data(), dweights.data(),
-                                          gradients_of(c, of_weights));
+  ef::detail::kernels::attention_weights_backward(problem_of(c, n), r.weights.data(), dweights.data(),
+                                                  gradients_of(c, of_weights));
   // <out, dout> + <weights, dweights>
   const auto loss = [&](double& x, double to, bool weights) {
     const double before = x;
@@ -337,9 +338,9 @@ TEST_CASE("attention: impossible problems are refused") {
     auto p = problem_of(c, n);
     change(p);
     return message_of<ef::ValueError>(
-        [&] { ef::kernels::attention_forward(p, r.out.data(), c.out_stride(), {}); });
+        [&] { ef::detail::kernels::attention_forward(p, r.out.data(), c.out_stride(), {}); });
   };
-  using P = ef::kernels::AttentionProblem<float>;
+  using P = ef::detail::kernels::AttentionProblem<float>;
   CHECK(message([](P& p) { p.heads = 0; }) == "[attention] heads is 0, must be at least 1");
   CHECK(message([](P& p) { p.head_dim = -2; }) == "[attention] head_dim is -2, must be at least 1");
   CHECK(message([](P& p) { p.value_dim = 0; }) == "[attention] value_dim is 0, must be at least 1");
@@ -357,7 +358,7 @@ TEST_CASE("attention: impossible problems are refused") {
   auto p = problem_of(c, n);
   p.mask = &mask;
   CHECK(message_of<ef::ShapeError>(
-            [&] { ef::kernels::attention_forward(p, r.out.data(), c.out_stride(), {}); }) ==
+            [&] { ef::detail::kernels::attention_forward(p, r.out.data(), c.out_stride(), {}); }) ==
         "[attention] mask of shape (4, 7) must be (5, 7), (2, 5, 7) or (2 or 1, 3 or 1, 5 or 1, 7) for "
         "(batch, heads, "
         "queries, keys)");

@@ -144,7 +144,7 @@ TEST_CASE_TEMPLATE("attention: a query alone in its sequence gives the bits that
         if (with_longer) counts.back() = 2;
         const auto queries = SequenceLayout::packed(counts),
                    memory = SequenceLayout::packed(std::span<const index_t>(lengths).first(batch));
-        ef::kernels::AttentionProblem<T> p;
+        ef::detail::kernels::AttentionProblem<T> p;
         p.q = q.data();
         p.k = k.data();
         p.v = v.data();
@@ -161,7 +161,7 @@ TEST_CASE_TEMPLATE("attention: a query alone in its sequence gives the bits that
         p.scale = T(0.3);
         std::vector<T> out(static_cast<std::size_t>(queries.rows() * heads * value_dim)),
             sums(static_cast<std::size_t>(heads * queries.rows()));
-        ef::kernels::attention_forward<T>(p, out.data(), heads * value_dim, sums.data());
+        ef::detail::kernels::attention_forward<T>(p, out.data(), heads * value_dim, sums.data());
         out.resize(static_cast<std::size_t>(singles * heads * value_dim));
         for (index_t h = 0; h < heads; ++h) {
           const auto from = sums.begin() + h * queries.rows();
@@ -185,10 +185,10 @@ TEST_CASE("attention: rows of padding become zero, in results and in gradients")
   AttentionResult<float> r(c);
   for (auto* x : {&r.out, &r.dq, &r.dk, &r.dv, &r.weights}) std::fill(x->begin(), x->end(), 3.0F);
   const auto p = problem_of(c, n);
-  ef::kernels::attention_forward(p, r.out.data(), c.out_stride(), r.log_sum_exp.data());
-  ef::kernels::attention_weights(p, r.log_sum_exp.data(), r.weights.data());
-  ef::kernels::attention_backward(p, r.out.data(), c.out_stride(), n.dout.data(), c.out_stride(),
-                                  r.log_sum_exp.data(), gradients_of(c, r));
+  ef::detail::kernels::attention_forward(p, r.out.data(), c.out_stride(), r.log_sum_exp.data());
+  ef::detail::kernels::attention_weights(p, r.log_sum_exp.data(), r.weights.data());
+  ef::detail::kernels::attention_backward(p, r.out.data(), c.out_stride(), n.dout.data(), c.out_stride(),
+                                          r.log_sum_exp.data(), gradients_of(c, r));
   const auto zero_row = [](const std::vector<float>& x, index_t stride, index_t row, index_t columns) {
     return all_zero({x.begin() + row * stride, x.begin() + row * stride + columns});
   };
@@ -269,8 +269,8 @@ TEST_CASE(
           own.q.insert(own.q.end(), second.begin(), second.end());
           own.dout.resize(static_cast<std::size_t>(2 * chunk * whole.out_stride()));
           AttentionResult<float> r(step);
-          ef::kernels::attention_forward(problem_of(step, own), r.out.data(), step.out_stride(),
-                                         r.log_sum_exp.data());
+          ef::detail::kernels::attention_forward(problem_of(step, own), r.out.data(), step.out_stride(),
+                                                 r.log_sum_exp.data());
           for (index_t b = 0; b < 2; ++b) {
             const auto actual = rows_of(r.out, step.out_stride(), b * chunk, chunk);
             const auto wanted =

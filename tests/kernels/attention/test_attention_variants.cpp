@@ -264,8 +264,9 @@ TEST_CASE("attention: gradients of a bias are added to what is there") {
     const auto n = random_numbers<double>(c);
     const auto once = run_kernel(c, n);
     AttentionResult<double> again = once;
-    ef::kernels::attention_backward(problem_of(c, n), once.out.data(), c.out_stride(), n.dout.data(),
-                                    c.out_stride(), once.log_sum_exp.data(), gradients_of(c, again, 1));
+    ef::detail::kernels::attention_backward(problem_of(c, n), once.out.data(), c.out_stride(), n.dout.data(),
+                                            c.out_stride(), once.log_sum_exp.data(),
+                                            gradients_of(c, again, 1));
     for (std::size_t i = 0; i < once.dbias.size(); ++i)
       CHECK(again.dbias[i] == doctest::Approx(2 * once.dbias[i]));
   }
@@ -275,9 +276,10 @@ TEST_CASE("attention: heads that do not divide and biases without reach are refu
   AttentionCase c = small_case();
   const auto n = random_numbers<double>(c);
   AttentionResult<double> r(c);
-  const auto message = [&](const ef::kernels::AttentionProblem<double>& p) {
-    return message_of<ef::ValueError>(
-        [&] { ef::kernels::attention_forward(p, r.out.data(), c.out_stride(), r.log_sum_exp.data()); });
+  const auto message = [&](const ef::detail::kernels::AttentionProblem<double>& p) {
+    return message_of<ef::ValueError>([&] {
+      ef::detail::kernels::attention_forward(p, r.out.data(), c.out_stride(), r.log_sum_exp.data());
+    });
   };
   auto p = problem_of(c, n);
   p.key_value_heads = 2;

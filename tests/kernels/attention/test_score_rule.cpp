@@ -206,8 +206,8 @@ TEST_CASE("score rule: the gradient of the weights is that of an output made wit
       }
     }
     AttentionResult<double> got(c);
-    ef::kernels::attention_weights_backward(problem_of(c, n), expected.weights.data(), dweights.data(),
-                                            gradients_of(c, got));
+    ef::detail::kernels::attention_weights_backward(problem_of(c, n), expected.weights.data(),
+                                                    dweights.data(), gradients_of(c, got));
     CHECK(largest_error(got.dq, expected.dq) < 1e-12);
     CHECK(largest_error(got.dk, expected.dk) < 1e-12);
   });
@@ -232,7 +232,7 @@ TEST_CASE("score rule: a single query finds keys through a list of rows") {
     auto p = problem_of(c, moved);
     p.key_rows = row_of.data();
     AttentionResult<float> got(c);
-    ef::kernels::attention_forward(p, got.out.data(), c.out_stride(), got.log_sum_exp.data());
+    ef::detail::kernels::attention_forward(p, got.out.data(), c.out_stride(), got.log_sum_exp.data());
     CHECK(largest_error(got.out, expected.out) < 3e-5);
   });
 }
@@ -267,7 +267,8 @@ TEST_CASE("score rule: sees each admitted tile with its place") {
   c.rule = Seen{&tiles};
   const auto n = random_numbers<float>(c);
   AttentionResult<float> r(c);
-  ef::kernels::attention_forward(problem_of(c, n), r.out.data(), c.out_stride(), r.log_sum_exp.data());
+  ef::detail::kernels::attention_forward(problem_of(c, n), r.out.data(), c.out_stride(),
+                                         r.log_sum_exp.data());
   ef::Runtime::instance().set_threads(threads);
   // The keys of sequence 0 of queries are all later; of 40 queries at 10 to 49, none reaches key 50.
   REQUIRE(tiles.size() == 2);
@@ -282,8 +283,8 @@ TEST_CASE("score rule: one that takes no scores of the problem's type is refused
   const auto n = random_numbers<double>(c);
   AttentionResult<double> r(c);
   CHECK(message_of<ef::ValueError>([&] {
-          ef::kernels::attention_forward(problem_of(c, n), r.out.data(), c.out_stride(),
-                                         r.log_sum_exp.data());
+          ef::detail::kernels::attention_forward(problem_of(c, n), r.out.data(), c.out_stride(),
+                                                 r.log_sum_exp.data());
         }) ==
         "[attention] the score rule has no operator()(ScoreTile<double>&) const, which attention in this "
         "precision calls");

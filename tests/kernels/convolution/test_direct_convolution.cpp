@@ -9,8 +9,8 @@ namespace {
 
 using namespace eigenformer;
 using namespace eigenformer::testing;
-using kernels::ConvolutionAxis;
-using kernels::DirectConvolution;
+using detail::kernels::ConvolutionAxis;
+using detail::kernels::DirectConvolution;
 
 ConvolutionAxis axis(index_t in, index_t kernel, index_t stride, index_t padding, index_t dilation) {
   return {in,      kernel,   stride,
@@ -76,9 +76,9 @@ void check_all(const DirectConvolution& c) {
       ew[iw] += static_cast<double>(y[iy]) * static_cast<double>(x[ix]);
     });
     auto ry = before(n.y, beta), rx = before(n.x, beta), rw = before(n.w, beta);
-    kernels::direct_convolution<T>(c, x.data(), w.data(), nullptr, ry.data(), beta);
-    kernels::direct_convolution_transposed<T>(c, y.data(), w.data(), nullptr, rx.data(), beta);
-    kernels::direct_convolution_weight_gradient<T>(c, x.data(), y.data(), rw.data(), beta);
+    detail::kernels::direct_convolution<T>(c, x.data(), w.data(), nullptr, ry.data(), beta);
+    detail::kernels::direct_convolution_transposed<T>(c, y.data(), w.data(), nullptr, rx.data(), beta);
+    detail::kernels::direct_convolution_weight_gradient<T>(c, x.data(), y.data(), rw.data(), beta);
     CHECK(worst_error(ry, ey) < bound);
     CHECK(worst_error(rx, ex) < bound);
     CHECK(worst_error(rw, ew) < bound);
@@ -90,8 +90,8 @@ void check_all(const DirectConvolution& c) {
     for (std::size_t i = 0; i < ex.size(); ++i) {
       ex[i] += static_cast<double>(in_bias[i / static_cast<std::size_t>(c.h.in * c.w.in) % in_bias.size()]);
     }
-    kernels::direct_convolution<T>(c, x.data(), w.data(), out_bias.data(), ry.data(), beta);
-    kernels::direct_convolution_transposed<T>(c, y.data(), w.data(), in_bias.data(), rx.data(), beta);
+    detail::kernels::direct_convolution<T>(c, x.data(), w.data(), out_bias.data(), ry.data(), beta);
+    detail::kernels::direct_convolution_transposed<T>(c, y.data(), w.data(), in_bias.data(), rx.data(), beta);
     CHECK(worst_error(ry, ey) < bound);
     CHECK(worst_error(rx, ex) < bound);
   }
@@ -143,9 +143,11 @@ TEST_CASE(
       const auto run = [&](int threads) {
         const ThreadScope scope(threads);
         std::vector<float> all(static_cast<std::size_t>(n.x + n.y + n.w));
-        kernels::direct_convolution<float>(c, x.data(), w.data(), nullptr, all.data(), 0);
-        kernels::direct_convolution_transposed<float>(c, y.data(), w.data(), nullptr, all.data() + n.y, 0);
-        kernels::direct_convolution_weight_gradient<float>(c, x.data(), y.data(), all.data() + n.y + n.x, 0);
+        detail::kernels::direct_convolution<float>(c, x.data(), w.data(), nullptr, all.data(), 0);
+        detail::kernels::direct_convolution_transposed<float>(c, y.data(), w.data(), nullptr,
+                                                              all.data() + n.y, 0);
+        detail::kernels::direct_convolution_weight_gradient<float>(c, x.data(), y.data(),
+                                                                   all.data() + n.y + n.x, 0);
         return all;
       };
       const auto one = run(1);
@@ -163,7 +165,7 @@ TEST_CASE("infinite elements reach the entries of the gradient whose windows hol
       for (std::size_t r = 0; r < 5; ++r) x[r * 21 + 20] = std::numeric_limits<float>::infinity();
       const std::vector<float> dy(static_cast<std::size_t>(sizes(c).y), 1.0f);
       std::vector<float> dw(6);
-      kernels::direct_convolution_weight_gradient<float>(c, x.data(), dy.data(), dw.data(), 0);
+      detail::kernels::direct_convolution_weight_gradient<float>(c, x.data(), dy.data(), dw.data(), 0);
       for (std::size_t k = 0; k < 6; ++k) CHECK(std::isfinite(dw[k]) == (k % 3 != 2));
       CHECK(dw[2] == std::numeric_limits<float>::infinity());
     }
@@ -172,15 +174,15 @@ TEST_CASE("infinite elements reach the entries of the gradient whose windows hol
 
 TEST_CASE("only groups of few channels with windows that do not reach far are direct") {
   DirectConvolution c{2, 3, 1, 1, axis(7, 3, 1, 1, 1), axis(9, 3, 1, 1, 1)};
-  CHECK(kernels::convolution_is_direct(c));
+  CHECK(detail::kernels::convolution_is_direct(c));
   c.in = 64;
-  CHECK_FALSE(kernels::convolution_is_direct(c));
+  CHECK_FALSE(detail::kernels::convolution_is_direct(c));
   c.in = 1;
   const index_t far = (index_t(1) << 31) - 1;
   c.w.dilation = far;
-  CHECK_FALSE(kernels::convolution_is_direct(c));
+  CHECK_FALSE(detail::kernels::convolution_is_direct(c));
   c.w = axis(9, 3, far, 1, 1);
-  CHECK_FALSE(kernels::convolution_is_direct(c));
+  CHECK_FALSE(detail::kernels::convolution_is_direct(c));
 }
 
 }  // namespace

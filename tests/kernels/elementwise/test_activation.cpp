@@ -5,7 +5,6 @@ namespace {
 
 using namespace eigenformer;
 using namespace eigenformer::testing;
-using kernels::Activation;
 
 constexpr Activation all[] = {Activation::none,      Activation::relu,         Activation::gelu,
                               Activation::gelu_tanh, Activation::silu,         Activation::sigmoid,
@@ -57,14 +56,15 @@ TEST_CASE_TEMPLATE("activations and their gradients equal a plain loop", T, floa
           added.push_back(gradient.back() + 0.5);
         }
         std::vector<T> y(x.size()), dx(x.size(), std::numeric_limits<T>::quiet_NaN());
-        kernels::activation_forward(activation, x.data(), y.data(), n);
+        detail::kernels::activation_forward(activation, x.data(), y.data(), n);
         CHECK(worst_error(y, expected) < tolerance<T>);
-        const T* operand = kernels::activation_backward_takes_output(activation) ? y.data() : x.data();
-        kernels::activation_backward(activation, operand, dy.data(), dx.data(), T(0), n);
+        const T* operand =
+            detail::kernels::activation_backward_takes_output(activation) ? y.data() : x.data();
+        detail::kernels::activation_backward(activation, operand, dy.data(), dx.data(), T(0), n);
         const double close = std::max(tolerance<T>, 1e-10);
         CHECK(worst_error(dx, gradient) < close);
         dx.assign(x.size(), T(0.5));
-        kernels::activation_backward(activation, operand, dy.data(), dx.data(), T(1), n);
+        detail::kernels::activation_backward(activation, operand, dy.data(), dx.data(), T(1), n);
         CHECK(worst_error(dx, added) < close);
       }
     }
@@ -79,11 +79,12 @@ TEST_CASE_TEMPLATE("relu passes the gradient of NaN on, as PyTorch does", T, flo
       const auto dy = random_values<T>(n, 2);
       const std::vector<T> x(dy.size(), nan);
       std::vector<T> y(dy.size()), dx(dy.size(), nan);
-      kernels::activation_forward(Activation::relu, x.data(), y.data(), n);
+      detail::kernels::activation_forward(Activation::relu, x.data(), y.data(), n);
       for (const T v : y) CHECK(std::isnan(v));
-      kernels::activation_backward(Activation::relu, y.data(), dy.data(), dx.data(), T(0), n);
+      detail::kernels::activation_backward(Activation::relu, y.data(), dy.data(), dx.data(), T(0), n);
       CHECK(dx == dy);
-      kernels::activation_backward_tile(Activation::relu, x.data(), n, dy.data(), dx.data(), n, T(0), 1, n);
+      detail::kernels::activation_backward_tile(Activation::relu, x.data(), n, dy.data(), dx.data(), n, T(0),
+                                                1, n);
       CHECK(dx == dy);
     }
   });
@@ -98,9 +99,10 @@ TEST_CASE_TEMPLATE("tails and NaN", T, float, double) {
         continue;  // other bounds
       CAPTURE(static_cast<int>(activation));
       std::vector<T> y(5), dx(5);
-      kernels::activation_forward(activation, x.data(), y.data(), 5);
-      const bool output = kernels::activation_backward_takes_output(activation);
-      kernels::activation_backward(activation, output ? y.data() : x.data(), dy.data(), dx.data(), T(0), 5);
+      detail::kernels::activation_forward(activation, x.data(), y.data(), 5);
+      const bool output = detail::kernels::activation_backward_takes_output(activation);
+      detail::kernels::activation_backward(activation, output ? y.data() : x.data(), dy.data(), dx.data(),
+                                           T(0), 5);
       const bool bounded = activation == Activation::sigmoid || activation == Activation::tanh;
       const double low = activation == Activation::tanh ? -1 : 0;
       CHECK(y[2] == (bounded ? T(1) : T(100)));
@@ -121,10 +123,11 @@ TEST_CASE_TEMPLATE("a tile adds the bias, keeps the input and leaves the gaps al
                dy = random_values<T>(rows * ldy, 3);
     for (const Activation activation : all) {
       std::vector<T> pre(static_cast<std::size_t>(rows * ldy), T(77)), y(pre), dx(pre);
-      kernels::activation_tile(activation, x.data(), ldx, bias.data(), pre.data(), y.data(), ldy, rows, cols);
-      const bool output = kernels::activation_backward_takes_output(activation);
-      kernels::activation_backward_tile(activation, output ? y.data() : pre.data(), ldy, dy.data(), dx.data(),
-                                        ldy, T(0), rows, cols);
+      detail::kernels::activation_tile(activation, x.data(), ldx, bias.data(), pre.data(), y.data(), ldy,
+                                       rows, cols);
+      const bool output = detail::kernels::activation_backward_takes_output(activation);
+      detail::kernels::activation_backward_tile(activation, output ? y.data() : pre.data(), ldy, dy.data(),
+                                                dx.data(), ldy, T(0), rows, cols);
       for (index_t r = 0; r < rows; ++r) {
         for (index_t c = 0; c < ldy; ++c) {
           const auto at = static_cast<std::size_t>(r * ldy + c);

@@ -18,8 +18,8 @@ TEST_CASE_TEMPLATE("adam equals PyTorch's formula over several steps", T, float,
         std::vector<double> expected(p.begin(), p.end()), first(p.size()), second(p.size());
         for (index_t step = 1; step <= 4; ++step) {
           const auto g = random_values<T>(n, 10 + static_cast<std::uint64_t>(step));
-          kernels::adam_step(p.data(), g.data(), m.data(), v.data(), n, lr, beta1, beta2, eps, decay,
-                             decoupled, step, scale);
+          detail::kernels::adam_step(p.data(), g.data(), m.data(), v.data(), n, lr, beta1, beta2, eps, decay,
+                                     decoupled, step, scale);
           for (std::size_t i = 0; i < p.size(); ++i) {
             double gradient = scale * static_cast<double>(g[i]);
             if (decoupled) {
@@ -45,12 +45,13 @@ TEST_CASE_TEMPLATE("adam equals PyTorch's formula over several steps", T, float,
 TEST_CASE("adam's first step moves by the learning rate against the gradient's sign") {
   std::vector<double> p = {1, 1}, m(2), v(2);
   const std::vector<double> g = {3, -7};
-  kernels::adam_step(p.data(), g.data(), m.data(), v.data(), 2, 0.1, 0.9, 0.999, 0.0, 0.0, false, 1, 1.0);
+  detail::kernels::adam_step(p.data(), g.data(), m.data(), v.data(), 2, 0.1, 0.9, 0.999, 0.0, 0.0, false, 1,
+                             1.0);
   CHECK(p[0] == doctest::Approx(0.9));
   CHECK(p[1] == doctest::Approx(1.1));
-  CHECK_THROWS_AS(
-      kernels::adam_step(p.data(), g.data(), m.data(), v.data(), 2, 0.1, 0.9, 0.999, 0.0, 0.0, false, 0, 1.0),
-      ValueError);
+  CHECK_THROWS_AS(detail::kernels::adam_step(p.data(), g.data(), m.data(), v.data(), 2, 0.1, 0.9, 0.999, 0.0,
+                                             0.0, false, 0, 1.0),
+                  ValueError);
 }
 
 TEST_CASE_TEMPLATE("sgd equals PyTorch's formula", T, float, double) {
@@ -65,8 +66,8 @@ TEST_CASE_TEMPLATE("sgd equals PyTorch's formula", T, float, double) {
         std::vector<double> expected(p.begin(), p.end()), velocity(p.size());
         for (int step = 0; step < 3; ++step) {
           const auto g = random_values<T>(n, 5 + static_cast<std::uint64_t>(step));
-          kernels::sgd_step(p.data(), g.data(), momentum == 0.0 ? nullptr : buffer.data(), n, lr, momentum,
-                            nesterov, decay, step == 0, scale);
+          detail::kernels::sgd_step(p.data(), g.data(), momentum == 0.0 ? nullptr : buffer.data(), n, lr,
+                                    momentum, nesterov, decay, step == 0, scale);
           for (std::size_t i = 0; i < p.size(); ++i) {
             double gradient = scale * static_cast<double>(g[i]) + decay * expected[i];
             velocity[i] = step == 0 ? gradient : momentum * velocity[i] + gradient;
@@ -87,10 +88,10 @@ TEST_CASE_TEMPLATE("the sum of squares is a double's, whatever T and the threads
       long double expected = 0;
       for (const T v : x) expected += static_cast<long double>(v) * static_cast<long double>(v);
       const ThreadScope one(1);
-      const double sum = kernels::sum_of_squares(x.data(), n);
+      const double sum = detail::kernels::sum_of_squares(x.data(), n);
       CHECK(sum == doctest::Approx(static_cast<double>(expected)).epsilon(1e-13));
       const ThreadScope three(3);
-      CHECK(kernels::sum_of_squares(x.data(), n) == sum);
+      CHECK(detail::kernels::sum_of_squares(x.data(), n) == sum);
     }
   });
 }
@@ -109,9 +110,9 @@ TEST_CASE_TEMPLATE("moments without a gradient end at zero, not among the denorm
       velocity[i] = m[i];
     }
     for (int step = 1; step <= 3000; ++step) {
-      kernels::adam_step<T>(p.data(), g.data(), m.data(), v.data(), n, 1e-3, 0.9, 0.999, 1e-8, 0, false, step,
-                            1);
-      kernels::sgd_step<T>(p.data(), g.data(), velocity.data(), n, 1e-3, 0.9, false, 0, false, 1);
+      detail::kernels::adam_step<T>(p.data(), g.data(), m.data(), v.data(), n, 1e-3, 0.9, 0.999, 1e-8, 0,
+                                    false, step, 1);
+      detail::kernels::sgd_step<T>(p.data(), g.data(), velocity.data(), n, 1e-3, 0.9, false, 0, false, 1);
       for (std::size_t i = 0; i < n; ++i) {
         REQUIRE((m[i] == 0 || std::abs(m[i]) >= least));
         REQUIRE((v[i] == 0 || v[i] >= least));
@@ -122,7 +123,8 @@ TEST_CASE_TEMPLATE("moments without a gradient end at zero, not among the denorm
     // NaN is no small number.
     m.assign(n, T(0));
     g.assign(n, std::numeric_limits<T>::quiet_NaN());
-    kernels::adam_step<T>(p.data(), g.data(), m.data(), v.data(), n, 1e-3, 0.9, 0.999, 1e-8, 0, false, 1, 1);
+    detail::kernels::adam_step<T>(p.data(), g.data(), m.data(), v.data(), n, 1e-3, 0.9, 0.999, 1e-8, 0, false,
+                                  1, 1);
     CHECK(std::isnan(m[3]));
   });
 }

@@ -22,7 +22,7 @@ struct Words {
   template <int Bytes>
   EIGENFORMER_ALWAYS_INLINE static void run(std::uint32_t key0, std::uint32_t key1, std::uint32_t first,
                                             std::uint32_t* out) {
-    kernels::PhiloxBlock<Bytes>::run(key0, key1, 0x85a308d3, 0xffffffff, 7, first, out);
+    detail::kernels::PhiloxBlock<Bytes>::run(key0, key1, 0x85a308d3, 0xffffffff, 7, first, out);
   }
 };
 
@@ -30,7 +30,7 @@ TEST_CASE("a block of counters gives the words of the scalar generator, on every
   for_each_isa([] {
     for (const std::uint32_t first : {0u, 16u, 0xfffffff0u}) {
       std::uint32_t words[64];
-      kernels::dispatch<Words>(0xa4093822u, 0x299f31d0u, first, static_cast<std::uint32_t*>(words));
+      detail::kernels::dispatch<Words>(0xa4093822u, 0x299f31d0u, first, static_cast<std::uint32_t*>(words));
       for (std::uint32_t l = 0; l < 16; ++l) {
         const auto expected =
             Philox4x32::generate({0x85a308d3, 0xffffffff, 7, first + l}, {0xa4093822, 0x299f31d0});
@@ -52,9 +52,9 @@ TEST_CASE("keys differ wherever seed, step or site do") {
 
 TEST_CASE("the first multipliers are pinned, because checkpoints resume with them") {
   std::vector<float> mask(8);
-  kernels::dropout_mask_row(DropoutKey{1, 2, 3}, 4, 5, 0, 0, 8, 0.5, mask.data());
+  detail::kernels::dropout_mask_row(DropoutKey{1, 2, 3}, 4, 5, 0, 0, 8, 0.5, mask.data());
   std::vector<double> wide(8);
-  kernels::dropout_mask_row(DropoutKey{1, 2, 3}, 4, 5, 0, 0, 8, 0.5, wide.data());
+  detail::kernels::dropout_mask_row(DropoutKey{1, 2, 3}, 4, 5, 0, 0, 8, 0.5, wide.data());
   CHECK(mask == std::vector<float>{0, 0, 0, 0, 2, 0, 2, 0});
   CHECK(std::vector<double>(mask.begin(), mask.end()) == wide);
 }
@@ -69,21 +69,21 @@ TEST_CASE_TEMPLATE("vectorised dropout equals the scalar reference bit by bit", 
         std::vector<RowKey> keys = {{0, 0}, {9, 4}, {0xffffffff, 1}, {2, 0xffffffff}};
         const auto x = random_values<T>(rows * ld, 1), r = random_values<T>(rows * ld, 2);
         std::vector<T> y(x.size(), T(77)), sum(y), dx(y), tile(y);
-        kernels::dropout_rows(x.data(), y.data(), keys.data(), rows, n, ld, rate, key);
-        kernels::dropout_add(x.data(), r.data(), sum.data(), keys.data(), rows, n, ld, rate, key);
-        kernels::dropout_backward(x.data(), dx.data(), T(1), keys.data(), rows, n, ld, rate, key);
+        detail::kernels::dropout_rows(x.data(), y.data(), keys.data(), rows, n, ld, rate, key);
+        detail::kernels::dropout_add(x.data(), r.data(), sum.data(), keys.data(), rows, n, ld, rate, key);
+        detail::kernels::dropout_backward(x.data(), dx.data(), T(1), keys.data(), rows, n, ld, rate, key);
         // The same mask in two tiles, cut at an odd column.
         const index_t cut = n / 3;
-        kernels::dropout_tile(x.data(), tile.data(), keys.data(), 0, rows, 0, cut, ld, rate, key);
-        kernels::dropout_tile(x.data() + cut + ld, tile.data() + cut + ld, keys.data(), 1, rows - 1, cut,
-                              n - cut, ld, rate, key);
-        kernels::dropout_tile(x.data() + cut, tile.data() + cut, keys.data(), 0, 1, cut, n - cut, ld, rate,
-                              key);
+        detail::kernels::dropout_tile(x.data(), tile.data(), keys.data(), 0, rows, 0, cut, ld, rate, key);
+        detail::kernels::dropout_tile(x.data() + cut + ld, tile.data() + cut + ld, keys.data(), 1, rows - 1,
+                                      cut, n - cut, ld, rate, key);
+        detail::kernels::dropout_tile(x.data() + cut, tile.data() + cut, keys.data(), 0, 1, cut, n - cut, ld,
+                                      rate, key);
         std::vector<T> kept(x.size(), T(77)), with_x(kept), with_77(kept);
         for (index_t i = 0; i < rows; ++i) {
           const RowKey row = keys[static_cast<std::size_t>(i)];
           std::vector<T> mask(static_cast<std::size_t>(n));
-          kernels::dropout_mask_row(key, row.sequence, row.position, 0, 0, n, rate, mask.data());
+          detail::kernels::dropout_mask_row(key, row.sequence, row.position, 0, 0, n, rate, mask.data());
           for (index_t j = 0; j < n; ++j) {
             const auto at = static_cast<std::size_t>(i * ld + j);
             const T multiplier = mask[static_cast<std::size_t>(j)];
@@ -105,8 +105,8 @@ TEST_CASE_TEMPLATE("vectorised dropout equals the scalar reference bit by bit", 
 TEST_CASE("a part of a mask is the whole mask's part") {
   const DropoutKey key{1, 2, 3};
   std::vector<float> whole(300), part(61);
-  kernels::dropout_mask_row(key, 4, 5, 6, 0, 300, 0.4, whole.data());
-  kernels::dropout_mask_row(key, 4, 5, 6, 77, 61, 0.4, part.data());
+  detail::kernels::dropout_mask_row(key, 4, 5, 6, 0, 300, 0.4, whole.data());
+  detail::kernels::dropout_mask_row(key, 4, 5, 6, 77, 61, 0.4, part.data());
   for (std::size_t i = 0; i < part.size(); ++i) CHECK(part[i] == whole[77 + i]);
 }
 
@@ -117,7 +117,7 @@ TEST_CASE_TEMPLATE("dropout keeps the mean, scales what it keeps and drops the s
     const std::vector<T> x(static_cast<std::size_t>(rows * n), T(2));
     std::vector<T> y(x.size());
     const double rate = 0.2;
-    kernels::dropout_rows<T>(x.data(), y.data(), nullptr, rows, n, n, rate, {42, 0, 0});
+    detail::kernels::dropout_rows<T>(x.data(), y.data(), nullptr, rows, n, n, rate, {42, 0, 0});
     double sum = 0;
     index_t dropped = 0, wrong = 0;
     for (const T v : y) {
@@ -136,7 +136,7 @@ TEST_CASE("masks of other steps, sites, seeds, rows and columns are independent"
   const index_t n = 4096;
   const auto mask = [&](DropoutKey key, std::uint32_t sequence, std::uint32_t position) {
     std::vector<float> m(static_cast<std::size_t>(n));
-    kernels::dropout_mask_row(key, sequence, position, 0, 0, n, 0.5, m.data());
+    detail::kernels::dropout_mask_row(key, sequence, position, 0, 0, n, 0.5, m.data());
     return m;
   };
   const auto base = mask({1, 1, 1}, 1, 1);
@@ -161,14 +161,15 @@ TEST_CASE_TEMPLATE("a row's mask follows its key, whatever the batch and the thr
     const DropoutKey key{7, 8, 9};
     {
       const ThreadScope threads(1);
-      kernels::dropout_rows(x.data(), one.data(), keys.data(), rows, n, n, 0.3, key);
+      detail::kernels::dropout_rows(x.data(), one.data(), keys.data(), rows, n, n, 0.3, key);
     }
     {
       const ThreadScope threads(4);
-      kernels::dropout_rows(x.data(), many.data(), keys.data(), rows, n, n, 0.3, key);
+      detail::kernels::dropout_rows(x.data(), many.data(), keys.data(), rows, n, n, 0.3, key);
     }
     for (index_t r = rows - 1; r >= 0; --r) {
-      kernels::dropout_rows(x.data() + r * n, alone.data() + r * n, keys.data() + r, 1, n, n, 0.3, key);
+      detail::kernels::dropout_rows(x.data() + r * n, alone.data() + r * n, keys.data() + r, 1, n, n, 0.3,
+                                    key);
     }
     CHECK(one == many);
     CHECK(one == alone);
@@ -178,9 +179,9 @@ TEST_CASE_TEMPLATE("a row's mask follows its key, whatever the batch and the thr
 TEST_CASE("a rate outside [0, 1) is refused") {
   float x = 1;
   for (const double rate : {-0.1, 1.0, std::numeric_limits<double>::quiet_NaN()}) {
-    CHECK_THROWS_AS(kernels::dropout_rows<float>(&x, &x, nullptr, 1, 1, 1, rate, {}), ValueError);
+    CHECK_THROWS_AS(detail::kernels::dropout_rows<float>(&x, &x, nullptr, 1, 1, 1, rate, {}), ValueError);
   }
-  CHECK_THROWS_WITH_AS(kernels::dropout_rows<float>(&x, &x, nullptr, 1, 1, 1, 1.0, {}),
+  CHECK_THROWS_WITH_AS(detail::kernels::dropout_rows<float>(&x, &x, nullptr, 1, 1, 1, 1.0, {}),
                        "[dropout] rate is 1.000000, must be at least 0 and less than 1", ValueError);
 }
 

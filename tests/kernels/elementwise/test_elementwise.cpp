@@ -8,9 +8,9 @@ namespace {
 
 using namespace eigenformer;
 using namespace eigenformer::testing;
-using kernels::BinaryOp;
-using kernels::Comparison;
-using kernels::UnaryOp;
+using detail::kernels::BinaryOp;
+using detail::kernels::Comparison;
+using detail::kernels::UnaryOp;
 
 template <BinaryOp op>
 struct Op {};
@@ -51,12 +51,12 @@ TEST_CASE_TEMPLATE("arithmetic and comparisons with broadcasting equal a plain l
     for (const auto& shapes : broadcasts) {
       const Shape &a_shape = shapes[0], &b_shape = shapes[1], &shape = shapes[2];
       INFO(a_shape.str(), " with ", b_shape.str());
-      REQUIRE(kernels::broadcast_shape("test", a_shape, b_shape) == shape);
-      REQUIRE(kernels::broadcast_shape("test", b_shape, a_shape) == shape);
+      REQUIRE(detail::kernels::broadcast_shape("test", a_shape, b_shape) == shape);
+      REQUIRE(detail::kernels::broadcast_shape("test", b_shape, a_shape) == shape);
       const auto a = random_values<T>(a_shape.numel(), 1), b = random_values<T>(b_shape.numel(), 2);
       std::vector<T> out(static_cast<std::size_t>(shape.numel()));
       const auto check = [&]<BinaryOp op>(Op<op>, auto f) {
-        kernels::binary<op>(a.data(), a_shape, b.data(), b_shape, out.data());
+        detail::kernels::binary<op>(a.data(), a_shape, b.data(), b_shape, out.data());
         index_t wrong = 0;
         for (index_t i = 0; i < shape.numel(); ++i) {
           wrong += out[static_cast<std::size_t>(i)] ==
@@ -72,8 +72,8 @@ TEST_CASE_TEMPLATE("arithmetic and comparisons with broadcasting equal a plain l
       check(Op<BinaryOp::divide>(), [](T x, T y) { return x / y; });
 
       const auto flags = std::make_unique<bool[]>(out.size() + 1);
-      kernels::compare(Comparison::less, a.data(), a_shape, b.data(), b_shape, flags.get());
-      kernels::where(flags.get(), shape, a.data(), a_shape, b.data(), b_shape, out.data());
+      detail::kernels::compare(Comparison::less, a.data(), a_shape, b.data(), b_shape, flags.get());
+      detail::kernels::where(flags.get(), shape, a.data(), a_shape, b.data(), b_shape, out.data());
       index_t wrong = 0;
       for (index_t i = 0; i < shape.numel(); ++i) {
         const T x = a[source(i, shape, a_shape)], y = b[source(i, shape, b_shape)];
@@ -96,29 +96,29 @@ TEST_CASE("all six comparisons, NaN included") {
                                                         {false, true, true, false}}};
   for (std::size_t op = 0; op < 6; ++op) {
     std::array<bool, 4> out{};
-    kernels::compare(static_cast<Comparison>(op), a.data(), Shape{4}, b.data(), Shape{4}, out.data());
+    detail::kernels::compare(static_cast<Comparison>(op), a.data(), Shape{4}, b.data(), Shape{4}, out.data());
     CHECK(out == expected[op]);
   }
 }
 
 TEST_CASE("shapes that do not broadcast are named") {
-  CHECK_THROWS_WITH_AS(kernels::broadcast_shape("add", Shape{2, 3}, Shape{2}),
+  CHECK_THROWS_WITH_AS(detail::kernels::broadcast_shape("add", Shape{2, 3}, Shape{2}),
                        "[add] shapes (2, 3) and (2,) do not broadcast: dimension -1 is 3 and 2", ShapeError);
   const float x = 1;
   float y[6];
-  CHECK_THROWS_AS(kernels::broadcast_to(&x, Shape{2, 1}, y, Shape{1, 3}, 1.0f, 0.0f), ShapeError);
+  CHECK_THROWS_AS(detail::kernels::broadcast_to(&x, Shape{2, 1}, y, Shape{1, 3}, 1.0f, 0.0f), ShapeError);
 }
 
 TEST_CASE_TEMPLATE("broadcast_to repeats, scales and accumulates", T, float, double) {
   for_each_isa([&] {
     for (const auto& shapes : broadcasts) {
       const Shape &from = shapes[0], &to = shapes[2];
-      if (kernels::broadcast_shape("test", from, to) != to) continue;
+      if (detail::kernels::broadcast_shape("test", from, to) != to) continue;
       const auto x = random_values<T>(from.numel(), 1);
       for (const T beta : {T(0), T(1)}) {
         std::vector<T> out(static_cast<std::size_t>(to.numel()),
                            beta == T(0) ? std::numeric_limits<T>::quiet_NaN() : T(0.5));
-        kernels::broadcast_to(x.data(), from, out.data(), to, T(2), beta);
+        detail::kernels::broadcast_to(x.data(), from, out.data(), to, T(2), beta);
         std::vector<double> expected;
         for (index_t i = 0; i < to.numel(); ++i) {
           expected.push_back(2 * static_cast<double>(x[source(i, to, from)]) +
@@ -161,7 +161,7 @@ TEST_CASE_TEMPLATE("functions of one operand and their gradients equal a plain l
       for (const index_t n : edge_sizes) {
         const auto x = random_values<T>(n, 1, positive ? 0.5 : -2, 2), dy = random_values<T>(n, 2);
         std::vector<T> y(x.size());
-        kernels::unary(op, x.data(), y.data(), n);
+        detail::kernels::unary(op, x.data(), y.data(), n);
         std::vector<double> expected, gradient, added;
         const double h = 1e-4;
         for (std::size_t i = 0; i < x.size(); ++i) {
@@ -174,10 +174,10 @@ TEST_CASE_TEMPLATE("functions of one operand and their gradients equal a plain l
         }
         CHECK(worst_error(y, expected) < tolerance<T>);
         std::vector<T> dx(x.size(), std::numeric_limits<T>::quiet_NaN());
-        kernels::unary_backward(op, x.data(), y.data(), dy.data(), dx.data(), T(0), n);
+        detail::kernels::unary_backward(op, x.data(), y.data(), dy.data(), dx.data(), T(0), n);
         CHECK(worst_error(dx, gradient) < std::max(tolerance<T>, 1e-10));
         dx.assign(x.size(), T(0.5));
-        kernels::unary_backward(op, x.data(), y.data(), dy.data(), dx.data(), T(1), n);
+        detail::kernels::unary_backward(op, x.data(), y.data(), dy.data(), dx.data(), T(1), n);
         CHECK(worst_error(dx, added) < std::max(tolerance<T>, 1e-10));
       }
     }
@@ -191,12 +191,12 @@ TEST_CASE_TEMPLATE("flat combinations", T, float, double) {
       const auto a = random_values<T>(n, 1), b = random_values<T>(n, 2), c = random_values<T>(n, 3);
       std::vector<T> scaled(a.size(), nan), added(c), product(a.size(), nan), accumulated(c), sum(a.size()),
           shifted(a.size());
-      kernels::axpby(T(3), a.data(), T(0), scaled.data(), n);
-      kernels::axpby(T(3), a.data(), T(2), added.data(), n);
-      kernels::multiply_add(a.data(), b.data(), product.data(), T(0), n);
-      kernels::multiply_add(a.data(), b.data(), accumulated.data(), T(1), n);
-      kernels::add(a.data(), b.data(), sum.data(), n);
-      kernels::add_scalar(a.data(), T(0.25), shifted.data(), n);
+      detail::kernels::axpby(T(3), a.data(), T(0), scaled.data(), n);
+      detail::kernels::axpby(T(3), a.data(), T(2), added.data(), n);
+      detail::kernels::multiply_add(a.data(), b.data(), product.data(), T(0), n);
+      detail::kernels::multiply_add(a.data(), b.data(), accumulated.data(), T(1), n);
+      detail::kernels::add(a.data(), b.data(), sum.data(), n);
+      detail::kernels::add_scalar(a.data(), T(0.25), shifted.data(), n);
       double worst = 0;
       const auto compare = [&](T actual, T expected) {
         const auto error = std::abs(static_cast<double>(actual - expected));

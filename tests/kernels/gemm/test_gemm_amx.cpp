@@ -13,10 +13,10 @@
 
 #if EIGENFORMER_X86
 using namespace eigenformer;
-using namespace eigenformer::kernels;
+using namespace eigenformer::detail::kernels;
 using namespace gemm_testing;
 using eigenformer::testing::EmulatedTiles;
-namespace d = eigenformer::kernels::detail;
+namespace d = eigenformer::detail::kernels::detail;
 
 namespace {
 

@@ -7,7 +7,6 @@ namespace {
 
 using namespace eigenformer;
 using namespace eigenformer::testing;
-using kernels::LayerNormFormula;
 
 struct Reference {
   std::vector<double> y, dx, dgamma, dbeta;
@@ -68,15 +67,15 @@ TEST_CASE_TEMPLATE("layer_norm and its gradients equal a plain loop", T, float, 
           const T eps = T(1e-3);
           const auto expected = reference(x, gamma, beta, dy, static_cast<double>(eps), formula, rows, n);
           std::vector<T> y(x.size()), mean(static_cast<std::size_t>(rows)), rstd(mean.size());
-          kernels::layer_norm_forward(x.data(), gamma.data(), beta.data(), eps, formula, scalar, y.data(),
-                                      mean.data(), rstd.data(), rows, n);
+          detail::kernels::layer_norm_forward(x.data(), gamma.data(), beta.data(), eps, formula, scalar,
+                                              y.data(), mean.data(), rstd.data(), rows, n);
           CHECK(worst_error(y, expected.y) < 10 * tolerance<T>);
           for (const T b : {T(0), T(1)}) {
             const T old = b == T(0) ? std::numeric_limits<T>::quiet_NaN() : T(0.25);
             std::vector<T> dx(x.size(), old), dgamma(gamma.size(), old), dbeta(gamma.size(), old);
-            kernels::layer_norm_backward(x.data(), gamma.data(), mean.data(), rstd.data(), dy.data(), eps,
-                                         formula, scalar, dx.data(), b, dgamma.data(), dbeta.data(), b, rows,
-                                         n);
+            detail::kernels::layer_norm_backward(x.data(), gamma.data(), mean.data(), rstd.data(), dy.data(),
+                                                 eps, formula, scalar, dx.data(), b, dgamma.data(),
+                                                 dbeta.data(), b, rows, n);
             const auto shifted = [b](std::vector<double> v) {
               for (double& e : v) e += static_cast<double>(b) * 0.25;
               return v;
@@ -96,19 +95,19 @@ TEST_CASE_TEMPLATE("the two formulas differ as their sources do", T, float, doub
     const std::vector<T> x = {1, 0, 0, 0};
     std::vector<T> y(4), mean(1), rstd(1);
     const T* none = nullptr;
-    kernels::layer_norm_forward(x.data(), none, none, T(1e-12), LayerNormFormula::pytorch, false, y.data(),
-                                mean.data(), rstd.data(), 1, 4);
+    detail::kernels::layer_norm_forward(x.data(), none, none, T(1e-12), LayerNormFormula::pytorch, false,
+                                        y.data(), mean.data(), rstd.data(), 1, 4);
     CHECK(static_cast<double>(y[0]) == doctest::Approx(1.7320508));
-    kernels::layer_norm_forward(x.data(), none, none, T(1e-12), LayerNormFormula::teaching, false, y.data(),
-                                mean.data(), rstd.data(), 1, 4);
+    detail::kernels::layer_norm_forward(x.data(), none, none, T(1e-12), LayerNormFormula::teaching, false,
+                                        y.data(), mean.data(), rstd.data(), 1, 4);
     CHECK(static_cast<double>(y[0]) == doctest::Approx(1.5));
     // A row of tiny variance: eps rules, and where it stands matters.
     const std::vector<T> tiny = {T(1e-4), T(-1e-4), T(1e-4), T(-1e-4)};
-    kernels::layer_norm_forward(tiny.data(), none, none, T(1e-5), LayerNormFormula::pytorch, false, y.data(),
-                                mean.data(), rstd.data(), 1, 4);
+    detail::kernels::layer_norm_forward(tiny.data(), none, none, T(1e-5), LayerNormFormula::pytorch, false,
+                                        y.data(), mean.data(), rstd.data(), 1, 4);
     CHECK(static_cast<double>(y[0]) == doctest::Approx(1e-4 / std::sqrt(1e-8 + 1e-5)).epsilon(1e-4));
-    kernels::layer_norm_forward(tiny.data(), none, none, T(1e-5), LayerNormFormula::teaching, false, y.data(),
-                                mean.data(), rstd.data(), 1, 4);
+    detail::kernels::layer_norm_forward(tiny.data(), none, none, T(1e-5), LayerNormFormula::teaching, false,
+                                        y.data(), mean.data(), rstd.data(), 1, 4);
     CHECK(static_cast<double>(y[0]) == doctest::Approx(1e-4 / (std::sqrt(4e-8 / 3) + 1e-5)).epsilon(1e-4));
   });
 }
@@ -119,11 +118,11 @@ TEST_CASE_TEMPLATE("a constant row gives beta and finite gradients", T, float, d
       const std::vector<T> x(7, T(3)), beta = random_values<T>(7, 1), dy = random_values<T>(7, 2);
       std::vector<T> y(7), mean(1), rstd(1), dx(7);
       const T* none = nullptr;
-      kernels::layer_norm_forward(x.data(), none, beta.data(), T(1e-5), formula, false, y.data(), mean.data(),
-                                  rstd.data(), 1, 7);
+      detail::kernels::layer_norm_forward(x.data(), none, beta.data(), T(1e-5), formula, false, y.data(),
+                                          mean.data(), rstd.data(), 1, 7);
       CHECK(y == beta);
-      kernels::layer_norm_backward<T>(x.data(), none, mean.data(), rstd.data(), dy.data(), T(1e-5), formula,
-                                      false, dx.data(), T(0), nullptr, nullptr, T(0), 1, 7);
+      detail::kernels::layer_norm_backward<T>(x.data(), none, mean.data(), rstd.data(), dy.data(), T(1e-5),
+                                              formula, false, dx.data(), T(0), nullptr, nullptr, T(0), 1, 7);
       for (const T g : dx) CHECK(std::isfinite(g));
     }
   });
@@ -134,8 +133,8 @@ TEST_CASE_TEMPLATE("a large mean does not cost the variance its accuracy", T, fl
     const std::vector<T> x = {T(4097), T(4095), T(4097), T(4095)};
     std::vector<T> y(4), mean(1), rstd(1);
     const T* none = nullptr;
-    kernels::layer_norm_forward(x.data(), none, none, T(0), LayerNormFormula::pytorch, false, y.data(),
-                                mean.data(), rstd.data(), 1, 4);
+    detail::kernels::layer_norm_forward(x.data(), none, none, T(0), LayerNormFormula::pytorch, false,
+                                        y.data(), mean.data(), rstd.data(), 1, 4);
     CHECK(y == std::vector<T>{1, -1, 1, -1});
   });
 }
@@ -154,13 +153,14 @@ TEST_CASE_TEMPLATE("add_layer_norm is dropout, addition and layer_norm in one", 
              {static_cast<const RowKey*>(nullptr), static_cast<const RowKey*>(keys.data())}) {
           std::vector<T> sum(x.size()), expected(x.size()), s(x.size()), y(x.size()), mean(7), rstd(7), m(7),
               d(7);
-          kernels::dropout_add(x.data(), r.data(), sum.data(), rows_of, rows, n, n, rate, key);
+          detail::kernels::dropout_add(x.data(), r.data(), sum.data(), rows_of, rows, n, n, rate, key);
           const T* none = nullptr;
-          kernels::layer_norm_forward(sum.data(), gamma.data(), none, T(1e-5), LayerNormFormula::pytorch,
-                                      false, expected.data(), m.data(), d.data(), rows, n);
-          kernels::add_layer_norm_forward(x.data(), r.data(), {rate, key, rows_of}, gamma.data(), none,
-                                          T(1e-5), LayerNormFormula::pytorch, false, s.data(), y.data(),
-                                          mean.data(), rstd.data(), rows, n);
+          detail::kernels::layer_norm_forward(sum.data(), gamma.data(), none, T(1e-5),
+                                              LayerNormFormula::pytorch, false, expected.data(), m.data(),
+                                              d.data(), rows, n);
+          detail::kernels::add_layer_norm_forward(x.data(), r.data(), {rate, key, rows_of}, gamma.data(),
+                                                  none, T(1e-5), LayerNormFormula::pytorch, false, s.data(),
+                                                  y.data(), mean.data(), rstd.data(), rows, n);
           CHECK(worst_error(s, sum) < tolerance<T>);
           CHECK(worst_error(y, expected) < 5 * tolerance<T>);
         }
@@ -179,11 +179,12 @@ TEST_CASE_TEMPLATE("layer_norm's gradients do not depend on the number of thread
       const ThreadScope threads(count);
       std::vector<T> y(x.size()), mean(static_cast<std::size_t>(rows)), rstd(mean.size()), dx(x.size()),
           dgamma(67), dbeta(67);
-      kernels::layer_norm_forward(x.data(), gamma.data(), gamma.data(), T(1e-5), LayerNormFormula::pytorch,
-                                  false, y.data(), mean.data(), rstd.data(), rows, n);
-      kernels::layer_norm_backward(x.data(), gamma.data(), mean.data(), rstd.data(), dy.data(), T(1e-5),
-                                   LayerNormFormula::pytorch, false, dx.data(), T(0), dgamma.data(),
-                                   dbeta.data(), T(0), rows, n);
+      detail::kernels::layer_norm_forward(x.data(), gamma.data(), gamma.data(), T(1e-5),
+                                          LayerNormFormula::pytorch, false, y.data(), mean.data(),
+                                          rstd.data(), rows, n);
+      detail::kernels::layer_norm_backward(x.data(), gamma.data(), mean.data(), rstd.data(), dy.data(),
+                                           T(1e-5), LayerNormFormula::pytorch, false, dx.data(), T(0),
+                                           dgamma.data(), dbeta.data(), T(0), rows, n);
       for (auto* v : {&y, &dx, &dgamma, &dbeta}) results.push_back(*v);
     }
     for (std::size_t i = 0; i < 4; ++i) CHECK(results[i] == results[i + 4]);
@@ -194,8 +195,8 @@ TEST_CASE("the teaching formula refuses a single feature") {
   const float x = 1;
   float y, mean, rstd;
   CHECK_THROWS_WITH_AS(
-      kernels::layer_norm_forward<float>(&x, nullptr, nullptr, 1e-5f, LayerNormFormula::teaching, false, &y,
-                                         &mean, &rstd, 1, 1),
+      detail::kernels::layer_norm_forward<float>(&x, nullptr, nullptr, 1e-5f, LayerNormFormula::teaching,
+                                                 false, &y, &mean, &rstd, 1, 1),
       "[layer_norm] the unbiased standard deviation needs at least 2 features, got 1", ValueError);
 }
 

@@ -30,18 +30,18 @@ TEST_CASE_TEMPLATE("softmax and its gradient equal a plain loop", T, float, doub
       const index_t rows = 5;
       const auto x = random_values<T>(rows * n, 1, -9, 9), dy = random_values<T>(rows * n, 2);
       std::vector<T> y(x.size());
-      kernels::softmax(x.data(), y.data(), rows, n);
+      detail::kernels::softmax(x.data(), y.data(), rows, n);
       const auto expected = reference_softmax(wide(x), rows, n);
       CHECK(worst_error(y, expected) < tolerance<T>);
 
       auto log_y = x;
-      kernels::log_softmax(log_y.data(), log_y.data(), rows, n);
+      detail::kernels::log_softmax(log_y.data(), log_y.data(), rows, n);
       std::vector<double> log_expected;
       for (const double p : expected) log_expected.push_back(std::log(p));
       CHECK(worst_error(log_y, log_expected) < tolerance<T>);
 
       std::vector<T> lse(static_cast<std::size_t>(rows));
-      kernels::log_sum_exp(x.data(), lse.data(), rows, n);
+      detail::kernels::log_sum_exp(x.data(), lse.data(), rows, n);
       for (index_t r = 0; r < rows; ++r) {
         const auto at = static_cast<std::size_t>(r * n);
         CHECK(static_cast<double>(lse[static_cast<std::size_t>(r)]) ==
@@ -67,8 +67,8 @@ TEST_CASE_TEMPLATE("softmax and its gradient equal a plain loop", T, float, doub
         // beta 0 must not read what it overwrites.
         const T old = beta == T(0) ? std::numeric_limits<T>::quiet_NaN() : T(0.5);
         std::vector<T> result(x.size(), old), result_log(x.size(), old);
-        kernels::softmax_backward(y.data(), dy.data(), result.data(), beta, rows, n);
-        kernels::log_softmax_backward(log_y.data(), dy.data(), result_log.data(), beta, rows, n);
+        detail::kernels::softmax_backward(y.data(), dy.data(), result.data(), beta, rows, n);
+        detail::kernels::log_softmax_backward(log_y.data(), dy.data(), result_log.data(), beta, rows, n);
         CHECK(worst_error(result, dx) < tolerance<T>);
         CHECK(worst_error(result_log, dx_log) < 10 * tolerance<T>);
       }
@@ -81,19 +81,19 @@ TEST_CASE_TEMPLATE("softmax of masked entries is exactly zero, and of a masked r
   for_each_isa([&] {
     const std::vector<T> x = {minus, 1, 1, minus, minus, minus, minus, minus};
     std::vector<T> y(x.size());
-    kernels::softmax(x.data(), y.data(), 2, 4);
+    detail::kernels::softmax(x.data(), y.data(), 2, 4);
     CHECK(y == std::vector<T>{0, T(0.5), T(0.5), 0, 0, 0, 0, 0});
-    kernels::log_softmax(x.data(), y.data(), 2, 4);
+    detail::kernels::log_softmax(x.data(), y.data(), 2, 4);
     CHECK(y[0] == minus);
     CHECK(static_cast<double>(y[1]) == doctest::Approx(-std::log(2.0)));
     CHECK(y[5] == minus);
     std::vector<T> lse(2);
-    kernels::log_sum_exp(x.data(), lse.data(), 2, 4);
+    detail::kernels::log_sum_exp(x.data(), lse.data(), 2, 4);
     CHECK(lse[1] == minus);
     // Gradients stay finite there.
     const std::vector<T> dy(8, T(1));
     std::vector<T> dx(8);
-    kernels::log_softmax_backward(y.data(), dy.data(), dx.data(), T(0), 2, 4);
+    detail::kernels::log_softmax_backward(y.data(), dy.data(), dx.data(), T(0), 2, 4);
     for (const T g : dx) CHECK(std::isfinite(g));
   });
 }
@@ -103,7 +103,7 @@ TEST_CASE_TEMPLATE("softmax does not hide NaN and survives large logits", T, flo
   for_each_isa([&] {
     const std::vector<T> x = {T(1e30), T(1e30), T(-1e30)};
     std::vector<T> y(3);
-    kernels::softmax(x.data(), y.data(), 1, 3);
+    detail::kernels::softmax(x.data(), y.data(), 1, 3);
     CHECK(y == std::vector<T>{T(0.5), T(0.5), T(0)});
     // As in PyTorch, one NaN makes its row NaN, wherever it stands and whatever stands beside it.
     for (const index_t n : {1, 2, 3, 37}) {
@@ -111,9 +111,9 @@ TEST_CASE_TEMPLATE("softmax does not hide NaN and survives large logits", T, flo
         for (index_t at = 0; at < n; ++at) {
           std::vector<T> row(static_cast<std::size_t>(n), other), result(row.size());
           row[static_cast<std::size_t>(at)] = nan;
-          kernels::softmax(row.data(), result.data(), 1, n);
+          detail::kernels::softmax(row.data(), result.data(), 1, n);
           for (const T p : result) CHECK(std::isnan(p));
-          kernels::softmax(row.data(), row.data(), 1, n);
+          detail::kernels::softmax(row.data(), row.data(), 1, n);
           for (const T p : row) CHECK(std::isnan(p));
         }
       }
@@ -126,10 +126,10 @@ TEST_CASE_TEMPLATE("log_softmax and log_sum_exp do not hide NaN beside nothing o
   for_each_isa([&] {
     const std::vector<T> x = {nan, nan, nan, nan, minus, minus, 1, nan, 2, minus, minus, minus};
     std::vector<T> y(x.size()), sums(4);
-    kernels::log_softmax(x.data(), y.data(), 4, 3);
+    detail::kernels::log_softmax(x.data(), y.data(), 4, 3);
     for (std::size_t i = 0; i < 9; ++i) CHECK(std::isnan(y[i]));
     for (std::size_t i = 9; i < 12; ++i) CHECK(y[i] == minus);
-    kernels::log_sum_exp(x.data(), sums.data(), 4, 3);
+    detail::kernels::log_sum_exp(x.data(), sums.data(), 4, 3);
     for (std::size_t i = 0; i < 3; ++i) CHECK(std::isnan(sums[i]));
     CHECK(sums[3] == minus);
   });
@@ -143,13 +143,13 @@ TEST_CASE_TEMPLATE("softmax of a row is the same alone and in any batch, on any 
     std::vector<T> one(x.size()), many(x.size()), alone(x.size());
     {
       const ThreadScope threads(1);
-      kernels::softmax(x.data(), one.data(), rows, n);
+      detail::kernels::softmax(x.data(), one.data(), rows, n);
     }
     {
       const ThreadScope threads(3);
-      kernels::softmax(x.data(), many.data(), rows, n);
+      detail::kernels::softmax(x.data(), many.data(), rows, n);
     }
-    for (index_t r = 0; r < rows; ++r) kernels::softmax(x.data() + r * n, alone.data() + r * n, 1, n);
+    for (index_t r = 0; r < rows; ++r) detail::kernels::softmax(x.data() + r * n, alone.data() + r * n, 1, n);
     CHECK(one == many);
     CHECK(one == alone);
   });

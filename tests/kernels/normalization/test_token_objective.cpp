@@ -9,8 +9,6 @@ namespace {
 
 using namespace eigenformer;
 using namespace eigenformer::testing;
-using kernels::TokenLosses;
-using kernels::TokenObjective;
 
 /// Log-probabilities of x / temperature.
 std::vector<double> log_softmax(const double* x, index_t n, double temperature = 1) {
@@ -104,8 +102,8 @@ TEST_CASE_TEMPLATE("token_objective: losses equal a plain loop's", T, float, dou
         auto logits = converted<T>(x);
         const auto teacher = converted<T>(q);
         const TokenLosses found =
-            kernels::token_objective<T>(logits.data(), q.empty() ? nullptr : teacher.data(), targets.data(),
-                                        rows, copies, classes, o, T(1), false);
+            detail::kernels::token_objective<T>(logits.data(), q.empty() ? nullptr : teacher.data(),
+                                                targets.data(), rows, copies, classes, o, T(1), false);
         const double close = 30 * tolerance<T>;
         CHECK(found.words == doctest::Approx(expected.words).epsilon(close));
         CHECK(found.unsmoothed == doctest::Approx(expected.unsmoothed).epsilon(close));
@@ -123,8 +121,9 @@ TEST_CASE("token_objective: the gradient is that of finite differences, in float
     const auto q = o.distillation > 0 ? some_teacher(rows, classes) : std::vector<double>();
     const std::vector<std::int32_t> targets = {4, 1, 10};  // 1 does not count
     const auto run = [&](std::vector<double>& logits, bool gradient) {
-      return kernels::token_objective<double>(logits.data(), q.empty() ? nullptr : q.data(), targets.data(),
-                                              rows, copies, classes, o, 0.25, gradient)
+      return detail::kernels::token_objective<double>(logits.data(), q.empty() ? nullptr : q.data(),
+                                                      targets.data(), rows, copies, classes, o, 0.25,
+                                                      gradient)
                  .objective(o) *
              0.25;
     };
@@ -143,8 +142,8 @@ TEST_CASE("token_objective: the gradient is that of finite differences, in float
     for_each_isa([&] {
       auto floats = converted<float>(x);
       const auto teacher = converted<float>(q);
-      (void)kernels::token_objective<float>(floats.data(), q.empty() ? nullptr : teacher.data(),
-                                            targets.data(), rows, copies, classes, o, 0.25f, true);
+      (void)detail::kernels::token_objective<float>(floats.data(), q.empty() ? nullptr : teacher.data(),
+                                                    targets.data(), rows, copies, classes, o, 0.25f, true);
       CHECK(worst_error(floats, gradient) < 30 * tolerance<float>);
     });
   }
@@ -156,10 +155,10 @@ TEST_CASE("token_objective: one copy without a teacher is the cross entropy; equ
   const auto x = random_values<float>(rows * classes, 5, -3, 3);
   auto logits = x, once = x;
   double unsmoothed = 0;
-  const double sum = kernels::cross_entropy_forward_backward<float>(
+  const double sum = detail::kernels::cross_entropy_forward_backward<float>(
       logits.data(), targets.data(), rows, classes, {0.1, -100}, 0.5f, nullptr, &unsmoothed);
-  const TokenLosses found = kernels::token_objective<float>(once.data(), nullptr, targets.data(), rows, 1,
-                                                            classes, {.label_smoothing = 0.1}, 0.5f, true);
+  const TokenLosses found = detail::kernels::token_objective<float>(
+      once.data(), nullptr, targets.data(), rows, 1, classes, {.label_smoothing = 0.1}, 0.5f, true);
   CHECK(found.words == doctest::Approx(sum).epsilon(1e-6));
   CHECK(found.unsmoothed == doctest::Approx(unsmoothed).epsilon(1e-6));
   CHECK(unsmoothed < sum - 0.01);
@@ -167,8 +166,8 @@ TEST_CASE("token_objective: one copy without a teacher is the cross entropy; equ
 
   auto twice = x;
   twice.insert(twice.end(), x.begin(), x.end());
-  const TokenLosses equal = kernels::token_objective<float>(twice.data(), nullptr, targets.data(), rows, 2,
-                                                            classes, {.divergence = 5}, 1.0f, false);
+  const TokenLosses equal = detail::kernels::token_objective<float>(
+      twice.data(), nullptr, targets.data(), rows, 2, classes, {.divergence = 5}, 1.0f, false);
   CHECK(equal.divergence == 0);
 }
 
@@ -178,8 +177,8 @@ TEST_CASE("token_objective: impossible ids, of infinite negative logits, make no
   const std::vector<float> teacher = {0.5f, 0, 0.25f, 0.25f};
   const std::vector<std::int32_t> targets = {2};
   const TokenObjective o{.divergence = 1, .distillation = 0.5, .temperature = 2};
-  const TokenLosses found =
-      kernels::token_objective<float>(logits.data(), teacher.data(), targets.data(), 1, 2, 4, o, 1.0f, true);
+  const TokenLosses found = detail::kernels::token_objective<float>(logits.data(), teacher.data(),
+                                                                    targets.data(), 1, 2, 4, o, 1.0f, true);
   CHECK(std::isfinite(found.objective(o)));
   for (const float g : logits) CHECK(std::isfinite(g));
   CHECK(logits[1] == 0);
@@ -195,14 +194,14 @@ TEST_CASE_TEMPLATE("token_objective: NaN in a row's logits reaches the gradients
     std::vector<T> logits = {1, nan, T(0.5), 0, 1, 2, 0, T(0.25), 1, 2, 1, 0};
     const TokenObjective o{.divergence = 1};
     const TokenLosses found =
-        kernels::token_objective<T>(logits.data(), nullptr, targets.data(), 2, 2, 3, o, T(1), true);
+        detail::kernels::token_objective<T>(logits.data(), nullptr, targets.data(), 2, 2, 3, o, T(1), true);
     CHECK(std::isnan(found.words));
     CHECK(std::isnan(found.divergence));
     for (const std::size_t i : {0, 1, 2, 6, 7, 8}) CHECK(std::isnan(logits[i]));
     for (const std::size_t i : {3, 4, 5, 9, 10, 11}) CHECK(std::isfinite(logits[i]));
 
     std::vector<T> once = {1, nan, T(0.5), 0, 1, 2};
-    (void)kernels::token_objective<T>(once.data(), nullptr, targets.data(), 2, 1, 3, {}, T(1), true);
+    (void)detail::kernels::token_objective<T>(once.data(), nullptr, targets.data(), 2, 1, 3, {}, T(1), true);
     for (const std::size_t i : {0, 1, 2}) CHECK(std::isnan(once[i]));
     for (const std::size_t i : {3, 4, 5}) CHECK(std::isfinite(once[i]));
   });
@@ -212,10 +211,10 @@ TEST_CASE("token_objective: what does not fit is refused") {
   std::vector<float> x(12, 0.0f);
   const std::vector<std::int32_t> bad = {0, 4};
   CHECK_THROWS_AS(
-      (void)kernels::token_objective<float>(x.data(), nullptr, bad.data(), 2, 1, 4, {}, 1.0f, false),
+      (void)detail::kernels::token_objective<float>(x.data(), nullptr, bad.data(), 2, 1, 4, {}, 1.0f, false),
       IndexError);
   const std::vector<std::int32_t> good = {0};
   CHECK_THROWS_AS(
-      (void)kernels::token_objective<float>(x.data(), nullptr, good.data(), 1, 3, 4, {}, 1.0f, false),
+      (void)detail::kernels::token_objective<float>(x.data(), nullptr, good.data(), 1, 3, 4, {}, 1.0f, false),
       ValueError);
 }

@@ -11,7 +11,7 @@
 #include "kernels/gemm_testing.hpp"
 
 using namespace eigenformer;
-using namespace eigenformer::kernels;
+using namespace eigenformer::detail::kernels;
 using namespace gemm_testing;
 using eigenformer::testing::EmulatedTiles;
 using eigenformer::testing::WithIsa;
@@ -21,7 +21,7 @@ namespace {
 // gemm_packed() as it is with AMX, on emulated tiles.
 void product_by_tiles(index_t m, const float* x, index_t ldx, const PackedMatrix& w, float beta, float* c,
                       index_t ldc, const GemmEpilogue<float>& epilogue) {
-  namespace d = eigenformer::kernels::detail;
+  namespace d = eigenformer::detail::kernels::detail;
   const index_t steps = (w.k() + 3) / 4, stride = d::int8_tile_stride(steps), rows = d::int8_tile_rows(m);
   // What lies beyond the rows and steps is not to matter.
   std::vector<d::Int8Four> quantized(size(rows * stride), 0xffa5ff5au);

@@ -5,7 +5,7 @@
 #include "kernels/gemm_testing.hpp"
 
 using namespace eigenformer;
-using namespace eigenformer::kernels;
+using namespace eigenformer::detail::kernels;
 using namespace gemm_testing;
 
 TEST_CASE("PackedWeights: rows are found as they were added, by parameter, first row and number") {

@@ -9,7 +9,7 @@
 #include "kernels/gemm_testing.hpp"
 
 using namespace eigenformer;
-using namespace eigenformer::kernels;
+using namespace eigenformer::detail::kernels;
 using namespace gemm_testing;
 
 namespace {

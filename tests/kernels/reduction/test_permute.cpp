@@ -20,7 +20,7 @@ std::vector<T> reference(const std::vector<T>& x, const Shape& shape, const std:
     strides[static_cast<std::size_t>(d)] = step;
     step *= shape[d];
   }
-  const Shape out = kernels::permuted_shape(shape, order);
+  const Shape out = detail::kernels::permuted_shape(shape, order);
   for (index_t flat = 0; flat < out.numel(); ++flat) {
     index_t rest = flat, at = 0;
     for (index_t i = out.rank() - 1; i >= 0; --i) {
@@ -46,10 +46,10 @@ TEST_CASE_TEMPLATE("every order of every shape equals a plain loop", T, float, d
     do {
       const auto expected = reference(x, shape, order);
       std::vector<T> y(x.size(), T(-7));
-      kernels::permute(x.data(), shape, order, y.data(), T(0));
+      detail::kernels::permute(x.data(), shape, order, y.data(), T(0));
       REQUIRE(y == expected);
       if constexpr (std::is_floating_point_v<T>) {
-        kernels::permute(x.data(), shape, order, y.data(), T(1));
+        detail::kernels::permute(x.data(), shape, order, y.data(), T(1));
         for (std::size_t i = 0; i < y.size(); ++i) y[i] -= expected[i];
         REQUIRE(y == expected);
       }
@@ -61,10 +61,10 @@ TEST_CASE("bools and negative axes") {
   const bool x[6] = {true, false, false, true, true, false};
   bool y[6];
   const std::vector<index_t> order = {-1, 0};
-  kernels::permute(x, Shape{2, 3}, order, y, false);
+  detail::kernels::permute(x, Shape{2, 3}, order, y, false);
   const bool expected[6] = {true, true, false, true, false, false};
   for (int i = 0; i < 6; ++i) CHECK(y[i] == expected[i]);
-  CHECK(kernels::permuted_shape(Shape{2, 3}, order) == Shape{3, 2});
+  CHECK(detail::kernels::permuted_shape(Shape{2, 3}, order) == Shape{3, 2});
 }
 
 TEST_CASE("transpose in batches, on several threads") {
@@ -72,15 +72,15 @@ TEST_CASE("transpose in batches, on several threads") {
   std::vector<float> x(static_cast<std::size_t>(batch * rows * cols)), y(x.size());
   std::iota(x.begin(), x.end(), 0.0f);
   const ThreadScope threads(3);
-  kernels::transpose(x.data(), y.data(), batch, rows, cols, 0.0f);
+  detail::kernels::transpose(x.data(), y.data(), batch, rows, cols, 0.0f);
   CHECK(y == reference(x, Shape{batch, rows, cols}, {0, 2, 1}));
 }
 
 TEST_CASE("orders that are none are named") {
   const std::vector<std::vector<index_t>> wrong = {{0, 0}, {0}, {0, 2}, {1, -3}};
   for (const auto& order : wrong)
-    CHECK_THROWS_AS((void)kernels::permuted_shape(Shape{2, 3}, order), ShapeError);
-  CHECK_THROWS_WITH_AS((void)kernels::permuted_shape(Shape{2, 3}, wrong[0]),
+    CHECK_THROWS_AS((void)detail::kernels::permuted_shape(Shape{2, 3}, order), ShapeError);
+  CHECK_THROWS_WITH_AS((void)detail::kernels::permuted_shape(Shape{2, 3}, wrong[0]),
                        "[permute] order (0, 0) must name each of the 2 dimensions of (2, 3) once",
                        ShapeError);
 }

@@ -49,7 +49,7 @@ TEST_CASE_TEMPLATE("sums and maxima over all sets of axes equal a plain loop", T
     for (const Shape& shape : shapes) {
       const auto x = random_values<T>(shape.numel(), 1);
       for (const auto& axes : axis_sets(shape)) {
-        const Shape kept = kernels::reduced_shape(shape, axes, true);
+        const Shape kept = detail::kernels::reduced_shape(shape, axes, true);
         INFO(shape.str(), " to ", kept.str());
         const auto outputs = static_cast<std::size_t>(kept.numel());
         std::vector<double> sum(outputs), added(outputs), largest(outputs, -1e9);
@@ -60,9 +60,9 @@ TEST_CASE_TEMPLATE("sums and maxima over all sets of axes equal a plain loop", T
         }
         for (std::size_t o = 0; o < outputs; ++o) added[o] = sum[o] + 0.25;
         std::vector<T> y(outputs, std::numeric_limits<T>::quiet_NaN()), z(outputs, T(0.25)), m(outputs);
-        kernels::reduce_sum(x.data(), shape, axes, y.data(), T(0.5), T(0));
-        kernels::reduce_sum(x.data(), shape, axes, z.data(), T(0.5), T(1));
-        kernels::reduce_max(x.data(), shape, axes, m.data());
+        detail::kernels::reduce_sum(x.data(), shape, axes, y.data(), T(0.5), T(0));
+        detail::kernels::reduce_sum(x.data(), shape, axes, z.data(), T(0.5), T(1));
+        detail::kernels::reduce_max(x.data(), shape, axes, m.data());
         CHECK(worst_error(y, sum) < 20 * tolerance<T>);
         CHECK(worst_error(z, added) < 20 * tolerance<T>);
         CHECK(worst_error(m, largest) == 0);
@@ -70,7 +70,7 @@ TEST_CASE_TEMPLATE("sums and maxima over all sets of axes equal a plain loop", T
         // The gradient of the maximum goes to where it stands; every value is another here.
         const auto dy = random_values<T>(kept.numel(), 2);
         std::vector<T> dx(x.size(), std::numeric_limits<T>::quiet_NaN());
-        kernels::reduce_max_backward(x.data(), shape, axes, m.data(), dy.data(), dx.data(), T(0));
+        detail::kernels::reduce_max_backward(x.data(), shape, axes, m.data(), dy.data(), dx.data(), T(0));
         double given = 0, wanted = 0;
         index_t stray = 0;
         for (const T g : dy) wanted += static_cast<double>(g);
@@ -93,7 +93,7 @@ TEST_CASE_TEMPLATE("minima, products and sums of squares over all sets of axes e
       auto x = random_values<T>(shape.numel(), 1);
       for (T& v : x) v = T(1) + v / 100;  // so that products stay near 1
       for (const auto& axes : axis_sets(shape)) {
-        const Shape kept = kernels::reduced_shape(shape, axes, true);
+        const Shape kept = detail::kernels::reduced_shape(shape, axes, true);
         INFO(shape.str(), " to ", kept.str());
         const auto outputs = static_cast<std::size_t>(kept.numel());
         std::vector<double> smallest(outputs, 1e9), product(outputs, 1), squares(outputs);
@@ -105,9 +105,9 @@ TEST_CASE_TEMPLATE("minima, products and sums of squares over all sets of axes e
           squares[o] += value * value;
         }
         std::vector<T> m(outputs), p(outputs), s(outputs);
-        kernels::reduce_min(x.data(), shape, axes, m.data());
-        kernels::reduce_prod(x.data(), shape, axes, p.data());
-        kernels::reduce_square_sum(x.data(), shape, axes, s.data());
+        detail::kernels::reduce_min(x.data(), shape, axes, m.data());
+        detail::kernels::reduce_prod(x.data(), shape, axes, p.data());
+        detail::kernels::reduce_square_sum(x.data(), shape, axes, s.data());
         CHECK(worst_error(m, smallest) == 0);
         CHECK(worst_error(p, product) < (sizeof(T) == 4 ? 1e-3 : 1e-11));
         CHECK(worst_error(s, squares) < 20 * tolerance<T>);
@@ -116,21 +116,21 @@ TEST_CASE_TEMPLATE("minima, products and sums of squares over all sets of axes e
     std::vector<T> all = random_values<T>(40000, 2);
     all[17000] = std::numeric_limits<T>::quiet_NaN();
     T y = 0;
-    kernels::reduce_min(all.data(), Shape{40000}, {}, &y);
+    detail::kernels::reduce_min(all.data(), Shape{40000}, {}, &y);
     CHECK(std::isnan(y));
   });
   std::vector<T> y(3, T(9));
   const std::vector<index_t> axes = {0};
-  kernels::reduce_min<T>(nullptr, Shape{0, 3}, axes, y.data());
+  detail::kernels::reduce_min<T>(nullptr, Shape{0, 3}, axes, y.data());
   CHECK(y[1] == std::numeric_limits<T>::infinity());
-  kernels::reduce_prod<T>(nullptr, Shape{0, 3}, axes, y.data());
+  detail::kernels::reduce_prod<T>(nullptr, Shape{0, 3}, axes, y.data());
   CHECK(y[1] == 1);
 }
 
 TEST_CASE("the maximum's gradient is shared among equals, and added") {
   const std::vector<double> x = {3, 1, 3, 2}, y = {3}, dy = {1};
   std::vector<double> dx = {1, 1, 1, 1};
-  kernels::reduce_max_backward<double>(x.data(), Shape{4}, {}, y.data(), dy.data(), dx.data(), 1.0);
+  detail::kernels::reduce_max_backward<double>(x.data(), Shape{4}, {}, y.data(), dy.data(), dx.data(), 1.0);
   CHECK(dx == std::vector<double>{1.5, 1, 1.5, 1});
 }
 
@@ -148,7 +148,7 @@ TEST_CASE_TEMPLATE("the maximum of what holds a NaN is NaN, wherever it stands",
           x[entry(kept - 1, at)] = nan;
           const std::vector<index_t> axes = {axis};
           std::vector<T> y(static_cast<std::size_t>(kept));
-          kernels::reduce_max(x.data(), shape, axes, y.data());
+          detail::kernels::reduce_max(x.data(), shape, axes, y.data());
           for (index_t k = 0; k < kept; ++k) {
             T largest = x[entry(k, 0)];
             for (index_t i = 0; i < n; ++i) largest = std::max(largest, x[entry(k, i)]);
@@ -165,33 +165,33 @@ TEST_CASE_TEMPLATE("the maximum of what holds a NaN is NaN, wherever it stands",
     for (const std::size_t at : {std::size_t{0}, std::size_t{17000}, std::size_t{39999}}) {
       const T value = std::exchange(all[at], nan);
       T y = 0;
-      kernels::reduce_max(all.data(), Shape{40000}, {}, &y);
+      detail::kernels::reduce_max(all.data(), Shape{40000}, {}, &y);
       CHECK(std::isnan(y));
       all[at] = value;
     }
   });
   const std::vector<T> x = {3, nan, 1, nan}, y = {nan}, dy = {1};
   std::vector<T> dx(4, T(9));
-  kernels::reduce_max_backward<T>(x.data(), Shape{4}, {}, y.data(), dy.data(), dx.data(), T(0));
+  detail::kernels::reduce_max_backward<T>(x.data(), Shape{4}, {}, y.data(), dy.data(), dx.data(), T(0));
   CHECK(dx == std::vector<T>{0, T(0.5), 0, T(0.5)});
 }
 
 TEST_CASE("sums over nothing are zero, maxima -inf") {
   std::vector<float> y(3, 9.0f);
   const std::vector<index_t> axes = {0};
-  kernels::reduce_sum<float>(nullptr, Shape{0, 3}, axes, y.data(), 1, 0);
+  detail::kernels::reduce_sum<float>(nullptr, Shape{0, 3}, axes, y.data(), 1, 0);
   CHECK(y == std::vector<float>(3, 0.0f));
-  kernels::reduce_max<float>(nullptr, Shape{0, 3}, axes, y.data());
+  detail::kernels::reduce_max<float>(nullptr, Shape{0, 3}, axes, y.data());
   CHECK(y[2] == -std::numeric_limits<float>::infinity());
 }
 
 TEST_CASE("reduced shapes, and axes that do not exist") {
   const std::vector<index_t> last = {-1}, twice = {1, -2}, outside = {3};
-  CHECK(kernels::reduced_shape(Shape{2, 5, 12}, last, false) == Shape{2, 5});
-  CHECK(kernels::reduced_shape(Shape{2, 5, 12}, last, true) == Shape{2, 5, 1});
-  CHECK(kernels::reduced_shape(Shape{2, 5, 12}, {}, false) == Shape{});
-  CHECK_THROWS_AS((void)kernels::reduced_shape(Shape{2, 5, 12}, twice, false), ShapeError);
-  CHECK_THROWS_WITH_AS((void)kernels::reduced_shape(Shape{2, 5, 12}, outside, false),
+  CHECK(detail::kernels::reduced_shape(Shape{2, 5, 12}, last, false) == Shape{2, 5});
+  CHECK(detail::kernels::reduced_shape(Shape{2, 5, 12}, last, true) == Shape{2, 5, 1});
+  CHECK(detail::kernels::reduced_shape(Shape{2, 5, 12}, {}, false) == Shape{});
+  CHECK_THROWS_AS((void)detail::kernels::reduced_shape(Shape{2, 5, 12}, twice, false), ShapeError);
+  CHECK_THROWS_WITH_AS((void)detail::kernels::reduced_shape(Shape{2, 5, 12}, outside, false),
                        "[reduce] axis 3 does not exist in shape (2, 5, 12)", IndexError);
 }
 
@@ -210,11 +210,12 @@ TEST_CASE_TEMPLATE("reduce_to_shape undoes a broadcast", T, float, double) {
         expected[target(i, from, aligned)] += 2 * static_cast<double>(g[static_cast<std::size_t>(i)]);
       }
       std::vector<T> out(expected.size(), T(0.5));
-      kernels::reduce_to_shape(g.data(), from, out.data(), to, T(2), T(1));
+      detail::kernels::reduce_to_shape(g.data(), from, out.data(), to, T(2), T(1));
       CHECK(worst_error(out, expected) < 20 * tolerance<T>);
     }
     T unused[12];
-    CHECK_THROWS_AS(kernels::reduce_to_shape(g.data(), from, unused, Shape{5}, T(1), T(0)), ShapeError);
+    CHECK_THROWS_AS(detail::kernels::reduce_to_shape(g.data(), from, unused, Shape{5}, T(1), T(0)),
+                    ShapeError);
   });
 }
 
@@ -232,8 +233,8 @@ TEST_CASE_TEMPLATE("long sums stay accurate and do not depend on the threads", T
     for (const int count : {1, 3}) {
       const ThreadScope threads(count);
       std::vector<T> y(36);
-      kernels::sum_rows(x.data(), y.data(), T(0), rows, n);
-      kernels::reduce_sum<T>(x.data(), Shape{rows, n}, {}, y.data() + 35, T(1), T(0));
+      detail::kernels::sum_rows(x.data(), y.data(), T(0), rows, n);
+      detail::kernels::reduce_sum<T>(x.data(), Shape{rows, n}, {}, y.data() + 35, T(1), T(0));
       (first.empty() ? first : sums) = y;
     }
     CHECK(first == sums);
@@ -247,7 +248,7 @@ TEST_CASE_TEMPLATE("argmax is the first of the largest", T, float, double) {
     for (const index_t n : {1, 2, 15, 17, 255, 256, 257, 1000}) {
       const auto x = random_values<T>(4 * n, 1);
       std::vector<std::int32_t> out(4);
-      kernels::argmax(x.data(), out.data(), 4, n);
+      detail::kernels::argmax(x.data(), out.data(), 4, n);
       for (index_t r = 0; r < 4; ++r) {
         const auto begin = x.begin() + r * n;
         CHECK(out[static_cast<std::size_t>(r)] == std::max_element(begin, begin + n) - begin);
@@ -256,7 +257,7 @@ TEST_CASE_TEMPLATE("argmax is the first of the largest", T, float, double) {
     const T minus = -std::numeric_limits<T>::infinity();
     const std::vector<T> ties = {1, 5, 5, 2, minus, minus, minus, minus, minus, minus, 0, minus};
     std::vector<std::int32_t> out(3);
-    kernels::argmax(ties.data(), out.data(), 3, 4);
+    detail::kernels::argmax(ties.data(), out.data(), 3, 4);
     CHECK(out == std::vector<std::int32_t>{1, 0, 2});
   });
 }
@@ -271,7 +272,7 @@ TEST_CASE_TEMPLATE("argmax is the first NaN where there is one", T, float, doubl
         x[static_cast<std::size_t>(n + at)] = nan;
         x.back() = nan;
         std::vector<std::int32_t> out(2);
-        kernels::argmax(x.data(), out.data(), 2, n);
+        detail::kernels::argmax(x.data(), out.data(), 2, n);
         CHECK(out[0] == std::max_element(x.begin(), x.begin() + n) - x.begin());
         CHECK(out[1] == at);
       }

@@ -27,11 +27,12 @@ void check_top_k(index_t rows, index_t n, index_t ld, index_t k, double toleranc
   std::vector<T> values(static_cast<std::size_t>(rows * k));
   std::vector<std::int32_t> ids(values.size());
   std::vector<T> sums(static_cast<std::size_t>(rows));
-  kernels::top_k<T>(x.data(), ld, rows, n, k, values.data(), ids.data());
-  kernels::log_sum_exp<T>(x.data(), ld, rows, n, sums.data());
+  detail::kernels::top_k<T>(x.data(), ld, rows, n, k, values.data(), ids.data());
+  detail::kernels::log_sum_exp<T>(x.data(), ld, rows, n, sums.data());
   std::vector<T> values_of_both(values.size()), sums_of_both(sums.size());
   std::vector<std::int32_t> ids_of_both(ids.size());
-  kernels::top_k<T>(x.data(), ld, rows, n, k, values_of_both.data(), ids_of_both.data(), sums_of_both.data());
+  detail::kernels::top_k<T>(x.data(), ld, rows, n, k, values_of_both.data(), ids_of_both.data(),
+                            sums_of_both.data());
   CHECK(values_of_both == values);
   CHECK(ids_of_both == ids);
   CHECK(sums_of_both == sums);
@@ -74,9 +75,9 @@ TEST_CASE("entries that no group of the row hides are found wherever they stand"
       std::vector<std::int32_t> ids(k);
       const auto at = [&](index_t i) { return static_cast<std::int32_t>(first + i); };
       const std::vector<std::int32_t> expected{at(2), at(1), at(4), at(0), at(3)};
-      kernels::top_k<float>(x.data(), n, 1, n, k, values.data(), ids.data());
+      detail::kernels::top_k<float>(x.data(), n, 1, n, k, values.data(), ids.data());
       CHECK(ids == expected);
-      kernels::top_k<float>(x.data(), n, 1, n, k, values.data(), ids.data(), sums.data());
+      detail::kernels::top_k<float>(x.data(), n, 1, n, k, values.data(), ids.data(), sums.data());
       CHECK(ids == expected);
       CHECK(values == std::vector<float>{2, 1, 1, 0, 0});
     }
@@ -87,15 +88,15 @@ TEST_CASE("top k refuses an impossible k and survives rows without numbers") {
   const std::vector<float> x(8, -std::numeric_limits<float>::infinity());
   std::vector<float> values(2);
   std::vector<std::int32_t> ids(2);
-  CHECK_THROWS_AS(kernels::top_k<float>(x.data(), 8, 1, 8, 0, values.data(), ids.data()), ValueError);
-  CHECK_THROWS_AS(kernels::top_k<float>(x.data(), 8, 1, 8, 9, values.data(), ids.data()), ValueError);
-  kernels::top_k<float>(x.data(), 8, 1, 8, 2, values.data(), ids.data());
+  CHECK_THROWS_AS(detail::kernels::top_k<float>(x.data(), 8, 1, 8, 0, values.data(), ids.data()), ValueError);
+  CHECK_THROWS_AS(detail::kernels::top_k<float>(x.data(), 8, 1, 8, 9, values.data(), ids.data()), ValueError);
+  detail::kernels::top_k<float>(x.data(), 8, 1, 8, 2, values.data(), ids.data());
   CHECK(ids == std::vector<std::int32_t>{0, 1});
   // Enough numbers for the k best, in one group of many.
   std::vector<float> sparse(2000, -std::numeric_limits<float>::infinity());
   sparse[1999] = 1;
   sparse[1998] = 2;
-  kernels::top_k<float>(sparse.data(), 2000, 1, 2000, 2, values.data(), ids.data());
+  detail::kernels::top_k<float>(sparse.data(), 2000, 1, 2000, 2, values.data(), ids.data());
   CHECK(ids == std::vector<std::int32_t>{1998, 1999});
 }
 
@@ -103,7 +104,7 @@ TEST_CASE("the logarithm of the sum of NaN, of +inf and of nothing is NaN, and -
   const float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
   const auto sum = [](std::vector<float> x) {
     float y = 0;
-    kernels::log_sum_exp<float>(x.data(), 0, 1, static_cast<index_t>(x.size()), &y);
+    detail::kernels::log_sum_exp<float>(x.data(), 0, 1, static_cast<index_t>(x.size()), &y);
     return y;
   };
   for (const index_t n : {1, 5, 16, 64, 1000}) {

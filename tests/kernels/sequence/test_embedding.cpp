@@ -23,7 +23,7 @@ TEST_CASE_TEMPLATE("embedding and its gradient equal a plain loop", T, float, do
       const auto table = random_values<T>(vocab * d, 1), dy = random_values<T>(rows * d, 2);
       const T scale = T(1.5);
       std::vector<T> y(dy.size());
-      kernels::embedding_forward(table.data(), vocab, d, ids.data(), rows, scale, y.data());
+      detail::kernels::embedding_forward(table.data(), vocab, d, ids.data(), rows, scale, y.data());
       std::vector<T> rows_of_table;
       for (const std::int32_t id : ids) {
         for (index_t j = 0; j < d; ++j)
@@ -41,8 +41,8 @@ TEST_CASE_TEMPLATE("embedding and its gradient equal a plain loop", T, float, do
             }
           }
           std::vector<T> dtable(table.size(), beta == T(0) ? std::numeric_limits<T>::quiet_NaN() : T(0.5));
-          kernels::embedding_backward(dy.data(), ids.data(), rows, padding, scale, dtable.data(), beta, vocab,
-                                      d);
+          detail::kernels::embedding_backward(dy.data(), ids.data(), rows, padding, scale, dtable.data(),
+                                              beta, vocab, d);
           CHECK(worst_error(dtable, expected) < tolerance<T>);
         }
       }
@@ -57,11 +57,11 @@ TEST_CASE("the gradient does not depend on the number of threads") {
   std::vector<float> one(static_cast<std::size_t>(vocab * d)), many(one);
   {
     const ThreadScope threads(1);
-    kernels::embedding_backward(dy.data(), ids.data(), rows, -1, 1.0f, one.data(), 0.0f, vocab, d);
+    detail::kernels::embedding_backward(dy.data(), ids.data(), rows, -1, 1.0f, one.data(), 0.0f, vocab, d);
   }
   {
     const ThreadScope threads(3);
-    kernels::embedding_backward(dy.data(), ids.data(), rows, -1, 1.0f, many.data(), 0.0f, vocab, d);
+    detail::kernels::embedding_backward(dy.data(), ids.data(), rows, -1, 1.0f, many.data(), 0.0f, vocab, d);
   }
   CHECK(one == many);
 }
@@ -73,10 +73,11 @@ TEST_CASE("an id outside the vocabulary is named, with its position") {
     const std::vector<std::int32_t> ids = {0, 22, bad};
     const std::string message =
         "[embedding] id " + std::to_string(bad) + " at position 2 is outside the vocabulary of 23";
-    CHECK_THROWS_WITH_AS(kernels::embedding_forward(table.data(), 23, 4, ids.data(), 3, 1.0f, y.data()),
-                         message.c_str(), IndexError);
     CHECK_THROWS_WITH_AS(
-        kernels::embedding_backward(y.data(), ids.data(), 3, -1, 1.0f, dtable.data(), 0.0f, 23, 4),
+        detail::kernels::embedding_forward(table.data(), 23, 4, ids.data(), 3, 1.0f, y.data()),
+        message.c_str(), IndexError);
+    CHECK_THROWS_WITH_AS(
+        detail::kernels::embedding_backward(y.data(), ids.data(), 3, -1, 1.0f, dtable.data(), 0.0f, 23, 4),
         message.c_str(), IndexError);
   }
 }

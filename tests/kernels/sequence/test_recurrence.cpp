@@ -22,8 +22,8 @@ TEST_CASE_TEMPLATE("the recurrence and its gradients equal plain loops, on every
       const auto at = [d](index_t row, index_t j) { return static_cast<std::size_t>(row * d + j); };
       for (const bool with_state : {false, true}) {
         std::vector<T> state = start, c(input.size(), T(-7));
-        kernels::recurrence_forward<T>(forget.data(), input.data(), offsets, lengths, d,
-                                       with_state ? state.data() : nullptr, c.data());
+        detail::kernels::recurrence_forward<T>(forget.data(), input.data(), offsets, lengths, d,
+                                               with_state ? state.data() : nullptr, c.data());
         std::vector<double> expected(input.size(), -7), after(start.begin(), start.end());
         for (index_t b = 0; b < 3; ++b) {
           for (index_t j = 0; j < d; ++j) {
@@ -43,10 +43,11 @@ TEST_CASE_TEMPLATE("the recurrence and its gradients equal plain loops, on every
           CHECK(std::abs(static_cast<double>(state[i]) - after[i]) < 1e-5);
       }
       std::vector<T> c(input.size(), T(0));
-      kernels::recurrence_forward<T>(forget.data(), input.data(), offsets, lengths, d, nullptr, c.data());
+      detail::kernels::recurrence_forward<T>(forget.data(), input.data(), offsets, lengths, d, nullptr,
+                                             c.data());
       for (const T beta : {T(0), T(1)}) {
         std::vector<T> df(input.size(), T(0.5)), dx(input.size(), T(0.25));
-        kernels::recurrence_backward<T>(
+        detail::kernels::recurrence_backward<T>(
             forget.data(), input.data(), c.data(), dy.data(), offsets, lengths, d,
             {.forget = df.data(), .forget_beta = beta, .input = dx.data(), .input_beta = beta});
         for (std::size_t b = 0; b < 3; ++b) {
@@ -75,8 +76,8 @@ TEST_CASE_TEMPLATE("the recurrence and its gradients equal plain loops, on every
         }
         // One of them alone.
         std::vector<T> alone(input.size(), T(0));
-        kernels::recurrence_backward<T>(forget.data(), input.data(), c.data(), dy.data(), offsets, lengths, d,
-                                        {.input = alone.data()});
+        detail::kernels::recurrence_backward<T>(forget.data(), input.data(), c.data(), dy.data(), offsets,
+                                                lengths, d, {.input = alone.data()});
         if (beta == T(0)) CHECK(alone[0] == dx[0]);
       }
     }

@@ -9,7 +9,7 @@
 #include "kernels/emulated_tiles.hpp"
 
 using namespace eigenformer;
-using namespace eigenformer::kernels::detail;
+using namespace eigenformer::detail::kernels::detail;
 using testing::EmulatedTiles;
 
 namespace {

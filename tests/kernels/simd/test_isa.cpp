@@ -10,7 +10,7 @@
 #include "isa.hpp"
 
 using namespace eigenformer;
-using namespace eigenformer::kernels;
+using namespace eigenformer::detail::kernels;
 using testing::path_is_here;
 using testing::WithIsa;
 
@@ -41,7 +41,7 @@ TEST_CASE("EIGENFORMER_ISA: the path that it names is in use") {
   if (wanted != nullptr && *wanted != '\0') {
     CHECK(std::string(isa_name(isa())) == wanted);
   } else {
-    CHECK(isa() == kernels::detail::default_isa());
+    CHECK(isa() == default_isa());
   }
 }
 
@@ -70,8 +70,8 @@ TEST_CASE("a set of features is what it was made of, and paths are different set
 TEST_CASE("every path can be forced alone, by its name, and loses what the CPU lacks") {
   const Isa otherwise{IsaFeature::avx2, IsaFeature::avx512};
   for (const IsaPath& path : isa_paths) {
-    CHECK(kernels::detail::isa_from_name(path.name, everything, otherwise) == path.isa);
-    CHECK(kernels::detail::isa_from_name(path.name, {}, otherwise) == Isa{});
+    CHECK(isa_from_name(path.name, everything, otherwise) == path.isa);
+    CHECK(isa_from_name(path.name, {}, otherwise) == Isa{});
     if (!path_is_here(path)) {
       const WithIsa with(path.isa);
       CHECK(isa() == (path.isa & available_isa()));
@@ -85,15 +85,15 @@ TEST_CASE("every path can be forced alone, by its name, and loses what the CPU l
                                                                 : 16));
     }
   }
-  CHECK(kernels::detail::isa_from_name("avx512_bf16", {IsaFeature::avx2, IsaFeature::avx_vnni}, otherwise) ==
+  CHECK(isa_from_name("avx512_bf16", {IsaFeature::avx2, IsaFeature::avx_vnni}, otherwise) ==
         Isa{IsaFeature::avx2});
   // As where the operating system refuses the tiles.
-  CHECK(kernels::isa_name(kernels::detail::isa_from_name(
+  CHECK(isa_name(isa_from_name(
             "amx_bf16", everything.without(IsaFeature::amx_int8).without(IsaFeature::amx_bf16), otherwise)) ==
         std::string("avx512_bf16"));
-  CHECK(kernels::detail::isa_from_name(nullptr, everything, otherwise) == otherwise);
-  CHECK(kernels::detail::isa_from_name("", everything, otherwise) == otherwise);
-  CHECK_THROWS_WITH_AS(kernels::detail::isa_from_name("sse9", everything, otherwise),
+  CHECK(isa_from_name(nullptr, everything, otherwise) == otherwise);
+  CHECK(isa_from_name("", everything, otherwise) == otherwise);
+  CHECK_THROWS_WITH_AS(isa_from_name("sse9", everything, otherwise),
                        "[isa] EIGENFORMER_ISA is 'sse9', expected one of baseline, eigen, avx2, avx2_vnni, "
                        "avx512, avx512_vnni, "
                        "avx512_bf16, amx_int8, amx_bf16, neon, neon_dotprod",
@@ -119,9 +119,9 @@ TEST_CASE("a feature of this CPU comes with those on which it builds") {
 TEST_CASE("Intel's vdpbf16ps is not in use without AMX, unless it is asked for") {
   const Isa amx{IsaFeature::avx512, IsaFeature::avx512_bf16, IsaFeature::amx_bf16};
   const Isa vectors = amx.without(IsaFeature::amx_bf16);
-  CHECK(kernels::detail::worthwhile_isa(amx, true) == amx);
-  CHECK(kernels::detail::worthwhile_isa(vectors, true) == Isa{IsaFeature::avx512});
-  CHECK(kernels::detail::worthwhile_isa(vectors, false) == vectors);
+  CHECK(worthwhile_isa(amx, true) == amx);
+  CHECK(worthwhile_isa(vectors, true) == Isa{IsaFeature::avx512});
+  CHECK(worthwhile_isa(vectors, false) == vectors);
   for (const IsaPath& path : isa_paths) {
     const WithIsa with(path.isa);
     const bool pays = isa().has(IsaFeature::avx512_bf16);

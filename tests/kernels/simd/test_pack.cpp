@@ -39,7 +39,7 @@ void check(const std::string& name, double tolerance, float most, F f, E expecte
   const std::vector<float> x = numbers(most);
   for_each_isa([&] {
     std::vector<float> y(x.size());
-    kernels::map<float, 1>(f, {x.data()}, y.data(), 0.0f, static_cast<index_t>(x.size()));
+    detail::kernels::map<float, 1>(f, {x.data()}, y.data(), 0.0f, static_cast<index_t>(x.size()));
     std::size_t checked = 0;
     for (std::size_t i = 0; i < x.size(); ++i) {
       const double e = expected(static_cast<double>(x[i])), a = static_cast<double>(y[i]);
@@ -71,7 +71,7 @@ void check_pair(const std::string& name, double tolerance, F f, E expected) {
   for_each_isa([&] {
     std::vector<float> out(a.size());
     const Shape shape{static_cast<index_t>(a.size())};
-    kernels::map_pairs<float>(f, shape, a.data(), shape, b.data(), shape, out.data());
+    detail::kernels::map_pairs<float>(f, shape, a.data(), shape, b.data(), shape, out.data());
     std::size_t checked = 0;
     for (std::size_t i = 0; i < a.size(); ++i) {
       const double e = expected(static_cast<double>(a[i]), static_cast<double>(b[i])),
@@ -150,8 +150,8 @@ TEST_CASE("powers of 2 have whole logarithms to base 2") {
   std::vector<float> x, y(140);
   for (int e = -70; e < 70; ++e) x.push_back(std::ldexp(1.0f, e));
   for_each_isa([&] {
-    kernels::map<float, 1>([](const auto& v) EIGENFORMER_INLINE_LAMBDA { return log2(v); }, {x.data()},
-                           y.data(), 0.0f, 140);
+    detail::kernels::map<float, 1>([](const auto& v) EIGENFORMER_INLINE_LAMBDA { return log2(v); },
+                                   {x.data()}, y.data(), 0.0f, 140);
     for (int e = -70; e < 70; ++e) CHECK(y[static_cast<std::size_t>(e + 70)] == static_cast<float>(e));
   });
 }
@@ -160,14 +160,14 @@ TEST_CASE("select takes each element from one side, and any() sees a single one"
   std::vector<float> x(37), y(37);
   for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i) - 11;
   for_each_isa([&] {
-    kernels::map<float, 1>([](const auto& v)
-                               EIGENFORMER_INLINE_LAMBDA { return select((v > 3) & ~(v == 7), v * 2, -v); },
-                           {x.data()}, y.data(), 0.0f, 37);
+    detail::kernels::map<float, 1>(
+        [](const auto& v) EIGENFORMER_INLINE_LAMBDA { return select((v > 3) & ~(v == 7), v * 2, -v); },
+        {x.data()}, y.data(), 0.0f, 37);
     for (std::size_t i = 0; i < x.size(); ++i) CHECK(y[i] == (x[i] > 3 && x[i] != 7 ? x[i] * 2 : -x[i]));
     for (std::size_t i = 0; i < 32; ++i) {
       std::vector<float> one(32, 0.0f);
       one[i] = 1;
-      kernels::map<float, 1>(
+      detail::kernels::map<float, 1>(
           [](const auto& v) EIGENFORMER_INLINE_LAMBDA {
             using P = std::decay_t<decltype(v)>;
             return any(v == 1) ? P(5) : P(4);

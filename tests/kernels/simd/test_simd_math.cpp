@@ -4,7 +4,7 @@
 namespace {
 
 using namespace eigenformer;
-using namespace eigenformer::kernels;
+using namespace eigenformer::detail::kernels;
 using eigenformer::testing::for_each_isa;
 
 enum class Function { exp, log, tanh, erf, sigmoid, sqrt };

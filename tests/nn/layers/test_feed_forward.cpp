@@ -24,7 +24,7 @@ TEST_CASE("the feed-forward network is linear2(activation(linear1(x))), forward 
     for (index_t f = 0; f < F; ++f) {
       double h = network.linear1.bias.value().at({f});
       for (index_t d = 0; d < D; ++d) h += w1.at({f, d}) * x.at({1, 3, d});
-      kernels::activation_forward(activation, &h, &h, 1);
+      detail::kernels::activation_forward(activation, &h, &h, 1);
       expected += w2.at({4, f}) * h;
     }
     CHECK(y.at({1, 3, 4}) == doctest::Approx(expected));

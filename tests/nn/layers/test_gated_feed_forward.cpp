@@ -60,7 +60,7 @@ TEST_CASE("a gated network is linear2(activation(linear1(x)) * linear3(x)), forw
         gate += network.linear1.weight.value().at({f, d}) * x.at({1, 3, d});
         up += network.linear3->weight.value().at({f, d}) * x.at({1, 3, d});
       }
-      kernels::activation_forward(activation, &gate, &gate, 1);
+      detail::kernels::activation_forward(activation, &gate, &gate, 1);
       expected += network.linear2.weight.value().at({4, f}) * gate * up;
     }
     CHECK(y.at({1, 3, 4}) == doctest::Approx(expected));

@@ -54,10 +54,10 @@ struct Result {
 using LossOf = std::function<Var<float>(const Context<float>&)>;
 
 Result run(const std::vector<ParameterHandle<float>>& parameters, const LossOf& loss_of, bool checkpoints,
-           kernels::GemmPrecision precision, int threads) {
+           GemmPrecision precision, int threads) {
   const ThreadScope scope(threads);
   Gradients<float> gradients(parameters);
-  const auto cache = std::make_shared<kernels::WeightCache>();
+  const auto cache = std::make_shared<detail::kernels::WeightCache>();
   Result result;
   Tape<float> tape;
   tape.set_checkpoints_layers(checkpoints);
@@ -82,7 +82,7 @@ template <class M>
 bool same_bits(const std::string& what, M& model, const LossOf& loss_of) {
   const auto handles = parameters(model);
   bool fewer = true;
-  for (const auto precision : {kernels::GemmPrecision::full, kernels::GemmPrecision::bf16}) {
+  for (const auto precision : {GemmPrecision::full, GemmPrecision::bf16}) {
     const Result kept = run(handles, loss_of, false, precision, 1);
     for (const int threads : {1, 3}) {
       const Result again = run(handles, loss_of, true, precision, threads);

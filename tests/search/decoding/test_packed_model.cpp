@@ -46,7 +46,8 @@ double difference(const Tensor<float>& a, const Tensor<float>& b) {
 std::size_t bytes_in_use() { return Runtime::instance().pool().statistics().bytes_in_use; }
 
 /// Bytes of all parameters that are packed.
-std::size_t packed_bytes(const Seq2SeqTransformer<float>& model, const kernels::PackedWeights& packed) {
+std::size_t packed_bytes(const Seq2SeqTransformer<float>& model,
+                         const detail::kernels::PackedWeights& packed) {
   std::size_t bytes = 0;
   for_each_parameter(model, [&](const std::string&, const Parameter<float>& p) {
     if (packed.contains(p.id())) {
@@ -184,7 +185,7 @@ TEST_CASE("rows of packed weights are the rows that were packed, rounded as the 
   const std::vector<std::int32_t> ids = {36, 0, 31, 32, 36};
   testing::for_each_isa([&] {
     for (const WeightFormat format : formats) {
-      const auto packed = kernels::PackedMatrix::pack(w.data(), n, k, false, format);
+      const auto packed = detail::kernels::PackedMatrix::pack(w.data(), n, k, false, format);
       Tensor<float> rows(Shape{5, k});
       packed.read_rows("embedding", ids.data(), 5, 2.0f, rows.data());
       double worst = 0;
@@ -200,7 +201,7 @@ TEST_CASE("rows of packed weights are the rows that were packed, rounded as the 
       CHECK(worst <= (format == WeightFormat::int8 ? 5.0 / 127 : 0.0));
     }
   });
-  const auto packed = kernels::PackedMatrix::pack(w.data(), n, k);
+  const auto packed = detail::kernels::PackedMatrix::pack(w.data(), n, k);
   Tensor<float> row(Shape{1, k});
   const std::int32_t outside = 37;
   CHECK(contains(message_of<IndexError>([&] { packed.read_rows("embedding", &outside, 1, 1, row.data()); }),

@@ -111,20 +111,20 @@ TEST_CASE("bf16 is what products are in where it is faster, and float32 elsewher
     Line line;
     Sgd<double> optimizer(parameters(line));
     Recorder sink;
-    std::vector<kernels::GemmPrecision> seen;
+    std::vector<GemmPrecision> seen;
     const auto loss = [&](const Context<double>& ctx, const Points& points) {
       seen.push_back(ctx.precision());
       return line.loss(ctx, points);
     };
     const auto batches = batches_of_points(2);
     LoopOptions options{.epochs = 1};
-    for (const auto wanted : {kernels::GemmPrecision::full, kernels::GemmPrecision::bf16}) {
+    for (const auto wanted : {GemmPrecision::full, GemmPrecision::bf16}) {
       options.precision = wanted;
       train(parameters(line), loss, batches, optimizer, constant_rate, options, sink);
       REQUIRE(!seen.empty());
-      const bool bf16 = wanted == kernels::GemmPrecision::bf16 && kernels::bf16_products_pay();
+      const bool bf16 = wanted == GemmPrecision::bf16 && bf16_products_pay();
       for (const auto precision : seen)
-        CHECK(precision == (bf16 ? kernels::GemmPrecision::bf16 : kernels::GemmPrecision::full));
+        CHECK(precision == (bf16 ? GemmPrecision::bf16 : GemmPrecision::full));
       seen.clear();
     }
   });

@@ -121,7 +121,7 @@ TEST_CASE("validation_of: the loss alone is what a validation corpus gives, with
 }
 
 TEST_CASE("validation_of: translating leaves the training's bits alone, in bf16 too") {
-  for (const auto precision : {kernels::GemmPrecision::full, kernels::GemmPrecision::bf16}) {
+  for (const auto precision : {GemmPrecision::full, GemmPrecision::bf16}) {
     Setup s;
     s.options.loop.precision = precision;
     auto other = model_for(s.tokenizers);

@@ -13,10 +13,10 @@
 
 namespace eigenformer {
 
-namespace kernels {
+namespace detail::kernels {
 class PackedWeights;
 class WeightCache;
-}  // namespace kernels
+}  // namespace detail::kernels
 
 /// How a model runs: whether it records gradients and applies dropout, on which rows, in which precision. It
 /// is the first argument of every module; modules have no train() or eval() state.
@@ -103,32 +103,32 @@ class Context {
 
   /// A copy whose matrix products have this precision: with bf16, inputs are rounded to bfloat16 and summed
   /// in float. It affects only T = float.
-  Context with_precision(kernels::GemmPrecision precision) const {
+  Context with_precision(GemmPrecision precision) const {
     Context c = *this;
     c.precision_ = precision;
     return c;
   }
   /// The precision of matrix products.
-  kernels::GemmPrecision precision() const noexcept { return precision_; }
+  GemmPrecision precision() const noexcept { return precision_; }
 
   /// A copy whose bf16 products round and pack a weight once per change instead of at each product; results
   /// are bit-identical. It detects changes by Tensor::mark_changed(); after any other change clear the cache.
-  Context with_weight_cache(std::shared_ptr<kernels::WeightCache> cache) const {
+  Context with_weight_cache(std::shared_ptr<detail::kernels::WeightCache> cache) const {
     Context c = *this;
     c.cache_ = std::move(cache);
     return c;
   }
   /// The cache of with_weight_cache(); null without one.
-  const std::shared_ptr<kernels::WeightCache>& weight_cache() const noexcept { return cache_; }
+  const std::shared_ptr<detail::kernels::WeightCache>& weight_cache() const noexcept { return cache_; }
 
   /// A copy that multiplies with these packed weights wherever they contain a parameter; for inference.
-  Context with_packed_weights(std::shared_ptr<const kernels::PackedWeights> weights) const {
+  Context with_packed_weights(std::shared_ptr<const detail::kernels::PackedWeights> weights) const {
     Context c = *this;
     c.packed_ = std::move(weights);
     return c;
   }
   /// The weights of with_packed_weights(), owned by this context; null without them.
-  const kernels::PackedWeights* packed_weights() const noexcept { return packed_.get(); }
+  const detail::kernels::PackedWeights* packed_weights() const noexcept { return packed_.get(); }
 
   /// A copy that uses these adapters in place of those attached to the model, so that several adapters can
   /// share one model. Null restores those of the model; an empty set runs the model without adapters.
@@ -150,9 +150,9 @@ class Context {
   Tape<T>* tape_ = nullptr;
   std::shared_ptr<DropoutKey> dropout_;
   std::optional<SequenceLayout> rows_;
-  kernels::GemmPrecision precision_{};
-  std::shared_ptr<const kernels::PackedWeights> packed_;
-  std::shared_ptr<kernels::WeightCache> cache_;
+  GemmPrecision precision_{};
+  std::shared_ptr<const detail::kernels::PackedWeights> packed_;
+  std::shared_ptr<detail::kernels::WeightCache> cache_;
   std::shared_ptr<const AdapterSet<T>> adapters_;
 };
 

@@ -235,7 +235,7 @@ void save_quantized_model(const std::filesystem::path& path, const M& model, Wei
 /// matrix that is not packed in int8, IoError when writing fails.
 template <class M>
 void save_packed_model(const std::filesystem::path& path, const M& model,
-                       const kernels::PackedWeights& packed) {
+                       const detail::kernels::PackedWeights& packed) {
   SafetensorsWriter writer;
   writer.set_metadata("format", "pt");
   writer.set_metadata("int8_layout", detail::int8_panels_layout);
@@ -249,7 +249,7 @@ void save_packed_model(const std::filesystem::path& path, const M& model,
       continue;
     }
     for (const detail::Int8Rows& rows : found->second) {
-      const kernels::PackedMatrix* matrix = packed.find(rows.parameter, rows.first, rows.count);
+      const detail::kernels::PackedMatrix* matrix = packed.find(rows.parameter, rows.first, rows.count);
       if (matrix == nullptr || matrix->format() != WeightFormat::int8)
         throw ValueError(
             "save_model",

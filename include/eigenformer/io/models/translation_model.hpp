@@ -19,7 +19,7 @@ namespace eigenformer {
 template <class M>
 struct PackedModel {
   LoadedModel<M> loaded;  ///< packed parameters have no memory (release_packed_weights())
-  std::shared_ptr<const kernels::PackedWeights> weights;  ///< the packed matrices
+  std::shared_ptr<const detail::kernels::PackedWeights> weights;  ///< the packed matrices
 
   /// A context for inference with the packed weights.
   Context<float> context() const { return Context<float>::inference().with_packed_weights(weights); }
@@ -87,7 +87,7 @@ void save_packed_folder(const std::filesystem::path& folder, const PackedModel<M
 ///     auto sentences = ef::generate(model.loaded.model, model.context(), sources);
 template <FolderModel M>
 PackedModel<M> load_packed_folder(const std::filesystem::path& folder) {
-  std::shared_ptr<const kernels::PackedWeights> weights;
+  std::shared_ptr<const detail::kernels::PackedWeights> weights;
   auto loaded = detail::load_folder<M>(folder, [&](const auto& path, M& model, const auto& description) {
     weights = detail::load_packed_weights(path, model, description.weights);
   });

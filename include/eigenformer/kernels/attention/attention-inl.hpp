@@ -16,7 +16,7 @@
 // Sequences of one query each, as in decoding: all heads of a query in one call. For a single query the calls
 // that process a block of queries would have little work each.
 
-namespace eigenformer::kernels::detail {
+namespace eigenformer::detail::kernels::detail {
 
 /// One query of all heads, and its keys.
 template <class T>
@@ -116,9 +116,9 @@ void attention_single(const AttentionProblem<T>& p, index_t b, T* out, index_t o
   dispatch<AttentionSingle<T>>(&call, out + row * out_stride);
 }
 
-}  // namespace eigenformer::kernels::detail
+}  // namespace eigenformer::detail::kernels::detail
 
-namespace eigenformer::kernels {
+namespace eigenformer::detail::kernels {
 
 namespace detail {
 
@@ -341,4 +341,4 @@ EIGENFORMER_INSTANTIATE_ATTENTION(double)
 #undef EIGENFORMER_INSTANTIATE_ATTENTION
 #endif
 
-}  // namespace eigenformer::kernels
+}  // namespace eigenformer::detail::kernels

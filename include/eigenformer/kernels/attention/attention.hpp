@@ -3,7 +3,7 @@
 #include "eigenformer/core/base/config.hpp"
 #include "eigenformer/kernels/attention/attention_problem.hpp"
 
-namespace eigenformer::kernels {
+namespace eigenformer::detail::kernels {
 
 /// out (queries->rows(), heads * value_dim) = attention. Rows of padding, and queries that may attend to
 /// nothing, become zero. log_sum_exp (heads, queries->rows()), or nullptr: the logarithm of each softmax's
@@ -37,7 +37,7 @@ template <class T>
 void attention_weights_backward(const AttentionProblem<T>& problem, const T* weights, const T* dweights,
                                 const AttentionGradients<T>& gradients);
 
-}  // namespace eigenformer::kernels
+}  // namespace eigenformer::detail::kernels
 
 #ifndef EIGENFORMER_COMPILED
 #include "eigenformer/kernels/attention/attention-inl.hpp"

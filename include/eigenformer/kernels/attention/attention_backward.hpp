@@ -13,7 +13,7 @@
 // and the gradient of a bias by distance is the sum of dS at that distance, tile by tile, P being computed
 // again from S and its log-sum-exp (Dao et al. 2022, algorithm 4).
 
-namespace eigenformer::kernels::detail {
+namespace eigenformer::detail::kernels::detail {
 
 /// The arguments of a backward pass: a gradient of the output, or of the weights.
 template <class T>
@@ -362,4 +362,4 @@ void attention_backward_all(const AttentionProblem<T>& p, const AttentionBackwar
   }
 }
 
-}  // namespace eigenformer::kernels::detail
+}  // namespace eigenformer::detail::kernels::detail

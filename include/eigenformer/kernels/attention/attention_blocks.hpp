@@ -13,7 +13,7 @@
 // The work of a pass of attention: checks, the ranges of keys and queries that masks admit, and the division
 // into blocks.
 
-namespace eigenformer::kernels::detail {
+namespace eigenformer::detail::kernels::detail {
 
 /// Keys of a tile of scores, and the row stride of a tile's buffers: a wider matrix is stored as panels of 64
 /// columns.
@@ -222,4 +222,4 @@ void zero_padding(const SequenceLayout& layout, T* matrix, index_t stride, index
   }
 }
 
-}  // namespace eigenformer::kernels::detail
+}  // namespace eigenformer::detail::kernels::detail

@@ -8,7 +8,7 @@
 
 // The products of attention's tiles by Eigen, in place of the bodies of attention_product.hpp.
 
-namespace eigenformer::kernels::detail {
+namespace eigenformer::detail::kernels::detail {
 
 inline bool multiplies_by_eigen() { return gemm_backend() == GemmBackend::eigen; }
 
@@ -63,4 +63,4 @@ void row_product_by_eigen(const T* weights, index_t n, const T* b, index_t strid
   }
 }
 
-}  // namespace eigenformer::kernels::detail
+}  // namespace eigenformer::detail::kernels::detail

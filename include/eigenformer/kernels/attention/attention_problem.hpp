@@ -8,7 +8,7 @@
 #include "eigenformer/core/tensor/mask.hpp"
 #include "eigenformer/kernels/attention/rules/score_rule.hpp"
 
-namespace eigenformer::kernels {
+namespace eigenformer::detail::kernels {
 
 /// Terms added to the scores that depend on the distance from query to key: the key's position minus the
 /// query's.
@@ -105,4 +105,4 @@ struct AttentionDistanceWeights {
   index_t row(index_t heads) const noexcept { return heads * (2 * reach + 1); }
 };
 
-}  // namespace eigenformer::kernels
+}  // namespace eigenformer::detail::kernels

@@ -10,7 +10,7 @@
 // The matrix work of attention on one tile of scores: packing, products and storing, each a hot loop compiled
 // for every instruction set. The arithmetic of a row does not depend on other rows.
 
-namespace eigenformer::kernels::detail {
+namespace eigenformer::detail::kernels::detail {
 
 /// Number of panels of a matrix with n columns.
 inline index_t attention_panels(index_t n) { return (n + attention_width - 1) / attention_width; }
@@ -337,4 +337,4 @@ struct AttentionDots {
   }
 };
 
-}  // namespace eigenformer::kernels::detail
+}  // namespace eigenformer::detail::kernels::detail

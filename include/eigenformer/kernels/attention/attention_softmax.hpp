@@ -10,7 +10,7 @@
 
 // Operations on one tile of scores between the products: masks, a step of the softmax, and its gradient.
 
-namespace eigenformer::kernels::detail {
+namespace eigenformer::detail::kernels::detail {
 
 /// Upper bounds on scores that keep a range of columns: -inf, then 64 times +inf, then -inf. Comparing lane
 /// numbers would be simpler, but in code that is inlined into another target GCC computes masks that are not
@@ -284,4 +284,4 @@ struct AttentionBias {
   }
 };
 
-}  // namespace eigenformer::kernels::detail
+}  // namespace eigenformer::detail::kernels::detail

@@ -12,7 +12,7 @@
 #include "eigenformer/kernels/attention/rules/attention_rules.hpp"
 #include "eigenformer/kernels/elementwise/dropout_mask.hpp"
 
-namespace eigenformer::kernels::detail {
+namespace eigenformer::detail::kernels::detail {
 
 /// Dropout's multipliers for a tile of attention weights (m, n) that begins at positions (query, key): 0 or 1
 /// / (1 - rate).
@@ -52,9 +52,9 @@ struct AttentionDropout {
   }
 };
 
-}  // namespace eigenformer::kernels::detail
+}  // namespace eigenformer::detail::kernels::detail
 
-namespace eigenformer::kernels::detail {
+namespace eigenformer::detail::kernels::detail {
 
 /// The sequences and the head of a tile.
 struct AttentionPlace {
@@ -397,4 +397,4 @@ class AttentionTiles {
   T* ruled_ = nullptr;  // (32, 64): scores after the rule, for its derivative
 };
 
-}  // namespace eigenformer::kernels::detail
+}  // namespace eigenformer::detail::kernels::detail

@@ -14,7 +14,7 @@
 // checks for borders, and with the columns of one remainder modulo the stride together, so that neighbouring
 // windows have neighbouring elements. Then each entry of the kernel (a tap) is a multiple of a shifted patch.
 
-namespace eigenformer::kernels {
+namespace eigenformer::detail::kernels {
 
 namespace detail {
 
@@ -562,4 +562,4 @@ EIGENFORMER_INSTANTIATE_DIRECT_CONVOLUTION(double)
 #undef EIGENFORMER_INSTANTIATE_DIRECT_CONVOLUTION
 #endif
 
-}  // namespace eigenformer::kernels
+}  // namespace eigenformer::detail::kernels

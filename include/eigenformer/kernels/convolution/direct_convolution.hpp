@@ -2,7 +2,7 @@
 
 #include "eigenformer/core/base/config.hpp"
 
-namespace eigenformer::kernels {
+namespace eigenformer::detail::kernels {
 
 /// Sizes and options of a convolution along one axis.
 struct ConvolutionAxis {
@@ -51,7 +51,7 @@ void direct_convolution_transposed(const DirectConvolution& c, const T* y, const
 template <class T>
 void direct_convolution_weight_gradient(const DirectConvolution& c, const T* x, const T* dy, T* dw, T beta);
 
-}  // namespace eigenformer::kernels
+}  // namespace eigenformer::detail::kernels
 
 #ifndef EIGENFORMER_COMPILED
 #include "eigenformer/kernels/convolution/direct_convolution-inl.hpp"

@@ -4,7 +4,7 @@
 #include "eigenformer/kernels/elementwise/activation.hpp"
 #include "eigenformer/kernels/simd/simd_math.hpp"
 
-namespace eigenformer::kernels {
+namespace eigenformer::detail::kernels {
 
 namespace detail {
 
@@ -217,4 +217,4 @@ EIGENFORMER_INSTANTIATE_ACTIVATION(double)
 #undef EIGENFORMER_INSTANTIATE_ACTIVATION
 #endif
 
-}  // namespace eigenformer::kernels
+}  // namespace eigenformer::detail::kernels

@@ -2,7 +2,7 @@
 
 #include "eigenformer/core/base/config.hpp"
 
-namespace eigenformer::kernels {
+namespace eigenformer {
 
 /// Functions applied to each element between linear layers.
 enum class Activation {
@@ -16,6 +16,10 @@ enum class Activation {
   relu_squared,  ///< max(x, 0)^2: So et al. 2021 (Primer)
   elu_plus_one,  ///< x + 1 where x > 0, exp(x) elsewhere: the feature map of Katharopoulos et al. 2020
 };
+
+}  // namespace eigenformer
+
+namespace eigenformer::detail::kernels {
 
 /// Whether activation_backward needs the output y (relu, sigmoid, tanh, elu_plus_one) or the input x (gelu,
 /// gelu_tanh, silu, relu_squared). relu accepts the input as well; `none` reads neither.
@@ -47,7 +51,7 @@ template <class T>
 void activation_backward_tile(Activation activation, const T* x_or_y, index_t ldx, const T* dy, T* dx,
                               index_t ldd, T beta, index_t rows, index_t cols);
 
-}  // namespace eigenformer::kernels
+}  // namespace eigenformer::detail::kernels
 
 #ifndef EIGENFORMER_COMPILED
 #include "eigenformer/kernels/elementwise/activation-inl.hpp"

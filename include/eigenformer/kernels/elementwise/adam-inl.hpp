@@ -11,7 +11,7 @@
 #include "eigenformer/kernels/elementwise/adam.hpp"
 #include "eigenformer/kernels/simd/simd_vector.hpp"
 
-namespace eigenformer::kernels {
+namespace eigenformer::detail::kernels {
 
 namespace detail {
 
@@ -178,4 +178,4 @@ EIGENFORMER_INSTANTIATE_ADAM(double)
 #undef EIGENFORMER_INSTANTIATE_ADAM
 #endif
 
-}  // namespace eigenformer::kernels
+}  // namespace eigenformer::detail::kernels

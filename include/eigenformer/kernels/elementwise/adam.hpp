@@ -2,7 +2,7 @@
 
 #include "eigenformer/core/base/config.hpp"
 
-namespace eigenformer::kernels {
+namespace eigenformer::detail::kernels {
 
 /// One step of Adam (Kingma and Ba 2015) in PyTorch's form, or of AdamW (Loshchilov and Hutter 2019) when
 /// decoupled: g = grad_scale * g; decoupled: p *= 1 - lr * weight_decay, otherwise g += weight_decay * p; m
@@ -25,7 +25,7 @@ void sgd_step(T* p, const T* g, T* buffer, index_t n, double lr, double momentum
 template <class T>
 double sum_of_squares(const T* x, index_t n);
 
-}  // namespace eigenformer::kernels
+}  // namespace eigenformer::detail::kernels
 
 #ifndef EIGENFORMER_COMPILED
 #include "eigenformer/kernels/elementwise/adam-inl.hpp"

@@ -8,7 +8,7 @@
 #include "eigenformer/kernels/simd/simd_vector.hpp"
 #include "eigenformer/kernels/simd/strided.hpp"
 
-namespace eigenformer::kernels {
+namespace eigenformer::detail::kernels {
 
 EIGENFORMER_INLINE Shape broadcast_shape(const char* op, const Shape& a, const Shape& b) {
   const Shape& longer = a.rank() >= b.rank() ? a : b;
@@ -201,4 +201,4 @@ EIGENFORMER_INSTANTIATE_BROADCAST(double)
 #undef EIGENFORMER_INSTANTIATE_BINARY
 #endif
 
-}  // namespace eigenformer::kernels
+}  // namespace eigenformer::detail::kernels

@@ -8,7 +8,7 @@
 #include "eigenformer/kernels/elementwise/dropout_mask.hpp"
 #include "eigenformer/kernels/simd/simd_vector.hpp"
 
-namespace eigenformer::kernels {
+namespace eigenformer::detail::kernels {
 
 namespace detail {
 
@@ -118,4 +118,4 @@ EIGENFORMER_INSTANTIATE_DROPOUT(double)
 #undef EIGENFORMER_INSTANTIATE_DROPOUT
 #endif
 
-}  // namespace eigenformer::kernels
+}  // namespace eigenformer::detail::kernels

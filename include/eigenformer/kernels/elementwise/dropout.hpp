@@ -5,7 +5,7 @@
 #include "eigenformer/core/base/config.hpp"
 #include "eigenformer/core/base/dropout_key.hpp"
 
-namespace eigenformer::kernels {
+namespace eigenformer::detail::kernels {
 
 /// Dropout of rows, as an argument of fused kernels.
 struct RowDropout {
@@ -52,7 +52,7 @@ template <class T>
 void dropout_tile(const T* x, T* y, const RowKey* keys, index_t first_row, index_t rows, index_t first_column,
                   index_t n, index_t ld, double rate, DropoutKey key);
 
-}  // namespace eigenformer::kernels
+}  // namespace eigenformer::detail::kernels
 
 #ifndef EIGENFORMER_COMPILED
 #include "eigenformer/kernels/elementwise/dropout-inl.hpp"

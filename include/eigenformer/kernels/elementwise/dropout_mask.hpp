@@ -7,7 +7,7 @@
 #include "eigenformer/core/base/random.hpp"
 #include "eigenformer/kernels/simd/simd_vector.hpp"
 
-namespace eigenformer::kernels {
+namespace eigenformer::detail::kernels {
 
 /// Key and rate of a dropout in the form that loops use: an element is kept if its random word is at least
 /// `threshold`, and then multiplied by `scale`.
@@ -128,4 +128,4 @@ EIGENFORMER_ALWAYS_INLINE void dropout_scale_block(const DropoutPlan<T>& plan, s
   }
 }
 
-}  // namespace eigenformer::kernels
+}  // namespace eigenformer::detail::kernels

@@ -7,7 +7,7 @@
 #include "eigenformer/kernels/elementwise/elementwise.hpp"
 #include "eigenformer/kernels/simd/simd_math.hpp"
 
-namespace eigenformer::kernels {
+namespace eigenformer::detail::kernels {
 
 namespace detail {
 
@@ -188,4 +188,4 @@ EIGENFORMER_INSTANTIATE_ELEMENTWISE(double)
 #undef EIGENFORMER_INSTANTIATE_ELEMENTWISE
 #endif
 
-}  // namespace eigenformer::kernels
+}  // namespace eigenformer::detail::kernels

@@ -3,7 +3,7 @@
 #include "eigenformer/core/base/config.hpp"
 #include "eigenformer/core/tensor/shape.hpp"
 
-namespace eigenformer::kernels {
+namespace eigenformer::detail::kernels {
 
 /// Arithmetic of two operands.
 enum class BinaryOp { add, subtract, multiply, divide };
@@ -63,7 +63,7 @@ void add(const T* a, const T* b, T* out, index_t n);
 template <class T>
 void add_scalar(const T* x, T value, T* y, index_t n);
 
-}  // namespace eigenformer::kernels
+}  // namespace eigenformer::detail::kernels
 
 #ifndef EIGENFORMER_COMPILED
 #include "eigenformer/kernels/elementwise/broadcast-inl.hpp"

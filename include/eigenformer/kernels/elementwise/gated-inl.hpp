@@ -5,7 +5,7 @@
 #include "eigenformer/kernels/elementwise/activation-inl.hpp"
 #include "eigenformer/kernels/elementwise/gated.hpp"
 
-namespace eigenformer::kernels {
+namespace eigenformer::detail::kernels {
 
 namespace detail {
 
@@ -99,4 +99,4 @@ EIGENFORMER_INSTANTIATE_GATED(double)
 #undef EIGENFORMER_INSTANTIATE_GATED
 #endif
 
-}  // namespace eigenformer::kernels
+}  // namespace eigenformer::detail::kernels

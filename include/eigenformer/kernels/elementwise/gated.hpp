@@ -3,7 +3,7 @@
 #include "eigenformer/core/base/config.hpp"
 #include "eigenformer/kernels/elementwise/activation.hpp"
 
-namespace eigenformer::kernels {
+namespace eigenformer::detail::kernels {
 
 /// y = f(gate) * up on a tile of rows x cols: gated linear units. Dauphin et al. 2017; Shazeer 2020.
 ///
@@ -22,7 +22,7 @@ void gated_backward_tile(Activation activation, const T* gate, const T* up, inde
                          index_t ld_dy, T beta, T* dgate, index_t ld_dgate, T* dup, index_t ld_dup,
                          index_t rows, index_t cols);
 
-}  // namespace eigenformer::kernels
+}  // namespace eigenformer::detail::kernels
 
 #ifndef EIGENFORMER_COMPILED
 #include "eigenformer/kernels/elementwise/gated-inl.hpp"

@@ -10,7 +10,7 @@
 #include "eigenformer/kernels/simd/pack.hpp"
 #include "eigenformer/kernels/simd/strided.hpp"
 
-namespace eigenformer::kernels {
+namespace eigenformer::detail::kernels {
 
 namespace detail {
 
@@ -132,4 +132,4 @@ void map_pairs_slope(const F& f, const Shape& shape, const T* a, const Shape& as
   detail::map_pairs<true, T>(f, shape, a, as, b, bs, dy, out, beta);
 }
 
-}  // namespace eigenformer::kernels
+}  // namespace eigenformer::detail::kernels

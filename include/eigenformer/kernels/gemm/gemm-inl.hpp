@@ -10,7 +10,7 @@
 #include "eigenformer/kernels/gemm/gemm_driver.hpp"
 #include "eigenformer/kernels/gemm/gemm_eigen.hpp"
 
-namespace eigenformer::kernels {
+namespace eigenformer::detail::kernels {
 namespace detail {
 
 inline void check_gemm_sizes(index_t m, index_t n, index_t k) {
@@ -70,4 +70,4 @@ template void gemm_batched<float>(const GemmBatch<float>&);
 template void gemm_batched<double>(const GemmBatch<double>&);
 #endif
 
-}  // namespace eigenformer::kernels
+}  // namespace eigenformer::detail::kernels

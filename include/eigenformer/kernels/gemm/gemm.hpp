@@ -4,7 +4,7 @@
 #include "eigenformer/kernels/gemm/gemm_backend.hpp"
 #include "eigenformer/kernels/gemm/gemm_types.hpp"
 
-namespace eigenformer::kernels {
+namespace eigenformer::detail::kernels {
 
 /// C (m, n) = alpha * op(A) (m, k) op(B) (k, n) + beta * C + bias, all row-major. A is stored as (k, m) if
 /// transpose_a, B as (n, k) if transpose_b. Leading dimensions (lda, ldb, ldc) count elements.
@@ -46,7 +46,7 @@ struct GemmBatch {
 template <class T>
 void gemm_batched(const GemmBatch<T>& batch);
 
-}  // namespace eigenformer::kernels
+}  // namespace eigenformer::detail::kernels
 
 #ifndef EIGENFORMER_COMPILED
 #include "eigenformer/kernels/gemm/gemm-inl.hpp"

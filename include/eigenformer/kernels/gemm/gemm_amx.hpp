@@ -21,7 +21,7 @@
 // as zero. For fewer rows than tiles need, vectors sum in that order, so that a row's bits do not depend on
 // the other rows.
 
-namespace eigenformer::kernels::detail {
+namespace eigenformer::detail::kernels::detail {
 
 struct TileDotBf16 {
   template <class Tiles, int C, int A, int B>
@@ -229,4 +229,4 @@ struct PackAmxAdjacent {
   }
 };
 
-}  // namespace eigenformer::kernels::detail
+}  // namespace eigenformer::detail::kernels::detail

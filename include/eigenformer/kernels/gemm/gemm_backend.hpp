@@ -4,7 +4,7 @@
 #include "eigenformer/kernels/gemm/gemm_types.hpp"
 #include "eigenformer/kernels/simd/isa.hpp"
 
-namespace eigenformer::kernels {
+namespace eigenformer {
 
 /// The implementation of matrix products: of gemm(), gemm_batched(), gemm_packed() and attention.
 enum class GemmBackend {
@@ -17,8 +17,8 @@ enum class GemmBackend {
 /// products are bit-identical.
 inline void set_gemm_backend(GemmBackend backend) {
   const Isa own = isa().without(IsaFeature::eigen);
-  detail::isa_slot().store(backend == GemmBackend::eigen ? own.with(IsaFeature::eigen) : own,
-                           std::memory_order_relaxed);
+  detail::kernels::isa_slot().store(backend == GemmBackend::eigen ? own.with(IsaFeature::eigen) : own,
+                                    std::memory_order_relaxed);
 }
 
 /// The backend in use.
@@ -34,10 +34,14 @@ inline bool bf16_products_pay() {
          (isa().has(IsaFeature::amx_bf16) || isa().has(IsaFeature::avx512_bf16));
 }
 
+}  // namespace eigenformer
+
+namespace eigenformer::detail::kernels {
+
 /// `wanted` if bf16_products_pay(), else full precision: the precision of training and decoding. gemm()
 /// itself uses the precision that it is given.
 inline GemmPrecision faster_precision(GemmPrecision wanted) {
   return bf16_products_pay() ? wanted : GemmPrecision::full;
 }
 
-}  // namespace eigenformer::kernels
+}  // namespace eigenformer::detail::kernels

@@ -8,7 +8,7 @@
 #include "eigenformer/kernels/gemm/gemm_kernels.hpp"
 #include "eigenformer/kernels/gemm/gemm_types.hpp"
 
-namespace eigenformer::kernels::detail {
+namespace eigenformer::detail::kernels::detail {
 
 /// The arguments of one product, for all its stages.
 template <class T>
@@ -352,4 +352,4 @@ void gemm_run(const GemmProblem<T>& g, const GemmKernels<T>& kernels, const Pack
   });
 }
 
-}  // namespace eigenformer::kernels::detail
+}  // namespace eigenformer::detail::kernels::detail

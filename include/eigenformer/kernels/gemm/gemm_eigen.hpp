@@ -11,7 +11,7 @@
 
 // Products by Eigen: the portable backend.
 
-namespace eigenformer::kernels::detail {
+namespace eigenformer::detail::kernels::detail {
 
 /// A row-major matrix with rows `stride` elements apart, as Eigen sees it.
 template <class T>
@@ -132,4 +132,4 @@ void eigen_gemm(const GemmProblem<T>& g, bool rounded, const EigenColumns<T>& pa
   });
 }
 
-}  // namespace eigenformer::kernels::detail
+}  // namespace eigenformer::detail::kernels::detail

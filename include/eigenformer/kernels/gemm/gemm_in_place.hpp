@@ -13,7 +13,7 @@
 // so few rows, and several of its panels at a time, so that sums are independent. The chain of multiply-adds
 // of an element is that of GemmMicro, so results are bit-identical.
 
-namespace eigenformer::kernels::detail {
+namespace eigenformer::detail::kernels::detail {
 
 /// The location of B for a tile: its first element, how far its rows or, transposed, columns are apart, and
 /// its panels of GemmMicro's columns; a tile of transposed columns needs no panels. Memory `ahead` of what is
@@ -148,4 +148,4 @@ struct InPlaceTiles {
   }
 };
 
-}  // namespace eigenformer::kernels::detail
+}  // namespace eigenformer::detail::kernels::detail

@@ -20,7 +20,7 @@
 // The tiles of float products for ARM with 64 bits. They are tested under an emulator; their speed on a CPU
 // was not measured.
 
-namespace eigenformer::kernels::detail {
+namespace eigenformer::detail::kernels::detail {
 
 /// A tile of Rows x 8 floats: the elements of A, four to a register, multiply by element (fmla). 12 rows take
 /// 24 of the 32 registers for sums, 3 for A and 2 for B. The tile's tails and end, and the order of every
@@ -66,7 +66,7 @@ struct GemmMicroNeon {
   }
 };
 
-}  // namespace eigenformer::kernels::detail
+}  // namespace eigenformer::detail::kernels::detail
 #endif
 
 #if EIGENFORMER_X86
@@ -78,7 +78,7 @@ struct GemmMicroNeon {
 // The bfloat16 product of avx512_bf16 (vdpbf16ps): a 32-bit lane holds two steps of k, both are multiplied
 // and added to a float sum in one instruction. The tile, its tails and its end are those of gemm_micro.hpp.
 
-namespace eigenformer::kernels::detail {
+namespace eigenformer::detail::kernels::detail {
 
 /// Two consecutive elements of k as bfloat16, the first in the lower half. Packed operands are stored as
 /// floats of these bits. (The attribute lets both types access the same memory.)
@@ -184,10 +184,10 @@ struct PackBf16 {
   }
 };
 
-}  // namespace eigenformer::kernels::detail
+}  // namespace eigenformer::detail::kernels::detail
 #endif
 
-namespace eigenformer::kernels::detail {
+namespace eigenformer::detail::kernels::detail {
 
 /// Rows of the largest register tile, and of the largest tile.
 inline constexpr index_t gemm_max_rows = 14, gemm_table_rows = 2 * amx_rows;
@@ -382,4 +382,4 @@ struct DepthBlocks {
   }
 };
 
-}  // namespace eigenformer::kernels::detail
+}  // namespace eigenformer::detail::kernels::detail

@@ -14,7 +14,7 @@
 // register; every tile size, tail and layout keeps that chain, so an element's bits never depend on its
 // neighbours.
 
-namespace eigenformer::kernels::detail {
+namespace eigenformer::detail::kernels::detail {
 
 template <class T, int Bytes>
 struct VectorOf {
@@ -272,4 +272,4 @@ struct RoundToBf16 {
   }
 };
 
-}  // namespace eigenformer::kernels::detail
+}  // namespace eigenformer::detail::kernels::detail

@@ -2,7 +2,17 @@
 
 #include "eigenformer/core/base/config.hpp"
 
-namespace eigenformer::kernels {
+namespace eigenformer {
+
+/// The precision of the inputs of a float product; sums are in float.
+enum class GemmPrecision {
+  full,  ///< inputs as they are
+  bf16   ///< inputs rounded to bfloat16, to nearest, ties to even
+};
+
+}  // namespace eigenformer
+
+namespace eigenformer::detail::kernels {
 
 /// Work on the tiles of a product while they are in the cache.
 template <class T>
@@ -18,10 +28,4 @@ struct GemmEpilogue {
   const void* context = nullptr;
 };
 
-/// The precision of the inputs of a float product; sums are in float.
-enum class GemmPrecision {
-  full,  ///< inputs as they are
-  bf16   ///< inputs rounded to bfloat16, to nearest, ties to even
-};
-
-}  // namespace eigenformer::kernels
+}  // namespace eigenformer::detail::kernels

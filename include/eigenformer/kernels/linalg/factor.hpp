@@ -10,7 +10,7 @@
 // Eigen's decompositions of one row-major matrix, and the gradients of their results. Functions that return
 // bool leave their results undefined where they return false.
 
-namespace eigenformer::kernels {
+namespace eigenformer::detail::kernels {
 
 namespace detail::linalg {
 
@@ -324,4 +324,4 @@ void lstsq_backward(const T* a_data, const T* b_data, const T* x_data, const T* 
   detail::linalg::matrix(da, m, n) = rest * step.transpose() + back * other.transpose() - g * x.transpose();
 }
 
-}  // namespace eigenformer::kernels
+}  // namespace eigenformer::detail::kernels

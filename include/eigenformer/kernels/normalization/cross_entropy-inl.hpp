@@ -11,7 +11,7 @@
 #include "eigenformer/kernels/normalization/softmax-inl.hpp"
 #include "eigenformer/kernels/simd/simd_math.hpp"
 
-namespace eigenformer::kernels {
+namespace eigenformer::detail::kernels {
 
 EIGENFORMER_INLINE index_t count_targets(const std::int32_t* targets, index_t rows,
                                          std::int32_t ignore_index) {
@@ -202,4 +202,4 @@ EIGENFORMER_INSTANTIATE_CROSS_ENTROPY(double)
 #undef EIGENFORMER_INSTANTIATE_CROSS_ENTROPY
 #endif
 
-}  // namespace eigenformer::kernels
+}  // namespace eigenformer::detail::kernels

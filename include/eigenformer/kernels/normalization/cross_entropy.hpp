@@ -4,7 +4,7 @@
 
 #include "eigenformer/core/base/config.hpp"
 
-namespace eigenformer::kernels {
+namespace eigenformer::detail::kernels {
 
 /// Options of the cross entropy between logits and target ids.
 struct CrossEntropyOptions {
@@ -46,7 +46,7 @@ double cross_entropy_forward_backward(T* logits, const std::int32_t* targets, in
                                       const CrossEntropyOptions& options, T scale, T* losses,
                                       double* unsmoothed = nullptr);
 
-}  // namespace eigenformer::kernels
+}  // namespace eigenformer::detail::kernels
 
 #ifndef EIGENFORMER_COMPILED
 #include "eigenformer/kernels/normalization/cross_entropy-inl.hpp"

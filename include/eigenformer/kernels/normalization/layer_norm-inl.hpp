@@ -9,7 +9,7 @@
 #include "eigenformer/kernels/normalization/layer_norm.hpp"
 #include "eigenformer/kernels/simd/simd_vector.hpp"
 
-namespace eigenformer::kernels {
+namespace eigenformer::detail::kernels {
 
 namespace detail {
 
@@ -278,4 +278,4 @@ EIGENFORMER_INSTANTIATE_LAYER_NORM(double)
 #undef EIGENFORMER_INSTANTIATE_LAYER_NORM
 #endif
 
-}  // namespace eigenformer::kernels
+}  // namespace eigenformer::detail::kernels

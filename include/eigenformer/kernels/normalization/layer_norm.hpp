@@ -3,7 +3,7 @@
 #include "eigenformer/core/base/config.hpp"
 #include "eigenformer/kernels/elementwise/dropout.hpp"
 
-namespace eigenformer::kernels {
+namespace eigenformer {
 
 /// The formula of a layer normalisation; there are trained weights for both.
 enum class LayerNormFormula {
@@ -11,6 +11,10 @@ enum class LayerNormFormula {
   teaching,  ///< (x - mean) / (unbiased standard deviation + eps): The Annotated Transformer and its
              ///< descendants
 };
+
+}  // namespace eigenformer
+
+namespace eigenformer::detail::kernels {
 
 /// y = (x - mean) * rstd * gamma + beta_param over each row.
 ///
@@ -41,7 +45,7 @@ void layer_norm_backward(const T* x, const T* gamma, const T* mean, const T* rst
                          LayerNormFormula formula, bool scalar_gain, T* dx, T beta_dx, T* dgamma, T* dbeta,
                          T beta_params, index_t rows, index_t n);
 
-}  // namespace eigenformer::kernels
+}  // namespace eigenformer::detail::kernels
 
 #ifndef EIGENFORMER_COMPILED
 #include "eigenformer/kernels/normalization/layer_norm-inl.hpp"

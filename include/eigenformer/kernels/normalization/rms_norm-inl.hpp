@@ -3,7 +3,7 @@
 #include "eigenformer/kernels/normalization/layer_norm-inl.hpp"
 #include "eigenformer/kernels/normalization/rms_norm.hpp"
 
-namespace eigenformer::kernels {
+namespace eigenformer::detail::kernels {
 
 template <class T>
 void rms_norm_forward(const T* x, const T* gamma, T eps, T* y, T* rstd, index_t rows, index_t n) {
@@ -40,4 +40,4 @@ EIGENFORMER_INSTANTIATE_RMS_NORM(double)
 #undef EIGENFORMER_INSTANTIATE_RMS_NORM
 #endif
 
-}  // namespace eigenformer::kernels
+}  // namespace eigenformer::detail::kernels

@@ -3,7 +3,7 @@
 #include "eigenformer/core/base/config.hpp"
 #include "eigenformer/kernels/elementwise/dropout.hpp"
 
-namespace eigenformer::kernels {
+namespace eigenformer::detail::kernels {
 
 /// y = x * rstd * gamma over each row, rstd = 1 / sqrt(mean of x^2 + eps). Zhang and Sennrich 2019, eq. 4.
 ///
@@ -26,7 +26,7 @@ template <class T>
 void rms_norm_backward(const T* x, const T* gamma, const T* rstd, const T* dy, T* dx, T beta_dx, T* dgamma,
                        T beta_gamma, index_t rows, index_t n);
 
-}  // namespace eigenformer::kernels
+}  // namespace eigenformer::detail::kernels
 
 #ifndef EIGENFORMER_COMPILED
 #include "eigenformer/kernels/normalization/rms_norm-inl.hpp"

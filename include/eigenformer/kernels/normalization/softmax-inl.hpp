@@ -8,7 +8,7 @@
 #include "eigenformer/kernels/normalization/softmax.hpp"
 #include "eigenformer/kernels/simd/simd_math.hpp"
 
-namespace eigenformer::kernels {
+namespace eigenformer::detail::kernels {
 
 namespace detail {
 
@@ -218,4 +218,4 @@ EIGENFORMER_INSTANTIATE_SOFTMAX(double)
 #undef EIGENFORMER_INSTANTIATE_SOFTMAX
 #endif
 
-}  // namespace eigenformer::kernels
+}  // namespace eigenformer::detail::kernels

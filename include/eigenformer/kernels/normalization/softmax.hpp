@@ -2,7 +2,7 @@
 
 #include "eigenformer/core/base/config.hpp"
 
-namespace eigenformer::kernels {
+namespace eigenformer::detail::kernels {
 
 /// y = exp(x - max) / sum over each row. x, y: (rows, n); y may be x. An entry -inf gives exactly 0; a row
 /// that is -inf throughout gives zeros, one with NaN only NaN.
@@ -29,7 +29,7 @@ void log_softmax_backward(const T* y, const T* dy, T* dx, T beta, index_t rows, 
 template <class T>
 void log_sum_exp(const T* x, T* out, index_t rows, index_t n);
 
-}  // namespace eigenformer::kernels
+}  // namespace eigenformer::detail::kernels
 
 #ifndef EIGENFORMER_COMPILED
 #include "eigenformer/kernels/normalization/softmax-inl.hpp"

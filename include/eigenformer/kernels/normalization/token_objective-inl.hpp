@@ -12,7 +12,7 @@
 #include "eigenformer/kernels/normalization/token_objective.hpp"
 #include "eigenformer/kernels/simd/simd_math.hpp"
 
-namespace eigenformer::kernels {
+namespace eigenformer::detail::kernels {
 
 namespace detail {
 
@@ -210,4 +210,4 @@ EIGENFORMER_INSTANTIATE_TOKEN_OBJECTIVE(double)
 #undef EIGENFORMER_INSTANTIATE_TOKEN_OBJECTIVE
 #endif
 
-}  // namespace eigenformer::kernels
+}  // namespace eigenformer::detail::kernels

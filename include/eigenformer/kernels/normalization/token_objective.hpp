@@ -4,7 +4,7 @@
 
 #include "eigenformer/core/base/config.hpp"
 
-namespace eigenformer::kernels {
+namespace eigenformer {
 
 /// Weights of the terms of token_objective().
 struct TokenObjective {
@@ -32,6 +32,10 @@ struct TokenLosses {
   }
 };
 
+}  // namespace eigenformer
+
+namespace eigenformer::detail::kernels {
+
 /// The loss of rows that ran once, or twice with different dropout, perhaps with a teacher:
 ///
 ///     (1 - w) CE + w T^2 KL(q || softmax(x / T)) + alpha / 2 D
@@ -49,7 +53,7 @@ TokenLosses token_objective(T* logits, const T* teacher, const std::int32_t* tar
                             index_t copies, index_t classes, const TokenObjective& options, T scale,
                             bool gradient);
 
-}  // namespace eigenformer::kernels
+}  // namespace eigenformer::detail::kernels
 
 #ifndef EIGENFORMER_COMPILED
 #include "eigenformer/kernels/normalization/token_objective-inl.hpp"

@@ -12,7 +12,7 @@
 #include "eigenformer/kernels/packed/gemm_int8_tile.hpp"
 #include "eigenformer/kernels/packed/gemm_int8_x86.hpp"
 
-namespace eigenformer::kernels::detail {
+namespace eigenformer::detail::kernels::detail {
 
 /// One row of k floats to bytes q + 128 and its scale, which is NaN if a value is not finite. The bytes of
 /// the last step behind k are those of zero.
@@ -124,4 +124,4 @@ struct Int8Kernels {
   }
 };
 
-}  // namespace eigenformer::kernels::detail
+}  // namespace eigenformer::detail::kernels::detail

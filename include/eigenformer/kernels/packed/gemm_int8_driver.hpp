@@ -13,7 +13,7 @@
 // Int8 products by AMX. Tiles load panels as they are: a row is one step of k, four bytes of each of 16
 // columns. They also load the inputs as they are, row by row as they were quantised.
 
-namespace eigenformer::kernels::detail {
+namespace eigenformer::detail::kernels::detail {
 
 static_assert(int8_columns == amx_columns);
 
@@ -66,11 +66,11 @@ struct Int8TilePanel {
   }
 };
 
-}  // namespace eigenformer::kernels::detail
+}  // namespace eigenformer::detail::kernels::detail
 
 // The loops around the tiles of int8 products.
 
-namespace eigenformer::kernels::detail {
+namespace eigenformer::detail::kernels::detail {
 
 /// The arguments of one product of quantised inputs and int8 weights, for all its ranges.
 struct Int8Problem {
@@ -181,4 +181,4 @@ void int8_range_by_tiles(const Int8Problem& g, index_t i0, index_t i1, index_t j
       });
 }
 
-}  // namespace eigenformer::kernels::detail
+}  // namespace eigenformer::detail::kernels::detail

@@ -18,7 +18,7 @@
 // The tiles of int8 products for ARM with 64 bits. They are tested under an emulator; their speed on a CPU
 // was not measured.
 
-namespace eigenformer::kernels::detail {
+namespace eigenformer::detail::kernels::detail {
 
 /// The common part of both tiles: the sums of Rows rows of 32 columns, 4 * vectors columns at a time, as many
 /// as fit in registers. Inputs, stored as q + 128, become signed by their highest bit, so these sums have no
@@ -150,5 +150,5 @@ struct Int8NeonDot {
   }
 };
 
-}  // namespace eigenformer::kernels::detail
+}  // namespace eigenformer::detail::kernels::detail
 #endif

@@ -8,7 +8,7 @@
 // what vpdpbusd multiplies), so a sum is sum(q w) + 128 sum(w); the second part is known per output and
 // subtracted. The integers are exact in 32 bits, so every path gives the same sums.
 
-namespace eigenformer::kernels::detail {
+namespace eigenformer::detail::kernels::detail {
 
 /// Four consecutive elements of k, 8 bits each, the first in the lowest byte.
 using Int8Four = std::uint32_t;
@@ -51,4 +51,4 @@ EIGENFORMER_ALWAYS_INLINE void finish_int8(const std::int32_t* sums, bool with_o
 /// a: (steps, tile rows), b: (steps, 32).
 using Int8Function = void (*)(index_t steps, const Int8Four* a, const Int8Four* b, const Int8Output* out);
 
-}  // namespace eigenformer::kernels::detail
+}  // namespace eigenformer::detail::kernels::detail

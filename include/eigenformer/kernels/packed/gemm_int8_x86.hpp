@@ -18,7 +18,7 @@
 
 // The tiles of int8 products for x86.
 
-namespace eigenformer::kernels::detail {
+namespace eigenformer::detail::kernels::detail {
 
 /// The common part of the tiles with vectors of 32 bytes: the sums of Rows rows of 32 columns.
 template <int Rows>
@@ -185,5 +185,5 @@ struct Int8Vnni {
   }
 };
 
-}  // namespace eigenformer::kernels::detail
+}  // namespace eigenformer::detail::kernels::detail
 #endif

@@ -19,7 +19,7 @@
 #include "eigenformer/kernels/packed/gemm_int8_driver.hpp"
 #include "eigenformer/kernels/packed/gemm_packed.hpp"
 
-namespace eigenformer::kernels {
+namespace eigenformer::detail::kernels {
 namespace detail {
 
 static_assert(PackedMatrix::int8_columns == int8_columns);
@@ -103,7 +103,7 @@ EIGENFORMER_INLINE PackedMatrix PackedMatrix::pack_floats(const float* w, index_
   result.n_ = n;
   result.k_ = k;
   result.format_ = format;
-  result.isa_ = kernels::isa();
+  result.isa_ = isa();
   const detail::GemmKernels<float>& kernels = detail::packed_kernels(format, result.isa_);
   result.steps_ = (k + kernels.step - 1) / kernels.step;
   result.allocate(static_cast<std::size_t>(detail::whole_panels(n, kernels.columns) * result.steps_) *
@@ -127,7 +127,7 @@ EIGENFORMER_INLINE PackedMatrix PackedMatrix::int8_of_size(index_t n, index_t k)
   result.n_ = n;
   result.k_ = k;
   result.format_ = Format::int8;
-  result.isa_ = kernels::isa();
+  result.isa_ = isa();
   result.steps_ = (k + 3) / 4;
   result.run_int8_ = &PackedMatrix::run_int8;
   return result;
@@ -422,4 +422,4 @@ EIGENFORMER_INLINE void quantize_int8(const float* w, index_t n, index_t k, std:
   }
 }
 
-}  // namespace eigenformer::kernels
+}  // namespace eigenformer::detail::kernels

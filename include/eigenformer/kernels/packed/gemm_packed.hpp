@@ -8,7 +8,7 @@
 #include "eigenformer/kernels/gemm/gemm.hpp"
 #include "eigenformer/kernels/simd/isa.hpp"
 
-namespace eigenformer::kernels {
+namespace eigenformer::detail::kernels {
 
 /// A weight matrix W (n, k), n outputs of k inputs, packed once for many products x W^T. Immutable; copies
 /// share the memory. Its layout is that of the features in use (isa()) when it was packed.
@@ -128,7 +128,7 @@ void gemm_packed(index_t m, const float* x, index_t ldx, const PackedMatrix& w, 
 /// same q and scale, bit by bit. Throws ValueError for values that are not finite.
 void quantize_int8(const float* w, index_t n, index_t k, std::int8_t* q, float* scale);
 
-}  // namespace eigenformer::kernels
+}  // namespace eigenformer::detail::kernels
 
 #ifndef EIGENFORMER_COMPILED
 #include "eigenformer/kernels/packed/gemm_packed-inl.hpp"

@@ -6,7 +6,7 @@
 
 #include "eigenformer/kernels/packed/gemm_packed.hpp"
 
-namespace eigenformer::kernels {
+namespace eigenformer::detail::kernels {
 
 /// Packed weights by parameter id and first row, which a Context passes to linear layers in place of the
 /// parameters' values. Do not change it once it is shared; then any number of threads may use it.
@@ -41,11 +41,11 @@ class PackedWeights {
   std::size_t bytes_ = 0;
 };
 
-}  // namespace eigenformer::kernels
+}  // namespace eigenformer::detail::kernels
 
 namespace eigenformer {
 
 /// The format of a model's weights, packed or in a file: float32, bf16 or int8.
-using WeightFormat = kernels::PackedMatrix::Format;
+using WeightFormat = detail::kernels::PackedMatrix::Format;
 
 }  // namespace eigenformer

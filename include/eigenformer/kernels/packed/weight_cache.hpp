@@ -10,7 +10,7 @@
 #include "eigenformer/core/tensor/tensor.hpp"
 #include "eigenformer/kernels/packed/gemm_packed.hpp"
 
-namespace eigenformer::kernels {
+namespace eigenformer::detail::kernels {
 
 /// Packed weights for training in bf16: rounded and packed at the first product after a change, not at each
 /// one.
@@ -73,4 +73,4 @@ class WeightCache {
   std::map<Key, Entry> entries_;
 };
 
-}  // namespace eigenformer::kernels
+}  // namespace eigenformer::detail::kernels

@@ -10,7 +10,7 @@
 #include "eigenformer/kernels/simd/simd_vector.hpp"
 #include "eigenformer/kernels/simd/strided.hpp"
 
-namespace eigenformer::kernels {
+namespace eigenformer::detail::kernels {
 
 namespace detail {
 
@@ -147,4 +147,4 @@ EIGENFORMER_INSTANTIATE_PERMUTE(bool)
 #undef EIGENFORMER_INSTANTIATE_PERMUTE
 #endif
 
-}  // namespace eigenformer::kernels
+}  // namespace eigenformer::detail::kernels

@@ -5,7 +5,7 @@
 #include "eigenformer/core/base/config.hpp"
 #include "eigenformer/core/tensor/shape.hpp"
 
-namespace eigenformer::kernels {
+namespace eigenformer::detail::kernels {
 
 /// The shape with dimension i taken from dimension order[i] (negative counts from the end). Throws ShapeError
 /// unless order names every dimension once.
@@ -21,7 +21,7 @@ void permute(const T* x, const Shape& shape, std::span<const index_t> order, T* 
 template <class T>
 void transpose(const T* x, T* y, index_t batch, index_t rows, index_t cols, T beta);
 
-}  // namespace eigenformer::kernels
+}  // namespace eigenformer::detail::kernels
 
 #ifndef EIGENFORMER_COMPILED
 #include "eigenformer/kernels/reduction/permute-inl.hpp"

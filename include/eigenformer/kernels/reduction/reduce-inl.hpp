@@ -13,7 +13,7 @@
 #include "eigenformer/kernels/simd/simd_vector.hpp"
 #include "eigenformer/kernels/simd/strided.hpp"
 
-namespace eigenformer::kernels {
+namespace eigenformer::detail::kernels {
 
 namespace detail {
 
@@ -435,4 +435,4 @@ EIGENFORMER_INSTANTIATE_REDUCE(double)
 #undef EIGENFORMER_INSTANTIATE_REDUCE
 #endif
 
-}  // namespace eigenformer::kernels
+}  // namespace eigenformer::detail::kernels

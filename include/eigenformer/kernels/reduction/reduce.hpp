@@ -6,7 +6,7 @@
 #include "eigenformer/core/base/config.hpp"
 #include "eigenformer/core/tensor/shape.hpp"
 
-namespace eigenformer::kernels {
+namespace eigenformer::detail::kernels {
 
 /// The shape after a reduction over `axes` (negative counts from the end; none means all): with keep, they
 /// stay with size 1, otherwise they go. Throws IndexError for an axis outside the rank, ShapeError for one
@@ -55,7 +55,7 @@ void sum_rows(const T* x, T* out, T beta, index_t rows, index_t n);
 template <class T>
 void argmax(const T* x, std::int32_t* out, index_t rows, index_t n);
 
-}  // namespace eigenformer::kernels
+}  // namespace eigenformer::detail::kernels
 
 #ifndef EIGENFORMER_COMPILED
 #include "eigenformer/kernels/reduction/reduce-inl.hpp"

@@ -13,7 +13,7 @@
 #include "eigenformer/kernels/simd/simd_math.hpp"
 #include "eigenformer/kernels/simd/simd_vector.hpp"
 
-namespace eigenformer::kernels {
+namespace eigenformer::detail::kernels {
 
 namespace detail {
 
@@ -228,4 +228,4 @@ template void top_k(const float*, index_t, index_t, index_t, index_t, float*, st
 template void top_k(const double*, index_t, index_t, index_t, index_t, double*, std::int32_t*, double*);
 #endif
 
-}  // namespace eigenformer::kernels
+}  // namespace eigenformer::detail::kernels

@@ -4,7 +4,7 @@
 
 #include "eigenformer/core/base/config.hpp"
 
-namespace eigenformer::kernels {
+namespace eigenformer::detail::kernels {
 
 /// log(sum(exp(logits))) of each row, sums: (rows). logits: (rows, n), rows `ld` elements apart. A row with
 /// NaN or +inf, or of nothing but -inf, gives NaN.
@@ -22,7 +22,7 @@ void top_k(const T* x, index_t ld, index_t rows, index_t n, index_t k, T* values
 template <class T>
 void top_k(const T* x, index_t ld, index_t rows, index_t n, index_t k, T* values, std::int32_t* ids, T* sums);
 
-}  // namespace eigenformer::kernels
+}  // namespace eigenformer::detail::kernels
 
 #ifndef EIGENFORMER_COMPILED
 #include "eigenformer/kernels/reduction/top_k-inl.hpp"

@@ -8,7 +8,7 @@
 #include "eigenformer/kernels/sequence/embedding.hpp"
 #include "eigenformer/kernels/simd/simd_vector.hpp"
 
-namespace eigenformer::kernels {
+namespace eigenformer::detail::kernels {
 
 namespace detail {
 
@@ -101,4 +101,4 @@ EIGENFORMER_INSTANTIATE_EMBEDDING(double)
 #undef EIGENFORMER_INSTANTIATE_EMBEDDING
 #endif
 
-}  // namespace eigenformer::kernels
+}  // namespace eigenformer::detail::kernels

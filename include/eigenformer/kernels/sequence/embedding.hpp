@@ -4,7 +4,7 @@
 
 #include "eigenformer/core/base/config.hpp"
 
-namespace eigenformer::kernels {
+namespace eigenformer::detail::kernels {
 
 /// y[r] = scale * table[ids[r]]. table: (vocab, d), ids: (rows), y: (rows, d). Throws IndexError for an id
 /// outside 0 .. vocab - 1, naming it, its position and the vocabulary's size.
@@ -19,7 +19,7 @@ template <class T>
 void embedding_backward(const T* dy, const std::int32_t* ids, index_t rows, std::int32_t padding_index,
                         T scale, T* dtable, T beta, index_t vocab, index_t d);
 
-}  // namespace eigenformer::kernels
+}  // namespace eigenformer::detail::kernels
 
 #ifndef EIGENFORMER_COMPILED
 #include "eigenformer/kernels/sequence/embedding-inl.hpp"

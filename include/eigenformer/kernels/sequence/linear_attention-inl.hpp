@@ -7,7 +7,7 @@
 #include "eigenformer/kernels/sequence/linear_attention.hpp"
 #include "eigenformer/kernels/simd/simd_vector.hpp"
 
-namespace eigenformer::kernels {
+namespace eigenformer::detail::kernels {
 
 namespace detail {
 
@@ -324,4 +324,4 @@ EIGENFORMER_INSTANTIATE_LINEAR_ATTENTION(double)
 #undef EIGENFORMER_INSTANTIATE_LINEAR_ATTENTION
 #endif
 
-}  // namespace eigenformer::kernels
+}  // namespace eigenformer::detail::kernels

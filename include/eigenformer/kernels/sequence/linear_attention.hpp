@@ -2,7 +2,7 @@
 
 #include "eigenformer/kernels/attention/attention_problem.hpp"
 
-namespace eigenformer::kernels {
+namespace eigenformer::detail::kernels {
 
 /// Elements of the state of one sequence and head: head_dim x value_dim sums of features times values, then
 /// head_dim sums of features.
@@ -37,7 +37,7 @@ template <class T>
 void linear_attention_backward(const AttentionProblem<T>& problem, bool causal, const T* out, const T* dout,
                                index_t out_stride, const AttentionGradients<T>& gradients);
 
-}  // namespace eigenformer::kernels
+}  // namespace eigenformer::detail::kernels
 
 #ifndef EIGENFORMER_COMPILED
 #include "eigenformer/kernels/sequence/linear_attention-inl.hpp"

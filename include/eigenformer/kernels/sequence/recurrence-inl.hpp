@@ -7,7 +7,7 @@
 #include "eigenformer/kernels/sequence/recurrence.hpp"
 #include "eigenformer/kernels/simd/simd_vector.hpp"
 
-namespace eigenformer::kernels {
+namespace eigenformer::detail::kernels {
 
 namespace detail {
 
@@ -101,4 +101,4 @@ EIGENFORMER_INSTANTIATE_RECURRENCE(double)
 #undef EIGENFORMER_INSTANTIATE_RECURRENCE
 #endif
 
-}  // namespace eigenformer::kernels
+}  // namespace eigenformer::detail::kernels

@@ -5,7 +5,7 @@
 
 #include "eigenformer/core/base/config.hpp"
 
-namespace eigenformer::kernels {
+namespace eigenformer::detail::kernels {
 
 /// c[t] = f[t] * c[t - 1] + (1 - f[t]) * x[t] in every sequence, each feature by itself. forget (f, in [0,
 /// 1]), input (x) and out (c): (rows, d); sequence b has rows offsets[b] to offsets[b] + lengths[b] - 1.
@@ -31,7 +31,7 @@ void recurrence_backward(const T* forget, const T* input, const T* out, const T*
                          std::span<const index_t> offsets, std::span<const index_t> lengths, index_t d,
                          const RecurrenceGradients<T>& gradients);
 
-}  // namespace eigenformer::kernels
+}  // namespace eigenformer::detail::kernels
 
 #ifndef EIGENFORMER_COMPILED
 #include "eigenformer/kernels/sequence/recurrence-inl.hpp"

@@ -21,7 +21,7 @@ enum class RotaryPairing {
   halves,    ///< i and i + dim / 2: GPT-NeoX, LLaMA in transformers
 };
 
-namespace kernels {
+namespace detail::kernels {
 
 /// The cosines and sines of rotary positions: pair i of dim / 2 is rotated by position * base^(-2 i / dim).
 /// They are computed for 512 positions at a time, at the first use of one of these, and kept. Copies share
@@ -172,5 +172,5 @@ void rotary(const RotaryTable<T>& table, RotaryPairing pairing, bool inverse, co
                });
 }
 
-}  // namespace kernels
+}  // namespace detail::kernels
 }  // namespace eigenformer

@@ -13,7 +13,7 @@
 // Intel's AMX: eight tiles of 16 rows of 64 bytes in each thread, and products of them. Loops over tiles are
 // templates of a struct like HardwareTiles, so that tests run them on tiles in plain C++.
 
-namespace eigenformer::kernels::detail {
+namespace eigenformer::detail::kernels::detail {
 
 /// The products of tiles that the CPU has and that the operating system lets this process use.
 struct AmxFeatures {
@@ -236,4 +236,4 @@ EIGENFORMER_ALWAYS_INLINE void store_tile_sums(void* sums) {
   }
 }
 
-}  // namespace eigenformer::kernels::detail
+}  // namespace eigenformer::detail::kernels::detail

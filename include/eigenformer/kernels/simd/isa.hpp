@@ -16,7 +16,7 @@
 #include <sys/auxv.h>
 #endif
 
-namespace eigenformer::kernels {
+namespace eigenformer {
 
 /// The features by which kernels choose their code: those of CPUs, and Eigen.
 enum class IsaFeature : std::uint32_t {
@@ -63,6 +63,10 @@ class Isa {
   std::uint32_t bits_ = 0;
 };
 
+}  // namespace eigenformer
+
+namespace eigenformer::detail::kernels {
+
 /// A set of features that EIGENFORMER_ISA can name.
 struct IsaPath {
   const char* name;  ///< the value of EIGENFORMER_ISA
@@ -97,17 +101,6 @@ inline constexpr Isa given_isa = {
 #endif
 };
 
-/// The name of the last of isa_paths that the set contains.
-inline const char* isa_name(Isa isa) {
-  const char* name = "";
-  for (const IsaPath& path : isa_paths) {
-    if (isa.contains(path.isa)) name = path.name;
-  }
-  return name;
-}
-
-namespace detail {
-
 /// The features of this CPU. A feature is included only with all features that it implies.
 inline Isa detect_cpu() {
   Isa isa;
@@ -129,7 +122,7 @@ inline Isa detect_cpu() {
   isa = isa.with(IsaFeature::avx512);
   if (__builtin_cpu_supports("avx512vnni")) isa = isa.with(IsaFeature::avx512_vnni);
   if (__builtin_cpu_supports("avx512bf16")) isa = isa.with(IsaFeature::avx512_bf16);
-  const AmxFeatures amx = detect_amx();
+  const detail::AmxFeatures amx = detail::detect_amx();
   if (amx.int8 && isa.has(IsaFeature::avx512_vnni)) isa = isa.with(IsaFeature::amx_int8);
   if (amx.bf16 && isa.has(IsaFeature::avx512_bf16)) isa = isa.with(IsaFeature::amx_bf16);
 #elif EIGENFORMER_ARM64
@@ -144,15 +137,11 @@ inline Isa detect_cpu() {
   return isa;
 }
 
-}  // namespace detail
-
 /// All features that this machine has: the CPU's, and Eigen.
 inline Isa available_isa() {
-  static const Isa available = detail::detect_cpu().with(IsaFeature::eigen);
+  static const Isa available = detect_cpu().with(IsaFeature::eigen);
   return available;
 }
-
-namespace detail {
 
 /// The features of a CPU that are used by default: not Intel's vdpbf16ps without AMX, which has half the rate
 /// of the multiply-add of floats.
@@ -192,17 +181,29 @@ inline std::atomic<Isa>& isa_slot() {
   return slot;
 }
 
-}  // namespace detail
-
-/// The features in use: those of the CPU that make products faster, or those of the path that the environment
-/// variable EIGENFORMER_ISA names (isa_paths), without the ones that the CPU lacks and with given_isa. The
-/// variable is read once; throws ValueError for a name that is not that of a path.
-inline Isa isa() { return detail::isa_slot().load(std::memory_order_relaxed); }
-
 /// Sets the features of the whole process to those of `isa` that are available; for tests of one path against
 /// another. No other thread may run kernels at the time.
 inline void set_isa_for_testing(Isa isa) {
-  detail::isa_slot().store(given_isa | (isa & available_isa()), std::memory_order_relaxed);
+  isa_slot().store(given_isa | (isa & available_isa()), std::memory_order_relaxed);
 }
 
-}  // namespace eigenformer::kernels
+}  // namespace eigenformer::detail::kernels
+
+namespace eigenformer {
+
+/// The name of the last path that the set contains, in the order of docs/design/design.md, "Instruction
+/// sets".
+inline const char* isa_name(Isa isa) {
+  const char* name = "";
+  for (const detail::kernels::IsaPath& path : detail::kernels::isa_paths) {
+    if (isa.contains(path.isa)) name = path.name;
+  }
+  return name;
+}
+
+/// The features in use: those of the CPU that make products faster, or those of the path that the environment
+/// variable EIGENFORMER_ISA names, without the ones that the CPU lacks and with those that the compiler may
+/// use by its flags. The variable is read once; throws ValueError for a name that is not that of a path.
+inline Isa isa() { return detail::kernels::isa_slot().load(std::memory_order_relaxed); }
+
+}  // namespace eigenformer

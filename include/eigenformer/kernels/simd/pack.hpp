@@ -5,7 +5,7 @@
 
 #include "eigenformer/kernels/simd/simd_math.hpp"
 
-namespace eigenformer::kernels {
+namespace eigenformer::detail::kernels {
 
 /// A vector as a number: operators, comparisons and functions of all its elements at once, so that a formula
 /// is written once for float and double and for all instruction sets. In double, where speed does not matter,
@@ -366,4 +366,4 @@ struct Pack {
   }
 };
 
-}  // namespace eigenformer::kernels
+}  // namespace eigenformer::detail::kernels

@@ -11,7 +11,7 @@
 #define EIGENFORMER_TARGET_AVX512 \
   __attribute__((target("avx,avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq")))
 
-namespace eigenformer::kernels {
+namespace eigenformer::detail::kernels {
 
 namespace detail {
 
@@ -93,4 +93,4 @@ EIGENFORMER_NOINLINE void dispatch(Args... args) {
   if constexpr (!given.has(IsaFeature::avx2)) detail::run_baseline<Body>(args...);
 }
 
-}  // namespace eigenformer::kernels
+}  // namespace eigenformer::detail::kernels

@@ -4,7 +4,7 @@
 
 #include "eigenformer/kernels/simd/simd_vector.hpp"
 
-namespace eigenformer::kernels {
+namespace eigenformer::detail::kernels {
 
 /// Elementary functions of vectors, in place, without branches. Relative error: some 1e-7 for float, 4e-16
 /// for double (log near 1 and erf, tanh near 0 included). Limits are exact and NaN stays NaN. The
@@ -227,4 +227,4 @@ struct SimdMath {
   }
 };
 
-}  // namespace eigenformer::kernels
+}  // namespace eigenformer::detail::kernels

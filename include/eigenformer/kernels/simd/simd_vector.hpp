@@ -20,7 +20,7 @@
 #define EIGENFORMER_MASKED_MOVES 0
 #endif
 
-namespace eigenformer::kernels {
+namespace eigenformer::detail::kernels {
 
 /// Vectors of Bytes bytes over T (GCC's vector extension: both compilers turn + - * / and comparisons into
 /// the instructions of the function they end up in, at every optimisation level).
@@ -207,4 +207,4 @@ inline constexpr index_t math_grain = 8192;
 /// The least number of rows of n elements that is worth a task.
 inline index_t row_grain(index_t n, index_t grain) { return n <= 0 ? grain : (grain + n - 1) / n; }
 
-}  // namespace eigenformer::kernels
+}  // namespace eigenformer::detail::kernels

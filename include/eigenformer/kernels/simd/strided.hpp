@@ -6,7 +6,7 @@
 #include "eigenformer/core/base/config.hpp"
 #include "eigenformer/core/tensor/shape.hpp"
 
-namespace eigenformer::kernels {
+namespace eigenformer::detail::kernels {
 
 /// A loop nest over up to six dimensions and its operands' strides in elements, with adjacent dimensions
 /// merged if every operand allows it, so that most shapes become one or two loops. The last dimension is the
@@ -109,4 +109,4 @@ StridedLoop<Operands> broadcast_loop(const Shape& out, const std::array<const Sh
   return loop;
 }
 
-}  // namespace eigenformer::kernels
+}  // namespace eigenformer::detail::kernels

@@ -180,9 +180,9 @@ void merge_lora(M& model) {
     if (weight.adapter() == nullptr) return;
     const index_t in = weight.shape()[1];
     for (const LowRankPart<T>& part : weight.adapter()->parts) {
-      kernels::gemm<T>(false, false, part.rows, in, part.rank(), static_cast<T>(part.scale()),
-                       part.b.value().data(), part.rank(), part.a.value().data(), in, T(1),
-                       weight.value().data() + part.first_row * in, in, {}, kernels::GemmPrecision::full);
+      detail::kernels::gemm<T>(false, false, part.rows, in, part.rank(), static_cast<T>(part.scale()),
+                               part.b.value().data(), part.rank(), part.a.value().data(), in, T(1),
+                               weight.value().data() + part.first_row * in, in, {}, GemmPrecision::full);
     }
     weight.value().mark_changed();
     weight.set_adapter(nullptr);

@@ -145,9 +145,9 @@ namespace eigenformer {
 /// Part of MultiHeadAttention with RotaryPositions.
 template <class T>
 struct Rotary {
-  kernels::RotaryTable<T> table;  ///< cosines and sines by position
-  RotaryPairing pairing;          ///< which features form a pair
-  index_t head_dim;               ///< features of a head, including those that do not rotate
+  detail::kernels::RotaryTable<T> table;  ///< cosines and sines by position
+  RotaryPairing pairing;                  ///< which features form a pair
+  index_t head_dim;                       ///< features of a head, including those that do not rotate
 
   /// features: of a head. The options must be valid: options.dim even and at most features.
   Rotary(const RotaryPositions& options, index_t features)

@@ -145,8 +145,8 @@ class KeyValueCache {
     if (!state.defined()) state = Tensor<T>::zeros(Shape{sequences(), d});
     Tensor<T> out(input.shape());
     begin_change();
-    kernels::recurrence_forward<T>(forget.value().data(), input.value().data(), queries_.offsets(),
-                                   queries_.lengths(), d, state.data(), out.data());
+    detail::kernels::recurrence_forward<T>(forget.value().data(), input.value().data(), queries_.offsets(),
+                                           queries_.lengths(), d, state.data(), out.data());
     return Var<T>(std::move(out));
   }
 

@@ -88,10 +88,10 @@ inline void pack_weight(kernels::PackedWeights& packed, const Parameter<float>& 
 /// are packed too, but never vectors. Throws ValueError for int8 weights that are not finite and for a model
 /// whose weights' memory was released.
 template <class Model>
-std::shared_ptr<const kernels::PackedWeights> pack_weights(const Model& model,
-                                                           WeightFormat format = WeightFormat::float32) {
+std::shared_ptr<const detail::kernels::PackedWeights> pack_weights(
+    const Model& model, WeightFormat format = WeightFormat::float32) {
   static_assert(std::is_same_v<typename Model::value_type, float>, "only models of float can be packed");
-  auto packed = std::make_shared<kernels::PackedWeights>();
+  auto packed = std::make_shared<detail::kernels::PackedWeights>();
   detail::for_each_packed_weight(model, format,
                                  [&](const Parameter<float>& weight, std::initializer_list<index_t> counts) {
                                    detail::pack_weight(*packed, weight, counts, format);
@@ -103,7 +103,7 @@ std::shared_ptr<const kernels::PackedWeights> pack_weights(const Model& model,
 /// packed weights only; training, saving or copying it throws ValueError. An embedding that is tied to the
 /// projection is looked up in its packed weights.
 template <class Model>
-void release_packed_weights(Model& model, const kernels::PackedWeights& packed) {
+void release_packed_weights(Model& model, const detail::kernels::PackedWeights& packed) {
   for_each_parameter(model, [&](const std::string&, Parameter<float>& p) {
     if (packed.contains(p.id())) p.value() = Tensor<float>::without_storage(p.shape());
   });
@@ -113,10 +113,10 @@ void release_packed_weights(Model& model, const kernels::PackedWeights& packed) 
 /// freed memory is returned to the operating system. Throws as pack_weights() does; the model may then be
 /// partly packed and is no longer usable.
 template <class Model>
-std::shared_ptr<const kernels::PackedWeights> pack_weights_in_place(
+std::shared_ptr<const detail::kernels::PackedWeights> pack_weights_in_place(
     Model& model, WeightFormat format = WeightFormat::float32) {
   static_assert(std::is_same_v<typename Model::value_type, float>, "only models of float can be packed");
-  auto packed = std::make_shared<kernels::PackedWeights>();
+  auto packed = std::make_shared<detail::kernels::PackedWeights>();
   detail::for_each_packed_weight(model, format,
                                  [&](const Parameter<float>& weight, std::initializer_list<index_t> counts) {
                                    detail::pack_weight(*packed, weight, counts, format);

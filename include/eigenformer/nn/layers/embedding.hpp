@@ -63,7 +63,7 @@ struct Embedding {
                                   double scale = 1) const {
     detail::require_ids("embedding", "ids", ids);
     if constexpr (std::is_same_v<T, float>) {
-      if (const kernels::PackedMatrix* packed = packed_table(ctx); packed != nullptr) {
+      if (const detail::kernels::PackedMatrix* packed = packed_table(ctx); packed != nullptr) {
         Tensor<T> y(ids.shape().inserted(-1, embedding_dim()));
         packed->read_rows("embedding", ids.data(), ids.numel(), static_cast<float>(scale), y.data());
         return Var<T>(std::move(y));
@@ -84,9 +84,10 @@ struct Embedding {
   static void tables(auto& self, auto&& visit) { visit(self.weight); }
 
  private:
-  const kernels::PackedMatrix* packed_table(const Context<T>& ctx) const {
+  const detail::kernels::PackedMatrix* packed_table(const Context<T>& ctx) const {
     if (ctx.records() || ctx.packed_weights() == nullptr) return nullptr;
-    const kernels::PackedMatrix* packed = ctx.packed_weights()->find(weight.id(), 0, num_embeddings());
+    const detail::kernels::PackedMatrix* packed =
+        ctx.packed_weights()->find(weight.id(), 0, num_embeddings());
     if (packed == nullptr) return nullptr;
     return weight.value().defined() && packed->format() == WeightFormat::float32 ? nullptr : packed;
   }

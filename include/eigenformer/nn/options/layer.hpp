@@ -12,9 +12,6 @@
 
 namespace eigenformer {
 
-using kernels::Activation;
-using kernels::LayerNormFormula;
-
 /// The names of the values of Activation.
 template <>
 struct EnumNames<Activation> {

@@ -178,7 +178,7 @@ class Ensemble : public detail::ModelOptions<M> {
       detail::require_logits("ensemble", made.shape(), count, columns);
       Tensor<T> p = made.value().clone();
       std::vector<T> sums(static_cast<std::size_t>(count));
-      kernels::log_sum_exp<T>(p.data(), columns, count, columns, sums.data());
+      detail::kernels::log_sum_exp<T>(p.data(), columns, count, columns, sums.data());
       for (index_t i = 0; i < p.numel(); ++i) p.data()[i] -= sums[static_cast<std::size_t>(i / columns)];
       if (m == 0) {
         mixed = std::move(p);

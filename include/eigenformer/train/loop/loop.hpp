@@ -331,7 +331,7 @@ class TrainingLoop {
   bool follows_total_ = false;
   double decays_from_ = 2;  // above 1: never
   Gradients<T> gradients_;
-  std::shared_ptr<kernels::WeightCache> weights_ = std::make_shared<kernels::WeightCache>();
+  std::shared_ptr<detail::kernels::WeightCache> weights_ = std::make_shared<detail::kernels::WeightCache>();
   Tape<T> tape_;
   EarlyStopping early_stopping_;
   StateAverage<T> snapshots_;

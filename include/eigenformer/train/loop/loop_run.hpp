@@ -145,8 +145,7 @@ template <class T>
 void TrainingLoop<T>::begin_together() {
   Communicator& communicator = *options_.communicator;
   detail::require_same_on_ranks(communicator, "the parameters", detail::description_of(parameters_));
-  detail::require_same_on_ranks(communicator, "the instructions of kernels",
-                                kernels::isa_name(kernels::isa()));
+  detail::require_same_on_ranks(communicator, "the instructions of kernels", isa_name(isa()));
   detail::require_same_options(communicator, options_to_json(options_));
   detail::require_same_on_ranks(communicator, "the counters", detail::to_json(progress_).dump());
   for (const auto& p : parameters_) {
@@ -357,7 +356,7 @@ void TrainingLoop<T>::update() {
   updates_->begin(progress_.epoch, progress_.batch, count);
   const UpdateLoss mean = accumulator_->add(
       *updates_,
-      {key, kernels::faster_precision(options_.precision), weights_, options_.checkpoint_activations},
+      {key, detail::kernels::faster_precision(options_.precision), weights_, options_.checkpoint_activations},
       gradients_);
   const ClipFactor clipped = clip_factor(accumulator_->norm(gradients_), options_.clip_norm);
   learning_rate_ = schedule_(progress_.step + 1, expected_steps());

@@ -86,10 +86,10 @@ class Teacher {
       for (std::size_t k = 0; k < all.size(); ++k) {
         Tensor<T> logits = all[k](first, count);
         if (temperature != 1)
-          kernels::axpby<T>(static_cast<T>(1 / temperature), logits.data(), T(0), logits.data(),
-                            logits.numel());
-        kernels::softmax<T>(logits.data(), logits.data(), count, logits.dim(-1));
-        kernels::axpby<T>(share, logits.data(), k == 0 ? T(0) : T(1), probabilities, logits.numel());
+          detail::kernels::axpby<T>(static_cast<T>(1 / temperature), logits.data(), T(0), logits.data(),
+                                    logits.numel());
+        detail::kernels::softmax<T>(logits.data(), logits.data(), count, logits.dim(-1));
+        detail::kernels::axpby<T>(share, logits.data(), k == 0 ? T(0) : T(1), probabilities, logits.numel());
       }
     };
   }

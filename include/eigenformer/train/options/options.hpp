@@ -160,9 +160,9 @@ class Warmup {
 
 }  // namespace detail
 
-/// The names of kernels::GemmPrecision in options and files.
+/// The names of GemmPrecision in options and files.
 template <>
-struct EnumNames<kernels::GemmPrecision> {
+struct EnumNames<GemmPrecision> {
   /// In the order of the enumerators.
   static constexpr std::array names = {"full", "bf16"};
 };
@@ -206,8 +206,8 @@ struct LoopOptions {
   index_t report_every = 20;  ///< updates between two StepReports
   std::uint64_t seed = 1;     ///< of dropout and of the order of Trainer's batches
   /// bf16: matrix products of bfloat16 with float sums where the CPU computes them faster
-  /// (kernels::bf16_products_pay()), else float. Parameters, updates and activations are float in both cases.
-  kernels::GemmPrecision precision = kernels::GemmPrecision::full;
+  /// (bf16_products_pay()), else float. Parameters, updates and activations are float in both cases.
+  GemmPrecision precision = GemmPrecision::full;
   /// Recompute the activations inside each layer of a Stack in backward instead of storing them (see
   /// checkpoint()): less memory, the time of another forward pass, the same bits. May change when a training
   /// is resumed.

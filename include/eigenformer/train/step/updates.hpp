@@ -142,7 +142,7 @@ Var<T> share_of_loss(Loss& loss, const Context<T>& ctx, const Batch& batch, Upda
 // Settings shared by the forward passes of an update.
 struct PassOptions {
   DropoutKey key;
-  kernels::GemmPrecision precision{};
+  GemmPrecision precision{};
   std::shared_ptr<kernels::WeightCache> weights{};
   bool checkpoint_activations = false;
 };

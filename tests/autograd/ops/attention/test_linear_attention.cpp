@@ -149,16 +149,18 @@ TEST_CASE("a state of constant size carries a causal linear attention from one p
              v = random({n, heads * dv}, 3).to<float>();
   const auto run = [&](const std::vector<index_t>& parts) {
     Tensor<float> out(Shape{n, heads * dv});
-    Tensor<float> state = Tensor<float>::zeros(Shape{heads, kernels::linear_attention_state_size(d, dv)});
+    Tensor<float> state =
+        Tensor<float>::zeros(Shape{heads, detail::kernels::linear_attention_state_size(d, dv)});
     index_t row = 0;
     for (const index_t rows : parts) {
       const auto layout = SequenceLayout::packed({rows});
-      kernels::AttentionProblem<float> p;
+      detail::kernels::AttentionProblem<float> p;
       p.q = q.data() + row * heads * d, p.k = k.data() + row * heads * d, p.v = v.data() + row * heads * dv;
       p.q_stride = p.k_stride = heads * d, p.v_stride = heads * dv;
       p.heads = heads, p.head_dim = d, p.value_dim = dv;
       p.queries = p.keys = &layout;
-      kernels::linear_attention_causal<float>(p, state.data(), out.data() + row * heads * dv, heads * dv);
+      detail::kernels::linear_attention_causal<float>(p, state.data(), out.data() + row * heads * dv,
+                                                      heads * dv);
       row += rows;
     }
     return values(out);

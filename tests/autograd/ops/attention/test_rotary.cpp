@@ -13,7 +13,7 @@
 
 using namespace eigenformer;
 using namespace eigenformer::testing;
-using kernels::RotaryTable;
+using detail::kernels::RotaryTable;
 
 namespace {
 

@@ -38,9 +38,10 @@ double reference(Activation f, double x) {
   return x;
 }
 
-constexpr Activation all[] = {Activation::none,      Activation::relu,         Activation::gelu,
-                              Activation::gelu_tanh, Activation::silu,         Activation::sigmoid,
-                              Activation::tanh,      Activation::relu_squared, Activation::elu_plus_one};
+constexpr Activation every_activation[] = {
+    Activation::none,      Activation::relu,         Activation::gelu,
+    Activation::gelu_tanh, Activation::silu,         Activation::sigmoid,
+    Activation::tanh,      Activation::relu_squared, Activation::elu_plus_one};
 
 }  // namespace
 
@@ -60,7 +61,7 @@ TEST_CASE("activations: gradients") {
 TEST_CASE_TEMPLATE("activations: values over the whole range, for sizes around the vectors'", T, float,
                    double) {
   const double tolerance = std::is_same_v<T, float> ? 3e-6 : 1e-13;
-  for (const Activation f : all) {
+  for (const Activation f : every_activation) {
     CAPTURE(static_cast<int>(f));
     for (const index_t n : {1, 7, 8, 9, 16, 17, 67}) {
       Tensor<double> x(Shape{n}), y(Shape{n});
@@ -94,7 +95,7 @@ TEST_CASE("activations: extreme inputs stay finite, NaN stays NaN") {
   CHECK(gelu(Var<float>(x)).value().at({1}) == 0);
   CHECK(silu(Var<float>(x)).value().at({1}) == 0);
   const Var<float> nan = Tensor<float>::full({1}, std::numeric_limits<float>::quiet_NaN());
-  for (const Activation f : all) CHECK(std::isnan(activate(nan, f).item()));
+  for (const Activation f : every_activation) CHECK(std::isnan(activate(nan, f).item()));
 }
 
 TEST_CASE("relu: the gradient at 0 is 0") {
@@ -105,7 +106,7 @@ TEST_CASE("relu: the gradient at 0 is 0") {
 }
 
 TEST_CASE("activations: gradients of large inputs are finite") {
-  for (const Activation f : all) {
+  for (const Activation f : every_activation) {
     CAPTURE(static_cast<int>(f));
     Tape<float> tape;
     const Var<float> x = tape.variable(Tensor<float>::from({4}, {-500, -50, 50, 500}));

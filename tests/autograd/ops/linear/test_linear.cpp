@@ -187,16 +187,16 @@ TEST_CASE("linear: shapes that do not fit name the parameter") {
 TEST_CASE("linear: packed weights give the same bits, and are not used where gradients are wanted") {
   const Parameter<float> w(random({20, 12}, 2).to<float>()), b(random({20}, 3).to<float>());
   const Var<float> x = random({5, 12}, 1).to<float>();
-  auto packed = std::make_shared<kernels::PackedWeights>();
-  packed->add(w.id(), 0, kernels::PackedMatrix::pack(w.value().data(), 20, 12));
+  auto packed = std::make_shared<detail::kernels::PackedWeights>();
+  packed->add(w.id(), 0, detail::kernels::PackedMatrix::pack(w.value().data(), 20, 12));
   const auto plain = Context<float>::inference();
   const auto ctx = plain.with_packed_weights(packed);
   CHECK(values(linear(ctx, x, w, b, Activation::relu).value()) ==
         values(linear(plain, x, w, b, Activation::relu).value()));
   // Weights packed from other numbers show that they are what is used.
-  auto other = std::make_shared<kernels::PackedWeights>();
+  auto other = std::make_shared<detail::kernels::PackedWeights>();
   const Tensor<float> zeros = Tensor<float>::zeros({20, 12});
-  other->add(w.id(), 0, kernels::PackedMatrix::pack(zeros.data(), 20, 12));
+  other->add(w.id(), 0, detail::kernels::PackedMatrix::pack(zeros.data(), 20, 12));
   CHECK(values(linear(plain.with_packed_weights(other), x, w, Parameter<float>()).value()) ==
         std::vector<float>(100, 0.0f));
 }
@@ -233,8 +233,8 @@ TEST_CASE("products with weights have the same bits with a weight cache, before 
     const Tensor<float> input = random({50, 20}, 9).to<float>();
     Tensor<std::int32_t> targets(Shape{50});
     for (index_t i = 0; i < 50; ++i) targets.data()[i] = static_cast<std::int32_t>(i % 37);
-    const auto run = [&](kernels::GemmPrecision precision,
-                         const std::shared_ptr<kernels::WeightCache>& cache) {
+    const auto run = [&](GemmPrecision precision,
+                         const std::shared_ptr<detail::kernels::WeightCache>& cache) {
       Tape<float> tape;
       std::vector<ParameterHandle<float>> handles;
       for (const auto* p : all) handles.push_back(p->handle());
@@ -253,8 +253,7 @@ TEST_CASE("products with weights have the same bits with a weight cache, before 
       for (const auto* p : all) result.push_back(values(gradients.of(*p)));
       return result;
     };
-    using kernels::GemmPrecision;
-    const auto cache = std::make_shared<kernels::WeightCache>();
+    const auto cache = std::make_shared<detail::kernels::WeightCache>();
     CHECK(run(GemmPrecision::full, cache) == run(GemmPrecision::full, nullptr));
     CHECK(cache->size() == 0);
     const auto before = run(GemmPrecision::bf16, nullptr);

@@ -206,9 +206,9 @@ int train(const TrainCommand& command, const TrainingRanks& ranks, InterruptWatc
   progress.say(format("model: %.2f million parameters, %s",
                       static_cast<double>(ef::count_parameters(model)) / 1e6,
                       counted(ef::Runtime::instance().threads(), "thread").c_str()));
-  if (s.training.loop.precision == ef::kernels::GemmPrecision::bf16 && !ef::kernels::bf16_products_pay()) {
+  if (s.training.loop.precision == ef::GemmPrecision::bf16 && !ef::bf16_products_pay()) {
     progress.say(format("using float32 products: on this CPU (%s) they are faster than bf16",
-                        ef::kernels::isa_name(ef::kernels::isa())));
+                        ef::isa_name(ef::isa())));
   }
 
   limit_memory(command, model, *train_set.pairs(), s.training, progress,
@@ -259,7 +259,7 @@ int train(const TrainCommand& command, const TrainingRanks& ranks, InterruptWatc
              {"pairs", train_set.pairs()->size()},
              {"validation_pairs", validates ? validation_set.pairs()->size() : 0},
              {"threads", ef::Runtime::instance().threads()},
-             {"instructions", ef::kernels::isa_name(ef::kernels::isa())}});
+             {"instructions", ef::isa_name(ef::isa())}});
   if (decays) interrupts.offer_decay();
   ef::TrainingEnd end{};
   try {

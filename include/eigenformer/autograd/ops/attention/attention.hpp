@@ -205,7 +205,7 @@ template <class T>
   saved.forward();
   saved.out = Tensor<T>();
   Tensor<T> weights(Shape{queries.batch(), op.heads, queries.max_length(), keys.max_length()});
-  kernels::attention_weights<T>(saved.problem(), saved.log_sum_exp.data(), weights.data());
+  detail::kernels::attention_weights<T>(saved.problem(), saved.log_sum_exp.data(), weights.data());
   if (!sources.recorded())
     return record("attention_weights", weights, sources.all(), {}, [](Backward<T>&) {});
   // dS = P * (dP - rowsum(dP * P)), dQ = scale dS K, dK = scale dS^T Q.
@@ -213,9 +213,9 @@ template <class T>
                 saved.reads(heads.q.of.recorded(), true, false).add(weights),
                 [saved, weights, parts = sources.parts](Backward<T>& b) {
                   const detail::AttentionSlots<T> d(b, parts, saved);
-                  const auto run = [&](const kernels::AttentionGradients<T>& wanted, const auto&) {
-                    kernels::attention_weights_backward<T>(saved.problem(), weights.data(), b.dy().data(),
-                                                           wanted);
+                  const auto run = [&](const detail::kernels::AttentionGradients<T>& wanted, const auto&) {
+                    detail::kernels::attention_weights_backward<T>(saved.problem(), weights.data(),
+                                                                   b.dy().data(), wanted);
                   };
                   saved.backward_relative(d.relative, nullptr, d.gradients, run);
                   d.slots.add_up();

@@ -201,14 +201,14 @@ template <class T>
   saved.k = key_features.value();
   saved.v = values.value();
   saved.out = Tensor<T>(q.shape().with(-1, v.dim(-1)));
-  const kernels::AttentionProblem<T> p = saved.problem();
+  const detail::kernels::AttentionProblem<T> p = saved.problem();
   Tensor<T> state = Tensor<T>::zeros(
-      Shape{keys.batch(), p.heads, kernels::linear_attention_state_size(p.head_dim, p.value_dim)});
+      Shape{keys.batch(), p.heads, detail::kernels::linear_attention_state_size(p.head_dim, p.value_dim)});
   if (op.causal) {
-    kernels::linear_attention_causal<T>(p, state.data(), saved.out.data(), v.dim(-1));
+    detail::kernels::linear_attention_causal<T>(p, state.data(), saved.out.data(), v.dim(-1));
   } else {
-    kernels::linear_attention_accumulate<T>(p, state.data());
-    kernels::linear_attention_apply<T>(p, state.data(), saved.out.data(), v.dim(-1));
+    detail::kernels::linear_attention_accumulate<T>(p, state.data());
+    detail::kernels::linear_attention_apply<T>(p, state.data(), saved.out.data(), v.dim(-1));
   }
   if (detail::not_recorded<T>(saved.out, query_features, key_features, values))
     return Var<T>(std::move(saved.out));
@@ -216,19 +216,19 @@ template <class T>
       "linear_attention", saved.out, {query_features, key_features, values},
       SavedTensors().add_if(q.recorded() || k.recorded(), v).add_if(q.recorded() || k.recorded(), saved.out),
       [saved](Backward<T>& b) {
-        const kernels::AttentionProblem<T> problem = saved.problem();
+        const detail::kernels::AttentionProblem<T> problem = saved.problem();
         const auto dq = b.grad(0), dk = b.grad(1), dv = b.grad(2);
-        kernels::linear_attention_backward<T>(problem, saved.op.causal, saved.out.data(), b.dy().data(),
-                                              saved.v.dim(-1),
-                                              {.dq = dq.data,
-                                               .dq_stride = problem.q_stride,
-                                               .dq_beta = dq.beta,
-                                               .dk = dk.data,
-                                               .dk_stride = problem.k_stride,
-                                               .dk_beta = dk.beta,
-                                               .dv = dv.data,
-                                               .dv_stride = problem.v_stride,
-                                               .dv_beta = dv.beta});
+        detail::kernels::linear_attention_backward<T>(problem, saved.op.causal, saved.out.data(),
+                                                      b.dy().data(), saved.v.dim(-1),
+                                                      {.dq = dq.data,
+                                                       .dq_stride = problem.q_stride,
+                                                       .dq_beta = dq.beta,
+                                                       .dk = dk.data,
+                                                       .dk_stride = problem.k_stride,
+                                                       .dk_beta = dk.beta,
+                                                       .dv = dv.data,
+                                                       .dv_stride = problem.v_stride,
+                                                       .dv_beta = dv.beta});
       });
 }
 

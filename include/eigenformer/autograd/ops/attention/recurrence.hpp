@@ -29,8 +29,8 @@ template <class T>
   const bool padded = layout.tokens() != layout.rows();
   Tensor<T> c = padded ? Tensor<T>::zeros(forget.shape()) : Tensor<T>(forget.shape());
   const Tensor<T> f = forget.value(), x = input.value();
-  kernels::recurrence_forward<T>(f.data(), x.data(), layout.offsets(), layout.lengths(), d, nullptr,
-                                 c.data());
+  detail::kernels::recurrence_forward<T>(f.data(), x.data(), layout.offsets(), layout.lengths(), d, nullptr,
+                                         c.data());
   // With g[t] = dc[t] + f[t + 1] g[t + 1]: df[t] = (c[t - 1] - x[t]) g[t], dx[t] = (1 - f[t]) g[t].
   return record("recurrence", c, {forget, input}, SavedTensors().add(forget).add(input).add(c),
                 [f, x, c, layout, d, padded](Backward<T>& b) {
@@ -39,7 +39,7 @@ template <class T>
                   for (const auto& slot : {df, dx}) {
                     if (slot && padded && slot.beta == T(0)) std::fill_n(slot.data, slot.shape.numel(), T(0));
                   }
-                  kernels::recurrence_backward<T>(
+                  detail::kernels::recurrence_backward<T>(
                       f.data(), x.data(), c.data(), b.dy().data(), layout.offsets(), layout.lengths(), d,
                       {.forget = df.data, .forget_beta = df.beta, .input = dx.data, .input_beta = dx.beta});
                   slots.add_up();

@@ -21,7 +21,7 @@ namespace eigenformer {
 /// the table's dim is in 2 .. head_dim.
 template <class T>
 [[nodiscard]] Var<T> rotary(const std::type_identity_t<Var<T>>& x, const SequenceLayout& layout,
-                            index_t heads, index_t head_dim, const kernels::RotaryTable<T>& table,
+                            index_t heads, index_t head_dim, const detail::kernels::RotaryTable<T>& table,
                             RotaryPairing pairing = RotaryPairing::adjacent) {
   const OpScope scope(Runtime::instance().profiler(), "rotary");
   detail::require_defined("rotary", x);
@@ -41,13 +41,13 @@ template <class T>
     return static_cast<index_t>((*keys)[static_cast<std::size_t>(r)].position);
   };
   const index_t rows = layout.rows(), columns = x.shape().cols();
-  kernels::rotary<T>(table, pairing, false, x.value().data(), y.data(), T(0), rows, columns, heads, head_dim,
-                     position);
+  detail::kernels::rotary<T>(table, pairing, false, x.value().data(), y.data(), T(0), rows, columns, heads,
+                             head_dim, position);
   if (detail::not_recorded<T>(y, x)) return Var<T>(std::move(y));
   return record("rotary", std::move(y), {x}, SavedTensors(), [=](Backward<T>& b) {
     const auto dx = b.grad(0);
-    kernels::rotary<T>(table, pairing, true, b.dy().data(), dx.data, dx.beta, rows, columns, heads, head_dim,
-                       position);
+    detail::kernels::rotary<T>(table, pairing, true, b.dy().data(), dx.data, dx.beta, rows, columns, heads,
+                               head_dim, position);
   });
 }
 

@@ -8,8 +8,6 @@
 
 namespace eigenformer {
 
-using kernels::Activation;
-
 namespace detail {
 
 // y = f(x): dx = f'(x) dy, with f' from y where f allows it and from x otherwise.

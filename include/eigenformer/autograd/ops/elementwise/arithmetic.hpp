@@ -211,35 +211,35 @@ requires detail::OperandPair<A, B>
 template <Operand X>
 [[nodiscard]] Var<element_t<X>> negate(const X& x) {
   // dx = -dy.
-  return detail::unary<element_t<X>>("negate", kernels::UnaryOp::negate, x, false, false);
+  return detail::unary<element_t<X>>("negate", detail::kernels::UnaryOp::negate, x, false, false);
 }
 
 /// e to the power x, element by element.
 template <Operand X>
 [[nodiscard]] Var<element_t<X>> exp(const X& x) {
   // dx = y dy.
-  return detail::unary<element_t<X>>("exp", kernels::UnaryOp::exp, x, false, true);
+  return detail::unary<element_t<X>>("exp", detail::kernels::UnaryOp::exp, x, false, true);
 }
 
 /// Natural logarithm, element by element: -inf at 0, NaN below.
 template <Operand X>
 [[nodiscard]] Var<element_t<X>> log(const X& x) {
   // dx = dy / x.
-  return detail::unary<element_t<X>>("log", kernels::UnaryOp::log, x, true, false);
+  return detail::unary<element_t<X>>("log", detail::kernels::UnaryOp::log, x, true, false);
 }
 
 /// Square root, element by element: NaN below 0.
 template <Operand X>
 [[nodiscard]] Var<element_t<X>> sqrt(const X& x) {
   // dx = dy / (2 y).
-  return detail::unary<element_t<X>>("sqrt", kernels::UnaryOp::sqrt, x, false, true);
+  return detail::unary<element_t<X>>("sqrt", detail::kernels::UnaryOp::sqrt, x, false, true);
 }
 
 /// x * x, element by element.
 template <Operand X>
 [[nodiscard]] Var<element_t<X>> square(const X& x) {
   // dx = 2 x dy.
-  return detail::unary<element_t<X>>("square", kernels::UnaryOp::square, x, true, false);
+  return detail::unary<element_t<X>>("square", detail::kernels::UnaryOp::square, x, true, false);
 }
 
 /// add() of the same operands, of which one is a Var or a Tensor: Eigen's operators are those of two Eigen

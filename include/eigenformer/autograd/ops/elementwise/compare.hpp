@@ -113,42 +113,42 @@ void chosen_into(const GradientSlot<T>& slot, const Tensor<bool>& mask, const Te
 template <class A, class B>
 requires detail::Comparable<A, B>
 [[nodiscard]] Tensor<bool> less(const A& a, const B& b) {
-  return detail::compare("less", kernels::Comparison::less, a, b);
+  return detail::compare("less", detail::kernels::Comparison::less, a, b);
 }
 
 /// Whether a <= b, element by element; operands, NaN and errors as for less().
 template <class A, class B>
 requires detail::Comparable<A, B>
 [[nodiscard]] Tensor<bool> less_equal(const A& a, const B& b) {
-  return detail::compare("less_equal", kernels::Comparison::less_equal, a, b);
+  return detail::compare("less_equal", detail::kernels::Comparison::less_equal, a, b);
 }
 
 /// Whether a > b, element by element; operands, NaN and errors as for less().
 template <class A, class B>
 requires detail::Comparable<A, B>
 [[nodiscard]] Tensor<bool> greater(const A& a, const B& b) {
-  return detail::compare("greater", kernels::Comparison::greater, a, b);
+  return detail::compare("greater", detail::kernels::Comparison::greater, a, b);
 }
 
 /// Whether a >= b, element by element; operands, NaN and errors as for less().
 template <class A, class B>
 requires detail::Comparable<A, B>
 [[nodiscard]] Tensor<bool> greater_equal(const A& a, const B& b) {
-  return detail::compare("greater_equal", kernels::Comparison::greater_equal, a, b);
+  return detail::compare("greater_equal", detail::kernels::Comparison::greater_equal, a, b);
 }
 
 /// Whether a == b, element by element; operands, NaN and errors as for less().
 template <class A, class B>
 requires detail::Comparable<A, B>
 [[nodiscard]] Tensor<bool> equal(const A& a, const B& b) {
-  return detail::compare("equal", kernels::Comparison::equal, a, b);
+  return detail::compare("equal", detail::kernels::Comparison::equal, a, b);
 }
 
 /// Whether a != b, element by element; operands, NaN and errors as for less().
 template <class A, class B>
 requires detail::Comparable<A, B>
 [[nodiscard]] Tensor<bool> not_equal(const A& a, const B& b) {
-  return detail::compare("not_equal", kernels::Comparison::not_equal, a, b);
+  return detail::compare("not_equal", detail::kernels::Comparison::not_equal, a, b);
 }
 
 /// a where the mask is true and b where it is false, all three broadcast together. Elements that are not
@@ -157,10 +157,10 @@ template <class T>
 [[nodiscard]] Var<T> where(const Tensor<bool>& mask, const Var<T>& a, const std::type_identity_t<Var<T>>& b) {
   const OpScope scope(Runtime::instance().profiler(), "where");
   detail::require_defined("where", mask, a, b);
-  const Shape operands = kernels::broadcast_shape("where", a.shape(), b.shape());
-  Tensor<T> y(kernels::broadcast_shape("where", mask.shape(), operands));
-  kernels::where<T>(mask.data(), mask.shape(), a.value().data(), a.shape(), b.value().data(), b.shape(),
-                    y.data());
+  const Shape operands = detail::kernels::broadcast_shape("where", a.shape(), b.shape());
+  Tensor<T> y(detail::kernels::broadcast_shape("where", mask.shape(), operands));
+  detail::kernels::where<T>(mask.data(), mask.shape(), a.value().data(), a.shape(), b.value().data(),
+                            b.shape(), y.data());
   if (detail::not_recorded<T>(y, a, b)) return Var<T>(std::move(y));
   // da = mask ? dy : 0, db = mask ? 0 : dy, each summed over the dimensions in which it was broadcast.
   return record("where", std::move(y), {a, b}, SavedTensors(mask), [mask](Backward<T>& back) {

@@ -21,13 +21,13 @@ template <class T>
   const detail::RowDropoutSite<T> site("dropout", ctx, rate, rows);
   if (site.rate == 0) return x;
   Tensor<T> y(x.shape());
-  kernels::dropout_rows<T>(x.value().data(), y.data(), site.keys(), rows, n, n, rate, site.key);
+  detail::kernels::dropout_rows<T>(x.value().data(), y.data(), site.keys(), rows, n, n, rate, site.key);
   if (detail::not_recorded<T>(y, x)) return Var<T>(std::move(y));
   // dx = dy * mask / (1 - rate), the mask drawn again.
   return record("dropout", std::move(y), {x}, SavedTensors(), [site, rows, n](Backward<T>& b) {
     if (auto dx = b.grad(0)) {
-      kernels::dropout_backward<T>(b.dy().data(), dx.data, dx.beta, site.keys(), rows, n, n, site.rate,
-                                   site.key);
+      detail::kernels::dropout_backward<T>(b.dy().data(), dx.data, dx.beta, site.keys(), rows, n, n,
+                                           site.rate, site.key);
     }
   });
 }
@@ -48,18 +48,18 @@ template <class T>
   const detail::RowDropoutSite<T> site("add_dropout", ctx, rate, rows);
   Tensor<T> y(x.shape());
   if (site.rate == 0) {
-    kernels::add<T>(x.value().data(), r.value().data(), y.data(), x.numel());
+    detail::kernels::add<T>(x.value().data(), r.value().data(), y.data(), x.numel());
   } else {
-    kernels::dropout_add<T>(x.value().data(), r.value().data(), y.data(), site.keys(), rows, n, n, rate,
-                            site.key);
+    detail::kernels::dropout_add<T>(x.value().data(), r.value().data(), y.data(), site.keys(), rows, n, n,
+                                    rate, site.key);
   }
   if (detail::not_recorded<T>(y, x, r)) return Var<T>(std::move(y));
   return record("add_dropout", std::move(y), {x, r}, SavedTensors(), [site, rows, n](Backward<T>& b) {
     if (site.rate == 0) {
       b.pass(1, b.dy());
     } else if (auto dr = b.grad(1)) {
-      kernels::dropout_backward<T>(b.dy().data(), dr.data, dr.beta, site.keys(), rows, n, n, site.rate,
-                                   site.key);
+      detail::kernels::dropout_backward<T>(b.dy().data(), dr.data, dr.beta, site.keys(), rows, n, n,
+                                           site.rate, site.key);
     }
     b.pass(0, b.dy());
   });

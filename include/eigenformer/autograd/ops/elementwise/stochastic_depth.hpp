@@ -56,7 +56,7 @@ template <class T>
     if (r > 0 && sequence == drawn) {
       m = (*multipliers)[static_cast<std::size_t>(r - 1)];
     } else {
-      kernels::dropout_mask_row<T>(site.key, sequence, 0, 0, 0, 1, site.rate, &m);
+      detail::kernels::dropout_mask_row<T>(site.key, sequence, 0, 0, 0, 1, site.rate, &m);
     }
     drawn = sequence;
   }

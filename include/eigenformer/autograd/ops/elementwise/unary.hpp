@@ -195,21 +195,21 @@ struct Erfc {
 template <Operand X>
 [[nodiscard]] Var<element_t<X>> abs(const X& x) {
   // dx = sign(x) dy.
-  return detail::unary<element_t<X>>("abs", kernels::UnaryOp::absolute, x, true, false);
+  return detail::unary<element_t<X>>("abs", detail::kernels::UnaryOp::absolute, x, true, false);
 }
 
 /// 1 / x, element by element.
 template <Operand X>
 [[nodiscard]] Var<element_t<X>> reciprocal(const X& x) {
   // dx = -y^2 dy.
-  return detail::unary<element_t<X>>("reciprocal", kernels::UnaryOp::reciprocal, x, false, true);
+  return detail::unary<element_t<X>>("reciprocal", detail::kernels::UnaryOp::reciprocal, x, false, true);
 }
 
 /// The error function, element by element.
 template <Operand X>
 [[nodiscard]] Var<element_t<X>> erf(const X& x) {
   // dx = 2 / sqrt(pi) exp(-x^2) dy.
-  return detail::unary<element_t<X>>("erf", kernels::UnaryOp::erf, x, true, false);
+  return detail::unary<element_t<X>>("erf", detail::kernels::UnaryOp::erf, x, true, false);
 }
 
 /// -1, 0 or 1 by the sign of x, 0 for NaN; the gradient is 0.

@@ -34,7 +34,7 @@ template <Operand X>
 [[nodiscard]] Var<element_t<X>> masked_select(const X& x, const Tensor<bool>& mask) {
   const Var<element_t<X>>& v = detail::operand<element_t<X>>(x);
   detail::require_defined("masked_select", v, mask);
-  const Shape shape = kernels::broadcast_shape("masked_select", v.shape(), mask.shape());
+  const Shape shape = detail::kernels::broadcast_shape("masked_select", v.shape(), mask.shape());
   const detail::StridedView view = detail::broadcast_view("masked_select", mask.shape(), shape);
   Tensor<bool> flags(shape);
   detail::for_each_pair(flags.data(), detail::whole_view(shape), mask.data(), view,

@@ -51,7 +51,8 @@ template <class T>
   const bool recorded = x.recorded() || ctx.records();
   // Not fused: activations such as sigmoid, whose backward reads the output; Transformers do not use them
   // here.
-  const bool fused = activation == Activation::relu || !kernels::activation_backward_takes_output(activation);
+  const bool fused =
+      activation == Activation::relu || !detail::kernels::activation_backward_takes_output(activation);
   const bool adapted = ctx.adapter_of(w1) != nullptr || ctx.adapter_of(w2) != nullptr;
   if (!recorded || !fused || adapted)
     return linear(ctx, linear(ctx, x, w1, b1, activation, dropout_rate), w2, b2);
@@ -96,10 +97,10 @@ template <class T>
                 [saved = std::move(saved), rows, d, ff, out, products](Backward<T>& b) {
                   const T* dy = b.dy().data();
                   if (auto dw2 = b.grad(3)) {
-                    kernels::gemm<T>(true, false, out, ff, rows, T(1), dy, out, saved.hidden.data(), ff,
-                                     dw2.beta, dw2.data, ff, {}, products.precision);
+                    detail::kernels::gemm<T>(true, false, out, ff, rows, T(1), dy, out, saved.hidden.data(),
+                                             ff, dw2.beta, dw2.data, ff, {}, products.precision);
                   }
-                  if (auto db2 = b.grad(4)) kernels::sum_rows<T>(dy, db2.data, db2.beta, rows, out);
+                  if (auto db2 = b.grad(4)) detail::kernels::sum_rows<T>(dy, db2.data, db2.beta, rows, out);
                   if (!b.needs(0) && !b.needs(1) && !b.needs(2)) return;
                   Tensor<T> dz(saved.hidden.shape());
                   const bool relu = saved.activation == Activation::relu;
@@ -107,10 +108,11 @@ template <class T>
                   products.run(true, rows, alpha, dy, saved.w2, 0, out, T(0), dz.data(),
                                {nullptr, detail::FeedForwardSaved<T>::apply, &saved});
                   if (auto dw1 = b.grad(1)) {
-                    kernels::gemm<T>(true, false, ff, d, rows, T(1), dz.data(), ff, saved.x.data(), d,
-                                     dw1.beta, dw1.data, d, {}, products.precision);
+                    detail::kernels::gemm<T>(true, false, ff, d, rows, T(1), dz.data(), ff, saved.x.data(), d,
+                                             dw1.beta, dw1.data, d, {}, products.precision);
                   }
-                  if (auto db1 = b.grad(2)) kernels::sum_rows<T>(dz.data(), db1.data, db1.beta, rows, ff);
+                  if (auto db1 = b.grad(2))
+                    detail::kernels::sum_rows<T>(dz.data(), db1.data, db1.beta, rows, ff);
                   if (auto dx = b.grad(0)) {
                     products.run(true, rows, T(1), dz.data(), saved.w1, 0, ff, dx.beta, dx.data);
                   }

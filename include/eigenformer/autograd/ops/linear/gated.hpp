@@ -100,8 +100,8 @@ template <class T>
   T* out = y.data();
   const index_t grain = std::max<index_t>(1, (index_t{1} << 13) / std::max<index_t>(n, 1));
   parallel_for(rows, grain, [&](index_t begin, index_t end) {
-    kernels::gated_tile<T>(gate, in + begin * 2 * n + n, 2 * n, in + begin * 2 * n, 2 * n, out + begin * n, n,
-                           end - begin, n);
+    detail::kernels::gated_tile<T>(gate, in + begin * 2 * n + n, 2 * n, in + begin * 2 * n, 2 * n,
+                                   out + begin * n, n, end - begin, n);
   });
   if (detail::not_recorded<T>(y, x)) return Var<T>(std::move(y));
   // da = f(b) dy, db = f'(b) a dy.
@@ -112,9 +112,9 @@ template <class T>
                   const T* dy = b.dy().data();
                   parallel_for(rows, grain, [&](index_t begin, index_t end) {
                     const index_t at = begin * 2 * n;
-                    kernels::gated_backward_tile<T>(gate, x.data() + at + n, x.data() + at, 2 * n,
-                                                    dy + begin * n, n, dx.beta, dx.data + at + n, 2 * n,
-                                                    dx.data + at, 2 * n, end - begin, n);
+                    detail::kernels::gated_backward_tile<T>(gate, x.data() + at + n, x.data() + at, 2 * n,
+                                                            dy + begin * n, n, dx.beta, dx.data + at + n,
+                                                            2 * n, dx.data + at, 2 * n, end - begin, n);
                   });
                 });
 }
@@ -161,7 +161,7 @@ template <class T>
                               activation,
                               detail::RowDropoutSite<T>("gated_feed_forward", ctx, dropout_rate, rows)};
   const auto product = [&](const Tensor<T>& in, const Parameter<T>& weight, const Parameter<T>& bias,
-                           Tensor<T>& y, kernels::GemmEpilogue<T> epilogue) {
+                           Tensor<T>& y, detail::kernels::GemmEpilogue<T> epilogue) {
     if (bias.defined()) epilogue.bias = bias.value().data();
     detail::weight_product<T>("gated_feed_forward", ctx, rows, in.data(), weight, 0, weight.shape()[0],
                               recorded, y.data(), epilogue);
@@ -188,21 +188,21 @@ template <class T>
                  products = detail::WeightProducts<T>(ctx)](Backward<T>& b) {
                   const T* dy = b.dy().data();
                   if (auto dw2 = b.grad(5)) {
-                    kernels::gemm<T>(true, false, out, ff, rows, T(1), dy, out, saved.hidden.data(), ff,
-                                     dw2.beta, dw2.data, ff, {}, products.precision);
+                    detail::kernels::gemm<T>(true, false, out, ff, rows, T(1), dy, out, saved.hidden.data(),
+                                             ff, dw2.beta, dw2.data, ff, {}, products.precision);
                   }
-                  if (auto db2 = b.grad(6)) kernels::sum_rows<T>(dy, db2.data, db2.beta, rows, out);
+                  if (auto db2 = b.grad(6)) detail::kernels::sum_rows<T>(dy, db2.data, db2.beta, rows, out);
                   Tensor<T> dgate(saved.hidden.shape()), dup(saved.hidden.shape());
                   const detail::GatedBackwardTile<T> tile{&saved, dup.data()};
                   products.run(true, rows, T(1), dy, saved.w2, 0, out, T(0), dgate.data(),
                                {nullptr, detail::GatedBackwardTile<T>::apply, &tile});
                   const auto half = [&](const Tensor<T>& dz, const Tensor<T>& weight, index_t input) {
                     if (auto dw = b.grad(input)) {
-                      kernels::gemm<T>(true, false, ff, d, rows, T(1), dz.data(), ff, saved.x.data(), d,
-                                       dw.beta, dw.data, d, {}, products.precision);
+                      detail::kernels::gemm<T>(true, false, ff, d, rows, T(1), dz.data(), ff, saved.x.data(),
+                                               d, dw.beta, dw.data, d, {}, products.precision);
                     }
                     if (auto db = b.grad(input + 1))
-                      kernels::sum_rows<T>(dz.data(), db.data, db.beta, rows, ff);
+                      detail::kernels::sum_rows<T>(dz.data(), db.data, db.beta, rows, ff);
                     if (auto dx = b.grad(0)) {
                       products.run(true, rows, T(1), dz.data(), weight, 0, ff, dx.beta, dx.data);
                     }

@@ -85,9 +85,9 @@ class LowRankTerms {
       t.hidden = Tensor<T>(Shape{rows, t.rank});
       const Tensor<T> dropped = t.dropped(x, rows);
       kernels::gemm<T>(false, true, rows, t.rank, in, T(1), dropped.data(), in, t.a.value().data(), in, T(0),
-                       t.hidden.data(), t.rank, {}, kernels::GemmPrecision::full);
+                       t.hidden.data(), t.rank, {}, GemmPrecision::full);
       kernels::gemm<T>(false, true, rows, t.count, t.rank, t.scale, t.hidden.data(), t.rank,
-                       t.b.value().data(), t.rank, T(1), y + t.begin, out, {}, kernels::GemmPrecision::full);
+                       t.b.value().data(), t.rank, T(1), y + t.begin, out, {}, GemmPrecision::full);
     }
   }
 
@@ -109,25 +109,25 @@ class LowRankTerms {
       const Term& t = terms_[i];
       if (auto db = back.grad(first + 2 * i + 1)) {
         kernels::gemm<T>(true, false, t.count, t.rank, rows, t.scale, dz + t.begin, out, t.hidden.data(),
-                         t.rank, db.beta, db.data, t.rank, {}, kernels::GemmPrecision::full);
+                         t.rank, db.beta, db.data, t.rank, {}, GemmPrecision::full);
       }
       if (!back.needs(first + 2 * i) && !back.needs(0)) continue;
       Tensor<T> dh(t.hidden.shape());
       kernels::gemm<T>(false, false, rows, t.rank, t.count, t.scale, dz + t.begin, out, t.b.value().data(),
-                       t.rank, T(0), dh.data(), t.rank, {}, kernels::GemmPrecision::full);
+                       t.rank, T(0), dh.data(), t.rank, {}, GemmPrecision::full);
       if (auto da = back.grad(first + 2 * i)) {
         const Tensor<T> dropped = t.dropped(x, rows);
         kernels::gemm<T>(true, false, t.rank, in, rows, T(1), dh.data(), t.rank, dropped.data(), in, da.beta,
-                         da.data, in, {}, kernels::GemmPrecision::full);
+                         da.data, in, {}, GemmPrecision::full);
       }
       if (auto dx = back.grad(0)) {
         if (t.dropout.rate == 0) {
           kernels::gemm<T>(false, false, rows, in, t.rank, T(1), dh.data(), t.rank, t.a.value().data(), in,
-                           dx.beta, dx.data, in, {}, kernels::GemmPrecision::full);
+                           dx.beta, dx.data, in, {}, GemmPrecision::full);
         } else {
           Tensor<T> dropped(x.shape());
           kernels::gemm<T>(false, false, rows, in, t.rank, T(1), dh.data(), t.rank, t.a.value().data(), in,
-                           T(0), dropped.data(), in, {}, kernels::GemmPrecision::full);
+                           T(0), dropped.data(), in, {}, GemmPrecision::full);
           kernels::dropout_backward<T>(dropped.data(), dx.data, dx.beta, t.dropout.keys(), rows, in, in,
                                        t.dropout.rate, t.dropout.key);
         }
@@ -158,9 +158,6 @@ class LowRankTerms {
 }  // namespace eigenformer::detail
 
 namespace eigenformer {
-
-using kernels::Activation;
-using kernels::GemmPrecision;
 
 namespace detail {
 

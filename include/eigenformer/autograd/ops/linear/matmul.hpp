@@ -118,7 +118,7 @@ template <class T>
   const index_t n = sb[transpose_b ? -2 : -1], kb = sb[transpose_b ? -1 : -2];
   if (k != kb) detail::refuse_inner(sa, sb, transpose_a, transpose_b, k, kb);
   const Shape batch_a = sa.without(-1).without(-1), batch_b = sb.without(-1).without(-1);
-  const Shape batch = kernels::broadcast_shape("matmul", batch_a, batch_b);
+  const Shape batch = detail::kernels::broadcast_shape("matmul", batch_a, batch_b);
   Tensor<T> y(batch.inserted(-1, m).inserted(-1, n));
   const index_t lda = sa[-1], ldb = sb[-1], count = batch.numel();
   const index_t size_a = m * k, size_b = k * n, size_y = m * n;
@@ -127,21 +127,21 @@ template <class T>
   const auto index_b = detail::broadcast_batch_index(batch, batch_b);
   const bool plain = batch_a == batch && batch_b == batch;
   if (plain) {
-    kernels::gemm_batched<T>({.count = count,
-                              .m = m,
-                              .n = n,
-                              .k = k,
-                              .a = {a.value().data(), lda, size_a, transpose_a},
-                              .b = {b.value().data(), ldb, size_b, transpose_b},
-                              .c = y.data(),
-                              .ldc = n,
-                              .stride_c = size_y});
+    detail::kernels::gemm_batched<T>({.count = count,
+                                      .m = m,
+                                      .n = n,
+                                      .k = k,
+                                      .a = {a.value().data(), lda, size_a, transpose_a},
+                                      .b = {b.value().data(), ldb, size_b, transpose_b},
+                                      .c = y.data(),
+                                      .ldc = n,
+                                      .stride_c = size_y});
   } else {
     for (index_t i = 0; i < count; ++i) {
-      kernels::gemm<T>(transpose_a, transpose_b, m, n, k, T(1),
-                       a.value().data() + index_a[static_cast<std::size_t>(i)] * size_a, lda,
-                       b.value().data() + index_b[static_cast<std::size_t>(i)] * size_b, ldb, T(0),
-                       y.data() + i * size_y, n);
+      detail::kernels::gemm<T>(transpose_a, transpose_b, m, n, k, T(1),
+                               a.value().data() + index_a[static_cast<std::size_t>(i)] * size_a, lda,
+                               b.value().data() + index_b[static_cast<std::size_t>(i)] * size_b, ldb, T(0),
+                               y.data() + i * size_y, n);
     }
   }
 

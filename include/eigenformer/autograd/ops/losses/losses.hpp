@@ -422,8 +422,8 @@ requires detail::OperandPair<A, B>
     if (a.rank() == 0) throw ShapeError(op, "batchmean of a scalar, must have a batch axis", {a.shape()});
     scale = 1 / static_cast<double>(std::max<index_t>(1, a.dim(0)));
   } else {
-    scale =
-        detail::reduction_scale(op, reduction, kernels::broadcast_shape(op, a.shape(), b.shape()).numel());
+    scale = detail::reduction_scale(op, reduction,
+                                    detail::kernels::broadcast_shape(op, a.shape(), b.shape()).numel());
   }
   const bool reduces = reduction != LossReduction::none;
   if (log_target) return detail::pair_loss<T>(op, detail::LogDivergenceLoss{}, a, b, {}, reduces, scale);
@@ -453,7 +453,7 @@ requires Operands<A, B>
   const Var<T>& va = detail::operand<T>(a);
   const Var<T>& vb = detail::operand<T>(b);
   detail::require_defined("cosine_similarity", va, vb);
-  const Shape shape = kernels::broadcast_shape("cosine_similarity", va.shape(), vb.shape());
+  const Shape shape = detail::kernels::broadcast_shape("cosine_similarity", va.shape(), vb.shape());
   const index_t d = detail::axis_of("cosine_similarity", axis, shape);
   const Var<T> x = va.shape() == shape ? va : broadcast_to(va, shape);
   const Var<T> y = vb.shape() == shape ? vb : broadcast_to(vb, shape);

@@ -12,8 +12,6 @@
 
 namespace eigenformer {
 
-using kernels::LayerNormFormula;
-
 /// Options of layer_norm(); the defaults are PyTorch's.
 struct LayerNormOp {
   double eps = 1e-5;  ///< added to the variance (pytorch) or the standard deviation (teaching)
@@ -93,10 +91,10 @@ template <class T>
   detail::LayerNormSaved<T> saved("layer_norm", x, gamma, beta, op);
   saved.x = x.value();
   Tensor<T> y(x.shape());
-  kernels::layer_norm_forward<T>(x.value().data(), gamma.defined() ? gamma.value().data() : nullptr,
-                                 beta.defined() ? beta.value().data() : nullptr, static_cast<T>(op.eps),
-                                 op.formula, op.scalar_gain, y.data(), saved.mean.data(), saved.rstd.data(),
-                                 saved.rows, saved.n);
+  detail::kernels::layer_norm_forward<T>(x.value().data(), gamma.defined() ? gamma.value().data() : nullptr,
+                                         beta.defined() ? beta.value().data() : nullptr,
+                                         static_cast<T>(op.eps), op.formula, op.scalar_gain, y.data(),
+                                         saved.mean.data(), saved.rstd.data(), saved.rows, saved.n);
   if (detail::not_recorded<T>(y, x, gamma, beta)) return Var<T>(std::move(y));
   return record("layer_norm", std::move(y), {x, gamma, beta},
                 SavedTensors().add_if(x.recorded() || gamma.recorded(), x).add_if(x.recorded(), gamma),
@@ -134,7 +132,7 @@ template <class T>
   saved.x = Tensor<T>(x.shape());
   const detail::RowDropoutSite<T> site("add_layer_norm", ctx, dropout_rate, saved.rows);
   Tensor<T> y(x.shape());
-  kernels::add_layer_norm_forward<T>(
+  detail::kernels::add_layer_norm_forward<T>(
       x.value().data(), r.value().data(), site.view(), gamma.defined() ? gamma.value().data() : nullptr,
       beta.defined() ? beta.value().data() : nullptr, static_cast<T>(op.eps), op.formula, op.scalar_gain,
       saved.x.data(), y.data(), saved.mean.data(), saved.rstd.data(), saved.rows, saved.n);
@@ -149,8 +147,8 @@ template <class T>
         if (site.rate == 0) {
           b.pass(1, ds);
         } else if (auto dr = b.grad(1)) {
-          kernels::dropout_backward<T>(ds.data(), dr.data, dr.beta, site.keys(), saved.rows, saved.n, saved.n,
-                                       site.rate, site.key);
+          detail::kernels::dropout_backward<T>(ds.data(), dr.data, dr.beta, site.keys(), saved.rows, saved.n,
+                                               saved.n, site.rate, site.key);
         }
         b.pass(0, ds);
       });

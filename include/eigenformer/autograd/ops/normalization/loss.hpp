@@ -80,17 +80,17 @@ template <class T>
   const double scale = detail::loss_scale(options, targets);
   Tensor<T> log_sum_exp(Shape{rows});
   const double sum =
-      kernels::cross_entropy_forward<T>(logits.value().data(), targets.data(), rows, classes, kernel, nullptr,
-                                        log_sum_exp.data(), options.unsmoothed);
+      detail::kernels::cross_entropy_forward<T>(logits.value().data(), targets.data(), rows, classes, kernel,
+                                                nullptr, log_sum_exp.data(), options.unsmoothed);
   Tensor<T> y = Tensor<T>::scalar(static_cast<T>(sum * scale));
   if (detail::not_recorded<T>(y, logits)) return Var<T>(std::move(y));
   // dlogits = scale (softmax(logits) - (1 - e) onehot - e / V), row by row.
   return record("cross_entropy", std::move(y), {logits}, SavedTensors(logits, targets),
                 [x = logits.value(), targets, log_sum_exp, kernel, rows, classes, scale](Backward<T>& b) {
                   if (auto dx = b.grad(0)) {
-                    kernels::cross_entropy_backward<T>(x.data(), targets.data(), log_sum_exp.data(), rows,
-                                                       classes, kernel, static_cast<T>(scale) * b.dy().item(),
-                                                       nullptr, dx.data, dx.beta);
+                    detail::kernels::cross_entropy_backward<T>(
+                        x.data(), targets.data(), log_sum_exp.data(), rows, classes, kernel,
+                        static_cast<T>(scale) * b.dy().item(), nullptr, dx.data, dx.beta);
                   }
                 });
 }
@@ -221,10 +221,10 @@ template <class T>
         const index_t classes = weight.shape()[0];
         double plain = 0;
         const double sum =
-            recorded ? kernels::cross_entropy_forward_backward<T>(logits, target, n, classes, kernel,
-                                                                  static_cast<T>(scale), nullptr, &plain)
-                     : kernels::cross_entropy_forward<T>(logits, target, n, classes, kernel, nullptr, nullptr,
-                                                         &plain);
+            recorded ? detail::kernels::cross_entropy_forward_backward<T>(
+                           logits, target, n, classes, kernel, static_cast<T>(scale), nullptr, &plain)
+                     : detail::kernels::cross_entropy_forward<T>(logits, target, n, classes, kernel, nullptr,
+                                                                 nullptr, &plain);
         unsmoothed += plain;
         return sum;
       });

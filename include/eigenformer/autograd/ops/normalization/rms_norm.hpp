@@ -59,8 +59,8 @@ template <class T>
   detail::RmsNormSaved<T> saved("rms_norm", x, gamma, eps);
   saved.x = x.value();
   Tensor<T> y(x.shape());
-  kernels::rms_norm_forward<T>(x.value().data(), saved.gain(), static_cast<T>(eps), y.data(),
-                               saved.rstd.data(), saved.rows, saved.n);
+  detail::kernels::rms_norm_forward<T>(x.value().data(), saved.gain(), static_cast<T>(eps), y.data(),
+                                       saved.rstd.data(), saved.rows, saved.n);
   if (detail::not_recorded<T>(y, x, gamma)) return Var<T>(std::move(y));
   return record("rms_norm", std::move(y), {x, gamma}, SavedTensors(x).add_if(x.recorded(), gamma),
                 [saved](Backward<T>& b) {
@@ -95,9 +95,9 @@ template <class T>
   saved.x = Tensor<T>(x.shape());
   const detail::RowDropoutSite<T> site("add_rms_norm", ctx, dropout_rate, saved.rows);
   Tensor<T> y(x.shape());
-  kernels::add_rms_norm_forward<T>(x.value().data(), r.value().data(), site.view(), saved.gain(),
-                                   static_cast<T>(eps), saved.x.data(), y.data(), saved.rstd.data(),
-                                   saved.rows, saved.n);
+  detail::kernels::add_rms_norm_forward<T>(x.value().data(), r.value().data(), site.view(), saved.gain(),
+                                           static_cast<T>(eps), saved.x.data(), y.data(), saved.rstd.data(),
+                                           saved.rows, saved.n);
   if (detail::not_recorded<T>(y, x, r, gamma)) return Var<T>(std::move(y));
   return record(
       "add_rms_norm", std::move(y), {x, r, gamma}, SavedTensors().add_if(x.recorded() || r.recorded(), gamma),
@@ -107,8 +107,8 @@ template <class T>
         if (site.rate == 0) {
           b.pass(1, ds);
         } else if (auto dr = b.grad(1)) {
-          kernels::dropout_backward<T>(ds.data(), dr.data, dr.beta, site.keys(), saved.rows, saved.n, saved.n,
-                                       site.rate, site.key);
+          detail::kernels::dropout_backward<T>(ds.data(), dr.data, dr.beta, site.keys(), saved.rows, saved.n,
+                                               saved.n, site.rate, site.key);
         }
         b.pass(0, ds);
       });

@@ -18,12 +18,12 @@ template <class T>
   if (a != x.rank() - 1) return transpose(softmax(transpose(x, a, -1)), a, -1);
   const index_t rows = x.shape().rows(), n = x.shape().cols();
   Tensor<T> y(x.shape());
-  kernels::softmax<T>(x.value().data(), y.data(), rows, n);
+  detail::kernels::softmax<T>(x.value().data(), y.data(), rows, n);
   if (detail::not_recorded<T>(y, x)) return Var<T>(std::move(y));
   // dx = y * (dy - <dy, y>), row by row.
   return record("softmax", y, {x}, SavedTensors(y), [y, rows, n](Backward<T>& back) {
     if (const auto dx = back.grad(0)) {
-      kernels::softmax_backward<T>(y.data(), back.dy().data(), dx.data, dx.beta, rows, n);
+      detail::kernels::softmax_backward<T>(y.data(), back.dy().data(), dx.data, dx.beta, rows, n);
     }
   });
 }
@@ -44,12 +44,12 @@ template <class T>
   if (a != x.rank() - 1) return transpose(log_softmax(transpose(x, a, -1)), a, -1);
   const index_t rows = x.shape().rows(), n = x.shape().cols();
   Tensor<T> y(x.shape());
-  kernels::log_softmax<T>(x.value().data(), y.data(), rows, n);
+  detail::kernels::log_softmax<T>(x.value().data(), y.data(), rows, n);
   if (detail::not_recorded<T>(y, x)) return Var<T>(std::move(y));
   // dx = dy - exp(y) * sum(dy), row by row.
   return record("log_softmax", y, {x}, SavedTensors(y), [y, rows, n](Backward<T>& back) {
     if (const auto dx = back.grad(0)) {
-      kernels::log_softmax_backward<T>(y.data(), back.dy().data(), dx.data, dx.beta, rows, n);
+      detail::kernels::log_softmax_backward<T>(y.data(), back.dy().data(), dx.data, dx.beta, rows, n);
     }
   });
 }

@@ -11,16 +11,13 @@
 
 namespace eigenformer {
 
-using kernels::TokenLosses;
-using kernels::TokenObjective;
-
 /// Writes a teacher's probabilities (count, V) for the rows [first, first + count), at the temperature of the
 /// objective.
 template <class T>
 using TeacherRows = std::function<void(index_t first, index_t count, T* probabilities)>;
 
-/// kernels::token_objective() of linear(x, weight, bias), divided by `divisor`, without storing all logits or
-/// all of the teacher's probabilities.
+/// detail::kernels::token_objective() of linear(x, weight, bias), divided by `divisor`, without storing all
+/// logits or all of the teacher's probabilities.
 ///
 /// x: (copies * N, d), all rows of the first copy before those of the second, which is needed only for a
 /// divergence above 0; weight: (V, d); bias: (V) or absent; targets: (N). teacher: needed for a distillation
@@ -54,21 +51,21 @@ template <class T>
   const index_t classes = weight.shape()[0];
   Tensor<T> probabilities;
   losses = {};
-  return detail::linear_loss(
-      name, ctx, x, weight, bias, copies, scale, [&](T* logits, index_t row, index_t n, bool recorded) {
-        if (teacher) {
-          if (!probabilities.defined()) probabilities = Tensor<T>(Shape{n, classes});
-          teacher(row, n, probabilities.data());
-        }
-        const TokenLosses sums = kernels::token_objective<T>(logits, teacher ? probabilities.data() : nullptr,
-                                                             targets.data() + row, n, copies, classes,
-                                                             objective, static_cast<T>(scale), recorded);
-        losses.words += sums.words;
-        losses.unsmoothed += sums.unsmoothed;
-        losses.divergence += sums.divergence;
-        losses.distillation += sums.distillation;
-        return sums.objective(objective);
-      });
+  return detail::linear_loss(name, ctx, x, weight, bias, copies, scale,
+                             [&](T* logits, index_t row, index_t n, bool recorded) {
+                               if (teacher) {
+                                 if (!probabilities.defined()) probabilities = Tensor<T>(Shape{n, classes});
+                                 teacher(row, n, probabilities.data());
+                               }
+                               const TokenLosses sums = detail::kernels::token_objective<T>(
+                                   logits, teacher ? probabilities.data() : nullptr, targets.data() + row, n,
+                                   copies, classes, objective, static_cast<T>(scale), recorded);
+                               losses.words += sums.words;
+                               losses.unsmoothed += sums.unsmoothed;
+                               losses.divergence += sums.divergence;
+                               losses.distillation += sums.distillation;
+                               return sums.objective(objective);
+                             });
 }
 
 }  // namespace eigenformer

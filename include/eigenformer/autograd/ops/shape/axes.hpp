@@ -130,12 +130,13 @@ template <class T>
   detail::require_defined("broadcast_to", x);
   (void)detail::broadcast_view("broadcast_to", x.shape(), shape);
   Tensor<T> y(shape);
-  kernels::broadcast_to<T>(x.value().data(), x.shape(), y.data(), shape, T(1), T(0));
+  detail::kernels::broadcast_to<T>(x.value().data(), x.shape(), y.data(), shape, T(1), T(0));
   if (detail::not_recorded<T>(y, x)) return Var<T>(std::move(y));
   // dx = dy summed over the dimensions in which x was repeated.
   return record("broadcast_to", std::move(y), {x}, SavedTensors(), [](Backward<T>& back) {
     if (const auto dx = back.grad(0)) {
-      kernels::reduce_to_shape<T>(back.dy().data(), back.dy().shape(), dx.data, dx.shape, T(1), dx.beta);
+      detail::kernels::reduce_to_shape<T>(back.dy().data(), back.dy().shape(), dx.data, dx.shape, T(1),
+                                          dx.beta);
     }
   });
 }

@@ -29,8 +29,8 @@ template <class T>
                       table.shape(), ", or -1 for none"});
   }
   Tensor<T> y(ids.shape().inserted(-1, d));
-  kernels::embedding_forward<T>(table.value().data(), vocab, d, ids.data(), rows, static_cast<T>(scale),
-                                y.data());
+  detail::kernels::embedding_forward<T>(table.value().data(), vocab, d, ids.data(), rows,
+                                        static_cast<T>(scale), y.data());
   // Of the table only these rows are read, and none of them again in backward.
   detail::count_bytes<T>((rows - vocab) * d);
   if (detail::not_recorded<T>(y, table)) return Var<T>(std::move(y));
@@ -39,9 +39,9 @@ template <class T>
                 [ids, rows, vocab, d, scale, padding_index](Backward<T>& b) {
                   if (auto dtable = b.grad(0)) {
                     detail::count_bytes<T>(-vocab * d);
-                    kernels::embedding_backward<T>(b.dy().data(), ids.data(), rows,
-                                                   static_cast<std::int32_t>(padding_index),
-                                                   static_cast<T>(scale), dtable.data, dtable.beta, vocab, d);
+                    detail::kernels::embedding_backward<T>(
+                        b.dy().data(), ids.data(), rows, static_cast<std::int32_t>(padding_index),
+                        static_cast<T>(scale), dtable.data, dtable.beta, vocab, d);
                   }
                 });
 }

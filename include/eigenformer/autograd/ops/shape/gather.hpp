@@ -138,13 +138,14 @@ template <class T>
   detail::check_indices("index_select", rows, 0, x.shape());
   const index_t n = x.dim(0), width = detail::AxisView(x.shape(), 0).inner;
   Tensor<T> y(x.shape().with(0, rows.numel()));
-  kernels::embedding_forward<T>(x.value().data(), n, width, rows.data(), rows.numel(), T(1), y.data());
+  detail::kernels::embedding_forward<T>(x.value().data(), n, width, rows.data(), rows.numel(), T(1),
+                                        y.data());
   if (detail::not_recorded<T>(y, x)) return Var<T>(std::move(y));
   // dx[r] = sum of dy over the places that row r was taken to.
   return record("index_select", std::move(y), {x}, SavedTensors(rows), [rows, n, width](Backward<T>& back) {
     if (const auto dx = back.grad(0)) {
-      kernels::embedding_backward<T>(back.dy().data(), rows.data(), rows.numel(), -1, T(1), dx.data, dx.beta,
-                                     n, width);
+      detail::kernels::embedding_backward<T>(back.dy().data(), rows.data(), rows.numel(), -1, T(1), dx.data,
+                                             dx.beta, n, width);
     }
   });
 }

@@ -53,17 +53,17 @@ template <class T>
 [[nodiscard]] Var<T> max(const Var<T>& x, const std::vector<index_t>& axes = {}, bool keepdims = false) {
   const OpScope scope(Runtime::instance().profiler(), "max");
   detail::require_defined("max", x);
-  Tensor<T> y(kernels::reduced_shape(x.shape(), axes, keepdims));
+  Tensor<T> y(detail::kernels::reduced_shape(x.shape(), axes, keepdims));
   if (x.numel() == 0 && y.numel() > 0) {
     throw ValueError("max", {"input of shape ", x.shape(), " has no entries, must have at least one"});
   }
-  kernels::reduce_max<T>(x.value().data(), x.shape(), axes, y.data());
+  detail::kernels::reduce_max<T>(x.value().data(), x.shape(), axes, y.data());
   if (detail::not_recorded<T>(y, x)) return Var<T>(std::move(y));
   // dx = dy / (number of entries equal to y) where x = y (or both are NaN), 0 elsewhere.
   return record("max", y, {x}, SavedTensors(x, y), [x = x.value(), y, axes](Backward<T>& back) {
     if (const auto dx = back.grad(0)) {
-      kernels::reduce_max_backward<T>(x.data(), x.shape(), axes, y.data(), back.dy().data(), dx.data,
-                                      dx.beta);
+      detail::kernels::reduce_max_backward<T>(x.data(), x.shape(), axes, y.data(), back.dy().data(), dx.data,
+                                              dx.beta);
     }
   });
 }

@@ -138,8 +138,8 @@ template <class T>
 [[nodiscard]] Var<T> permute(const Var<T>& x, const std::vector<index_t>& order) {
   const OpScope scope(Runtime::instance().profiler(), "permute");
   detail::require_defined("permute", x);
-  Tensor<T> y(kernels::permuted_shape(x.shape(), order));
-  kernels::permute<T>(x.value().data(), x.shape(), order, y.data(), T(0));
+  Tensor<T> y(detail::kernels::permuted_shape(x.shape(), order));
+  detail::kernels::permute<T>(x.value().data(), x.shape(), order, y.data(), T(0));
   // dx = dy with its dimensions back in x's order.
   std::vector<index_t> inverse(order.size());
   for (std::size_t i = 0; i < order.size(); ++i) {
@@ -149,7 +149,7 @@ template <class T>
   if (detail::not_recorded<T>(y, x)) return Var<T>(std::move(y));
   return record("permute", std::move(y), {x}, SavedTensors(), [inverse](Backward<T>& back) {
     if (const auto dx = back.grad(0)) {
-      kernels::permute<T>(back.dy().data(), back.dy().shape(), inverse, dx.data, dx.beta);
+      detail::kernels::permute<T>(back.dy().data(), back.dy().shape(), inverse, dx.data, dx.beta);
     }
   });
 }

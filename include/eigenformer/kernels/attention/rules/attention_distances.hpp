@@ -10,7 +10,7 @@
 // that of the query). Row i, column j of a tile has the distance `distance` + j - i, where `distance` is that
 // of its first element.
 
-namespace eigenformer::kernels::detail {
+namespace eigenformer::detail::kernels::detail {
 
 /// Where the three parts of a row of n columns end, whose first column has this distance: columns with
 /// distances of -reach and below, those between, and those of reach and above.
@@ -100,4 +100,4 @@ struct AttentionScaleRows {
   }
 };
 
-}  // namespace eigenformer::kernels::detail
+}  // namespace eigenformer::detail::kernels::detail

@@ -11,7 +11,7 @@
 // The rules of a mask other than windows, on one tile of scores: prefixes and documents; and whether a dense
 // mask excludes a whole tile.
 
-namespace eigenformer::kernels::detail {
+namespace eigenformer::detail::kernels::detail {
 
 /// How much of a tile a rule admits.
 enum class TileCover { none, some, all };
@@ -138,4 +138,4 @@ void apply_rules(const AttentionProblem<T>& p, const AttentionRectangle& r, T* s
       });
 }
 
-}  // namespace eigenformer::kernels::detail
+}  // namespace eigenformer::detail::kernels::detail

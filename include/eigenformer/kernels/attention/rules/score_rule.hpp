@@ -7,7 +7,7 @@
 #include "eigenformer/core/base/config.hpp"
 #include "eigenformer/kernels/simd/simd.hpp"
 
-namespace eigenformer::kernels {
+namespace eigenformer {
 
 /// A tile of scores of consecutive queries and keys of one head, after the scale and the terms by distance,
 /// before masks.
@@ -26,6 +26,10 @@ struct ScoreTile {
   /// The scores of row i.
   T* row(index_t i) const noexcept { return scores + i * stride; }
 };
+
+}  // namespace eigenformer
+
+namespace eigenformer::detail::kernels {
 
 /// A type that changes the scores of a tile in place.
 template <class Rule, class T>
@@ -46,8 +50,6 @@ template <class Rule>
 concept AdditiveRule = requires {
   requires static_cast<bool>(Rule::additive);
 };
-
-namespace detail {
 
 template <class Rule, class T>
 struct RunRule {
@@ -96,7 +98,9 @@ struct RuleFunctions {
   }
 };
 
-}  // namespace detail
+}  // namespace eigenformer::detail::kernels
+
+namespace eigenformer {
 
 /// A rule for attention's scores: any struct with `void operator()(ScoreTile<T>& tile) const`, a template or
 /// for one T, which changes the scores in place; several threads call it at once. The struct also has
@@ -113,11 +117,12 @@ class ScoreRule {
 
   /// Stores a copy of `rule`. It accepts structs that take scores of float, double or both.
   template <class Rule>
-  requires(!std::is_same_v<Rule, ScoreRule> && (RuleOfScores<Rule, float> || RuleOfScores<Rule, double>))
+  requires(!std::is_same_v<Rule, ScoreRule> &&
+           (detail::kernels::RuleOfScores<Rule, float> || detail::kernels::RuleOfScores<Rule, double>))
       ScoreRule(Rule rule)
       : rule_(std::make_shared<const Rule>(std::move(rule))),
-        float_(detail::RuleFunctions<float>::of<Rule>()),
-        double_(detail::RuleFunctions<double>::of<Rule>()) {}
+        float_(detail::kernels::RuleFunctions<float>::of<Rule>()),
+        double_(detail::kernels::RuleFunctions<double>::of<Rule>()) {}
 
   /// Whether there is a rule.
   explicit operator bool() const noexcept { return rule_ != nullptr; }
@@ -146,7 +151,7 @@ class ScoreRule {
 
  private:
   template <class T>
-  const detail::RuleFunctions<T>& functions() const noexcept {
+  const detail::kernels::RuleFunctions<T>& functions() const noexcept {
     if constexpr (std::is_same_v<T, float>) {
       return float_;
     } else {
@@ -155,15 +160,8 @@ class ScoreRule {
   }
 
   std::shared_ptr<const void> rule_;
-  detail::RuleFunctions<float> float_;
-  detail::RuleFunctions<double> double_;
+  detail::kernels::RuleFunctions<float> float_;
+  detail::kernels::RuleFunctions<double> double_;
 };
-
-}  // namespace eigenformer::kernels
-
-namespace eigenformer {
-
-using kernels::ScoreRule;
-using kernels::ScoreTile;
 
 }  // namespace eigenformer
