@@ -32,7 +32,7 @@ namespace {
 
 constexpr index_t tokens = 2048;
 constexpr index_t vocab = 8000;
-constexpr ef::DropoutKey key{1, 2, 3};
+constexpr ef::detail::DropoutKey key{1, 2, 3};
 
 // Times f, which works on `elements` numbers and passes over `arrays` arrays of them. Returns the seconds of
 // a call.

@@ -41,7 +41,7 @@ HOME = os.path.join(INCLUDE, "eigenformer")
 AREAS = {
     "kernels": ["kernels/attention/*.hpp", "kernels/attention/rules/*.hpp", "kernels/elementwise/*-inl.hpp",
                 "kernels/normalization/*-inl.hpp", "kernels/reduction/*-inl.hpp", "kernels/sequence/*.hpp",
-                "kernels/gemm/gemm_driver.hpp", "kernels/gemm/gemm_in_place.hpp", "kernels/packed/gemm_packed-inl.hpp",
+                "kernels/gemm/gemm_driver.hpp", "kernels/gemm/gemm_kernels.hpp", "kernels/packed/gemm_packed-inl.hpp",
                 "kernels/packed/packed_weights.hpp", "kernels/simd/strided.hpp"],
     "backward": ["autograd/ops/*/*.hpp", "autograd/tape/gradients.hpp",
                  "autograd/tape/tape.hpp", "autograd/tape/checkpoint.hpp"],

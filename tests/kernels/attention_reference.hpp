@@ -42,7 +42,7 @@ struct AttentionCase {
   bool sums = false;    // sums of weights by distance are wanted; these need a reach
   double scale = 0.37;
   double rate = 0;
-  DropoutKey key{11, 5, 3};
+  detail::DropoutKey key{11, 5, 3};
 
   index_t keys_of(index_t b) const {
     return key_sequence.empty() ? b : key_sequence[static_cast<std::size_t>(b)];

@@ -97,19 +97,19 @@ void check_groups(const AdamWOptions& options, const std::vector<std::pair<doubl
 }  // namespace
 
 TEST_CASE("a pattern matches whole names") {
-  CHECK(matches_pattern("*.bias", "encoder.norm1.bias"));
-  CHECK_FALSE(matches_pattern("*.bias", "encoder.in_proj_bias"));
-  CHECK(matches_pattern("*bias", "encoder.in_proj_bias"));
-  CHECK_FALSE(matches_pattern("*.bias", "encoder.bias.table"));
-  CHECK(matches_pattern("encoder.*", "encoder.layers.0.linear1.weight"));
-  CHECK_FALSE(matches_pattern("encoder.*", "decoder.layers.0.linear1.weight"));
-  CHECK_FALSE(matches_pattern("encoder", "encoder.weight"));
-  CHECK(matches_pattern("*", ""));
-  CHECK(matches_pattern("*", "a.b"));
-  CHECK(matches_pattern("layers.?.w*t", "layers.3.weight"));
-  CHECK_FALSE(matches_pattern("layers.?.w*t", "layers.13.weight"));
-  CHECK(matches_pattern("*a*b*", "xxaxxaxxbx"));
-  CHECK_FALSE(matches_pattern("a*b", "aabc"));
+  CHECK(detail::matches_pattern("*.bias", "encoder.norm1.bias"));
+  CHECK_FALSE(detail::matches_pattern("*.bias", "encoder.in_proj_bias"));
+  CHECK(detail::matches_pattern("*bias", "encoder.in_proj_bias"));
+  CHECK_FALSE(detail::matches_pattern("*.bias", "encoder.bias.table"));
+  CHECK(detail::matches_pattern("encoder.*", "encoder.layers.0.linear1.weight"));
+  CHECK_FALSE(detail::matches_pattern("encoder.*", "decoder.layers.0.linear1.weight"));
+  CHECK_FALSE(detail::matches_pattern("encoder", "encoder.weight"));
+  CHECK(detail::matches_pattern("*", ""));
+  CHECK(detail::matches_pattern("*", "a.b"));
+  CHECK(detail::matches_pattern("layers.?.w*t", "layers.3.weight"));
+  CHECK_FALSE(detail::matches_pattern("layers.?.w*t", "layers.13.weight"));
+  CHECK(detail::matches_pattern("*a*b*", "xxaxxaxxbx"));
+  CHECK_FALSE(detail::matches_pattern("a*b", "aabc"));
 }
 
 TEST_CASE("groups have their own decay and rate, as two groups of PyTorch's AdamW") {

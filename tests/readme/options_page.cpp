@@ -66,7 +66,8 @@ void write_table(std::string& page, const char* name, const char* text, const Ro
   for (const OptionRow& row : rows) {
     if (!row.group.empty()) continue;  // a stack's own values of what the table has already
     std::string flag, fallback = code(row.fallback);
-    if (row.fallback == "0" && row.allowed == ef::allowed_text(ef::Allowed::positive)) fallback = "required";
+    if (row.fallback == "0" && row.allowed == ef::detail::allowed_text(ef::Allowed::positive))
+      fallback = "required";
     if (has_flag && has_flag(row)) {
       // What is true by default has use for the flag that turns it off.
       flag = code(translator::flag_of_name((row.fallback == "true" ? "no_" : "") + row.name));

@@ -40,7 +40,7 @@ void enumerate(const Next& next, const SearchOptions& options, const Ids& ids, d
     Ids longer = ids;
     if (id != 3) longer.push_back(id);
     if (id == 3 || (cut && length == options.max_length))
-      all.push_back({longer, sum, hypothesis_score(sum, length, options), id == 3});
+      all.push_back({longer, sum, detail::hypothesis_score(sum, length, options), id == 3});
     if (id != 3 && length < options.max_length) enumerate(next, options, longer, sum, cut, all);
   }
 }

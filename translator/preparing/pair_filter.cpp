@@ -12,7 +12,7 @@ namespace eigenformer {
 namespace {
 
 bool is_text(std::string_view text) {
-  return !find_invalid_utf8(text) && text.find('\0') == std::string_view::npos;
+  return !detail::find_invalid_utf8(text) && text.find('\0') == std::string_view::npos;
 }
 
 index_t characters(std::string_view text) {
@@ -52,7 +52,7 @@ detail::CleanPairs PairFilter::operator()(const detail::StoredPairs& pairs) cons
 }
 
 std::string PairFilter::normalised(std::string_view text) const {
-  std::string out = normalize_text(text);
+  std::string out = detail::normalize_text(text);
   return options_.nfc ? to_nfc(out) : out;
 }
 

@@ -75,7 +75,8 @@ void require_room(const PrepareFiles& files, const std::filesystem::path& folder
       n = std::fread(begin, 1, sizeof begin, file);
       std::fclose(file);
     }
-    const bool plain = compression_of_content({begin, n}).value_or(Compression::none) == Compression::none;
+    const bool plain =
+        detail::compression_of_content({begin, n}).value_or(Compression::none) == Compression::none;
     const std::uintmax_t bytes = std::filesystem::file_size(path, error);
     if (!error) text += static_cast<double>(bytes) * (plain ? 1 : 3);
   }
@@ -175,7 +176,7 @@ class Preparation {
   PrepareReport encode(const TokenizerPair& tokenizers, const std::string& source_text, bool hold_out) {
     sample_ = {};
     TokenFileWriter writer(folder_ / PreparedNames::tokens, tokenizers.source->vocabulary_size(),
-                           tokenizers.target->vocabulary_size(), tokenizer_fingerprint(tokenizers));
+                           tokenizers.target->vocabulary_size(), detail::tokenizer_fingerprint(tokenizers));
     const index_t held = !hold_out || clean_ < 1000 ? 0 : std::min<index_t>(1000, clean_ / 100);
     std::string validation_source, validation_target;
     const detail::WordEncoder source(*tokenizers.source), target(*tokenizers.target);

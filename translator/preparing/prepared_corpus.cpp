@@ -103,7 +103,7 @@ PreparedCorpus load_prepared_corpus(const std::filesystem::path& folder) {
   corpus.tokenizers =
       detail::load_folder_tokenizers(corpus.description.tokenizer, corpus.description.joint, folder);
   corpus.pairs = std::make_unique<TokenFile>(folder_file(folder, PreparedNames::tokens));
-  if (corpus.pairs->tokenizers() != tokenizer_fingerprint(corpus.tokenizers)) {
+  if (corpus.pairs->tokenizers() != detail::tokenizer_fingerprint(corpus.tokenizers)) {
     throw IoError("prepared_corpus", {"the tokens of '", folder.string(),
                                       "' were encoded with other tokenizers than those in the folder"});
   }

@@ -75,13 +75,9 @@ std::string rewrite_pairs(const std::string& line, Match match, Write write) {
 /// The words of a text, split at white space.
 EIGENFORMER_FUNCTION std::vector<std::string> split_spaces(std::string_view text);
 
-}  // namespace detail
-
 /// Splits a text into words by tokenization 13a (mteval-v13a.pl, as sacreBLEU defines it). Its patterns match
 /// ASCII only, so they work on bytes; the text is UTF-8.
 EIGENFORMER_FUNCTION std::vector<std::string> tokenize_13a(std::string_view text);
-
-namespace detail {
 
 using Ngram = std::array<std::int32_t, 4>;
 
@@ -190,8 +186,6 @@ EIGENFORMER_FUNCTION std::vector<std::string> split_spaces(std::string_view text
   return words;
 }
 
-}  // namespace detail
-
 EIGENFORMER_FUNCTION std::vector<std::string> tokenize_13a(std::string_view text) {
   std::string line(text.substr(0, detail::before_spaces(text, text.size())));
   detail::replace_all(line, "<skipped>", "");
@@ -215,8 +209,6 @@ EIGENFORMER_FUNCTION std::vector<std::string> tokenize_13a(std::string_view text
       [](std::string& out, char a, char b) { ((out += a, out += ' ') += b) += ' '; });
   return detail::split_spaces(line);
 }
-
-namespace detail {
 
 EIGENFORMER_FUNCTION std::vector<Ngram> sorted_ngrams(std::span<const std::int32_t> tokens, std::size_t n) {
   std::vector<Ngram> ngrams;

@@ -248,7 +248,7 @@ void Adam<T>::step(const Gradients<T>& gradients, double learning_rate, double g
     };
     if (half()) {
       take(detail::adam_step_bf16<T>,
-           DropoutKey{detail::hash_of_name(p.name), static_cast<std::uint32_t>(step), 0});
+           detail::DropoutKey{detail::hash_of_name(p.name), static_cast<std::uint32_t>(step), 0});
     } else {
       take(detail::kernels::adam_step<T>);
     }

@@ -175,8 +175,8 @@ struct Layout {
     return longest;
   }
   /// The key of each row: that of tokens, and what SequenceLayout counts on with in padding.
-  std::vector<RowKey> keys() const {
-    std::vector<RowKey> keys(static_cast<std::size_t>(rows()));
+  std::vector<eigenformer::detail::RowKey> keys() const {
+    std::vector<eigenformer::detail::RowKey> keys(static_cast<std::size_t>(rows()));
     if (batch() == 0) return keys;
     for (index_t r = 0; r < row(0, 0); ++r) keys[static_cast<std::size_t>(r)] = {number(0), 0};
     for (index_t b = 0; b < batch(); ++b) {
@@ -247,7 +247,7 @@ struct Node {
 struct Program {
   std::uint64_t seed = 0;
   bool drops = false;  // a training context, with the key below
-  DropoutKey key{};
+  eigenformer::detail::DropoutKey key{};
   std::vector<Node> nodes;
   std::vector<int> outputs;
 

@@ -35,11 +35,11 @@ struct Numbers {
 /// What ops share in one evaluation: the number of the next dropout.
 struct Evaluation {
   bool drops = false;
-  DropoutKey key{};
+  eigenformer::detail::DropoutKey key{};
   std::uint32_t site = 0;
 
-  DropoutKey next() {
-    DropoutKey k = key;
+  eigenformer::detail::DropoutKey next() {
+    eigenformer::detail::DropoutKey k = key;
     k.site += site++;
     return k;
   }
@@ -79,19 +79,21 @@ void each(const Shape& shape, const std::vector<index_t>& a, const std::vector<i
 }
 
 /// A number of a dropout mask: 0 or 1 / (1 - rate).
-inline double kept(const DropoutKey& key, double rate, std::uint32_t c0, std::uint32_t c1, std::uint32_t c2,
-                   std::uint32_t c3, std::size_t word) {
+inline double kept(const eigenformer::detail::DropoutKey& key, double rate, std::uint32_t c0,
+                   std::uint32_t c1, std::uint32_t c2, std::uint32_t c3, std::size_t word) {
   const auto words = Philox4x32::generate({c0, c1, c2, c3}, key.philox_key());
   return static_cast<double>(words[word]) >= std::floor(rate * 0x1p32 + 0.5) ? 1 / (1 - rate) : 0;
 }
 
 /// Dropout of rows: element j of a row takes word j % 64 / 16 of counter (sequence, position, 0, j / 64 * 16
 /// + j % 16).
-inline Numbers drop(const DropoutKey& key, double rate, const std::vector<RowKey>& keys, const Numbers& x) {
+inline Numbers drop(const eigenformer::detail::DropoutKey& key, double rate,
+                    const std::vector<eigenformer::detail::RowKey>& keys, const Numbers& x) {
   Numbers y = x;
   for (index_t r = 0; r < x.rows(); ++r) {
-    const RowKey row =
-        keys.empty() ? RowKey{0, static_cast<std::uint32_t>(r)} : keys[static_cast<std::size_t>(r)];
+    const eigenformer::detail::RowKey row =
+        keys.empty() ? eigenformer::detail::RowKey{0, static_cast<std::uint32_t>(r)}
+                     : keys[static_cast<std::size_t>(r)];
     for (index_t j = 0; j < x.cols(); ++j) {
       y[r * x.cols() + j] = x[r * x.cols() + j] * kept(key, rate, row.sequence, row.position, 0,
                                                        static_cast<std::uint32_t>(j / 64 * 16 + j % 16),
@@ -103,7 +105,8 @@ inline Numbers drop(const DropoutKey& key, double rate, const std::vector<RowKey
 
 inline Numbers maybe_drop(Evaluation& e, const Node& node, double rate, const Numbers& x) {
   if (!e.drops || rate == 0) return x;
-  return drop(e.next(), rate, node.layouts.empty() ? std::vector<RowKey>{} : node.layouts[0].keys(), x);
+  return drop(e.next(), rate,
+              node.layouts.empty() ? std::vector<eigenformer::detail::RowKey>{} : node.layouts[0].keys(), x);
 }
 
 inline Scalar activate(Activation f, Scalar s) {

@@ -62,7 +62,7 @@ inline Numbers attention(Evaluation& e, const Node& node, const Columns& q, cons
   const index_t dk = q.width / a.heads, dv = weights ? 0 : v.width / a.key_heads;
   const double scale = node.x[0] != 0 ? node.x[0] : 1 / std::sqrt(static_cast<double>(dk));
   const double rate = weights || !e.drops ? 0 : node.x[1];
-  const DropoutKey key = rate > 0 ? e.next() : DropoutKey{};
+  const eigenformer::detail::DropoutKey key = rate > 0 ? e.next() : eigenformer::detail::DropoutKey{};
   const Scalar zero = constant(0);
   Numbers y{node.shape, Scalars(static_cast<std::size_t>(node.shape.numel()), zero)};
   const Numbers* table = bias != nullptr ? bias : relative_keys != nullptr ? relative_keys : relative_values;

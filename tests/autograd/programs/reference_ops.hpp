@@ -113,8 +113,9 @@ inline Numbers evaluate(const Node& node, const std::vector<Numbers>& all, Evalu
     }
     case Op::stochastic_depth: {
       if (!e.drops || node.x[0] == 0) return in(0);
-      const DropoutKey key = e.next();
-      const auto keys = node.layouts.empty() ? std::vector<RowKey>{} : node.layouts[0].keys();
+      const eigenformer::detail::DropoutKey key = e.next();
+      const auto keys =
+          node.layouts.empty() ? std::vector<eigenformer::detail::RowKey>{} : node.layouts[0].keys();
       Numbers y = in(0);
       for (index_t r = 0; r < y.rows(); ++r) {
         const std::uint32_t sequence = keys.empty() ? 0 : keys[static_cast<std::size_t>(r)].sequence;

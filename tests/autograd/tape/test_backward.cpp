@@ -19,7 +19,7 @@ TEST_CASE("SeparateSlots: inputs that are one Var get memory of their own, and t
                       z = tape.variable(Tensor<double>::ones({2}));
     const Var<double> y = record("op", Tensor<double>::scalar(0), {x, z, x, Var<double>(), x}, SavedTensors(),
                                  [](Backward<double>& b) {
-                                   const SeparateSlots<double> d(b, 0, 5);
+                                   const detail::SeparateSlots<double> d(b, 0, 5);
                                    CHECK(d[0].data != d[2].data);
                                    CHECK(d[0].data != d[4].data);
                                    CHECK(d[2].data != d[4].data);
@@ -79,7 +79,7 @@ TEST_CASE("aliased inputs: elementwise ops, products and shapes") {
   check_op([&](const Vars& v) { return add_dropout(ctx, v[0], v[0], 0.5); }, {x});
   check_op(
       [&](Tape<double>& tape, const Vars& v) {
-        return add_dropout(Context<double>::training(tape, DropoutKey{7, 1, 0}), v[0], v[0], 0.3);
+        return add_dropout(Context<double>::training(tape, detail::DropoutKey{7, 1, 0}), v[0], v[0], 0.3);
       },
       {x});
 }
@@ -92,7 +92,9 @@ TEST_CASE("aliased inputs: normalisation") {
   check_op([](const Vars& v) { return layer_norm(v[0], v[0], Var<double>()); }, {x});
   check_op([](const Vars& v) { return rms_norm(v[0], v[0]); }, {x});
   for (const double rate : {0.0, 0.4}) {
-    const auto ctx = [&](Tape<double>& tape) { return Context<double>::training(tape, DropoutKey{7, 1, 0}); };
+    const auto ctx = [&](Tape<double>& tape) {
+      return Context<double>::training(tape, detail::DropoutKey{7, 1, 0});
+    };
     check_op([&](Tape<double>& tape,
                  const Vars& v) { return add_layer_norm(ctx(tape), v[0], v[0], rate, v[0], v[0]); },
              {x});

@@ -51,7 +51,7 @@ Result run(bool checkpoints, index_t backwards = 1) {
   Result result;
   for (index_t k = 0; k < backwards; ++k) {
     Tape<double> tape;
-    const auto ctx = Context<double>::training(tape, DropoutKey{7, static_cast<std::uint32_t>(k), 0});
+    const auto ctx = Context<double>::training(tape, detail::DropoutKey{7, static_cast<std::uint32_t>(k), 0});
     const Var<double> x = tape.variable(drawn("", {3, 4}, 3).value()),
                       other = tape.variable(drawn("", {3, 4}, 4).value());
     Var<double> h = x;
@@ -81,7 +81,7 @@ TEST_CASE("a checkpoint's gradients are right, nested ones' too") {
   const auto check = [&](const auto& f) {
     const auto result = grad_check(
         [&](Tape<double>& tape, std::vector<Var<double>>& in) {
-          const auto ctx = Context<double>::training(tape, DropoutKey{5, 1, 0});
+          const auto ctx = Context<double>::training(tape, detail::DropoutKey{5, 1, 0});
           return f(ctx, in);
         },
         {drawn("", {3, 4}, 5).value(), drawn("", {3, 4}, 6).value()}, block.parameters());

@@ -56,23 +56,23 @@ TEST_CASE("Context: an absent parameter is an undefined Var, a frozen one a cons
 
 TEST_CASE("Context: training gives every dropout of a pass a key of its own, copies included") {
   Tape<float> tape;
-  const DropoutKey key{5, 7, 0};
+  const detail::DropoutKey key{5, 7, 0};
   const auto ctx = Context<float>::training(tape, key);
   CHECK(ctx.drops());
   const auto copy = ctx.for_rows(SequenceLayout::packed({2, 3}));
-  CHECK(ctx.next_dropout() == DropoutKey{5, 7, 0});
-  CHECK(copy.next_dropout() == DropoutKey{5, 7, 1});
-  CHECK(ctx.next_dropout() == DropoutKey{5, 7, 2});
+  CHECK(ctx.next_dropout() == detail::DropoutKey{5, 7, 0});
+  CHECK(copy.next_dropout() == detail::DropoutKey{5, 7, 1});
+  CHECK(ctx.next_dropout() == detail::DropoutKey{5, 7, 2});
   // Another context of the same key begins again: micro-batches of one step drop alike.
-  CHECK(Context<float>::training(tape, key).next_dropout() == DropoutKey{5, 7, 0});
+  CHECK(Context<float>::training(tape, key).next_dropout() == detail::DropoutKey{5, 7, 0});
 }
 
 TEST_CASE("Context: training from a generator draws new masks for each pass, the same from the same state") {
   Tape<float> tape;
   RandomGenerator rng(3);
   const auto state = rng.state();
-  const DropoutKey first = Context<float>::training(tape, rng).next_dropout();
-  const DropoutKey second = Context<float>::training(tape, rng).next_dropout();
+  const detail::DropoutKey first = Context<float>::training(tape, rng).next_dropout();
+  const detail::DropoutKey second = Context<float>::training(tape, rng).next_dropout();
   CHECK_FALSE(first == second);
   rng.set_state(state);
   CHECK(Context<float>::training(tape, rng).next_dropout() == first);

@@ -50,7 +50,7 @@ Run run(const Op& op, const std::vector<Tensor<double>>& inputs, unsigned record
     vars.push_back(leaf ? tape.variable(tensors[i]) : Var<double>(tensors[i]));
     if (leaf) leaves.push_back(vars.back());
   }
-  const Var<double> y = op(Context<double>::training(tape, DropoutKey{3, 1, 0}), vars);
+  const Var<double> y = op(Context<double>::training(tape, detail::DropoutKey{3, 1, 0}), vars);
   tensors.push_back(y.value());
   Tensor<double> cotangent(y.shape());
   for (index_t i = 0; i < y.numel(); ++i) cotangent.data()[i] = std::sin(1.0 + static_cast<double>(i));

@@ -10,7 +10,7 @@ using namespace eigenformer;
 TEST_CASE("index permutation: every number comes once, whatever their number") {
   for (const index_t n : {1, 2, 3, 4, 5, 7, 8, 9, 64, 65, 1000, 4097}) {
     RandomGenerator rng(3);
-    const IndexPermutation permutation(n, rng);
+    const detail::IndexPermutation permutation(n, rng);
     std::vector<int> seen(static_cast<std::size_t>(n));
     for (index_t i = 0; i < n; ++i) {
       const index_t at = permutation(i);
@@ -21,8 +21,8 @@ TEST_CASE("index permutation: every number comes once, whatever their number") {
     CHECK(seen == std::vector<int>(static_cast<std::size_t>(n), 1));
   }
   RandomGenerator rng(3);
-  CHECK_THROWS_AS(IndexPermutation(0, rng), ValueError);
-  const IndexPermutation five(5, rng);
+  CHECK_THROWS_AS(detail::IndexPermutation(0, rng), ValueError);
+  const detail::IndexPermutation five(5, rng);
   for (const index_t place : {index_t{-1}, index_t{5}, index_t{8}})
     CHECK_THROWS_WITH_AS((void)five(place), doctest::Contains("is outside a permutation of 5 numbers"),
                          IndexError);
@@ -31,9 +31,9 @@ TEST_CASE("index permutation: every number comes once, whatever their number") {
 TEST_CASE("index permutation: places are spread evenly, and keys give orders of their own") {
   constexpr index_t n = 10'000, cells = 10;
   RandomGenerator rng(1);
-  const IndexPermutation one(n, rng), other(n, rng);
+  const detail::IndexPermutation one(n, rng), other(n, rng);
   RandomGenerator again(1);
-  const IndexPermutation same(n, again);
+  const detail::IndexPermutation same(n, again);
   index_t equal = 0;
   std::vector<double> count(cells * cells);  // of pairs of places, by tenths
   for (index_t i = 0; i < n; ++i) {

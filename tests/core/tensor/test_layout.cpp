@@ -59,13 +59,13 @@ TEST_CASE("layout: no sequences at all") {
 
 TEST_CASE("layout: row keys name each row by its sequence's number and its position") {
   const auto packed = SequenceLayout::packed({2, 3});
-  const std::vector<ef::RowKey> expected{{0, 0}, {0, 1}, {1, 0}, {1, 1}, {1, 2}};
+  const std::vector<ef::detail::RowKey> expected{{0, 0}, {0, 1}, {1, 0}, {1, 1}, {1, 2}};
   CHECK(*packed.row_keys() == expected);
   CHECK(packed.row_keys() == packed.row_keys());
 
   const auto later =
       SequenceLayout::padded({1, 2}, 2).with_sequence_numbers({40, 7}).with_first_position({5, 9});
-  const std::vector<ef::RowKey> shifted{{40, 5}, {40, 6}, {7, 9}, {7, 10}};
+  const std::vector<ef::detail::RowKey> shifted{{40, 5}, {40, 6}, {7, 9}, {7, 10}};
   CHECK(*later.row_keys() == shifted);
   CHECK(later.sequence_number(1) == 7);
   CHECK(later.position(0) == 5);
@@ -127,9 +127,9 @@ TEST_CASE("layout: padding on the left, and on both sides") {
       SequenceLayout::padded_around(std::vector<ef::index_t>{1, 2}, std::vector<ef::index_t>{2, 1}, 4);
   const auto keys = both.row_keys();
   REQUIRE(keys->size() == 8);
-  CHECK((*keys)[1] == ef::RowKey{0, 0});
-  CHECK((*keys)[2] == ef::RowKey{0, 1});
-  CHECK((*keys)[6] == ef::RowKey{1, 0});
+  CHECK((*keys)[1] == ef::detail::RowKey{0, 0});
+  CHECK((*keys)[2] == ef::detail::RowKey{0, 1});
+  CHECK((*keys)[6] == ef::detail::RowKey{1, 0});
   CHECK(message_of<ef::ValueError>([] {
           (void)SequenceLayout::padded_around(std::vector<ef::index_t>{0, 3}, std::vector<ef::index_t>{2, 2},
                                               4);

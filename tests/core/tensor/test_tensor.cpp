@@ -173,7 +173,7 @@ TEST_CASE("Tensor: a watch notices changes by any tensor that shares the storage
   std::vector<float> memory(6);
   for (const bool borrowed : {false, true}) {
     Tensor<float> t = borrowed ? Tensor<float>::borrow(memory.data(), {3, 2}) : Tensor<float>::zeros({3, 2});
-    StorageWatch watch = t.watch();
+    detail::StorageWatch watch = t.watch();
     CHECK_FALSE(watch.changed());
     t.data()[0] = 1;  // not seen: data() is also how values are read
     CHECK_FALSE(watch.changed());
@@ -199,7 +199,7 @@ TEST_CASE("Tensor: a watch notices changes by any tensor that shares the storage
 TEST_CASE("Tensor: a watch keeps no memory alive, and memory that is gone counts as unchanged") {
   Tensor<float> t = Tensor<float>::ones({1000});
   const std::size_t before = Runtime::instance().pool().statistics().bytes_in_use;
-  const StorageWatch watch = t.watch();
+  const detail::StorageWatch watch = t.watch();
   t.fill(2);
   CHECK(watch.changed());
   t = Tensor<float>();

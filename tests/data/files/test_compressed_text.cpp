@@ -44,19 +44,19 @@ std::string in_pieces(const std::string& stored, std::size_t piece) {
 }  // namespace
 
 TEST_CASE("compressed text: names and contents tell the format") {
-  CHECK(compression_of_name("a/b.de.gz") == Compression::gzip);
-  CHECK(compression_of_name("b.zst") == Compression::zstd);
-  CHECK(compression_of_name("b.de") == Compression::none);
-  CHECK(compression_of_name("gz") == Compression::none);
-  CHECK(compression_of_content("\x1f\x8b\x08") == Compression::gzip);
-  CHECK(compression_of_content("(\xb5/\xfd") == Compression::zstd);
-  CHECK(compression_of_content("P*M\x18") == Compression::zstd);
-  CHECK(compression_of_content("(see)") == Compression::none);
-  CHECK(compression_of_content("P\n") == Compression::none);
-  CHECK_FALSE(compression_of_content("").has_value());
-  CHECK_FALSE(compression_of_content("(").has_value());
-  CHECK_FALSE(compression_of_content("\x1f").has_value());
-  CHECK_FALSE(compression_of_content("_*M").has_value());
+  CHECK(detail::compression_of_name("a/b.de.gz") == Compression::gzip);
+  CHECK(detail::compression_of_name("b.zst") == Compression::zstd);
+  CHECK(detail::compression_of_name("b.de") == Compression::none);
+  CHECK(detail::compression_of_name("gz") == Compression::none);
+  CHECK(detail::compression_of_content("\x1f\x8b\x08") == Compression::gzip);
+  CHECK(detail::compression_of_content("(\xb5/\xfd") == Compression::zstd);
+  CHECK(detail::compression_of_content("P*M\x18") == Compression::zstd);
+  CHECK(detail::compression_of_content("(see)") == Compression::none);
+  CHECK(detail::compression_of_content("P\n") == Compression::none);
+  CHECK_FALSE(detail::compression_of_content("").has_value());
+  CHECK_FALSE(detail::compression_of_content("(").has_value());
+  CHECK_FALSE(detail::compression_of_content("\x1f").has_value());
+  CHECK_FALSE(detail::compression_of_content("_*M").has_value());
 }
 
 TEST_CASE("compressed text: what is not compressed comes as it is, however short") {
@@ -73,13 +73,13 @@ TEST_CASE("compressed text: round trips, whole and in pieces, and members one af
   std::string large;
   for (int i = 0; large.size() < 3'000'000; ++i) large += "line " + std::to_string(i * 7919) + '\n';
   for (const Compression kind : kinds()) {
-    CAPTURE(compression_name(kind));
+    CAPTURE(detail::compression_name(kind));
     for (const std::string& text : {std::string(),
                                     std::string("Gr\xC3\xBC\xC3\x9F"
                                                 "e\n"),
                                     large}) {
       const std::string stored = compress(kind, text);
-      CHECK(compression_of_content(stored) == kind);
+      CHECK(detail::compression_of_content(stored) == kind);
       CHECK(decompress(stored, "f") == text);
       if (text.size() < 100) CHECK(in_pieces(stored, 1) == text);
       CHECK(in_pieces(stored, 65'536) == text);
@@ -97,7 +97,7 @@ TEST_CASE("compressed text: round trips, whole and in pieces, and members one af
 TEST_CASE(
     "compressed text: cut anywhere, damaged, or with something behind it, it is refused with the place") {
   for (const Compression kind : kinds()) {
-    CAPTURE(compression_name(kind));
+    CAPTURE(detail::compression_name(kind));
     const std::string text = "I see the dog.\nWe paint the cat.\nI see the dog.\n",
                       stored = compress(kind, text);
     const std::size_t signature = kind == Compression::gzip ? 2 : 4;

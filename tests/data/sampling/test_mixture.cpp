@@ -234,7 +234,7 @@ TEST_CASE("a corpus with drawn segmentations follows from seed, epoch and pair")
   CHECK(limited.fingerprint() != longer.fingerprint());
   CHECK(limited.identity().options != longer.identity().options);
   CHECK(limited.identity().content == longer.identity().content);
-  CHECK(limited.identity().tokenizers == std::to_string(tokenizer_fingerprint(tokenizers)));
+  CHECK(limited.identity().tokenizers == std::to_string(detail::tokenizer_fingerprint(tokenizers)));
   CHECK(corpus.source_length(3) == static_cast<index_t>(tokenizers.source->encode(text.source[3]).size()));
 
   // One side alone, and no more tokens than the limit.

@@ -68,7 +68,7 @@ Table table() {
 }  // namespace
 
 TEST_CASE("a table of characters replaces what it has and leaves the rest") {
-  const Charsmap map(table().bytes());
+  const detail::Charsmap map(table().bytes());
   CHECK(map.bytes() == table().bytes());
   CHECK(map.apply("").empty());
   CHECK(map.apply("bad") == "bxyzd");
@@ -78,7 +78,7 @@ TEST_CASE("a table of characters replaces what it has and leaves the rest") {
 }
 
 TEST_CASE("what a user sees as one character is replaced as a whole if it is short") {
-  const Charsmap map(table().bytes());
+  const detail::Charsmap map(table().bytes());
   CHECK(map.apply("a\xCC\x81"
                   "b") == "xyzb");  // by its beginning
   // Six bytes and more: code point by code point.
@@ -92,16 +92,16 @@ TEST_CASE("bytes that are no table are refused, and damaged ones read nothing ou
        {std::string(), std::string("abc"), std::string("\4\0\0\0", 4), bytes.substr(0, 200),
         "\5" + bytes.substr(1), std::string("\0\0\0\0abcd", 8)}) {
     CAPTURE(damaged.size());
-    CHECK_THROWS_AS(Charsmap{damaged}, ValueError);
+    CHECK_THROWS_AS(detail::Charsmap{damaged}, ValueError);
   }
   // Units that point everywhere.
   std::string wild = bytes;
   for (std::size_t i = 4; i < wild.size(); ++i)
     wild[i] = static_cast<char>(wild[i] ^ (i % 7 == 0 ? 0x55 : 0));
-  CHECK(Charsmap(wild).apply("\xE7\x8A\xAC").size() <= wild.size());
+  CHECK(detail::Charsmap(wild).apply("\xE7\x8A\xAC").size() <= wild.size());
   // A string without its end, and one that is not there.
   const std::string short_table = Table(std::map<std::string, std::string>{{"a", "xyz"}}).bytes();
   const std::size_t strings = short_table.size() - 4;
-  CHECK(Charsmap(short_table.substr(0, strings + 2)).apply("a") == "xy");
-  CHECK(Charsmap(short_table.substr(0, strings)).apply("a") == "a");
+  CHECK(detail::Charsmap(short_table.substr(0, strings + 2)).apply("a") == "xy");
+  CHECK(detail::Charsmap(short_table.substr(0, strings)).apply("a") == "a");
 }

@@ -4,7 +4,7 @@
 
 #include <string>
 
-namespace text = eigenformer::icu;  // ICU has a namespace icu too
+namespace text = eigenformer::detail::icu;  // ICU has a namespace icu too
 
 TEST_CASE("characters have Unicode's classes") {
   CHECK(text::is_letter(U'\u00E4'));

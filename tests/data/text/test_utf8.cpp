@@ -12,7 +12,7 @@ TEST_CASE("utf8: valid text of one to four bytes a code point") {
        {"", "Hund", "Grüße", "€ 東京", "\xF0\x9F\x98\x80", "\xED\x9F\xBF", "\xEE\x80\x80", "\xF4\x8F\xBF\xBF",
         "\xC2\x80", "\xE0\xA0\x80", "\xF0\x90\x80\x80"}) {
     CAPTURE(text);
-    CHECK_FALSE(find_invalid_utf8(text).has_value());
+    CHECK_FALSE(detail::find_invalid_utf8(text).has_value());
   }
 }
 
@@ -39,9 +39,9 @@ TEST_CASE(
                                 "\xE2\x82(",
                                 "\xF0\x9F\x98("}) {
     CAPTURE(bad);
-    CHECK(find_invalid_utf8(bad) == index_t{0});
-    CHECK(find_invalid_utf8("aü€" + bad) == index_t{6});
-    CHECK(find_invalid_utf8(bad + "abc") == index_t{0});
+    CHECK(detail::find_invalid_utf8(bad) == index_t{0});
+    CHECK(detail::find_invalid_utf8("aü€" + bad) == index_t{6});
+    CHECK(detail::find_invalid_utf8(bad + "abc") == index_t{0});
   }
 }
 
@@ -75,7 +75,7 @@ TEST_CASE("utf8: every code point decodes to itself") {
       put(0xF0 | c >> 18), put(0x80 | (c >> 12 & 0x3F)), put(0x80 | (c >> 6 & 0x3F)), put(0x80 | (c & 0x3F));
     }
     std::vector<char32_t> seen;
-    for_each_code_point(text, [&](char32_t value, std::string_view) { seen.push_back(value); });
+    detail::for_each_code_point(text, [&](char32_t value, std::string_view) { seen.push_back(value); });
     REQUIRE(seen == std::vector<char32_t>{c});
   }
 }
@@ -85,20 +85,20 @@ TEST_CASE("utf8: splitting keeps the bytes, and those of an incomplete code poin
   const std::vector<std::string_view> pieces = split_code_points(text);
   CHECK(pieces == std::vector<std::string_view>{"a", "ß", "€", "\xF0\x9F\x98\x80"});
   std::vector<char32_t> values;
-  for_each_code_point("a\xE2\x82(", [&](char32_t c, std::string_view) { values.push_back(c); });
+  detail::for_each_code_point("a\xE2\x82(", [&](char32_t c, std::string_view) { values.push_back(c); });
   CHECK(values == std::vector<char32_t>{'a', 0xFFFD, '('});
   CHECK(split_code_points("\xF0\x9F\x98(\x80\x80") ==
         std::vector<std::string_view>{"\xF0\x9F\x98", "(", "\x80", "\x80"});
 }
 
 TEST_CASE("utf8: normalisation makes white space single spaces and changes nothing else") {
-  CHECK(normalize_text("  Der\u00A0Hund\t \u2003schläft.\r\n") == "Der Hund schläft.");
-  CHECK(normalize_text("") == "");
-  CHECK(normalize_text(" \u00A0\u3000\n") == "");
-  CHECK(normalize_text("ﬁ ½ … „x“") == "ﬁ ½ … „x“");
-  CHECK(normalize_text(std::string("a\0b", 3)) == "a b");
-  CHECK(normalize_text("a\xFF\xC3") == "a\uFFFD\uFFFD");
-  CHECK(normalize_text("\xE2\x82(\xF0\x9F\x98") == "\uFFFD(\uFFFD");
+  CHECK(detail::normalize_text("  Der\u00A0Hund\t \u2003schläft.\r\n") == "Der Hund schläft.");
+  CHECK(detail::normalize_text("") == "");
+  CHECK(detail::normalize_text(" \u00A0\u3000\n") == "");
+  CHECK(detail::normalize_text("ﬁ ½ … „x“") == "ﬁ ½ … „x“");
+  CHECK(detail::normalize_text(std::string("a\0b", 3)) == "a b");
+  CHECK(detail::normalize_text("a\xFF\xC3") == "a\uFFFD\uFFFD");
+  CHECK(detail::normalize_text("\xE2\x82(\xF0\x9F\x98") == "\uFFFD(\uFFFD");
 }
 
 TEST_CASE("utf8: white space is what Python's str.isspace() takes for it") {
@@ -113,20 +113,21 @@ TEST_CASE("utf8: white space is what Python's str.isspace() takes for it") {
 }
 
 TEST_CASE("utf8: punctuation marks and letters") {
-  for (const char32_t c : std::u32string(U".,!?'\"-/()[]{}@_`~«»¿„“–…€→、。！😀")) CHECK(is_punctuation(c));
-  for (const char32_t c : std::u32string(U"aZ09äßéŁжעあ東ªµº²½ ")) CHECK_FALSE(is_punctuation(c));
+  for (const char32_t c : std::u32string(U".,!?'\"-/()[]{}@_`~«»¿„“–…€→、。！😀"))
+    CHECK(detail::is_punctuation(c));
+  for (const char32_t c : std::u32string(U"aZ09äßéŁжעあ東ªµº²½ ")) CHECK_FALSE(detail::is_punctuation(c));
 }
 
 TEST_CASE("utf8: text without a visible character is blank") {
   for (const char* blank :
        {"", " ", "\t\r\n", "\u00A0\u3000", "\u200B", "\uFEFF \u00AD", "\u200D\uFE0F", "\u2060"}) {
     CAPTURE(blank);
-    CHECK(is_blank(blank));
+    CHECK(detail::is_blank(blank));
   }
-  CHECK(is_blank(std::string_view("\0 ", 2)));
+  CHECK(detail::is_blank(std::string_view("\0 ", 2)));
   for (const char* text : {"a", " . ", "\u200Ba", "\u0301", "\uFF0E", "\xFF", "\u2010", "\u2070"}) {
     CAPTURE(text);
-    CHECK_FALSE(is_blank(text));
+    CHECK_FALSE(detail::is_blank(text));
   }
 }
 

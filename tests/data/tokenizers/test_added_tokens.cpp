@@ -14,7 +14,7 @@ using namespace eigenformer;
 namespace {
 
 // "text@begin" for texts and "#id" for tokens, in their order.
-template <class Characters = eigenformer::icu::AddedTokenCharacters>
+template <class Characters = eigenformer::detail::icu::AddedTokenCharacters>
 std::vector<std::string> parts_of(const AddedTokens& tokens, std::string_view text, bool normalized = false) {
   std::vector<std::string> parts;
   tokens.split<Characters>(
@@ -65,9 +65,10 @@ TEST_CASE("an added token that is a word does not count inside of one") {
 
 TEST_CASE("in transformers' tokenizers in Python only a space ends a word, and separators are white space") {
   const AddedTokens added(tokens);
-  CHECK(parts_of<AddedTokenCharacters>(added, "yo ayo .yo yo. yo") == Parts{"#8", " ayo .yo yo. @2", "#8"});
+  CHECK(parts_of<detail::AddedTokenCharacters>(added, "yo ayo .yo yo. yo") ==
+        Parts{"#8", " ayo .yo yo. @2", "#8"});
   CHECK(parts_of(added, ".yo") == Parts{".@0", "#8"});
-  CHECK(parts_of<AddedTokenCharacters>(added, "a\x1c<s>\x1d b") == Parts{"a@0", "#7", "b@7"});
+  CHECK(parts_of<detail::AddedTokenCharacters>(added, "a\x1c<s>\x1d b") == Parts{"a@0", "#7", "b@7"});
   CHECK(parts_of(added, "a\x1c<s>") == Parts{"a\x1c@0", "#7"});
 }
 
@@ -78,7 +79,7 @@ TEST_CASE("added tokens of the normalised text are found in that pass alone") {
 }
 
 TEST_CASE("added tokens are saved and read, and ids outside the vocabulary refused") {
-  TokenizerParts parts;
+  detail::TokenizerParts parts;
   CHECK(AddedTokens::read(parts).empty());
   AddedTokens().add_to(parts);
   CHECK_FALSE(parts.contains("added"));

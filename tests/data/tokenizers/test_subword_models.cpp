@@ -36,7 +36,7 @@ Ids segment(const Model& model, const std::vector<std::string>& tokens, std::str
 
 TEST_CASE("a unigram model takes the pieces with the largest sum of scores") {
   const std::vector<std::string> tokens = {"<unk>", "a", "b", "ab", "abc", "\xC3\xA4", "ba"};
-  const UnigramModel model({none, -1, -1, -1.5, -10, -2, -1.25}, tokens);
+  const detail::UnigramModel model({none, -1, -1, -1.5, -10, -2, -1.25}, tokens);
   CHECK(segment(model, tokens, "ab") == Ids{3});
   CHECK(segment(model, tokens, "aab") == Ids{1, 3});
   CHECK(segment(model, tokens, "aba") == Ids{1, 6});  // -2.25, where the longest first would have -2.5
@@ -49,29 +49,29 @@ TEST_CASE("a unigram model takes the pieces with the largest sum of scores") {
 
 TEST_CASE("a unigram model gives a run of characters in no piece once, and special tokens never") {
   const std::vector<std::string> tokens = {"<unk>", "a"};
-  const UnigramModel model({none, -1}, tokens);
+  const detail::UnigramModel model({none, -1}, tokens);
   CHECK(segment(model, tokens, "xya\xE7\x8A\xAC\xC3\xA4") == Ids{-1, 1, -1});
   CHECK(segment(model, tokens, "<unk>a") == Ids{-1, 1});
-  const UnigramModel short_of_scores(std::vector<double>{-1}, {"b", "a"});
+  const detail::UnigramModel short_of_scores(std::vector<double>{-1}, {"b", "a"});
   CHECK(segment(short_of_scores, {"b", "a"}, "ba") == Ids{0, -1});
 }
 
 TEST_CASE("a unigram model without pieces or with scores that are no numbers is refused") {
-  CHECK_THROWS_AS(UnigramModel({none}, {"a"}), ValueError);
-  CHECK_THROWS_AS(UnigramModel(std::vector<double>{}, {}), ValueError);
-  CHECK_THROWS_AS(UnigramModel({std::numeric_limits<double>::infinity()}, {"a"}), ValueError);
-  CHECK_THROWS_AS(UnigramModel({-1e31}, {"a"}), ValueError);
+  CHECK_THROWS_AS(detail::UnigramModel({none}, {"a"}), ValueError);
+  CHECK_THROWS_AS(detail::UnigramModel(std::vector<double>{}, {}), ValueError);
+  CHECK_THROWS_AS(detail::UnigramModel({std::numeric_limits<double>::infinity()}, {"a"}), ValueError);
+  CHECK_THROWS_AS(detail::UnigramModel({-1e31}, {"a"}), ValueError);
 }
 
 TEST_CASE("byte pair encoding merges the first pair of the list first, of several such the leftmost") {
   const std::vector<std::string> tokens = {"a", "b", "c", "ab", "bc", "abab", "aa"};
-  const PairModel first({"a", "b", "b", "c", "ab", "ab"}, find_in(tokens));
+  const detail::PairModel first({"a", "b", "b", "c", "ab", "ab"}, find_in(tokens));
   CHECK(segment(first, tokens, "abc") == Ids{3, 2});
   CHECK(segment(first, tokens, "ababab") == Ids{5, 3});
   CHECK(segment(first, tokens, "cbcb") == Ids{2, 4, 1});
-  const PairModel second({"b", "c", "a", "b"}, find_in(tokens));
+  const detail::PairModel second({"b", "c", "a", "b"}, find_in(tokens));
   CHECK(segment(second, tokens, "abc") == Ids{0, 4});
-  const PairModel third({"a", "a"}, find_in(tokens));
+  const detail::PairModel third({"a", "a"}, find_in(tokens));
   CHECK(segment(third, tokens, "aaa") == Ids{6, 0});
   CHECK(segment(third, tokens, "").empty());
   CHECK(third.merges() == std::vector<std::string>{"a", "a"});
@@ -79,7 +79,7 @@ TEST_CASE("byte pair encoding merges the first pair of the list first, of severa
 
 TEST_CASE("byte pair encoding gives a run of characters that are no tokens once") {
   const std::vector<std::string> tokens = {"a", "b", "ab"};
-  const PairModel model({"a", "b"}, find_in(tokens));
+  const detail::PairModel model({"a", "b"}, find_in(tokens));
   CHECK(segment(model, tokens,
                 "xyab\xE7\x8A\xAC"
                 "a\xC3\xA4"
@@ -88,7 +88,7 @@ TEST_CASE("byte pair encoding gives a run of characters that are no tokens once"
 
 TEST_CASE("merges that are no pairs, or of or into what is no token, are refused") {
   const std::vector<std::string> tokens = {"a", "b", "ab"};
-  CHECK_THROWS_AS(PairModel({"a"}, find_in(tokens)), ValueError);
-  CHECK_THROWS_AS(PairModel({"a", "x"}, find_in(tokens)), ValueError);
-  CHECK_THROWS_AS(PairModel({"b", "a"}, find_in(tokens)), ValueError);
+  CHECK_THROWS_AS(detail::PairModel({"a"}, find_in(tokens)), ValueError);
+  CHECK_THROWS_AS(detail::PairModel({"a", "x"}, find_in(tokens)), ValueError);
+  CHECK_THROWS_AS(detail::PairModel({"b", "a"}, find_in(tokens)), ValueError);
 }

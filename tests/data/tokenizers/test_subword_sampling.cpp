@@ -79,7 +79,7 @@ TEST_CASE("segmentations of a unigram model are drawn by their probabilities") {
   const Strings tokens = {"<unk>", "a", "b", "ab", "ba", "aba"};
   const double none = std::numeric_limits<double>::quiet_NaN();
   const std::vector<double> scores = {none, -1.0, -1.5, -2.0, -2.2, -4.0};
-  const UnigramModel model(scores, tokens);
+  const detail::UnigramModel model(scores, tokens);
   const auto find = [&](std::string_view text) -> std::optional<std::int32_t> {
     for (std::size_t i = 1; i < tokens.size(); ++i) {
       if (tokens[i] == text) return static_cast<std::int32_t>(i);

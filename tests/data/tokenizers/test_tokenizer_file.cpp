@@ -18,14 +18,14 @@ TEST_CASE("a tokenizer's parts come back from their file, whatever bytes they ho
   const testing::TemporaryFolder folder;
   const std::filesystem::path path = folder.path() / "a.tokenizer";
   const std::vector<std::string> items = {"", "two words", "line\nbreak", std::string("\0\xFF", 2), "7 x\n"};
-  TokenizerParts parts;
+  detail::TokenizerParts parts;
   parts.set("kind", "first");
   parts.set("kind", "some\nthing");
   parts.set("empty", "");
   parts.set_list("items", items);
   parts.set_ids("ids", {3, -1, 70000});
   parts.save(path);
-  const TokenizerParts loaded = TokenizerParts::load(path);
+  const detail::TokenizerParts loaded = detail::TokenizerParts::load(path);
   CHECK(loaded.get("kind") == "some\nthing");
   CHECK(loaded.contains("empty"));
   CHECK(loaded.list("empty").empty());
@@ -44,17 +44,17 @@ TEST_CASE("what is no tokenizer's file is refused by name") {
   const testing::TemporaryFolder folder;
   const auto refused = [&](const std::string& bytes) {
     const std::filesystem::path path = folder.write("b.tokenizer", bytes);
-    const std::string said = message_of<IoError>([&] { (void)TokenizerParts::load(path); });
+    const std::string said = message_of<IoError>([&] { (void)detail::TokenizerParts::load(path); });
     CHECK(contains(said, "b.tokenizer"));
     return said;
   };
   const std::string magic = "eigenformer-tokenizer 1\n";
-  CHECK(TokenizerParts::load(folder.write("c.tokenizer", magic + "a 3\nxyz\n")).get("a") == "xyz");
+  CHECK(detail::TokenizerParts::load(folder.write("c.tokenizer", magic + "a 3\nxyz\n")).get("a") == "xyz");
   CHECK(contains(refused("something else"), "not a tokenizer"));
   CHECK(contains(refused(magic + "a"), "damaged"));
   CHECK(contains(refused(magic + "a 3\nxyz"), "truncated in its part 'a'"));
   CHECK(contains(refused(magic + "a 9\nxyz\n"), "truncated in its part 'a'"));
   CHECK(contains(refused(magic + "a x\nxyz\n"), "damaged before or in its part 'a'"));
   CHECK(contains(refused(magic + "a 99999999999999999999999\nxyz\n"), "damaged before or in its part 'a'"));
-  CHECK_THROWS_AS((void)TokenizerParts::load(folder.path() / "none"), IoError);
+  CHECK_THROWS_AS((void)detail::TokenizerParts::load(folder.path() / "none"), IoError);
 }

@@ -402,14 +402,14 @@ TEST_CASE("compressed files in, by their content, and out, by their names") {
   const TinyCorpus corpus;
   const std::string expected = translate({}).out, out = (corpus.folder.path() / "out").string();
   for (const auto kind : compressions()) {
-    CAPTURE(eigenformer::compression_name(kind));
+    CAPTURE(eigenformer::detail::compression_name(kind));
     const std::string packed = eigenformer::compress(kind, two_lines);
     const std::string suffix = kind == eigenformer::Compression::gzip ? ".gz" : ".zst";
     const std::string input = corpus.folder.write("input", packed).string();
     const Ended ended = translate({"--input", input, "--output", out + suffix});
     CAPTURE(ended.err);
     CHECK(ended.code == 0);
-    CHECK(eigenformer::compression_of_content(read_file(out + suffix)) == kind);
+    CHECK(eigenformer::detail::compression_of_content(read_file(out + suffix)) == kind);
     CHECK(eigenformer::decompress(read_file(out + suffix), "out") == expected);
     CHECK(translate({}, packed).out == expected);
     // Nothing in: a file that is there, and compressed.
@@ -442,7 +442,8 @@ TEST_CASE("shards: joined in order, their outputs are the whole one") {
   std::vector<std::string> inputs = {corpus.folder.write("plain", text).string()};
   for (const auto kind : compressions()) {
     inputs.push_back(
-        corpus.folder.write(eigenformer::compression_name(kind), eigenformer::compress(kind, text)).string());
+        corpus.folder.write(eigenformer::detail::compression_name(kind), eigenformer::compress(kind, text))
+            .string());
   }
   const std::string whole = with({"--input", inputs[0]});
   REQUIRE(lines_of(whole).size() == 24);

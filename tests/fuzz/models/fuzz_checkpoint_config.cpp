@@ -1,7 +1,7 @@
 #include "../fuzz.hpp"
+#include "eigenformer/io/huggingface/huggingface.hpp"
 #include "eigenformer/io/huggingface/huggingface_bart.hpp"
 #include "eigenformer/io/huggingface/huggingface_bert.hpp"
-#include "eigenformer/io/huggingface/huggingface_search.hpp"
 #include "eigenformer/io/huggingface/huggingface_t5.hpp"
 
 using namespace eigenformer;

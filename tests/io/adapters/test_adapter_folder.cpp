@@ -86,9 +86,9 @@ TEST_CASE("PEFT's adapters of Marian, NLLB, BART and T5 load, and are written as
     auto again = imported(name);
     load_adapter(out.path(), again);
     const auto a = lora_adapters(model), b = lora_adapters(again);
-    for (const auto& rows : adaptable_rows(model)) {
+    for (const auto& rows : detail::adaptable_rows(model)) {
       if (rows.weight->adapter() == nullptr) continue;
-      for (const auto& other : adaptable_rows(again)) {
+      for (const auto& other : detail::adaptable_rows(again)) {
         if (other.module != rows.module) continue;
         REQUIRE(other.weight->adapter() != nullptr);
         CHECK(other.weight->adapter()->parts.size() == rows.weight->adapter()->parts.size());
@@ -99,7 +99,7 @@ TEST_CASE("PEFT's adapters of Marian, NLLB, BART and T5 load, and are written as
     // What merging gives is what PEFT's merging gives.
     merge_lora(model);
     const auto reference = SafetensorsFile::open(folder / "lora.safetensors");
-    const auto rows = adaptable_rows(model);
+    const auto rows = detail::adaptable_rows(model);
     const auto names = detail::adapter_module_names(rows, names_of_family(name));
     int merged = 0;
     for (std::size_t i = 0; i < rows.size(); ++i) {
@@ -137,7 +137,7 @@ TEST_CASE("an adapter is written and read with all that it says, and its base is
   CHECK(logits_of(base) == logits_of(model));
   CHECK(logits_of(base) != without);
   for (const auto& p : parameters(base)) CHECK(p->frozen);
-  const auto& part = adaptable_rows(base).front().weight->adapter()->parts.front();
+  const auto& part = detail::adaptable_rows(base).front().weight->adapter()->parts.front();
   CHECK(part.dropout == 0.25);
   CHECK(part.scale() == 1.5);
 

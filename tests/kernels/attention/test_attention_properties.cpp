@@ -430,8 +430,8 @@ TEST_CASE("attention: dropout keeps the mean, and its mask depends on the sequen
   CHECK(same_results(rows_of(swapped.out, c.out_stride(), 0, 100),
                      rows_of(first.out, c.out_stride(), 100, 100)));
   CHECK(!same_results(swapped.out, first.out));
-  for (const ef::DropoutKey key :
-       {ef::DropoutKey{12, 5, 3}, ef::DropoutKey{11, 6, 3}, ef::DropoutKey{11, 5, 4}}) {
+  for (const ef::detail::DropoutKey key : {ef::detail::DropoutKey{12, 5, 3}, ef::detail::DropoutKey{11, 6, 3},
+                                           ef::detail::DropoutKey{11, 5, 4}}) {
     AttentionCase other = c;
     other.key = key;
     CHECK(!same_results(run_kernel(other, n).out, first.out));

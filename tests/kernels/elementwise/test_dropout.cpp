@@ -44,7 +44,8 @@ TEST_CASE("keys differ wherever seed, step or site do") {
   std::set<std::array<std::uint32_t, 2>> keys;
   for (std::uint64_t seed = 0; seed < 5; ++seed) {
     for (std::uint32_t step = 0; step < 7; ++step) {
-      for (std::uint32_t site = 0; site < 11; ++site) keys.insert(DropoutKey{seed, step, site}.philox_key());
+      for (std::uint32_t site = 0; site < 11; ++site)
+        keys.insert(detail::DropoutKey{seed, step, site}.philox_key());
     }
   }
   CHECK(keys.size() == 5 * 7 * 11);
@@ -52,21 +53,21 @@ TEST_CASE("keys differ wherever seed, step or site do") {
 
 TEST_CASE("the first multipliers are pinned, because checkpoints resume with them") {
   std::vector<float> mask(8);
-  detail::kernels::dropout_mask_row(DropoutKey{1, 2, 3}, 4, 5, 0, 0, 8, 0.5, mask.data());
+  detail::kernels::dropout_mask_row(detail::DropoutKey{1, 2, 3}, 4, 5, 0, 0, 8, 0.5, mask.data());
   std::vector<double> wide(8);
-  detail::kernels::dropout_mask_row(DropoutKey{1, 2, 3}, 4, 5, 0, 0, 8, 0.5, wide.data());
+  detail::kernels::dropout_mask_row(detail::DropoutKey{1, 2, 3}, 4, 5, 0, 0, 8, 0.5, wide.data());
   CHECK(mask == std::vector<float>{0, 0, 0, 0, 2, 0, 2, 0});
   CHECK(std::vector<double>(mask.begin(), mask.end()) == wide);
 }
 
 TEST_CASE_TEMPLATE("vectorised dropout equals the scalar reference bit by bit", T, float, double) {
-  const DropoutKey key{123456789012345, 17, 3};
+  const detail::DropoutKey key{123456789012345, 17, 3};
   for_each_isa([&] {
     for (const double rate : {0.0, 0.1, 0.5, 0.97}) {
       for (const index_t n : edge_sizes) {
         CAPTURE(n);
         const index_t rows = 4, ld = n + 3;
-        std::vector<RowKey> keys = {{0, 0}, {9, 4}, {0xffffffff, 1}, {2, 0xffffffff}};
+        std::vector<detail::RowKey> keys = {{0, 0}, {9, 4}, {0xffffffff, 1}, {2, 0xffffffff}};
         const auto x = random_values<T>(rows * ld, 1), r = random_values<T>(rows * ld, 2);
         std::vector<T> y(x.size(), T(77)), sum(y), dx(y), tile(y);
         detail::kernels::dropout_rows(x.data(), y.data(), keys.data(), rows, n, ld, rate, key);
@@ -81,7 +82,7 @@ TEST_CASE_TEMPLATE("vectorised dropout equals the scalar reference bit by bit", 
                                       rate, key);
         std::vector<T> kept(x.size(), T(77)), with_x(kept), with_77(kept);
         for (index_t i = 0; i < rows; ++i) {
-          const RowKey row = keys[static_cast<std::size_t>(i)];
+          const detail::RowKey row = keys[static_cast<std::size_t>(i)];
           std::vector<T> mask(static_cast<std::size_t>(n));
           detail::kernels::dropout_mask_row(key, row.sequence, row.position, 0, 0, n, rate, mask.data());
           for (index_t j = 0; j < n; ++j) {
@@ -103,7 +104,7 @@ TEST_CASE_TEMPLATE("vectorised dropout equals the scalar reference bit by bit", 
 }
 
 TEST_CASE("a part of a mask is the whole mask's part") {
-  const DropoutKey key{1, 2, 3};
+  const detail::DropoutKey key{1, 2, 3};
   std::vector<float> whole(300), part(61);
   detail::kernels::dropout_mask_row(key, 4, 5, 6, 0, 300, 0.4, whole.data());
   detail::kernels::dropout_mask_row(key, 4, 5, 6, 77, 61, 0.4, part.data());
@@ -134,7 +135,7 @@ TEST_CASE_TEMPLATE("dropout keeps the mean, scales what it keeps and drops the s
 
 TEST_CASE("masks of other steps, sites, seeds, rows and columns are independent") {
   const index_t n = 4096;
-  const auto mask = [&](DropoutKey key, std::uint32_t sequence, std::uint32_t position) {
+  const auto mask = [&](detail::DropoutKey key, std::uint32_t sequence, std::uint32_t position) {
     std::vector<float> m(static_cast<std::size_t>(n));
     detail::kernels::dropout_mask_row(key, sequence, position, 0, 0, n, 0.5, m.data());
     return m;
@@ -154,11 +155,11 @@ TEST_CASE("masks of other steps, sites, seeds, rows and columns are independent"
 TEST_CASE_TEMPLATE("a row's mask follows its key, whatever the batch and the threads", T, float, double) {
   for_each_isa([&] {
     const index_t rows = 900, n = 70;
-    std::vector<RowKey> keys;
+    std::vector<detail::RowKey> keys;
     for (std::uint32_t i = 0; i < 900; ++i) keys.push_back({i / 9, i % 9});
     const std::vector<T> x(static_cast<std::size_t>(rows * n), T(1));
     std::vector<T> one(x.size()), many(x.size()), alone(x.size());
-    const DropoutKey key{7, 8, 9};
+    const detail::DropoutKey key{7, 8, 9};
     {
       const ThreadScope threads(1);
       detail::kernels::dropout_rows(x.data(), one.data(), keys.data(), rows, n, n, 0.3, key);

@@ -146,11 +146,11 @@ TEST_CASE_TEMPLATE("add_layer_norm is dropout, addition and layer_norm in one", 
         const index_t rows = 7;
         const auto x = random_values<T>(rows * n, 1), r = random_values<T>(rows * n, 2),
                    gamma = random_values<T>(n, 3);
-        std::vector<RowKey> keys;
+        std::vector<detail::RowKey> keys;
         for (std::uint32_t i = 0; i < 7; ++i) keys.push_back({i / 3 + 10, i % 3});
-        const DropoutKey key{5, 6, 7};
-        for (const RowKey* rows_of :
-             {static_cast<const RowKey*>(nullptr), static_cast<const RowKey*>(keys.data())}) {
+        const detail::DropoutKey key{5, 6, 7};
+        for (const detail::RowKey* rows_of :
+             {static_cast<const detail::RowKey*>(nullptr), static_cast<const detail::RowKey*>(keys.data())}) {
           std::vector<T> sum(x.size()), expected(x.size()), s(x.size()), y(x.size()), mean(7), rstd(7), m(7),
               d(7);
           detail::kernels::dropout_add(x.data(), r.data(), sum.data(), rows_of, rows, n, n, rate, key);

@@ -61,7 +61,7 @@ TEST_CASE("the gradients of all factors and of the input are right, with and wit
       const TokenBatch batch;
       const auto result = grad_check(
           [&](Tape<double>& tape, std::vector<Var<double>>&) {
-            return model.loss(Context<double>::training(tape, DropoutKey{4, 1, 0}), batch.source,
+            return model.loss(Context<double>::training(tape, detail::DropoutKey{4, 1, 0}), batch.source,
                               batch.source_layout, batch.target_in, batch.target_layout, batch.target_out);
           },
           {}, lora_parameters(model), {.max_elements = 16});
@@ -81,8 +81,8 @@ TEST_CASE("the gradients of all factors and of the input are right, with and wit
     }
     const auto result = grad_check(
         [&](Tape<double>& tape, std::vector<Var<double>>& x) {
-          return linear(Context<double>::training(tape, DropoutKey{4, 1, 0}), x[0], layer.weight, layer.bias,
-                        activation, 0.4);
+          return linear(Context<double>::training(tape, detail::DropoutKey{4, 1, 0}), x[0], layer.weight,
+                        layer.bias, activation, 0.4);
         },
         {random_tensor<double>({4, 5}, 8)}, all);
     CHECK_MESSAGE(result.ok, result.str());
@@ -105,7 +105,7 @@ TEST_CASE("a new adapter changes no bit, and merging one computes what it comput
       const auto with = logits_of(model);
       CHECK(difference(with, logits_of(base)) > 0.1);
       const auto copy = model;  // has factors of its own
-      const WeightAdapter<double>& of_first = *adaptable_rows(model).front().weight->adapter();
+      const WeightAdapter<double>& of_first = *detail::adaptable_rows(model).front().weight->adapter();
       CHECK(of_first.parts.front().scale() == doctest::Approx(stabilized ? 1.5 : 0.75));
       merge_lora(model);
       CHECK(lora_parameters(model).empty());
@@ -184,7 +184,7 @@ TEST_CASE("a context chooses among adapters of one model, packed weights include
 
 TEST_CASE("the dropout of an adapter's input does not depend on what a sentence is batched with") {
   const auto model = adapted<double>(small_seq2seq(), {.rank = 2, .dropout = 0.4, .targets = "*"});
-  const DropoutKey key{9, 2, 0};
+  const detail::DropoutKey key{9, 2, 0};
   const TokenBatch batch;
   const auto run = [&](const Tokens& source, const SequenceLayout& sources, const Tokens& target,
                        const SequenceLayout& targets) {

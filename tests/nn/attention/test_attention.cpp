@@ -253,8 +253,8 @@ TEST_CASE("dropout on the weights differs from pass to pass and is off outside t
   const auto first = run(Context<float>::training(tape, rng));
   CHECK(first != plain);
   CHECK(run(Context<float>::training(tape, rng)) != first);
-  CHECK(run(Context<float>::training(tape, DropoutKey{7, 1, 0})) ==
-        run(Context<float>::training(tape, DropoutKey{7, 1, 0})));
+  CHECK(run(Context<float>::training(tape, detail::DropoutKey{7, 1, 0})) ==
+        run(Context<float>::training(tape, detail::DropoutKey{7, 1, 0})));
 }
 
 TEST_CASE("attention says what does not fit") {

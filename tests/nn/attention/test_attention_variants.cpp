@@ -294,15 +294,17 @@ TEST_CASE("slopes and buckets are those of the papers' code") {
   const std::map<index_t, index_t> both{{0, 0},   {-1, 1},    {-7, 7},    {-8, 8},    {-11, 8},
                                         {-12, 9}, {-127, 15}, {-128, 15}, {-500, 15}, {1, 17},
                                         {7, 23},  {8, 24},    {12, 25},   {500, 31}};
-  for (const auto& [distance, bucket] : both) CHECK(relative_bias_bucket(distance, 32, 128, true) == bucket);
+  for (const auto& [distance, bucket] : both)
+    CHECK(detail::relative_bias_bucket(distance, 32, 128, true) == bucket);
   const std::map<index_t, index_t> one{{3, 0},    {0, 0},    {-1, 1},    {-15, 15},
                                        {-16, 16}, {-19, 17}, {-128, 31}, {-999, 31}};
-  for (const auto& [distance, bucket] : one) CHECK(relative_bias_bucket(distance, 32, 128, false) == bucket);
+  for (const auto& [distance, bucket] : one)
+    CHECK(detail::relative_bias_bucket(distance, 32, 128, false) == bucket);
   for (const index_t buckets : {index_t{0}, index_t{-4}, index_t{3}, index_t{1} << 31})
-    CHECK_THROWS_AS((void)relative_bias_bucket(3, buckets, 128, true), ValueError);
-  CHECK_THROWS_AS((void)relative_bias_bucket(3, 1, 128, false), ValueError);
+    CHECK_THROWS_AS((void)detail::relative_bias_bucket(3, buckets, 128, true), ValueError);
+  CHECK_THROWS_AS((void)detail::relative_bias_bucket(3, 1, 128, false), ValueError);
   for (const index_t reach : {0, -1})
-    CHECK_THROWS_AS((void)relative_bias_bucket(3, 32, reach, true), ValueError);
+    CHECK_THROWS_AS((void)detail::relative_bias_bucket(3, 32, reach, true), ValueError);
 }
 
 TEST_CASE("every number of buckets and distance has transformers' buckets where it has any") {
@@ -314,13 +316,13 @@ TEST_CASE("every number of buckets and distance has transformers' buckets where 
     const bool both = name.substr(0, dot) == "encoder";
     const index_t buckets = std::stoi(name.substr(dot + 1)), most = std::stoi(name.substr(last + 1));
     const auto expected = fixture.file().tensor<std::int32_t>(name);
-    const index_t reach = relative_bias_reach(buckets, most, both);
+    const index_t reach = detail::relative_bias_reach(buckets, most, both);
     for (index_t distance = -40; distance <= 40; ++distance) {
       CAPTURE(distance);
-      const index_t bucket = relative_bias_bucket(distance, buckets, most, both);
+      const index_t bucket = detail::relative_bias_bucket(distance, buckets, most, both);
       CHECK(bucket >= 0);
       CHECK(bucket < buckets);
-      CHECK(bucket == relative_bias_bucket(std::clamp(distance, -reach, reach), buckets, most, both));
+      CHECK(bucket == detail::relative_bias_bucket(std::clamp(distance, -reach, reach), buckets, most, both));
       if (expected.data()[distance + 40] < 0) {
         ++none;
       } else {
@@ -336,19 +338,19 @@ TEST_CASE("every number of buckets and distance has transformers' buckets where 
 TEST_CASE("buckets of any distance, however great") {
   constexpr index_t greatest = std::numeric_limits<index_t>::max();
   for (const index_t distance : {greatest, -greatest, std::numeric_limits<index_t>::min()}) {
-    CHECK(relative_bias_bucket(distance, 18, 37, true) == (distance > 0 ? 17 : 8));
-    CHECK(relative_bias_bucket(distance, 16, 8, false) == (distance > 0 ? 0 : 15));
-    CHECK(relative_bias_bucket(distance, 16, 3, true) == 0);
+    CHECK(detail::relative_bias_bucket(distance, 18, 37, true) == (distance > 0 ? 17 : 8));
+    CHECK(detail::relative_bias_bucket(distance, 16, 8, false) == (distance > 0 ? 0 : 15));
+    CHECK(detail::relative_bias_bucket(distance, 16, 3, true) == 0);
   }
-  CHECK(relative_bias_bucket(-1000, 32, greatest, true) == 8);
-  CHECK(relative_bias_reach(32, 128, true) == 128);
-  CHECK(relative_bias_reach(16, 8, false) == 8);
-  CHECK(relative_bias_reach(32, greatest, true) == index_t{1} << 20);
-  CHECK(relative_bias_reach(1'000'000, 1, true) == index_t{1} << 20);
-  CHECK(relative_bias_reach(2'147'483'647, 5, false) == index_t{1} << 20);
+  CHECK(detail::relative_bias_bucket(-1000, 32, greatest, true) == 8);
+  CHECK(detail::relative_bias_reach(32, 128, true) == 128);
+  CHECK(detail::relative_bias_reach(16, 8, false) == 8);
+  CHECK(detail::relative_bias_reach(32, greatest, true) == index_t{1} << 20);
+  CHECK(detail::relative_bias_reach(1'000'000, 1, true) == index_t{1} << 20);
+  CHECK(detail::relative_bias_reach(2'147'483'647, 5, false) == index_t{1} << 20);
   // 0 from here on; transformers has no bucket from 23 on.
-  CHECK(relative_bias_bucket(-15, 8, 1, false) == 1);
-  CHECK(relative_bias_reach(8, 1, false) == 16);
+  CHECK(detail::relative_bias_bucket(-15, 8, 1, false) == 1);
+  CHECK(detail::relative_bias_reach(8, 1, false) == 16);
 }
 
 TEST_CASE("a relative bias has the weights of its buckets at all distances") {
@@ -357,13 +359,13 @@ TEST_CASE("a relative bias has the weights of its buckets at all distances") {
        {std::pair<index_t, index_t>{18, 37}, {6, 20}, {16, 8}, {9, 2}, {4, 1}}) {
     for (const bool both : {true, false}) {
       const RelativeBias<double> bias({.buckets = buckets, .max_distance = most}, 3, both, rng);
-      const index_t reach = relative_bias_reach(buckets, most, both);
+      const index_t reach = detail::relative_bias_reach(buckets, most, both);
       const Tensor<double> table = bias(Context<double>::inference()).value();
       REQUIRE(table.shape() == Shape{3, 2 * reach + 1});
       for (index_t h = 0; h < 3; ++h) {
         for (index_t d = -reach; d <= reach; ++d) {
           CHECK(table.at({h, d + reach}) ==
-                bias.weight.value().at({relative_bias_bucket(d, buckets, most, both), h}));
+                bias.weight.value().at({detail::relative_bias_bucket(d, buckets, most, both), h}));
         }
       }
     }

@@ -134,7 +134,7 @@ TEST_CASE("the gradients are right for the numbers that dropout kept") {
     auto model = make_seq2seq<double>(options);
     const auto result = grad_check(
         [&](Tape<double>& tape, const auto&) {
-          return model.loss(Context<double>::training(tape, DropoutKey{3, 1, 0}), batch.source,
+          return model.loss(Context<double>::training(tape, detail::DropoutKey{3, 1, 0}), batch.source,
                             batch.source_layout, batch.target_in, batch.target_layout, batch.target_out);
         },
         {}, parameters(model), sampled);

@@ -25,7 +25,7 @@ struct Trained {
 
 template <class T>
 Trained<T> run_loss(Seq2SeqTransformer<T>& model, const TokenBatch& batch,
-                    const std::optional<DropoutKey>& key = {}, bool packed = false) {
+                    const std::optional<detail::DropoutKey>& key = {}, bool packed = false) {
   Tape<T> tape;
   const auto ctx = key ? Context<T>::training(tape, *key) : Context<T>::checking(tape);
   Gradients<T> gradients(parameters(model));
@@ -132,7 +132,7 @@ TEST_CASE("one thread and several give the same loss and gradients, bit by bit")
   batch.target_out = random_tokens({9, 53}, 19, 3);
   batch.source_layout = SequenceLayout::padded({61, 3, 40, 55, 17, 28, 60, 1, 33}, 61);
   batch.target_layout = SequenceLayout::padded({53, 50, 1, 37, 22, 44, 53, 12, 9}, 53);
-  const DropoutKey key{5, 1, 0};
+  const detail::DropoutKey key{5, 1, 0};
   Runtime::instance().set_threads(1);
   const auto one = run_loss(model, batch, key);
   for (const int threads : {2, 3, 7}) {
@@ -144,7 +144,7 @@ TEST_CASE("one thread and several give the same loss and gradients, bit by bit")
 TEST_CASE("dropout's masks follow the sentence: padded, packed and re-ordered batches lose the same") {
   const TokenBatch batch;
   auto model = make_seq2seq<double>(small_seq2seq());
-  const DropoutKey key{5, 1, 0};
+  const detail::DropoutKey key{5, 1, 0};
   const auto padded = run_loss(model, batch, key);
   check_same(model, padded, run_loss(model, batch, key, true));
 
@@ -170,7 +170,7 @@ TEST_CASE("dropout's masks follow the sentence: padded, packed and re-ordered ba
 
 TEST_CASE("each of the four dropout rates acts, only in training, and one number sets all") {
   const TokenBatch batch;
-  const DropoutKey key{5, 1, 0};
+  const detail::DropoutKey key{5, 1, 0};
   auto options = small_seq2seq();
   options.layer.dropout.rate = 0;
   auto silent = make_seq2seq<double>(options);
@@ -184,7 +184,7 @@ TEST_CASE("each of the four dropout rates acts, only in training, and one number
     CHECK(run_loss(model, batch).loss == plain.loss);
     const auto loss = run_loss(model, batch, key).loss[0];
     CHECK(loss != plain.loss[0]);
-    CHECK(run_loss(model, batch, DropoutKey{5, 2, 0}).loss[0] != loss);
+    CHECK(run_loss(model, batch, detail::DropoutKey{5, 2, 0}).loss[0] != loss);
     losses.push_back(loss);
   };
   with([](auto& o) { o.embedding_dropout = 0.3; });

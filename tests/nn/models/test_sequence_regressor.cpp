@@ -112,7 +112,7 @@ TEST_CASE("the regressor has every option of the layers: gradients, causality, p
   };
   std::vector<std::vector<double>> outputs;
   for (const O& options : variants) {
-    CAPTURE(chosen_word(options.layer.attention.positions));
+    CAPTURE(detail::chosen_word(options.layer.attention.positions));
     RandomGenerator rng(1);
     SequenceRegressor<double> model(options, rng);
     randomise(model, 4);

@@ -55,7 +55,7 @@ TEST_CASE("packing drops the padding and keeps numbers and positions") {
 
 TEST_CASE("rows that do not fit a layout are refused") {
   const auto refused = [](const Shape& shape, const SequenceLayout& layout) {
-    return message_of<ShapeError>([&] { check_rows("test", "input", shape, layout); }) != "no error";
+    return message_of<ShapeError>([&] { detail::check_rows("test", "input", shape, layout); }) != "no error";
   };
   CHECK(!refused({2, 5, 12}, SequenceLayout::padded({5, 3}, 5)));
   CHECK(!refused({10, 12}, SequenceLayout::padded({5, 3}, 5)));
@@ -65,6 +65,7 @@ TEST_CASE("rows that do not fit a layout are refused") {
   CHECK(refused({9, 12}, SequenceLayout::packed({5, 3})));
   CHECK(refused({8}, SequenceLayout::packed({5, 3})));
   CHECK(message_of<ShapeError>([] {
-          check_tokens("test", "source", Tensor<std::int32_t>::zeros({7}), SequenceLayout::packed({5, 3}));
+          detail::check_tokens("test", "source", Tensor<std::int32_t>::zeros({7}),
+                               SequenceLayout::packed({5, 3}));
         }) != "no error");
 }

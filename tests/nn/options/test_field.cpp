@@ -54,12 +54,12 @@ TEST_CASE("each range refuses what is outside, by the field's name and value") {
 }
 
 TEST_CASE("ranges and numbers have a text for help and tables") {
-  CHECK(std::string(allowed_text(Allowed::any)).empty());
-  CHECK(std::string(allowed_text(Allowed::positive)) == "above 0");
-  CHECK(std::string(allowed_text(Allowed::not_negative)) == "0 or above");
-  CHECK(std::string(allowed_text(Allowed::rate)) == "in [0, 1)");
-  CHECK(std::string(allowed_text(Allowed::share)) == "in (0, 1]");
-  CHECK(std::string(allowed_text(Allowed::finite)) == "finite");
+  CHECK(std::string(detail::allowed_text(Allowed::any)).empty());
+  CHECK(std::string(detail::allowed_text(Allowed::positive)) == "above 0");
+  CHECK(std::string(detail::allowed_text(Allowed::not_negative)) == "0 or above");
+  CHECK(std::string(detail::allowed_text(Allowed::rate)) == "in [0, 1)");
+  CHECK(std::string(detail::allowed_text(Allowed::share)) == "in (0, 1]");
+  CHECK(std::string(detail::allowed_text(Allowed::finite)) == "finite");
   CHECK(detail::number_text(0) == "0");
   CHECK(detail::number_text(0.1) == "0.1");
   CHECK(detail::number_text(100000) == "100000");

@@ -245,7 +245,7 @@ TEST_CASE("layer_drop rises to the last layer, leaves a sentence's sub-layers ou
   const auto layout = SequenceLayout::padded(sequences, 2);
   const Tensor<double> x = random_tensor<double>({sequences, 2, D}, 2);
   Tape<double> tape;
-  const auto y = layer(Context<double>::training(tape, DropoutKey{1, 2, 0}), x, layout).value();
+  const auto y = layer(Context<double>::training(tape, detail::DropoutKey{1, 2, 0}), x, layout).value();
   const auto z = layer(Context<double>::checking(tape), x, layout).value();
   index_t unchanged = 0;
   for (index_t b = 0; b < sequences; ++b) {
@@ -266,7 +266,7 @@ TEST_CASE("layer_drop's choices and gradients do not depend on packing") {
   auto options = small_seq2seq();
   options.layer.layer_drop = 0.5;
   auto model = make_seq2seq<double>(options);
-  const DropoutKey key{7, 3, 0};
+  const detail::DropoutKey key{7, 3, 0};
   const auto run = [&](bool packed) {
     Tape<double> tape;
     const auto ctx = Context<double>::training(tape, key);

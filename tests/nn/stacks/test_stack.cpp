@@ -62,7 +62,7 @@ Result run(const std::vector<ParameterHandle<float>>& parameters, const LossOf& 
   Tape<float> tape;
   tape.set_checkpoints_layers(checkpoints);
   for (std::uint32_t batch = 0; batch < 2; ++batch) {  // gradients add up
-    const Var<float> loss = loss_of(Context<float>::training(tape, DropoutKey{11, batch, 0})
+    const Var<float> loss = loss_of(Context<float>::training(tape, detail::DropoutKey{11, batch, 0})
                                         .with_precision(precision)
                                         .with_weight_cache(cache));
     result.loss += loss.item();
@@ -220,8 +220,8 @@ TEST_CASE("layers that are run again take less memory") {
     Tape<float> tape;
     tape.set_checkpoints_layers(checkpoints);
     const std::size_t before = Runtime::instance().pool().statistics().bytes_in_use;
-    const auto loss = model.loss(Context<float>::training(tape, DropoutKey{1, 1, 0}), ids(1280, 19, 1),
-                                 layout, ids(1280, 23, 2), layout, ids(1280, 23, 3));
+    const auto loss = model.loss(Context<float>::training(tape, detail::DropoutKey{1, 1, 0}),
+                                 ids(1280, 19, 1), layout, ids(1280, 23, 2), layout, ids(1280, 23, 3));
     return Runtime::instance().pool().statistics().bytes_in_use - before;
   };
   const std::size_t all = kept(false), inputs = kept(true);

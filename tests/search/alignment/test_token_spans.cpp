@@ -37,7 +37,7 @@ void check_spans(const std::vector<ByteSpan>& spans, const std::string& text, st
   REQUIRE(spans.size() == count);
   std::vector<bool> boundary(text.size() + 1, false);
   std::size_t at = 0;
-  for_each_code_point(text, [&](char32_t, std::string_view bytes) {
+  detail::for_each_code_point(text, [&](char32_t, std::string_view bytes) {
     boundary[at] = true;
     at += bytes.size();
   });
@@ -60,7 +60,7 @@ std::size_t letters_outside(const std::vector<ByteSpan>& spans, const std::strin
   for (const ByteSpan& span : spans)
     for (std::size_t i = span.begin; i < span.end; ++i) held[i] = true;
   std::size_t outside = 0, at = 0;
-  for_each_code_point(text, [&](char32_t c, std::string_view bytes) {
+  detail::for_each_code_point(text, [&](char32_t c, std::string_view bytes) {
     if (!is_space(c) && !held[at]) ++outside;
     at += bytes.size();
   });
@@ -76,7 +76,7 @@ ByteBpeTokenizer byte_bpe() {
   for (std::uint32_t byte = 0, other = 0; byte < 256; ++byte) {
     const bool visible = (byte >= 33 && byte <= 126) || (byte >= 161 && byte <= 172) || byte >= 174;
     std::string spelled;
-    eigenformer::icu::append_utf8(spelled, visible ? byte : 256 + other++);
+    eigenformer::detail::icu::append_utf8(spelled, visible ? byte : 256 + other++);
     tokens.push_back(spelled);
   }
   for (const char* token : {"th", "the", "\xC4\xA0th", "\xC4\xA0the"}) tokens.emplace_back(token);

@@ -12,6 +12,7 @@
 #include "eigenformer/search/beams/generate.hpp"
 #include "fixtures.hpp"
 #include "search/language_tools.hpp"
+#include "search/search_tools.hpp"
 #include "search/table_model.hpp"
 #include "test_tools.hpp"
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "eigenformer/search/beams/generate.hpp"
+#include "search/search_tools.hpp"
 #include "search/table_model.hpp"
 
 using namespace eigenformer;

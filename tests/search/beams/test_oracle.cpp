@@ -24,7 +24,7 @@ struct Patient : BeamRule {
   double score(double log_probability, index_t length, const SearchOptions& options) const override {
     return GnmtRule().score(log_probability, length, options);
   }
-  bool done(const BeamState&, const SearchOptions&) const override { return false; }
+  bool done(const detail::BeamState&, const SearchOptions&) const override { return false; }
 };
 
 // Diverse beam search in plain loops over all continuations.
@@ -66,7 +66,7 @@ std::vector<Text> plain_diverse(const TableModel<double>& model, const Ids& inpu
         if (all[i].id == 3) {
           if (i >= width) continue;
           found.push_back({text.ids, text.log_probability,
-                           hypothesis_score(text.log_probability, length, options), true});
+                           detail::hypothesis_score(text.log_probability, length, options), true});
           ++ended[g];
         } else {
           text.ids.push_back(all[i].id);
@@ -82,7 +82,7 @@ std::vector<Text> plain_diverse(const TableModel<double>& model, const Ids& inpu
     if (ended[g] >= width) continue;  // as many as the group could give
     for (const Growing& text : growing[g]) {
       found.push_back({text.ids, text.log_probability,
-                       hypothesis_score(text.log_probability, options.max_length, options), false});
+                       detail::hypothesis_score(text.log_probability, options.max_length, options), false});
     }
   }
   std::stable_sort(found.begin(), found.end(), [](const Text& a, const Text& b) {

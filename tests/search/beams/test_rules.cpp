@@ -45,7 +45,7 @@ void exhaust(const TableModel<T>& model, const Ids& input, const SearchOptions& 
   const auto length = static_cast<index_t>(ids.size()) + 1;
   for (std::int32_t id = 3; id < model.vocabulary; ++id) {
     const double sum = total + p[static_cast<std::size_t>(id)];
-    const double score = hypothesis_score(sum, length, options);
+    const double score = detail::hypothesis_score(sum, length, options);
     Ids longer = ids;
     if (id != 3) longer.push_back(id);
     if ((id == 3 || (cut && length == options.max_length)) && score > best.score) best = {longer, score};
@@ -114,7 +114,7 @@ TEST_CASE(
     double score(double log_probability, index_t length, const SearchOptions& options) const override {
       return GnmtRule().score(log_probability, length, options);
     }
-    bool done(const BeamState& state, const SearchOptions&) const override {
+    bool done(const detail::BeamState& state, const SearchOptions&) const override {
       CHECK(!state.growing.empty());
       return false;
     }
@@ -140,7 +140,9 @@ TEST_CASE("a rule of one's own scores and ends the search") {
     double score(double, index_t length, const SearchOptions&) const override {
       return -static_cast<double>(length);
     }
-    bool done(const BeamState& state, const SearchOptions&) const override { return !state.finished.empty(); }
+    bool done(const detail::BeamState& state, const SearchOptions&) const override {
+      return !state.finished.empty();
+    }
   };
   const TableModel<double> model(9, 5, 1);
   SearchOptions options{.beam_size = 4, .max_length = 20};
@@ -154,7 +156,7 @@ TEST_CASE("a rule of one's own scores and ends the search") {
 TEST_CASE("hypothesis_score: the word penalty is taken from the sum before it is divided by the length") {
   SearchOptions options{.length_penalty = 1, .rule = SearchRule::marian};
   options.word_penalty = 0.5;
-  CHECK(hypothesis_score(-6, 4, options) == doctest::Approx((-6 - 0.5 * 4) / 4));
+  CHECK(detail::hypothesis_score(-6, 4, options) == doctest::Approx((-6 - 0.5 * 4) / 4));
   options.word_penalty = 0;
-  CHECK(hypothesis_score(-6, 4, options) == doctest::Approx(-6.0 / 4));
+  CHECK(detail::hypothesis_score(-6, 4, options) == doctest::Approx(-6.0 / 4));
 }

@@ -30,14 +30,14 @@ PhraseConstraints phrases(const std::vector<Ids>& list) {
 }
 
 // Token 6 goes on with a word, and all but 5 end within one.
-std::shared_ptr<const TokenEdges> edges(std::size_t vocabulary = 7) {
-  TokenEdges e{std::vector<bool>(vocabulary, false), std::vector<bool>(vocabulary, true)};
+std::shared_ptr<const detail::TokenEdges> edges(std::size_t vocabulary = 7) {
+  detail::TokenEdges e{std::vector<bool>(vocabulary, false), std::vector<bool>(vocabulary, true)};
   e.begins_inside[6] = true;
   e.ends_inside[5] = false;
-  return std::make_shared<const TokenEdges>(e);
+  return std::make_shared<const detail::TokenEdges>(e);
 }
 
-bool stands_at(const Ids& text, const Ids& form, std::size_t at, const TokenEdges* e) {
+bool stands_at(const Ids& text, const Ids& form, std::size_t at, const detail::TokenEdges* e) {
   if (at + form.size() > text.size() ||
       !std::equal(form.begin(), form.end(), text.begin() + static_cast<std::ptrdiff_t>(at)))
     return false;

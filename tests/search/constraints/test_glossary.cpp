@@ -8,7 +8,6 @@
 #include "eigenformer/io/models/translation_model.hpp"
 #include "eigenformer/search/constraints/glossary.hpp"
 #include "eigenformer/search/constraints/phrase_automaton.hpp"
-#include "eigenformer/search/constraints/term_forms.hpp"
 #include "eigenformer/search/text/text_translator.hpp"
 #include "test_tools.hpp"
 #include "translator/text/output_format.hpp"

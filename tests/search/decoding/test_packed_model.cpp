@@ -12,6 +12,7 @@
 #include "eigenformer/nn/models/text_encoder.hpp"
 #include "isa.hpp"
 #include "search/packed_test_tools.hpp"
+#include "search/search_tools.hpp"
 #include "test_tools.hpp"
 
 using namespace eigenformer;
@@ -21,10 +22,10 @@ namespace {
 
 const std::vector<WeightFormat> formats = {WeightFormat::float32, WeightFormat::bf16, WeightFormat::int8};
 
-using Ids = Tensor<std::int32_t>;
-const Ids source_ids = Ids::from({2, 7}, {4, 17, 52, 9, 30, 11, 3, 5, 21, 8, 3, 0, 0, 0});
-const Ids target_ids = Ids::from({2, 5}, {2, 9, 41, 33, 12, 2, 50, 6, 0, 0});
-const Ids target_out = Ids::from({2, 5}, {9, 41, 33, 12, 3, 50, 6, 3, -100, -100});
+using IdTensor = Tensor<std::int32_t>;
+const IdTensor source_ids = IdTensor::from({2, 7}, {4, 17, 52, 9, 30, 11, 3, 5, 21, 8, 3, 0, 0, 0});
+const IdTensor target_ids = IdTensor::from({2, 5}, {2, 9, 41, 33, 12, 2, 50, 6, 0, 0});
+const IdTensor target_out = IdTensor::from({2, 5}, {9, 41, 33, 12, 3, 50, 6, 3, -100, -100});
 
 Tensor<float> logits(const Seq2SeqTransformer<float>& model, const Context<float>& ctx) {
   return model(ctx, source_ids, target_ids).value();
@@ -130,7 +131,7 @@ TEST_CASE(
   }));
   CHECK(gone([&] {
     (void)linear_cross_entropy(Context<float>::inference(), Var<float>(Tensor<float>::zeros({2, 36})),
-                               model.projection_weight(), model.projection_bias, Ids::from({2}, {4, 5}));
+                               model.projection_weight(), model.projection_bias, IdTensor::from({2}, {4, 5}));
   }));
   CHECK(gone([&] { const Seq2SeqTransformer<float> copy(model); }));
   CHECK(gone([&] { pack_weights(model, WeightFormat::int8); }));
@@ -296,7 +297,7 @@ void check_packed(Make&& make, Run&& run, const char* first_matrix) {
 }  // namespace
 
 TEST_CASE("language models and text encoders run on packed weights, in every format, and give theirs back") {
-  const Ids ids = Ids::from({2, 7}, {4, 17, 52, 9, 30, 11, 3, 5, 21, 8, 3, 0, 0, 0});
+  const IdTensor ids = IdTensor::from({2, 7}, {4, 17, 52, 9, 30, 11, 3, 5, 21, 8, 3, 0, 0, 0});
   const auto layout = SequenceLayout::padded({7, 4}, 7);
   const auto language = [&](const LanguageModel<float>& m, const Context<float>& ctx) {
     return m(ctx, ids, layout).value();
@@ -328,7 +329,7 @@ TEST_CASE("texts are sampled with packed weights: in float32 the same, with othe
       auto all = prompts[i];
       all.insert(all.end(), texts[i].ids.begin(), texts[i].ids.end());
       const auto n = static_cast<index_t>(all.size()), given = static_cast<index_t>(prompts[i].size());
-      const auto tokens = Ids::from(Shape{n}, all);
+      const auto tokens = IdTensor::from(Shape{n}, all);
       const auto p =
           model.log_probabilities(ctx, model.decode(ctx, tokens, SequenceLayout::packed({n}))).value();
       double sum = 0;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "eigenformer/search/beams/generate.hpp"
+#include "search/search_tools.hpp"
 #include "search/table_model.hpp"
 #include "test_tools.hpp"
 
@@ -193,7 +194,7 @@ TEST_CASE("a text of a beam that may not go on is kept, as one that was cut off"
         for (const Hypothesis& h : found) {
           texts.insert(h.ids);
           const auto length = static_cast<index_t>(h.ids.size()) + (h.finished ? 1 : 0);
-          CHECK(h.score == doctest::Approx(hypothesis_score(h.log_probability, length, options)));
+          CHECK(h.score == doctest::Approx(detail::hypothesis_score(h.log_probability, length, options)));
           CHECK(h.finished == (ends && h.ids.size() == 3));
         }
         CHECK(texts == std::set<Ids>{{4}, {5, 6}, {7, 8, 5}});

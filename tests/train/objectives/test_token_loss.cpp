@@ -107,7 +107,7 @@ TEST_CASE("R-Drop, teachers and guided alignment, alone and together: the value 
   teacher.add(other);
   CHECK(teacher.size() == 2);
   const double divisor = 13;
-  const DropoutKey key{7, 3, 0};
+  const detail::DropoutKey key{7, 3, 0};
   for (const Case& c : cases) {
     CAPTURE(c.alpha);
     CAPTURE(c.share);
@@ -157,7 +157,7 @@ TEST_CASE("R-Drop, teachers and guided alignment, alone and together: the value 
 TEST_CASE("the alignment loss of two passes is the mean of theirs") {
   const auto model = small_model<double>(0.3);
   const Batch batch = aligned_batch(5, 3), second = renumbered(batch);
-  const DropoutKey key{1, 2, 0};
+  const detail::DropoutKey key{1, 2, 0};
   LossParts parts;
   Tape<double> tape, tape1, tape2;
   (void)token_objective_loss(model, Context<double>::training(tape, key), batch, options_of({1, 0, 1, 0.7}),
@@ -178,8 +178,8 @@ TEST_CASE("R-Drop, teachers and guided alignment: gradients, with dropout") {
   for (const Case& c : {cases[0], cases[2], cases[5]}) {
     check_op(
         [&](Tape<double>& tape, const Vars&) {
-          return token_objective_loss(model, Context<double>::training(tape, DropoutKey{5, 1, 0}), batch,
-                                      options_of(c), c.share > 0 ? &teacher : nullptr, 19);
+          return token_objective_loss(model, Context<double>::training(tape, detail::DropoutKey{5, 1, 0}),
+                                      batch, options_of(c), c.share > 0 ? &teacher : nullptr, 19);
         },
         {}, parameters(model), {.max_elements = 4});
   }
@@ -246,7 +246,7 @@ TEST_CASE("R-Drop and distillation in training: what they are to bring, and what
     LossParts parts;
     Tape<float> tape;
     Batcher batcher(held_out, {.max_target_tokens = 1000});
-    (void)token_objective_loss(model, Context<float>::training(tape, DropoutKey{3, 1, 0}),
+    (void)token_objective_loss(model, Context<float>::training(tape, detail::DropoutKey{3, 1, 0}),
                                batcher.batch(0, 0), rates, nullptr, 1, &parts);
     return part(parts, "r-drop");
   };

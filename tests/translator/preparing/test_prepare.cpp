@@ -98,7 +98,7 @@ TEST_CASE("prepare: each pair that is left out is counted once, by its reason") 
         std::vector<std::string>{"ein Haus\ta house", "12 + 3\t3 + 12", "das letzte\tthe last"});
   CHECK(file.source_tokens() == report.source_tokens);
   CHECK(file.target_tokens() == report.target_tokens);
-  CHECK(file.tokenizers() == tokenizer_fingerprint(tokenizers));
+  CHECK(file.tokenizers() == detail::tokenizer_fingerprint(tokenizers));
   CHECK_FALSE(std::filesystem::exists(folder.path() / "clean.spool"));
 }
 
@@ -253,7 +253,7 @@ TEST_CASE("prepare: words encoded one by one have the ids of the whole text") {
                   ? std::string(" ")
                   : letters[static_cast<std::size_t>(rng.uniform_int(static_cast<index_t>(kinds)))];
     }
-    return normalize_text(text);
+    return detail::normalize_text(text);
   };
   ParallelCorpus corpus;
   for (int i = 0; i < 300; ++i) {

@@ -45,7 +45,7 @@ TEST_CASE("a prepared corpus is read as it was written, from files compressed or
   for (const Compression compression : {Compression::none, Compression::gzip, Compression::zstd}) {
     if (compression == Compression::gzip && detail::find_linked<detail::GzipFunctions>() == nullptr) continue;
     if (compression == Compression::zstd && detail::find_linked<detail::ZstdFunctions>() == nullptr) continue;
-    CAPTURE(compression_name(compression));
+    CAPTURE(detail::compression_name(compression));
     // Two members or frames, as parallel compressors write.
     const std::size_t half = text[0].size() / 2;
     write_file(folder.path() / "source",
@@ -100,7 +100,7 @@ TEST_CASE("a corpus prepared with a model's tokenizers, and validation files of 
   CHECK(corpus.description.of_a_model);
   CHECK(corpus.description.source_text == "de: ");
   CHECK(corpus.validation.source == std::vector<std::string>{"satz", "noch ein satz"});
-  CHECK(tokenizer_fingerprint(corpus.tokenizers) == tokenizer_fingerprint(model));
+  CHECK(detail::tokenizer_fingerprint(corpus.tokenizers) == detail::tokenizer_fingerprint(model));
   EncodedPair pair;
   corpus.pairs->read(0, 7, pair);
   CHECK(pair.source == model.source->encode("de: satz nummer 7"));

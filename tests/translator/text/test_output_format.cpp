@@ -62,7 +62,7 @@ TEST_CASE("jsonl: one object for each line, valid UTF-8 whatever the text is") {
   CHECK(translations_header(jsonl).empty());
   const std::string plain = format_translations(jsonl, 3, "a \xC3", two());
   CHECK(plain.find('\n') == plain.size() - 1);
-  CHECK_FALSE(find_invalid_utf8(plain));
+  CHECK_FALSE(detail::find_invalid_utf8(plain));
   const auto object = nlohmann::json::parse(plain);
   CHECK(object.at("line") == 3);
   CHECK(object.at("source") == "a \xEF\xBF\xBD");

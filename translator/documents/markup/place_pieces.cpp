@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "eigenformer/data/text/text_walk.hpp"
-#include "eigenformer/search/constraints/word_text.hpp"
+#include "eigenformer/search/constraints/glossary.hpp"
 #include "translator/documents/markup/parsing/entities.hpp"
 #include "translator/documents/markup/placeholders.hpp"
 

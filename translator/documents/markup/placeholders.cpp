@@ -149,7 +149,8 @@ class PlaceholderScanner {
     while (i < all_.size() && i - first < longest) {
       const detail::DecodedCodePoint c = detail::decode_front(all_.substr(i));
       if (c.length == 0 || c.value <= 0x20 || is_space(c.value) ||
-          (c.value < 0x80 && one_of(byte(i), "<>\"|\\^`")) || (c.value >= 0x80 && is_punctuation(c.value)))
+          (c.value < 0x80 && one_of(byte(i), "<>\"|\\^`")) ||
+          (c.value >= 0x80 && detail::is_punctuation(c.value)))
         break;
       i += c.length;
     }

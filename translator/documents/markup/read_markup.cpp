@@ -76,7 +76,7 @@ class MarkupReader {
     };
     for (const MarkupToken& token : tokens_) {
       const bool text = token.kind == MarkupKind::text || token.kind == MarkupKind::cdata_text;
-      if (text && !is_blank(token.span.of(all_))) open.back().text = true;
+      if (text && !detail::is_blank(token.span.of(all_))) open.back().text = true;
       if (token.kind == MarkupKind::open || token.kind == MarkupKind::empty)
         open.back().children.push_back(token.name);
       if (token.kind == MarkupKind::open) open.emplace_back();
@@ -106,7 +106,7 @@ class MarkupReader {
       const bool text = tokens_[i].kind == MarkupKind::text;
       if (text || tokens_[i].kind == MarkupKind::cdata_text) visible += decoded(tokens_[i].span, text);
     }
-    visible = normalize_text(visible);
+    visible = detail::normalize_text(visible);
     if (visible.empty() || visible.size() > longest) {
       builder_.alone(span.of(all_));
     } else {
@@ -145,7 +145,7 @@ class MarkupReader {
   void boundary(ByteSpan span) {
     MarkupSegment segment = builder_.finish(protect_);
     builder_ = SegmentBuilder(all_, format_);
-    if (!is_blank(segment.text)) {
+    if (!detail::is_blank(segment.text)) {
       segment.before = all_.substr(copied_, begin_ - copied_);
       copied_ = span.begin;
       result_.segments.push_back(std::move(segment));

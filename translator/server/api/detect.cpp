@@ -199,7 +199,7 @@ std::vector<DetectedLanguage> detect_language(std::string_view text, std::span<c
     word = " ";
   };
   std::size_t letters = 0;
-  for_each_code_point(text, [&](char32_t given, std::string_view) {
+  detail::for_each_code_point(text, [&](char32_t given, std::string_view) {
     if (letters >= most_letters) return;
     const char32_t c = lower_letter(given);
     const Script script = script_of(c);

@@ -81,7 +81,7 @@ void TranslateJob::done(std::vector<TranslatedText> texts) {
   }
   std::size_t characters = 0;
   for (const std::string& text : wanted_.task.texts)
-    for_each_code_point(text, [&](char32_t, std::string_view) { ++characters; });
+    detail::for_each_code_point(text, [&](char32_t, std::string_view) { ++characters; });
   metrics_.add_translated(texts.size(), characters);
   finish();
   if (wanted_.stream) {

@@ -180,7 +180,7 @@ void ApiParameters::require_lengths(const std::vector<std::string>& texts, const
   index_t all = 0, line = 0, longest = 0;
   for (const std::string& text : texts) {
     line = 0;
-    for_each_code_point(text, [&](char32_t c, std::string_view) {
+    detail::for_each_code_point(text, [&](char32_t c, std::string_view) {
       ++all;
       line = c == U'\n' ? 0 : line + 1;
       longest = std::max(longest, line);
@@ -197,7 +197,7 @@ void ApiParameters::require_lengths(const std::vector<std::string>& texts, const
 }
 
 void ApiParameters::add(const std::string& name, const std::string& value) {
-  if (find_invalid_utf8(name) || find_invalid_utf8(value))
+  if (detail::find_invalid_utf8(name) || detail::find_invalid_utf8(value))
     throw HttpError(400, "Invalid request: the form is not UTF-8");
   nlohmann::json& known = values_[name];
   if (known.is_null()) {
@@ -244,7 +244,7 @@ ApiTranslation api_file_translation(const ApiParameters& parameters, const Serve
     throw HttpError(400, "Invalid request: file format not supported, expected .txt, .html or .htm");
   std::string text = file.content;
   if (text.starts_with("\xEF\xBB\xBF")) text.erase(0, 3);  // a byte order mark
-  if (find_invalid_utf8(text)) throw HttpError(400, "Invalid request: the file is not UTF-8");
+  if (detail::find_invalid_utf8(text)) throw HttpError(400, "Invalid request: the file is not UTF-8");
   wanted.task.texts.push_back(std::move(text));
   ApiParameters::require_lengths(wanted.task.texts, options);
   wanted.task.html = ending != ".txt";

@@ -80,7 +80,7 @@ struct RowWriter {
         words += (words.empty() ? "" : ", ") + std::string(word);
       return words;
     } else {
-      return ef::allowed_text(field.allowed);
+      return ef::detail::allowed_text(field.allowed);
     }
   }
 
@@ -130,7 +130,7 @@ struct RowWriter {
     add({.name = field.name,
          .help = field.help,
          .kind = OptionKind::word,
-         .fallback = x != nullptr ? ef::chosen_word(*x) : "",
+         .fallback = x != nullptr ? ef::detail::chosen_word(*x) : "",
          .allowed = words});
     const auto fields = [&]<class Alternative>(const Alternative* chosen) {
       Alternative defaults;

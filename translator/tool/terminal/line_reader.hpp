@@ -162,7 +162,7 @@ inline void drop_byte_order_mark(std::string& line) {
 inline std::size_t replace_invalid_utf8(std::vector<std::string>& lines) {
   std::size_t replaced = 0;
   for (std::string& line : lines) {
-    if (!eigenformer::find_invalid_utf8(line)) continue;
+    if (!eigenformer::detail::find_invalid_utf8(line)) continue;
     line = eigenformer::valid_utf8(line);
     ++replaced;
   }
@@ -174,7 +174,7 @@ inline std::size_t replace_invalid_utf8(std::vector<std::string>& lines) {
 inline std::string cut_at_invalid_utf8(std::vector<std::string>& lines, std::size_t before,
                                        const LineReader& reader) {
   for (std::size_t i = 0; i < lines.size(); ++i) {
-    const auto bad = eigenformer::find_invalid_utf8(lines[i]);
+    const auto bad = eigenformer::detail::find_invalid_utf8(lines[i]);
     if (!bad) continue;
     lines.resize(i);
     return "invalid UTF-8 in line " + std::to_string(before + i + 1) + " of " + reader.name() + ", at byte " +

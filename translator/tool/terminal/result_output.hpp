@@ -29,7 +29,7 @@ class ResultOutput {
  public:
   /// Throws IoError if the file cannot be written, or another process is writing it; ValueError if an
   /// interrupted run could resume it.
-  explicit ResultOutput(const std::string& path) : compression_(ef::compression_of_name(path)) {
+  explicit ResultOutput(const std::string& path) : compression_(ef::detail::compression_of_name(path)) {
     (void)ef::compress(compression_, "");  // throws now if it is not supported
     if (path.empty()) return;
     if (is_regular_file_if_any(path)) {

@@ -76,7 +76,7 @@ inline void require_base(const TrainCommand& command, const TrainSettings& setti
   }
   if (ef::is_model_folder(command.folder))
     throw ef::IoError("train", {"'", command.folder, "' holds a model; give the adapter another folder"});
-  (void)ef::detail::lora_targets(ef::adaptable_rows(base->model), settings.training.lora.targets);
+  (void)ef::detail::lora_targets(ef::detail::adaptable_rows(base->model), settings.training.lora.targets);
 }
 
 /// The result of a training in its folder: the model, or the adapter.

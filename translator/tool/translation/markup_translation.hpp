@@ -67,7 +67,7 @@ inline void translate_markup_document(const TranslateOptions& options) {
   LineReader reader(options.input);
   std::string document = reader.rest();
   if (options.replaces_invalid) document = ef::valid_utf8(document);
-  if (const auto wrong = ef::find_invalid_utf8(document)) {
+  if (const auto wrong = ef::detail::find_invalid_utf8(document)) {
     throw ef::IoError("translate",
                       {reader.name(), " has invalid UTF-8 at byte ", *wrong + 1, "; expected text in UTF-8"});
   }

@@ -34,7 +34,7 @@ class TranslationOutput {
       : to_file_(!path.empty() && is_regular_file_if_any(path)),
         alignments_(alignments),
         identity_(std::move(identity)),
-        compression_(ef::compression_of_name(path)) {
+        compression_(ef::detail::compression_of_name(path)) {
     if (go_on && !to_file_)
       throw ef::ValueError("translate",
                            {"--continue needs a regular file as --output, but '", path, "' is not one"});

@@ -38,14 +38,14 @@ class Context {
   /// With gradients and dropout, whose masks are selected by one number drawn from `rng`. The tape must
   /// outlive the context.
   static Context training(Tape<T>& tape, RandomGenerator& rng) {
-    return training(tape, DropoutKey{rng.next_u64(), 0, 0});
+    return training(tape, detail::DropoutKey{rng.next_u64(), 0, 0});
   }
 
   /// With gradients and dropout, whose masks `key` selects: micro-batches of one step with the same key have
   /// the masks of one large batch.
-  static Context training(Tape<T>& tape, const DropoutKey& key) {
+  static Context training(Tape<T>& tape, const detail::DropoutKey& key) {
     Context c = checking(tape);
-    c.dropout_ = std::make_shared<DropoutKey>(key);
+    c.dropout_ = std::make_shared<detail::DropoutKey>(key);
     return c;
   }
 
@@ -65,10 +65,10 @@ class Context {
   Tape<T>* tape() const noexcept { return tape_; }
 
   /// The key of the next dropout site; each call advances the counter. Throws ValueError unless drops().
-  DropoutKey next_dropout() const {
+  detail::DropoutKey next_dropout() const {
     if (dropout_ == nullptr)
       throw ValueError("dropout", "this context has no random numbers: use Context::training");
-    DropoutKey key = *dropout_;
+    detail::DropoutKey key = *dropout_;
     ++dropout_->site;
     return key;
   }
@@ -77,7 +77,7 @@ class Context {
   /// draws next, without advancing this one.
   Context repeated() const {
     Context c = *this;
-    if (dropout_ != nullptr) c.dropout_ = std::make_shared<DropoutKey>(*dropout_);
+    if (dropout_ != nullptr) c.dropout_ = std::make_shared<detail::DropoutKey>(*dropout_);
     return c;
   }
 
@@ -148,7 +148,7 @@ class Context {
   Context() = default;
 
   Tape<T>* tape_ = nullptr;
-  std::shared_ptr<DropoutKey> dropout_;
+  std::shared_ptr<detail::DropoutKey> dropout_;
   std::optional<SequenceLayout> rows_;
   GemmPrecision precision_{};
   std::shared_ptr<const detail::kernels::PackedWeights> packed_;

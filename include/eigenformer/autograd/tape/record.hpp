@@ -317,6 +317,8 @@ class Backward {
   Tensor<T> dy_;
 };
 
+namespace detail {
+
 /// The slots of several inputs whose gradients an op computes together. When one Var is several of these
 /// inputs, the later ones get temporary memory, which add_up() adds to the gradient.
 template <class T>
@@ -357,8 +359,6 @@ class SeparateSlots {
   std::vector<Tensor<T>> scratch_;
   std::size_t count_;
 };
-
-namespace detail {
 
 /// The tape of an op's recorded inputs; null when none is recorded. Throws ValueError when one is on a tape
 /// that was cleared or destroyed, or when two are on different tapes.

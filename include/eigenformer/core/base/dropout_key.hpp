@@ -5,6 +5,8 @@
 
 namespace eigenformer {
 
+namespace detail {
+
 /// Which row a dropout mask belongs to: the sequence's number in the epoch and the position in that sequence.
 /// So a mask does not depend on how rows are batched, padded, packed or spread over threads.
 struct RowKey {
@@ -38,5 +40,7 @@ struct DropoutKey {
     return z ^ (z >> 31);
   }
 };
+
+}  // namespace detail
 
 }  // namespace eigenformer

@@ -10,6 +10,8 @@
 
 namespace eigenformer {
 
+namespace detail {
+
 /// A random permutation of 0 .. n-1 that is computed and not stored: a Feistel network over the smallest
 /// power of two that is at least n, applied again until the result is below n (cycle walking; Black and
 /// Rogaway, "Ciphers with arbitrary finite domains", 2002). The same on every machine.
@@ -55,5 +57,7 @@ class IndexPermutation {
   std::uint64_t low_mask_ = 0, high_mask_ = 0;
   std::array<std::uint64_t, 8> keys_{};
 };
+
+}  // namespace detail
 
 }  // namespace eigenformer

@@ -26,12 +26,13 @@ struct MemoryPool::Block {
   void* memory = nullptr;
   std::size_t size = 0;  // the class of a small block, the bytes of a large one
   bool is_large = false;
-  StorageState state;
+  detail::StorageState state;
 };
 
 EIGENFORMER_FUNCTION MemoryPool::~MemoryPool() { trim(); }
 
-EIGENFORMER_FUNCTION std::shared_ptr<void> MemoryPool::allocate(std::uint64_t bytes, StorageState** state) {
+EIGENFORMER_FUNCTION std::shared_ptr<void> MemoryPool::allocate(std::uint64_t bytes,
+                                                                detail::StorageState** state) {
   if (bytes > most) throw Error("storage", {"cannot allocate ", bytes, " bytes"});
   const auto wanted = static_cast<std::size_t>(bytes);
   auto block = std::make_shared<Block>(*this);  // first, so that a failure leaves nothing to give back

@@ -23,6 +23,8 @@ struct PoolStatistics {
   std::size_t peak_bytes = 0;  ///< highest bytes_in_use + bytes_cached since the start or reset_peak()
 };
 
+namespace detail {
+
 /// State that all tensors of one storage share.
 struct StorageState {
   std::atomic<std::uint32_t> version{0};  ///< how often the values were changed in place
@@ -59,6 +61,8 @@ class StorageWatch {
   std::uint32_t seen_ = 0;
 };
 
+}  // namespace detail
+
 /// Recycles tensor storage: 64-byte aligned blocks, thread-safe, with a limit on what is kept.
 ///
 /// Sizes below `large` are rounded up to one of eight classes per power of two, and a request may reuse a
@@ -80,7 +84,7 @@ class MemoryPool {
   /// A block of at least `bytes` bytes, uninitialised, which returns to the pool with its last owner.
   /// `*state` is set to the address of the block's state, which lives as long as the block. Throws Error when
   /// memory runs out.
-  std::shared_ptr<void> allocate(std::uint64_t bytes, StorageState** state = nullptr);
+  std::shared_ptr<void> allocate(std::uint64_t bytes, detail::StorageState** state = nullptr);
 
   /// Sets the most bytes that are kept for reuse; the rest is returned to the operating system. No limit by
   /// default.

@@ -94,7 +94,7 @@ template <class X>
 
 /// For each index a row of zeros with a one in its place: indices (...) to (..., classes). Without `classes`
 /// there is one more than the largest index. Throws IndexError for an index outside 0 .. classes - 1.
-template <class T = float, IndexNumber I>
+template <class T = float, detail::IndexNumber I>
 [[nodiscard]] Tensor<T> one_hot(const Tensor<I>& indices, index_t classes = -1) {
   if (classes < 0) {
     classes = 0;

@@ -185,19 +185,20 @@ class SequenceLayout {
   /// The RowKey (sequence number, position) of every row, padding included: rows() of them, computed by the
   /// first call and shared by later ones and by copies. Thread-safe. Throws ShapeError for more than 2^32
   /// rows, whose positions a RowKey cannot hold.
-  std::shared_ptr<const std::vector<RowKey>> row_keys() const {
+  std::shared_ptr<const std::vector<detail::RowKey>> row_keys() const {
     std::call_once(data_->once, [this] {
       const Fields& f = fields();
       if (rows() > index_t{1} << 32) {
         throw ShapeError("layout",
                          {"keys of ", rows(), " rows are requested, there must be at most 4294967296"});
       }
-      auto keys = std::make_shared<std::vector<RowKey>>();
+      auto keys = std::make_shared<std::vector<detail::RowKey>>();
       keys->reserve(static_cast<std::size_t>(rows()));
-      if (!f.lengths.empty()) keys->assign(static_cast<std::size_t>(f.offsets[0]), RowKey{f.numbers[0], 0});
+      if (!f.lengths.empty())
+        keys->assign(static_cast<std::size_t>(f.offsets[0]), detail::RowKey{f.numbers[0], 0});
       for (std::size_t b = 0; b < f.lengths.size(); ++b) {
         for (index_t i = 0; i < f.offsets[b + 1] - f.offsets[b]; ++i) {
-          keys->push_back(RowKey{f.numbers[b], static_cast<std::uint32_t>(f.positions[b] + i)});
+          keys->push_back(detail::RowKey{f.numbers[b], static_cast<std::uint32_t>(f.positions[b] + i)});
         }
       }
       data_->row_keys = std::move(keys);
@@ -225,7 +226,7 @@ class SequenceLayout {
   struct Data {
     Fields fields;
     std::once_flag once;
-    std::shared_ptr<const std::vector<RowKey>> row_keys;
+    std::shared_ptr<const std::vector<detail::RowKey>> row_keys;
   };
 
   explicit SequenceLayout(Fields fields) : data_(std::make_shared<Data>()) {

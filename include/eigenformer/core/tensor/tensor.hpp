@@ -241,7 +241,9 @@ class Tensor {
     if (defined()) state_->version.fetch_add(1, std::memory_order_relaxed);
   }
   /// A watch that detects later calls of mark_changed() by any tensor that shares the storage.
-  StorageWatch watch() const noexcept { return defined() ? StorageWatch(storage_, state_) : StorageWatch(); }
+  detail::StorageWatch watch() const noexcept {
+    return defined() ? detail::StorageWatch(storage_, state_) : detail::StorageWatch();
+  }
 
   /// The value of a tensor with one element, of any rank. Throws ShapeError for any other number of elements,
   /// ValueError when it has no memory.
@@ -304,7 +306,7 @@ class Tensor {
  private:
   struct Borrowed {
     std::shared_ptr<void> keep_alive;
-    StorageState state;
+    detail::StorageState state;
   };
 
   void require_memory(const char* op) const {
@@ -342,7 +344,7 @@ class Tensor {
 
   Shape shape_;
   std::shared_ptr<T> storage_;
-  StorageState* state_ = nullptr;  // beside the memory; valid while that is defined
+  detail::StorageState* state_ = nullptr;  // beside the memory; valid while that is defined
 };
 
 /// A part of a tensor: the result of indexing one. It converts to a Tensor, a copy of its values; an op takes

@@ -14,9 +14,13 @@
 
 namespace eigenformer {
 
+namespace detail {
+
 /// What indices are: int32_t or int64_t.
 template <class I>
 concept IndexNumber = std::same_as<I, std::int32_t> || std::same_as<I, std::int64_t>;
+
+}  // namespace detail
 
 /// The end of a dimension, for slice() and range().
 inline constexpr index_t slice_end = std::numeric_limits<index_t>::max();
@@ -34,21 +38,33 @@ constexpr IndexRange range(index_t begin, index_t end = slice_end, index_t step 
   return {begin, end, step};
 }
 
+namespace detail {
+
 /// What the index `all` is.
 struct EveryEntry {};
+
+}  // namespace detail
 /// Every entry of a dimension, as an index: x(ef::all, 0) is NumPy's x[:, 0]. The function itself is the
 /// index, so that `all` can be the name of a reduction, too.
-constexpr EveryEntry all() noexcept { return {}; }
+constexpr detail::EveryEntry all() noexcept { return {}; }
+
+namespace detail {
 
 /// The type of newaxis.
 struct NewAxis {};
+
+}  // namespace detail
 /// A new dimension of size 1, as an index.
-inline constexpr NewAxis newaxis;
+inline constexpr detail::NewAxis newaxis;
+
+namespace detail {
 
 /// The type of ellipsis.
 struct Ellipsis {};
+
+}  // namespace detail
 /// Every entry of all dimensions that the other indices do not name: NumPy's "...".
-inline constexpr Ellipsis ellipsis;
+inline constexpr detail::Ellipsis ellipsis;
 
 /// One index of x(...): a number, which removes the dimension; all; range(); newaxis; ellipsis.
 class Index {
@@ -71,11 +87,12 @@ class Index {
   /// Some entries.
   constexpr Index(IndexRange r) : range(r), kind(Kind::range) {}  // NOLINT(google-explicit-constructor)
   /// Every entry.
-  constexpr Index(EveryEntry (*)() noexcept) : kind(Kind::range) {}  // NOLINT(google-explicit-constructor)
+  constexpr Index(detail::EveryEntry (*)() noexcept)
+      : kind(Kind::range) {}  // NOLINT(google-explicit-constructor)
   /// A new dimension.
-  constexpr Index(NewAxis) : kind(Kind::new_axis) {}  // NOLINT(google-explicit-constructor)
+  constexpr Index(detail::NewAxis) : kind(Kind::new_axis) {}  // NOLINT(google-explicit-constructor)
   /// The remaining dimensions.
-  constexpr Index(Ellipsis) : kind(Kind::rest) {}  // NOLINT(google-explicit-constructor)
+  constexpr Index(detail::Ellipsis) : kind(Kind::rest) {}  // NOLINT(google-explicit-constructor)
 
   IndexRange range;          ///< of a range; a number is in `begin`
   Kind kind = Kind::absent;  ///< what it is

@@ -112,7 +112,7 @@ EIGENFORMER_FUNCTION RandomGenerator Batcher::arrange(index_t epoch, index_t seg
   if (shuffle_whole_) {
     rng.shuffle(std::span<index_t>(plan.order));
   } else if (options_.shuffle) {
-    const IndexPermutation permutation(source_->size(), rng);
+    const detail::IndexPermutation permutation(source_->size(), rng);
     for (index_t& i : plan.order) i = permutation(i);
     rng = stream(epoch, (static_cast<std::uint64_t>(segment) + 1) << 20);
   }

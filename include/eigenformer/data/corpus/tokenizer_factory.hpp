@@ -47,9 +47,13 @@ struct TokenizerPair {
   bool joint() const noexcept { return source == target; }
 };
 
+namespace detail {
+
 /// A hash of the kinds and all tokens of tokenizers, to tell whether ids were made by them; both sides must
 /// be set. Stored by TokenFileWriter.
 EIGENFORMER_FUNCTION std::uint64_t tokenizer_fingerprint(const TokenizerPair& tokenizers);
+
+}  // namespace detail
 
 /// encode_corpus() with the tokenizers and conventions of a model folder or an import. Of `text`, only
 /// source_text is used; Batcher adds the ids around a sentence. Throws ValueError as encode_corpus() does,
@@ -189,6 +193,8 @@ inline TokenizerPair load_tokenizers(const std::string& kind, bool joint,
 
 namespace eigenformer {
 
+namespace detail {
+
 EIGENFORMER_FUNCTION std::uint64_t tokenizer_fingerprint(const TokenizerPair& tokenizers) {
   Hash64 hash;
   for (const auto& tokenizer : {tokenizers.source, tokenizers.target}) {
@@ -199,6 +205,8 @@ EIGENFORMER_FUNCTION std::uint64_t tokenizer_fingerprint(const TokenizerPair& to
   }
   return hash.value();
 }
+
+}  // namespace detail
 
 EIGENFORMER_FUNCTION std::shared_ptr<const Tokenizer> train_tokenizer(
     const TokenizerOptions& options, std::span<const std::string> sentences) {

@@ -23,6 +23,8 @@ enum class Compression {
   zstd   ///< RFC 8878; needs libzstd
 };
 
+namespace detail {
+
 /// The name of a format in messages: "no compression", "gzip" or "zstd".
 constexpr const char* compression_name(Compression compression) {
   switch (compression) {
@@ -46,8 +48,6 @@ inline Compression compression_of_name(const std::filesystem::path& path) {
 /// suffice. No UTF-8 text begins with one of the signatures, except for that of zstd's skippable frames: a
 /// letter from P to _, "*M" and a control character (RFC 1952, RFC 8878).
 EIGENFORMER_FUNCTION std::optional<Compression> compression_of_content(std::string_view begin);
-
-namespace detail {
 
 /// Decompresses a stream, member by member (gzip) or frame by frame (zstd).
 class Decompressor {
@@ -267,7 +267,7 @@ class DecompressedStream {
   /// returned false.
   void check_end() const {
     if (!decompressor_ || decompressor_->at_end_of_member()) return;
-    throw IoError("read", {"cannot read '", name_, "': its ", compression_name(*compression_),
+    throw IoError("read", {"cannot read '", name_, "': its ", detail::compression_name(*compression_),
                            " data ends too early, after byte ", taken_, "; the file is truncated"});
   }
 
@@ -301,6 +301,8 @@ EIGENFORMER_FUNCTION std::string decompress(std::string stored, const std::strin
 
 namespace eigenformer {
 
+namespace detail {
+
 EIGENFORMER_FUNCTION std::optional<Compression> compression_of_content(std::string_view begin) {
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(begin[i]); };
   // Compares as many bytes as there are.
@@ -322,8 +324,11 @@ EIGENFORMER_FUNCTION std::optional<Compression> compression_of_content(std::stri
   return Compression::none;
 }
 
+}  // namespace detail
+
 EIGENFORMER_FUNCTION std::string compress(Compression compression, std::string_view text) {
-  const std::string what = std::string("text cannot be compressed by ") + compression_name(compression);
+  const std::string what =
+      std::string("text cannot be compressed by ") + detail::compression_name(compression);
   switch (compression) {
     case Compression::gzip:
       return detail::require_compression<detail::GzipFunctions>("compress", what).compress(text);
@@ -338,7 +343,7 @@ EIGENFORMER_FUNCTION std::string compress(Compression compression, std::string_v
 EIGENFORMER_FUNCTION bool DecompressedStream::read(std::string& out) {
   std::string_view in(waiting_.data() + (waiting_.size() - left_), left_);
   if (!compression_) {
-    compression_ = compression_of_content(in);
+    compression_ = detail::compression_of_content(in);
     if (!compression_ && over_) compression_ = Compression::none;
     if (!compression_) return false;
     start();
@@ -353,7 +358,7 @@ EIGENFORMER_FUNCTION bool DecompressedStream::read(std::string& out) {
   const char* const problem = decompressor_->run(in, out);
   const std::uint64_t at = taken_ + (left_ - in.size());
   if (problem != nullptr) {
-    throw IoError("read", {"cannot read '", name_, "': its ", compression_name(*compression_),
+    throw IoError("read", {"cannot read '", name_, "': its ", detail::compression_name(*compression_),
                            " data is damaged at about byte ", at, ": ", problem});
   }
   taken_ = at;
@@ -363,7 +368,7 @@ EIGENFORMER_FUNCTION bool DecompressedStream::read(std::string& out) {
 
 EIGENFORMER_FUNCTION void DecompressedStream::start() {
   const std::string what =
-      "cannot read '" + name_ + "': it is compressed by " + compression_name(*compression_);
+      "cannot read '" + name_ + "': it is compressed by " + detail::compression_name(*compression_);
   if (*compression_ == Compression::gzip) {
     decompressor_ = detail::require_compression<detail::GzipFunctions>("read", what).decompressor();
   } else if (*compression_ == Compression::zstd) {
@@ -377,7 +382,7 @@ EIGENFORMER_FUNCTION std::string decompress(std::string stored, const std::strin
       throw IoError("read", {"cannot read '", name, "': its text has more than ", most, " bytes"});
     }
   };
-  if (compression_of_content(stored).value_or(Compression::none) == Compression::none) {
+  if (detail::compression_of_content(stored).value_or(Compression::none) == Compression::none) {
     require(stored.size());
     return stored;
   }

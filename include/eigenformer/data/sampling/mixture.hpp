@@ -178,7 +178,7 @@ EIGENFORMER_IO_FUNCTION Mixture::Place Mixture::place(index_t epoch, index_t i) 
       {static_cast<std::uint32_t>(pass), static_cast<std::uint32_t>(k), 0, 0},
       {static_cast<std::uint32_t>(options_.seed), static_cast<std::uint32_t>(options_.seed >> 32)});
   RandomGenerator rng(std::uint64_t{words[0]} << 32 | words[1]);
-  return {k, pass, IndexPermutation(n, rng)(read % n)};
+  return {k, pass, detail::IndexPermutation(n, rng)(read % n)};
 }
 
 EIGENFORMER_IO_FUNCTION std::vector<double> Mixture::weights() const {

@@ -41,12 +41,12 @@ class SampledCorpus final : public PairSource {
   std::string fingerprint() const override {
     return plain_.fingerprint() + ", " + drawn() + detail::fingerprint_bar + "max_length " +
            std::to_string(max_length_) + ", text " + std::to_string(text_hash()) + ", tokenizers " +
-           std::to_string(tokenizer_fingerprint(tokenizers_));
+           std::to_string(detail::tokenizer_fingerprint(tokenizers_));
   }
   SourceIdentity identity() const override {
     return {.pairs = size(),
             .content = plain_.identity().content + " " + std::to_string(text_hash()),
-            .tokenizers = std::to_string(tokenizer_fingerprint(tokenizers_)),
+            .tokenizers = std::to_string(detail::tokenizer_fingerprint(tokenizers_)),
             .options = drawn() + ", max_length " + std::to_string(max_length_)};
   }
   bool in_memory() const noexcept override { return true; }

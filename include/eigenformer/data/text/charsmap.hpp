@@ -17,6 +17,8 @@
 
 namespace eigenformer {
 
+namespace detail {
+
 /// The normalisation table of a SentencePiece model, `precompiled_charsmap`, which replaces strings by
 /// others. Its bytes are the size of a trie, the trie as a double array of 32-bit units (as in the library
 /// darts-clone), and the replacements that it points to, each ended by a zero byte.
@@ -71,11 +73,15 @@ class Charsmap {
   std::size_t units_ = 0;
 };
 
+}  // namespace detail
+
 }  // namespace eigenformer
 
 #if EIGENFORMER_IO_DEFINITIONS
 
 namespace eigenformer {
+
+namespace detail {
 
 EIGENFORMER_IO_FUNCTION Charsmap::Charsmap(std::string bytes) : bytes_(std::move(bytes)) {
   const std::size_t size = bytes_.size() < 4 ? 0 : word(0);
@@ -119,6 +125,8 @@ EIGENFORMER_IO_FUNCTION std::optional<std::string_view> Charsmap::replacement(st
   }
   return std::nullopt;
 }
+
+}  // namespace detail
 
 }  // namespace eigenformer
 

@@ -15,7 +15,7 @@
 #include "eigenformer/data/text/utf8.hpp"
 
 /// Unicode character classes and mappings from ICU, as the tokenizers of BERT and GPT-2 use them.
-namespace eigenformer::icu {
+namespace eigenformer::detail::icu {
 
 /// Whether a code point has general category L.
 inline bool is_letter(char32_t c) { return (U_MASK(u_charType(static_cast<UChar32>(c))) & U_GC_L_MASK) != 0; }
@@ -130,8 +130,8 @@ inline int script_of(char32_t c) {
 /// Decodes UTF-8 text to code points; what is not UTF-8 becomes U+FFFD, as in for_each_code_point().
 inline std::u32string code_points(std::string_view text) {
   std::u32string out;
-  for_each_code_point(text, [&](char32_t c, std::string_view) { out += c; });
+  detail::for_each_code_point(text, [&](char32_t c, std::string_view) { out += c; });
   return out;
 }
 
-}  // namespace eigenformer::icu
+}  // namespace eigenformer::detail::icu

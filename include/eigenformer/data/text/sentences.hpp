@@ -117,7 +117,7 @@ EIGENFORMER_IO_FUNCTION std::optional<double> several_sentences(std::span<const 
   std::size_t with_text = 0, several = 0;
   for (std::size_t k = 0; k < count; ++k) {
     const std::string& line = lines[k * lines.size() / count];
-    if (is_blank(line) || find_invalid_utf8(line)) continue;
+    if (detail::is_blank(line) || detail::find_invalid_utf8(line)) continue;
     ++with_text;
     several += splitter.split(line).size() > 1;
   }

@@ -64,7 +64,7 @@ EIGENFORMER_FUNCTION std::vector<std::string> split_lines(std::string_view text,
     for (std::size_t i = 0; i < offset; ++i) line += text[i] == '\n' ? 1 : 0;
     return "'" + name + "', line " + std::to_string(line) + ", byte offset " + std::to_string(offset);
   };
-  if (const auto bad = find_invalid_utf8(text)) {
+  if (const auto bad = detail::find_invalid_utf8(text)) {
     throw IoError("read_lines",
                   {"invalid UTF-8 in ", place(static_cast<std::size_t>(*bad)), "; expected text in UTF-8"});
   }

@@ -96,7 +96,7 @@ EIGENFORMER_IO_FUNCTION Scripts::Scripts(const std::string& names) {
 EIGENFORMER_IO_FUNCTION double Scripts::share(std::string_view text) const {
   if (all()) return 1;
   double letters = 0, own = 0;
-  for_each_code_point(text, [&](char32_t c, std::string_view) {
+  detail::for_each_code_point(text, [&](char32_t c, std::string_view) {
     if (!unicode_->is_letter(c)) return;
     ++letters;
     own += std::find(scripts_.begin(), scripts_.end(), unicode_->script_of(c)) != scripts_.end() ? 1 : 0;

@@ -61,8 +61,6 @@ inline std::string utf8_of(char32_t c) {
           byte(0x80 | (c & 0x3F))};
 }
 
-}  // namespace detail
-
 /// The offset of the first byte that is not part of valid UTF-8; nothing when the whole text is valid.
 inline std::optional<index_t> find_invalid_utf8(std::string_view text) {
   for (std::size_t i = 0; i < text.size();) {
@@ -90,12 +88,14 @@ void for_each_code_point(std::string_view text, F&& f) {
   }
 }
 
+}  // namespace detail
+
 /// Splits a text into its code points; the pieces point into the text. What is not UTF-8 is split as by
 /// for_each_code_point().
 inline std::vector<std::string_view> split_code_points(std::string_view text) {
   std::vector<std::string_view> pieces;
   pieces.reserve(text.size());
-  for_each_code_point(text, [&](char32_t, std::string_view bytes) { pieces.push_back(bytes); });
+  detail::for_each_code_point(text, [&](char32_t, std::string_view bytes) { pieces.push_back(bytes); });
   return pieces;
 }
 
@@ -106,6 +106,8 @@ inline bool is_space(char32_t c) {
          (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F ||
          c == 0x3000;
 }
+
+namespace detail {
 
 /// Whether a code point is punctuation or a symbol, by blocks of Unicode: ASCII, Latin-1, general
 /// punctuation, currency, arrows to miscellaneous symbols, CJK and full-width punctuation, emoji.
@@ -139,11 +141,13 @@ inline bool is_blank(std::string_view text) {
   return blank;
 }
 
+}  // namespace detail
+
 /// Returns the text without the white space (is_space()) at its ends.
 inline std::string trim(std::string_view text) {
   const char* first = nullptr;
   const char* last = nullptr;
-  for_each_code_point(text, [&](char32_t c, std::string_view bytes) {
+  detail::for_each_code_point(text, [&](char32_t c, std::string_view bytes) {
     if (is_space(c)) return;
     if (first == nullptr) first = bytes.data();
     last = bytes.data() + bytes.size();
@@ -155,11 +159,13 @@ inline std::string trim(std::string_view text) {
 inline std::string valid_utf8(std::string_view text) {
   std::string out;
   out.reserve(text.size());
-  for_each_code_point(text, [&](char32_t c, std::string_view bytes) {
+  detail::for_each_code_point(text, [&](char32_t c, std::string_view bytes) {
     out += c == 0xFFFD ? std::string_view("\xEF\xBF\xBD") : bytes;
   });
   return out;
 }
+
+namespace detail {
 
 /// Normalises one line for the tokenizers: each run of white space (Unicode's spaces such as U+00A0 included)
 /// and NUL bytes becomes one space, none is left at the ends, and what is not UTF-8 becomes U+FFFD.
@@ -183,5 +189,7 @@ inline std::string normalize_text(std::string_view text) {
   });
   return out;
 }
+
+}  // namespace detail
 
 }  // namespace eigenformer

@@ -16,6 +16,8 @@
 
 namespace eigenformer {
 
+namespace detail {
+
 /// The classes of characters by which AddedTokens are matched in transformers' tokenizers that are written in
 /// Python; icu::AddedTokenCharacters has those of the tokenizers package.
 struct AddedTokenCharacters {
@@ -24,6 +26,8 @@ struct AddedTokenCharacters {
   /// Whether a code point next to a token makes it a part of a word.
   static bool is_word_character(char32_t c) { return c != U' '; }
 };
+
+}  // namespace detail
 
 /// Added tokens, matched as in Hugging Face's tokenizers package: from left to right, the longest match
 /// first.
@@ -67,9 +71,9 @@ class AddedTokens {
   }
 
   /// Stores the tokens as the part "added"; nothing when there are none.
-  void add_to(TokenizerParts& parts) const;
+  void add_to(detail::TokenizerParts& parts) const;
   /// Reads what add_to() stored; no tokens when there is no such part. Throws IoError for a damaged part.
-  static AddedTokens read(const TokenizerParts& parts);
+  static AddedTokens read(const detail::TokenizerParts& parts);
   /// Throws ValueError for an id outside a vocabulary of this size.
   void require_ids(index_t size) const;
 
@@ -134,7 +138,7 @@ EIGENFORMER_IO_FUNCTION AddedTokens::AddedTokens(std::vector<AddedToken> tokens)
   }
 }
 
-EIGENFORMER_IO_FUNCTION void AddedTokens::add_to(TokenizerParts& parts) const {
+EIGENFORMER_IO_FUNCTION void AddedTokens::add_to(detail::TokenizerParts& parts) const {
   if (empty()) return;
   std::vector<std::string> items;
   for (const AddedToken& t : tokens_) {
@@ -147,7 +151,7 @@ EIGENFORMER_IO_FUNCTION void AddedTokens::add_to(TokenizerParts& parts) const {
   parts.set_list("added", items);
 }
 
-EIGENFORMER_IO_FUNCTION AddedTokens AddedTokens::read(const TokenizerParts& parts) {
+EIGENFORMER_IO_FUNCTION AddedTokens AddedTokens::read(const detail::TokenizerParts& parts) {
   std::vector<AddedToken> tokens;
   if (!parts.contains("added")) return {};
   const std::vector<std::string> items = parts.list("added");

@@ -52,7 +52,7 @@ class SentencePieceSampler {
     if (is_bpe()) {
       scores_ = std::move(scores);
     } else {
-      unigram_ = UnigramModel(std::move(scores), texts_);
+      unigram_ = detail::UnigramModel(std::move(scores), texts_);
     }
   }
 
@@ -144,7 +144,7 @@ class SentencePieceSampler {
       return;
     }
     std::vector<std::string_view> symbols;
-    for_each_code_point(word, [&](char32_t, std::string_view c) { symbols.push_back(c); });
+    detail::for_each_code_point(word, [&](char32_t, std::string_view c) { symbols.push_back(c); });
     detail::merge_with_dropout(
         symbols, sampling.bpe_dropout, rng,
         [&](std::string_view left,
@@ -184,7 +184,7 @@ class SentencePieceSampler {
   std::vector<std::uint8_t> byte_of_;
   std::array<std::int32_t, 256> id_of_byte_{};
   std::vector<double> scores_;  // of byte pair encoding
-  UnigramModel unigram_;
+  detail::UnigramModel unigram_;
   std::unordered_map<std::string, std::int32_t, detail::StringHash, std::equal_to<>> ids_;
 };
 

@@ -20,6 +20,8 @@
 
 namespace eigenformer {
 
+namespace detail {
+
 /// A unigram language model of pieces (Kudo 2018): the best segmentation of a word has the largest sum of
 /// scores.
 class UnigramModel {
@@ -205,11 +207,15 @@ class PairModel {
   std::unordered_map<std::uint64_t, Merge> pairs_;
 };
 
+}  // namespace detail
+
 }  // namespace eigenformer
 
 #if EIGENFORMER_IO_DEFINITIONS
 
 namespace eigenformer {
+
+namespace detail {
 
 EIGENFORMER_IO_FUNCTION UnigramModel::UnigramModel(std::vector<double> scores,
                                                    const std::vector<std::string>& tokens)
@@ -228,6 +234,8 @@ EIGENFORMER_IO_FUNCTION UnigramModel::UnigramModel(std::vector<double> scores,
   if (longest_ == 0) throw ValueError("tokenizer", "the model has no pieces");
   unknown_score_ = least - 10;  // as in SentencePiece
 }
+
+}  // namespace detail
 
 }  // namespace eigenformer
 

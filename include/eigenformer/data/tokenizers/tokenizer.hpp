@@ -130,9 +130,9 @@ class CharacterTokenizer final : public VocabularyTokenizer {
 
   std::vector<std::int32_t> encode(std::string_view text) const override {
     std::vector<std::int32_t> ids;
-    const std::string normalized = normalize_text(text);
-    for_each_code_point(normalized,
-                        [&](char32_t, std::string_view bytes) { ids.push_back(vocabulary_.id(bytes)); });
+    const std::string normalized = detail::normalize_text(text);
+    detail::for_each_code_point(
+        normalized, [&](char32_t, std::string_view bytes) { ids.push_back(vocabulary_.id(bytes)); });
     return ids;
   }
 
@@ -191,8 +191,9 @@ EIGENFORMER_FUNCTION CharacterTokenizer CharacterTokenizer::train(std::span<cons
                                                                   const VocabularyOptions& options) {
   TokenCounts counts;
   for (const std::string& sentence : sentences) {
-    const std::string text = normalize_text(sentence);
-    for_each_code_point(text, [&](char32_t, std::string_view bytes) { ++counts[std::string(bytes)]; });
+    const std::string text = detail::normalize_text(sentence);
+    detail::for_each_code_point(text,
+                                [&](char32_t, std::string_view bytes) { ++counts[std::string(bytes)]; });
   }
   return CharacterTokenizer(Vocabulary::from_counts(counts, options));
 }
@@ -211,11 +212,11 @@ EIGENFORMER_FUNCTION std::vector<std::string> WordTokenizer::split(std::string_v
   enum class Last { space, word, mark };
   std::vector<std::string> tokens;
   Last last = Last::space;
-  const std::string normalized = normalize_text(text);
-  for_each_code_point(normalized, [&](char32_t c, std::string_view bytes) {
+  const std::string normalized = detail::normalize_text(text);
+  detail::for_each_code_point(normalized, [&](char32_t c, std::string_view bytes) {
     if (c == ' ') {
       last = Last::space;
-    } else if (is_punctuation(c)) {
+    } else if (detail::is_punctuation(c)) {
       tokens.emplace_back(last == Last::space ? std::string_view() : joiner);
       tokens.back() += c == joiner_code_point ? std::string_view("\xE2\x96\xA0") : bytes;
       last = Last::mark;

@@ -16,6 +16,8 @@
 
 namespace eigenformer {
 
+namespace detail {
+
 /// The named parts of an imported tokenizer in one file: a line with magic and version, then for each part
 /// its name, its number of bytes, and the bytes.
 class TokenizerParts {
@@ -81,11 +83,15 @@ class TokenizerParts {
   std::map<std::string, std::string> parts_;
 };
 
+}  // namespace detail
+
 }  // namespace eigenformer
 
 #if EIGENFORMER_DEFINITIONS
 
 namespace eigenformer {
+
+namespace detail {
 
 EIGENFORMER_FUNCTION std::vector<std::string> TokenizerParts::list(const std::string& name) const {
   std::string_view rest = get(name);
@@ -140,6 +146,8 @@ EIGENFORMER_FUNCTION std::size_t TokenizerParts::take_number(std::string_view& r
   rest.remove_prefix(static_cast<std::size_t>(end - rest.data()) + 1);
   return number;
 }
+
+}  // namespace detail
 
 }  // namespace eigenformer
 

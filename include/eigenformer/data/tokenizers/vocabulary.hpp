@@ -42,9 +42,13 @@ struct VocabularyOptions {
   std::vector<std::string> reserved{};
 };
 
+namespace detail {
+
 /// Bytes of a file of tokens or merges, once decompressed: a gzip or zstd file can hold 1000 times its size
 /// and more.
 inline constexpr std::size_t most_vocabulary_bytes = 100'000'000;
+
+}  // namespace detail
 
 /// Tokens and their ids: 0 to 3 are always the special ones (pad, unknown, begin, end), the others follow.
 class Vocabulary {
@@ -166,7 +170,7 @@ EIGENFORMER_FUNCTION Vocabulary Vocabulary::from_counts(const TokenCounts& count
 }
 
 EIGENFORMER_FUNCTION Vocabulary Vocabulary::load(const std::filesystem::path& path) {
-  const std::vector<std::string> lines = read_lines(path, most_vocabulary_bytes);
+  const std::vector<std::string> lines = read_lines(path, detail::most_vocabulary_bytes);
   const auto refuse = [&](std::size_t line, const std::string& what) {
     return IoError("vocabulary", "'" + path.string() + "', line " + std::to_string(line + 1) + ": " + what);
   };

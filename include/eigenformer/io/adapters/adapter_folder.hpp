@@ -151,7 +151,7 @@ void stage_adapter(const FolderTransaction& save, const M& model,
                    const AdapterDescription& description = {}) {
   using T = typename M::value_type;
   // Only names are read.
-  const auto rows = adaptable_rows(const_cast<M&>(model));
+  const auto rows = detail::adaptable_rows(const_cast<M&>(model));
   const auto names = detail::adapter_module_names(rows, description.names);
   SafetensorsWriter writer;
   writer.set_metadata("format", "pt");

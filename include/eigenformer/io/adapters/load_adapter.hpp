@@ -190,7 +190,8 @@ auto read_adapter(const std::filesystem::path& folder, M& model) {
   auto [description, read] = read_folder(folder, {"adapter_config.json", "adapter_model.safetensors"}, [&] {
     AdapterDescription found =
         read_adapter_description(folder);  // first, because its message says what is not an adapter
-    return std::pair(std::move(found), detail::AdapterReader<T>(folder, adaptable_rows(model)).read());
+    return std::pair(std::move(found),
+                     detail::AdapterReader<T>(folder, detail::adaptable_rows(model)).read());
   });
   auto& [set, weights] = read;
   if (!description.fingerprint.empty()) {

@@ -87,22 +87,29 @@ struct Pack {
     return mask(reinterpret_cast<I>(a.v) < 0 ? T(1) - V{} : V{});
   }
 
-  // Whole numbers have no fraction above 2^mantissa.
-  EIGENFORMER_ALWAYS_INLINE friend Pack trunc(const Pack& a) {
-    const Mask small = abs(a) < whole;
-    const Pack t = of(__builtin_convertvector(__builtin_convertvector(select(small, a, 0).v, I), V));
-    return select(small, copysign(t, a), a);
+  EIGENFORMER_ALWAYS_INLINE friend Pack round(const Pack& a) {
+    Pack y = a;
+    if (W::template round<0>(y.v)) return y;
+    return select(abs(a) < whole, copysign((abs(a) + whole) - whole, a), a);
   }
   EIGENFORMER_ALWAYS_INLINE friend Pack floor(const Pack& a) {
-    const Pack t = trunc(a);
-    return select(t > a, t - 1, t);
+    Pack y = a;
+    if (W::template round<1>(y.v)) return y;
+    y = trunc(a);
+    return select(y > a, y - 1, y);
   }
   EIGENFORMER_ALWAYS_INLINE friend Pack ceil(const Pack& a) {
-    const Pack t = trunc(a);
-    return select(t < a, t + 1, t);
+    Pack y = a;
+    if (W::template round<2>(y.v)) return y;
+    y = trunc(a);
+    return select(y < a, y + 1, y);
   }
-  EIGENFORMER_ALWAYS_INLINE friend Pack round(const Pack& a) {
-    return select(abs(a) < whole, copysign((abs(a) + whole) - whole, a), a);
+  EIGENFORMER_ALWAYS_INLINE friend Pack trunc(const Pack& a) {
+    Pack y = a;
+    if (W::template round<3>(y.v)) return y;
+    const Mask small = abs(a) < whole;  // beyond, there is no fraction
+    y = of(__builtin_convertvector(__builtin_convertvector(select(small, a, 0).v, I), V));
+    return select(small, copysign(y, a), a);
   }
 
   EIGENFORMER_ALWAYS_INLINE friend Pack sqrt(const Pack& a) {

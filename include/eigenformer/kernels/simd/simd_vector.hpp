@@ -12,12 +12,11 @@
 #include <emmintrin.h>
 #endif
 
-// Whether AVX-512's loops move incomplete vectors under a mask. clang refuses the constraints in a function
-// without target.
+// Whether instructions are given as assembly: clang refuses the constraints in a function without target.
 #if EIGENFORMER_X86 && !defined(__clang__)
-#define EIGENFORMER_MASKED_MOVES 1
+#define EIGENFORMER_VECTOR_ASM 1
 #else
-#define EIGENFORMER_MASKED_MOVES 0
+#define EIGENFORMER_VECTOR_ASM 0
 #endif
 
 namespace eigenformer::detail::kernels {
@@ -56,7 +55,7 @@ struct Simd {
       return;
     }
     set(v, fill);
-#if EIGENFORMER_MASKED_MOVES
+#if EIGENFORMER_VECTOR_ASM
     if constexpr (Bytes == 64 && sizeof(T) == 4) {
       __asm__("vmovups %2, %0%{%1%}" : "+v"(v) : "Yk"(first_lanes(count)), "m"(elements(p)));
       return;
@@ -83,7 +82,7 @@ struct Simd {
       at(p).v = v;
       return;
     }
-#if EIGENFORMER_MASKED_MOVES
+#if EIGENFORMER_VECTOR_ASM
     if constexpr (Bytes == 64 && sizeof(T) == 4) {
       __asm__("vmovups %2, %0%{%1%}" : "+m"(elements(p)) : "Yk"(first_lanes(count)), "v"(v));
       return;
@@ -119,6 +118,23 @@ struct Simd {
     index_t i = 0;
     for (; i + lanes <= n; i += lanes) f(i, std::integral_constant<index_t, lanes>());
     if (i < n) f(i, n - i);
+  }
+
+  /// Rounds x to whole numbers, to nearest even (0), down (1), up (2) or toward zero (3), and returns true;
+  /// or does nothing where there is no instruction for it.
+  template <int direction>
+  EIGENFORMER_ALWAYS_INLINE static bool round([[maybe_unused]] V& x) {
+#if EIGENFORMER_VECTOR_ASM
+    constexpr int quietly = 8;  // raises no exception for inexact results
+    if constexpr (Bytes == 64 && sizeof(T) == 4) {
+      __asm__("vrndscaleps %2, %1, %0" : "=v"(x) : "v"(x), "i"(direction | quietly));
+      return true;
+    } else if constexpr (Bytes == 32 && sizeof(T) == 4) {
+      __asm__("vroundps %2, %1, %0" : "=x"(x) : "x"(x), "i"(direction | quietly));
+      return true;
+    }
+#endif
+    return false;
   }
 
   /// x = square root of x, correctly rounded. (std::sqrt in a loop is not vectorised, because it may set
@@ -171,7 +187,7 @@ struct Simd {
     __builtin_memcpy(&high, reinterpret_cast<const char*>(&v) + Bytes / 2, Bytes / 2);
   }
 
-#if EIGENFORMER_MASKED_MOVES
+#if EIGENFORMER_VECTOR_ASM
   /// AVX-512's mask of the first `count` lanes, none when negative.
   EIGENFORMER_ALWAYS_INLINE static std::uint16_t first_lanes(index_t count) {
     return static_cast<std::uint16_t>((1u << (count > 0 ? count : 0)) - 1);

@@ -11,6 +11,8 @@
 
 namespace eigenformer {
 
+namespace detail {
+
 /// Rows of a weight that an adapter may change: a whole matrix, or the queries, keys or values of a fused
 /// in-projection.
 template <class T>
@@ -21,8 +23,6 @@ struct AdaptableRows {
   index_t rows;          ///< number of rows
 };
 
-namespace detail {
-
 inline std::string adapted_module(const std::string& weight, std::size_t part) {
   const auto without = [&](std::string_view end) { return weight.substr(0, weight.size() - end.size()); };
   if (weight.ends_with("in_proj_weight")) {
@@ -32,8 +32,6 @@ inline std::string adapted_module(const std::string& weight, std::size_t part) {
   if (weight.ends_with("_proj_weight")) return without("_weight");
   return weight.ends_with(".weight") ? without(".weight") : weight;
 }
-
-}  // namespace detail
 
 /// The rows that adapters may change, in the order of the model's modules: those that modules list in `static
 /// void adaptable(auto& self, auto&& visit)`, which calls visit(weight, {rows of each part}), as Linear and
@@ -60,5 +58,7 @@ auto adaptable_rows(M& model) {
   detail::visit_modules(model, visit);
   return rows;
 }
+
+}  // namespace detail
 
 }  // namespace eigenformer

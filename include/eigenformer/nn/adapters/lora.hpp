@@ -120,12 +120,12 @@ void add_lora(M& model, const LoraOptions& options, RandomGenerator& rng) {
   detail::require_positive("lora", "rank", options.rank);
   if (!lora_parameters(model).empty())
     throw ValueError("lora", "the model already has adapters; merge or remove them first");
-  const auto chosen = detail::lora_targets(adaptable_rows(model), options.targets);
+  const auto chosen = detail::lora_targets(detail::adaptable_rows(model), options.targets);
   const auto all = parameters(model);
   const RandomGenerator::State before = rng.state();
   std::vector<std::pair<Parameter<T>*, std::shared_ptr<WeightAdapter<T>>>> adapters;
   try {
-    for (const AdaptableRows<T>& rows : chosen) {
+    for (const detail::AdaptableRows<T>& rows : chosen) {
       const index_t in = rows.weight->shape()[1];
       const double bound = 1 / std::sqrt(static_cast<double>(in));
       // The parts of a weight follow each other.

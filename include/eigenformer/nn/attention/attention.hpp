@@ -536,7 +536,7 @@ struct MultiHeadAttention {
   }
 
   void check_input(const char* what, const Var<T>& x, const SequenceLayout& layout, index_t width) const {
-    check_rows(name, what, x.shape(), layout);
+    detail::check_rows(name, what, x.shape(), layout);
     if (x.dim(-1) == width) return;
     throw ShapeError(name,
                      {what, " of shape ", x.shape(), " must have ", width, " features, to match '",

@@ -47,7 +47,7 @@ struct SinusoidalPositionalEncoding {
   /// x: (rows, d) or (B, L, d). Adds the encodings of the layout's positions and returns the same shape.
   /// Throws ShapeError if x does not match the layout or d.
   [[nodiscard]] Var<T> operator()(const Context<T>&, const Var<T>& x, const SequenceLayout& layout) const {
-    check_rows("positional_encoding", "input", x.shape(), layout);
+    detail::check_rows("positional_encoding", "input", x.shape(), layout);
     const index_t d = table.value.dim(1);
     if (x.dim(-1) != d) {
       throw ShapeError("positional_encoding", {"last dimension of input ", x.shape(), " must be ", d},
@@ -138,7 +138,7 @@ struct LearnedPositionalEmbedding {
   [[nodiscard]] Var<T> operator()(const Context<T>& ctx, const Var<T>& x,
                                   const SequenceLayout& layout) const {
     const char* op = "positional_embedding";
-    check_rows(op, "input", x.shape(), layout);
+    detail::check_rows(op, "input", x.shape(), layout);
     const index_t d = weight.shape()[1], size = weight.shape()[0] - offset;
     if (x.dim(-1) != d) {
       throw ShapeError(op,

@@ -16,6 +16,8 @@
 
 namespace eigenformer {
 
+namespace detail {
+
 /// T5's bucket of a distance, the key's position minus the query's. Half of a direction's buckets hold one
 /// distance each, the others widen logarithmically up to max_distance, and the last holds all greater
 /// distances (Raffel et al. 2020, 2.1; in single precision like the code the published weights were trained
@@ -61,6 +63,8 @@ inline index_t relative_bias_reach(index_t buckets, index_t max_distance, bool b
   return high;
 }
 
+}  // namespace detail
+
 /// A learned bias for each head and distance, which all layers of a stack add to the scores of their
 /// self-attention. Raffel et al. 2020, 2.1.
 ///
@@ -87,11 +91,11 @@ struct RelativeBias {
   /// The bias by distance, (heads, 2 reach + 1) with the reach of relative_bias_reach(): column c is distance
   /// c - reach; the first and last columns also hold for all greater distances.
   [[nodiscard]] Var<T> operator()(const Context<T>& ctx) const {
-    const index_t reach = relative_bias_reach(options.buckets, options.max_distance, bidirectional);
+    const index_t reach = detail::relative_bias_reach(options.buckets, options.max_distance, bidirectional);
     Tensor<std::int32_t> ids(Shape{2 * reach + 1});
     for (index_t c = 0; c < ids.numel(); ++c) {
       ids.data()[c] = static_cast<std::int32_t>(
-          relative_bias_bucket(c - reach, options.buckets, options.max_distance, bidirectional));
+          detail::relative_bias_bucket(c - reach, options.buckets, options.max_distance, bidirectional));
     }
     return transpose(embedding(ctx.use(weight), ids));
   }

@@ -18,6 +18,8 @@ template <class T, class F>
   return norm.add_and_norm(ctx, x, Var<T>(f(x)), dropout);
 }
 
+namespace detail {
+
 /// A sub-layer of a layer with these options: residual() with two additions. With a sandwich norm, `after`
 /// normalises f's output; with layer_drop, training skips the sub-layer for some sequences.
 template <class T, class F>
@@ -30,6 +32,8 @@ template <class T, class F>
                     return stochastic_depth(ctx, y, options.layer_drop);
                   });
 }
+
+}  // namespace detail
 
 /// Options of a Residual.
 struct ResidualOptions {

@@ -201,8 +201,8 @@ struct LanguageModel {
   [[nodiscard]] Var<T> loss(const Context<T>& ctx, const Tokens& input, const SequenceLayout& layout,
                             const Tokens& output, const CrossEntropyOptions& loss_options = {},
                             const std::vector<index_t>& prefix = {}) const {
-    check_tokens(name, "input", input, layout);
-    check_tokens(name, "output", output, layout);
+    detail::check_tokens(name, "input", input, layout);
+    detail::check_tokens(name, "output", output, layout);
     const SequenceLayout rows = packed_layout(layout);
     const Var<T> decoded = decode(ctx, pack_tokens(input, layout), rows, prefix_mask(prefix));
     return linear_cross_entropy(ctx, scaled(decoded), projection_weight(), projection_bias,

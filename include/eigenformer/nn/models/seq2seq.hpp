@@ -351,9 +351,9 @@ Var<T> Seq2SeqTransformer<T, EncoderLayerType, DecoderLayerType>::loss(
     const Context<T>& ctx, const Tokens& source, const SequenceLayout& source_layout, const Tokens& target_in,
     const SequenceLayout& target_layout, const Tokens& target_out, const CrossEntropyOptions& loss_options,
     const std::vector<index_t>& target_prefix) const {
-  check_tokens(name, "source", source, source_layout);
-  check_tokens(name, "target", target_in, target_layout);
-  check_tokens(name, "target output", target_out, target_layout);
+  detail::check_tokens(name, "source", source, source_layout);
+  detail::check_tokens(name, "target", target_in, target_layout);
+  detail::check_tokens(name, "target output", target_out, target_layout);
   const SequenceLayout sources = packed_layout(source_layout), targets = packed_layout(target_layout);
   const Memory<T> memory(encode(ctx, pack_tokens(source, source_layout), sources), sources);
   const Var<T> decoded = decode(ctx, pack_tokens(target_in, target_layout), targets, memory,
@@ -377,7 +377,7 @@ Var<T> Seq2SeqTransformer<T, EncoderLayerType, DecoderLayerType>::embed(
     const Context<T>& ctx, const char* what, const Embedding<T>& table,
     const PositionalEncoding<T>& positions, const OptionalModule<Norm<T>>& norm, const Tokens& ids,
     const SequenceLayout& layout) const {
-  check_tokens(name, what, ids, layout);
+  detail::check_tokens(name, what, ids, layout);
   const double scale = options.scale_embedding ? std::sqrt(static_cast<double>(options.layer.d_model)) : 1.0;
   const Var<T> placed = positions(ctx, table(ctx, ids, scale), layout);
   return dropout(ctx.for_rows(layout), norm ? (*norm)(ctx, placed) : placed, options.embedding_rate());

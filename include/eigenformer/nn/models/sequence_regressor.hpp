@@ -137,7 +137,7 @@ struct SequenceRegressor {
 
   Var<T> embed(const Context<T>& ctx, const Linear<T>& input, const PositionalEncoding<T>& positions,
                const Var<T>& x, const SequenceLayout& layout) const {
-    check_rows(name, "input", x.shape(), layout);
+    detail::check_rows(name, "input", x.shape(), layout);
     return dropout(ctx.for_rows(layout), positions(ctx, input(ctx, x), layout), options.embedding_rate());
   }
 

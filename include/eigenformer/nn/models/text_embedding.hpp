@@ -70,13 +70,13 @@ struct TextEmbedding {
   /// outside its table, ValueError for types if the model has none.
   [[nodiscard]] Var<T> operator()(const Context<T>& ctx, const char* op, const Tokens& ids,
                                   const SequenceLayout& layout, const Tokens& types = {}) const {
-    check_tokens(op, "tokens", ids, layout);
+    detail::check_tokens(op, "tokens", ids, layout);
     Var<T> x = embedding(ctx, ids, options.scale ? std::sqrt(static_cast<double>(options.d_model)) : 1.0);
     x = positions(ctx, x, layout);
     if (types.defined() && !token_types)
       throw ValueError(op, "token types were given, but the model has none");
     if (token_types) {
-      if (types.defined()) check_tokens(op, "token types", types, layout);
+      if (types.defined()) detail::check_tokens(op, "token types", types, layout);
       x = add(x,
               (*token_types)(ctx, types.defined() ? types.reshape(ids.shape()) : Tokens::zeros(ids.shape())));
     }

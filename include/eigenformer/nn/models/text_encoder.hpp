@@ -134,8 +134,8 @@ struct TextEncoder {
   /// The same for rows in the given layout.
   [[nodiscard]] Var<T> vectors(const Context<T>& ctx, const Tokens& ids, const SequenceLayout& layout,
                                const Tokens& types = {}) const {
-    check_tokens(name, "tokens", ids, layout);
-    if (types.defined()) check_tokens(name, "token types", types, layout);
+    detail::check_tokens(name, "tokens", ids, layout);
+    if (types.defined()) detail::check_tokens(name, "token types", types, layout);
     const SequenceLayout packed = packed_layout(layout);
     const Var<T> rows = (*this)(ctx, pack_tokens(ids, layout), packed,
                                 types.defined() ? pack_tokens(types, layout) : Tokens());

@@ -5,6 +5,8 @@
 
 namespace eigenformer {
 
+namespace detail {
+
 /// Whether a pattern matches a whole name; '*' stands for any text, dots included, and '?' for one character.
 [[nodiscard]] inline bool matches_pattern(std::string_view pattern, std::string_view name) {
   std::size_t p = 0, n = 0, star = std::string_view::npos, resume = 0;
@@ -24,5 +26,7 @@ namespace eigenformer {
   }
   return pattern.find_first_not_of('*', p) == std::string_view::npos;
 }
+
+}  // namespace detail
 
 }  // namespace eigenformer

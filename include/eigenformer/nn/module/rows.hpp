@@ -19,6 +19,8 @@ inline SequenceLayout full_layout(const char* op, const Shape& shape) {
                    {shape});
 }
 
+namespace detail {
+
 /// Throws ShapeError (`[op] ...`) unless a tensor of shape (rows, d) or (B, L, d) has the rows of the layout;
 /// `what` is its name in the message.
 inline void check_rows(const char* op, const char* what, const Shape& shape, const SequenceLayout& layout) {
@@ -32,8 +34,6 @@ inline void check_rows(const char* op, const char* what, const Shape& shape, con
                     (layout.is_packed() ? " packed" : " padded"), " sequences in ", layout.rows(), " rows"},
                    {shape});
 }
-
-namespace detail {
 
 /// Throws ValueError (`[op] ...`) for ids without memory, as those of a tensor that was moved from.
 inline void require_ids(const char* op, const char* what, const Tensor<std::int32_t>& ids) {
@@ -84,6 +84,8 @@ inline SequenceLayout token_layout(const char* op, const Tensor<std::int32_t>& i
   return SequenceLayout::padded_around(leading, lengths, length);
 }
 
+namespace detail {
+
 /// Throws ShapeError (`[op] ...`) unless token ids (B, L) or (rows) have the rows of the layout, and
 /// ValueError for ids without memory; `what` is their name in the message.
 inline void check_tokens(const char* op, const char* what, const Tensor<std::int32_t>& ids,
@@ -95,6 +97,8 @@ inline void check_tokens(const char* op, const char* what, const Tensor<std::int
   check_rows(op, what, ids.shape().inserted(ids.rank(), 1), layout);
   detail::require_ids(op, what, ids);
 }
+
+}  // namespace detail
 
 /// The packed form of a layout: the same sequences, sequence numbers and positions, without padding.
 inline SequenceLayout packed_layout(const SequenceLayout& layout) {

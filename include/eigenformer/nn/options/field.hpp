@@ -38,6 +38,8 @@ enum class Allowed {
   finite,        ///< any finite number
 };
 
+namespace detail {
+
 /// The range as help and tables show it; empty for Allowed::any.
 constexpr const char* allowed_text(Allowed allowed) {
   switch (allowed) {
@@ -56,6 +58,8 @@ constexpr const char* allowed_text(Allowed allowed) {
   }
   return "";
 }
+
+}  // namespace detail
 
 /// One field of an options struct: name, help text and range.
 ///
@@ -187,6 +191,8 @@ void validate_fields(const char* op, const O& options) {
   O::fields(options, detail::FieldCheck{op});
 }
 
+namespace detail {
+
 /// Sets a variant to the alternative with this word, with default values; an alternative that is already
 /// chosen keeps its values. known, if not null, receives all words, separated by commas. Returns false, and
 /// leaves the variant as it is, if no alternative has the word.
@@ -218,5 +224,7 @@ template <class... Alternatives>
 const char* chosen_word(const std::variant<Alternatives...>& variant) {
   return std::visit([](const auto& chosen) { return std::remove_cvref_t<decltype(chosen)>::word; }, variant);
 }
+
+}  // namespace detail
 
 }  // namespace eigenformer

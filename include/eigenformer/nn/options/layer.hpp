@@ -206,7 +206,7 @@ EIGENFORMER_FUNCTION void AttentionOptions::validate(const char* op, index_t d_m
   std::string unsupported;
   if (!std::holds_alternative<NoPositions>(positions) &&
       !std::holds_alternative<RotaryPositions>(positions)) {
-    unsupported = std::string("attention_positions ") + chosen_word(positions);
+    unsupported = std::string("attention_positions ") + detail::chosen_word(positions);
   } else if (num_key_value_heads != 0 && num_key_value_heads != num_heads) {
     unsupported = "num_key_value_heads other than num_heads";
   } else if (window != 0) {
@@ -288,7 +288,7 @@ EIGENFORMER_FUNCTION void LayerOptions::validate(const char* op) const {
   // Without self-attention, its own options must be unset.
   if (!std::holds_alternative<NoPositions>(attention.positions)) {
     throw ValueError(op, {"self_mixing is ssru, which needs attention_positions none, not ",
-                          chosen_word(attention.positions)});
+                          detail::chosen_word(attention.positions)});
   }
   if (attention.window != 0) {
     throw ValueError(op, {"self_mixing is ssru, which needs attention_window 0, not ", attention.window});

@@ -102,13 +102,14 @@ struct DecoderLayer {
   /// must have the layout of the rows (Context::for_rows), which Stack sets. Throws ValueError without a
   /// memory.
   [[nodiscard]] Var<T> operator()(const Context<T>& ctx, const Var<T>& x, LayerPass<T>& pass) const {
-    Var<T> h = sub_layer(ctx, x, norm1, post_norm1, options, [&](const Var<T>& rows) {
+    Var<T> h = detail::sub_layer(ctx, x, norm1, post_norm1, options, [&](const Var<T>& rows) {
       return ssru ? (*ssru)(ctx, rows, pass) : pass.self_attention(ctx, *self_attn, rows);
     });
-    h = sub_layer(ctx, h, norm2, post_norm2, options,
-                  [&](const Var<T>& rows) { return pass.memory_attention(ctx, multihead_attn, rows); });
-    return sub_layer(ctx, h, norm3, post_norm3, options,
-                     [&](const Var<T>& rows) { return feed_forward(ctx, rows); });
+    h = detail::sub_layer(ctx, h, norm2, post_norm2, options, [&](const Var<T>& rows) {
+      return pass.memory_attention(ctx, multihead_attn, rows);
+    });
+    return detail::sub_layer(ctx, h, norm3, post_norm3, options,
+                             [&](const Var<T>& rows) { return feed_forward(ctx, rows); });
   }
 
   /// The layer on its own. x: (B, T, D), or (T, D) for one sequence. Returns the same shape. Throws

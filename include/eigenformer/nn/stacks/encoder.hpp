@@ -87,10 +87,11 @@ struct EncoderLayer {
   /// x: (rows, D), the rows of the pass. Returns the same shape. In training ctx must have the layout of the
   /// rows (Context::for_rows), which Stack sets.
   [[nodiscard]] Var<T> operator()(const Context<T>& ctx, const Var<T>& x, LayerPass<T>& pass) const {
-    const Var<T> h = sub_layer(ctx, x, norm1, post_norm1, options,
-                               [&](const Var<T>& rows) { return pass.self_attention(ctx, self_attn, rows); });
-    return sub_layer(ctx, h, norm2, post_norm2, options,
-                     [&](const Var<T>& rows) { return feed_forward(ctx, rows); });
+    const Var<T> h = detail::sub_layer(ctx, x, norm1, post_norm1, options, [&](const Var<T>& rows) {
+      return pass.self_attention(ctx, self_attn, rows);
+    });
+    return detail::sub_layer(ctx, h, norm2, post_norm2, options,
+                             [&](const Var<T>& rows) { return feed_forward(ctx, rows); });
   }
 
   /// The layer on its own. x: (B, L, D), or (L, D) for one sequence. Returns the same shape. Throws

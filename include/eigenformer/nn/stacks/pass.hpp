@@ -132,7 +132,7 @@ class SequencePass final : public LayerPass<T> {
         memory_mask_(std::move(memory_mask)),
         memories_(std::move(memories)) {
     for (const Memory<T>& memory : memories_)
-      check_rows("attention", "memory", memory.rows.shape(), memory.layout);
+      detail::check_rows("attention", "memory", memory.rows.shape(), memory.layout);
   }
 
   /// From now on appends the weights of every attention to `maps`, in the order of the calls: (B, H, Lq, Lk)
@@ -192,7 +192,7 @@ class SequencePass final : public LayerPass<T> {
 template <class T>
 Var<T> SequencePass<T>::window(const Context<T>&, const Var<T>& x, index_t n) {
   this->require_window("window", n);
-  check_rows("window", "input", x.shape(), layout_);
+  detail::check_rows("window", "input", x.shape(), layout_);
   const index_t rows = x.shape().rows(), d = x.dim(-1);
   // Index `rows` is a row of zeros, for rows before a sequence and for padding.
   Tensor<std::int32_t> ids = Tensor<std::int32_t>::full(Shape{rows * n}, static_cast<std::int32_t>(rows));

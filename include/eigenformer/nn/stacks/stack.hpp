@@ -117,7 +117,7 @@ struct Stack {
   /// the stack was moved from.
   [[nodiscard]] Var<T> operator()(const Context<T>& ctx, const Var<T>& x, LayerPass<T>& pass) const {
     require_layers();
-    check_rows(name(), "input", x.shape(), pass.layout());
+    detail::check_rows(name(), "input", x.shape(), pass.layout());
     const Context<T> c = ctx.for_rows(pass.layout());
     pass.use_bias(ctx, relative_bias ? &*relative_bias : nullptr);
     Var<T> h = x.rank() == 2 ? x : reshape(x, Shape{x.shape().rows(), x.shape().cols()});

@@ -78,7 +78,7 @@ EIGENFORMER_IO_FUNCTION std::vector<ByteSpan> word_spans(std::string_view text) 
   std::vector<ByteSpan> words;
   std::size_t at = 0;
   bool inside = false;
-  for_each_code_point(text, [&](char32_t c, std::string_view bytes) {
+  detail::for_each_code_point(text, [&](char32_t c, std::string_view bytes) {
     const bool space = is_space(c);
     if (!space && !inside) words.push_back({at, at});
     at += bytes.size();

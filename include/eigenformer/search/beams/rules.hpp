@@ -13,6 +13,8 @@
 
 namespace eigenformer {
 
+namespace detail {
+
 /// The state of one input's search after a step.
 struct BeamState {
   index_t length;                       ///< tokens of each growing hypothesis, without the prompt
@@ -30,6 +32,8 @@ enum class ProcessorInput {
   renormalised_logits,  ///< logits; normalised after processing
 };
 
+}  // namespace detail
+
 /// Defines how a beam search compares hypotheses of different lengths and when it ends, in which libraries
 /// differ. Set a custom rule as SearchOptions::own_rule. Rules have no state and are called from several
 /// threads at once.
@@ -44,11 +48,11 @@ class BeamRule {
   /// Whether the search can end although hypotheses are still growing. Called after each step; not called
   /// when nothing grows, when greedy search has found the end symbol, or when early_stopping ends the search
   /// anyway. hypothesis_score() gives the score of a growing hypothesis.
-  virtual bool done(const BeamState& state, const SearchOptions& options) const = 0;
+  virtual bool done(const detail::BeamState& state, const SearchOptions& options) const = 0;
 
   /// The scores that logits processors get. Default: log_probabilities.
-  virtual ProcessorInput processor_input(const SearchOptions&) const {
-    return ProcessorInput::log_probabilities;
+  virtual detail::ProcessorInput processor_input(const SearchOptions&) const {
+    return detail::ProcessorInput::log_probabilities;
   }
   /// The maximum number of finished hypotheses that are kept, the best ones; at least 1. Default: no limit.
   virtual index_t max_finished(const SearchOptions&) const { return std::numeric_limits<index_t>::max(); }
@@ -70,12 +74,12 @@ inline double length_penalty(index_t length, double alpha) {
   return std::pow((5.0 + static_cast<double>(length)) / 6.0, alpha);
 }
 
+namespace detail {
+
 /// The score of a hypothesis by the options' rule and word penalty, without the coverage penalty. length: its
 /// tokens without begin symbol and prefix, with the end symbol if it has one.
 EIGENFORMER_FUNCTION double hypothesis_score(double log_probability, index_t length,
                                              const SearchOptions& options);
-
-namespace detail {
 
 // The number of finished hypotheses that ends a search with patience.
 inline index_t enough_ended(const SearchOptions& options) {
@@ -101,12 +105,12 @@ class GnmtRule final : public BeamRule {
   double score(double log_probability, index_t length, const SearchOptions& options) const override {
     return log_probability / length_penalty(length, options.length_penalty);
   }
-  bool done(const BeamState& state, const SearchOptions& options) const override {
+  bool done(const detail::BeamState& state, const SearchOptions& options) const override {
     const bool only_falls = options.length_penalty == 0 && options.word_penalty >= 0;
     const index_t enough = only_falls ? options.num_hypotheses : detail::enough_ended(options);
     if (static_cast<index_t>(state.finished.size()) < enough) return false;
     return state.finished[static_cast<std::size_t>(options.num_hypotheses - 1)].score >=
-           hypothesis_score(state.growing.front().log_probability, state.length + 1, options);
+           detail::hypothesis_score(state.growing.front().log_probability, state.length + 1, options);
   }
   void validate(const SearchOptions& options) const override {
     if (options.length_penalty >= 0) return;
@@ -131,13 +135,14 @@ class HuggingFaceRule final : public BeamRule {
     return detail::plain_length_score(log_probability, length, options);
   }
   // A growing hypothesis must beat the worst one kept.
-  bool done(const BeamState& state, const SearchOptions& options) const override {
+  bool done(const detail::BeamState& state, const SearchOptions& options) const override {
     return static_cast<index_t>(state.finished.size()) >= options.beam_size &&
            state.finished.back().score >=
-               hypothesis_score(state.growing.front().log_probability, state.length, options);
+               detail::hypothesis_score(state.growing.front().log_probability, state.length, options);
   }
-  ProcessorInput processor_input(const SearchOptions& options) const override {
-    return options.beam_size == 1 ? ProcessorInput::logits : ProcessorInput::log_probabilities;
+  detail::ProcessorInput processor_input(const SearchOptions& options) const override {
+    return options.beam_size == 1 ? detail::ProcessorInput::logits
+                                  : detail::ProcessorInput::log_probabilities;
   }
   index_t max_finished(const SearchOptions& options) const override { return options.beam_size; }
   bool cut_competes() const override { return true; }
@@ -152,13 +157,13 @@ class CTranslate2Rule final : public BeamRule {
   double score(double log_probability, index_t length, const SearchOptions& options) const override {
     return detail::plain_length_score(log_probability, length, options);
   }
-  bool done(const BeamState& state, const SearchOptions& options) const override {
+  bool done(const detail::BeamState& state, const SearchOptions& options) const override {
     const auto ended = static_cast<index_t>(state.finished.size());
     return options.length_penalty == 0 ? state.best_ended && ended >= options.num_hypotheses
                                        : ended >= detail::enough_ended(options);
   }
-  ProcessorInput processor_input(const SearchOptions&) const override {
-    return ProcessorInput::renormalised_logits;
+  detail::ProcessorInput processor_input(const SearchOptions&) const override {
+    return detail::ProcessorInput::renormalised_logits;
   }
   bool cut_competes() const override { return true; }
   // Directly after a forced prefix only the best continuation may be the end symbol.
@@ -173,7 +178,7 @@ class MarianRule : public BeamRule {
   double score(double log_probability, index_t length, const SearchOptions& options) const override {
     return detail::plain_length_score(log_probability, length, options);
   }
-  bool done(const BeamState&, const SearchOptions&) const override { return false; }
+  bool done(const detail::BeamState&, const SearchOptions&) const override { return false; }
   bool cut_competes() const override { return true; }
   bool ended_keeps_place() const override { return true; }
   void validate(const SearchOptions& options) const override {
@@ -181,10 +186,16 @@ class MarianRule : public BeamRule {
   }
 };
 
+namespace detail {
+
 /// The options' own_rule, or else the rule that they name. Valid as long as the options.
 EIGENFORMER_FUNCTION const BeamRule& beam_rule(const SearchOptions& options);
 
+}  // namespace detail
+
 #if EIGENFORMER_DEFINITIONS
+
+namespace detail {
 
 EIGENFORMER_FUNCTION const BeamRule& beam_rule(const SearchOptions& options) {
   static const GnmtRule gnmt;
@@ -204,6 +215,8 @@ EIGENFORMER_FUNCTION const BeamRule& beam_rule(const SearchOptions& options) {
   }
   return gnmt;
 }
+
+}  // namespace detail
 
 EIGENFORMER_FUNCTION void Sampling::validate(const char* op) const { validate_fields(op, *this); }
 
@@ -232,14 +245,18 @@ EIGENFORMER_FUNCTION void SearchOptions::validate(const char* op) const {
                           detail::number_text(diversity_penalty),
                           ", expected num_beam_groups above 1 with diversity_penalty above 0, or 1 with 0"});
   }
-  beam_rule(*this).validate(*this);
+  detail::beam_rule(*this).validate(*this);
 }
+
+namespace detail {
 
 EIGENFORMER_FUNCTION double hypothesis_score(double log_probability, index_t length,
                                              const SearchOptions& options) {
   const double penalty = options.word_penalty * static_cast<double>(length);
   return beam_rule(options).score(log_probability - penalty, length, options);
 }
+
+}  // namespace detail
 
 #endif
 

@@ -12,6 +12,8 @@
 
 namespace eigenformer {
 
+namespace detail {
+
 /// Which tokens of a vocabulary continue words, by id: used to require that a phrase is made of whole words.
 /// token_edges() computes it.
 struct TokenEdges {
@@ -24,6 +26,8 @@ struct TokenEdges {
   }
 };
 
+}  // namespace detail
+
 /// A phrase that a text must contain in one of its forms (a disjunctive constraint).
 struct PhraseConstraint {
   /// Sequences of 1 to 64 ids, allowed anywhere; at least one.
@@ -31,7 +35,7 @@ struct PhraseConstraint {
   std::vector<std::vector<std::int32_t>>
       initial_forms{};  ///< sequences allowed as the first ids of the text only
   /// If not null, the phrase must be whole words: no token before or after it may continue them.
-  std::shared_ptr<const TokenEdges> edges{};
+  std::shared_ptr<const detail::TokenEdges> edges{};
 
   /// Compares the forms, and the edges by address.
   friend bool operator==(const PhraseConstraint&, const PhraseConstraint&) = default;

@@ -91,7 +91,7 @@ EIGENFORMER_IO_FUNCTION std::vector<WordConfidence> word_confidences(
   const auto words_of = [](std::string_view text) {
     std::vector<std::string> words;
     bool inside = false;
-    for_each_code_point(text, [&](char32_t c, std::string_view bytes) {
+    detail::for_each_code_point(text, [&](char32_t c, std::string_view bytes) {
       const bool space = is_space(c);
       if (!space && !inside) words.emplace_back();
       if (!space) words.back() += bytes;

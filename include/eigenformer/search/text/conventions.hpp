@@ -131,7 +131,7 @@ EIGENFORMER_IO_FUNCTION std::vector<std::int32_t> source_ids(const TextConventio
   if (max_tokens < 0) {
     throw ValueError("source_ids", {"max_tokens is ", max_tokens, ", must not be negative"});
   }
-  if (is_blank(line)) return {};
+  if (detail::is_blank(line)) return {};
   std::vector<std::int32_t> ids = tokenizer.encode(text.source_text + line);
   if (ids.empty()) return ids;
   if (static_cast<index_t>(ids.size()) > max_tokens) {

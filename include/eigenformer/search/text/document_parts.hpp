@@ -234,7 +234,7 @@ EIGENFORMER_IO_FUNCTION std::vector<DocumentPart> document_parts(std::string_vie
                                                                  const DocumentOptions& options,
                                                                  const SentenceFits& fits,
                                                                  std::span<const std::size_t> boundaries) {
-  if (const auto wrong = find_invalid_utf8(text))
+  if (const auto wrong = detail::find_invalid_utf8(text))
     throw ValueError("document", {"the text has invalid UTF-8 at byte ", *wrong, "; expected text in UTF-8"});
   for (std::size_t i = 0; i < boundaries.size(); ++i) {
     const std::size_t place = boundaries[i];

@@ -351,7 +351,7 @@ EIGENFORMER_IO_FUNCTION SplitLines::SplitLines(std::span<const std::string> line
       keeps_space_(options.splitter != nullptr && options.layout != DocumentLayout::flow) {
   for (std::size_t i = 0; i < lines_.size(); ++i) {
     std::vector<DocumentPart> parts;
-    if (!keeps_space_ && find_invalid_utf8(lines_[i])) {
+    if (!keeps_space_ && detail::find_invalid_utf8(lines_[i])) {
       parts.push_back({{0, lines_[i].size()}, false, true});
     } else {
       parts = document_parts(lines_[i], options, fits);

@@ -114,7 +114,8 @@ std::vector<Translation> TextTranslator<M>::score(std::span<const std::string> l
                                     options_.search, options_.batching);
   for (std::size_t k = 0; k < scores.size(); ++k) {
     Hypothesis h{.ids = given[k], .log_probability = scores[k].log_probability, .finished = true};
-    h.score = hypothesis_score(h.log_probability, static_cast<index_t>(h.ids.size()) + 1, options_.search);
+    h.score =
+        detail::hypothesis_score(h.log_probability, static_cast<index_t>(h.ids.size()) + 1, options_.search);
     h.token_log_probabilities = scores[k].token_log_probabilities;
     const bool cut = translations[places[k]].cut;
     translations[places[k]] = translation_of(h, {});

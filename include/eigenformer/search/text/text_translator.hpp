@@ -20,7 +20,7 @@
 #include "eigenformer/search/alignment/token_spans.hpp"
 #include "eigenformer/search/beams/generate.hpp"
 #include "eigenformer/search/beams/target_scores.hpp"
-#include "eigenformer/search/constraints/term_forms.hpp"
+#include "eigenformer/search/constraints/glossary.hpp"
 #include "eigenformer/search/model.hpp"
 #include "eigenformer/search/text/confidence.hpp"
 #include "eigenformer/search/text/conventions.hpp"

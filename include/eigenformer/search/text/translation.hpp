@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "eigenformer/search/alignment/text_alignment.hpp"
-#include "eigenformer/search/constraints/term_forms.hpp"
+#include "eigenformer/search/constraints/glossary.hpp"
 #include "eigenformer/search/decoding/attention_maps.hpp"
 #include "eigenformer/search/text/confidence.hpp"
 

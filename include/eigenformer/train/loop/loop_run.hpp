@@ -351,7 +351,7 @@ void TrainingLoop<T>::update() {
                      {"epoch ", progress_.epoch, " has ", batches, " batches, must be at least 1"});
   }
   const index_t count = std::min(options_.accumulate, batches - progress_.batch);
-  const DropoutKey key{options_.seed, static_cast<std::uint32_t>(progress_.step), 0};
+  const detail::DropoutKey key{options_.seed, static_cast<std::uint32_t>(progress_.step), 0};
   gradients_.zero();
   updates_->begin(progress_.epoch, progress_.batch, count);
   const UpdateLoss mean = accumulator_->add(

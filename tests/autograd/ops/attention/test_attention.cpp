@@ -131,7 +131,9 @@ TEST_CASE("attention: gradients where some inputs are constants") {
 
 TEST_CASE("attention with heads: gradients with dropout, padded and packed, and shared key sequences") {
   const AttentionOp op{.heads = H, .dropout = 0.3};
-  const auto ctx = [](Tape<double>& tape) { return Context<double>::training(tape, DropoutKey{2, 1, 0}); };
+  const auto ctx = [](Tape<double>& tape) {
+    return Context<double>::training(tape, detail::DropoutKey{2, 1, 0});
+  };
   // Padded, with lengths below the maximum.
   const auto q_padded = SequenceLayout::padded({3, 5}, Lq), k_padded = SequenceLayout::padded({7, 2}, Lk);
   check_op(
@@ -153,7 +155,9 @@ TEST_CASE("self_attention, cross_attention: gradients, and the values of attenti
   const auto layout = SequenceLayout::packed({3, 5});
   const AttentionOp op{.heads = H, .dropout = 0.2};
   const index_t width = H * dk;
-  const auto ctx = [](Tape<double>& tape) { return Context<double>::training(tape, DropoutKey{2, 1, 0}); };
+  const auto ctx = [](Tape<double>& tape) {
+    return Context<double>::training(tape, detail::DropoutKey{2, 1, 0});
+  };
   const auto mask = AttentionMask::causal();
   check_op([&](Tape<double>& t, const Vars& v) { return self_attention(ctx(t), v[0], layout, mask, op); },
            {random({8, 3 * width}, 1)});
@@ -196,7 +200,9 @@ TEST_CASE(
   const AttentionOp op{.heads = H, .dropout = 0.2};
   const index_t width = H * dk, spare = 5;
   const auto mask = AttentionMask::causal();
-  const auto ctx = [](Tape<double>& tape) { return Context<double>::training(tape, DropoutKey{2, 1, 0}); };
+  const auto ctx = [](Tape<double>& tape) {
+    return Context<double>::training(tape, detail::DropoutKey{2, 1, 0});
+  };
   const auto part = [&](const Var<double>& x, index_t column) {
     return AttentionInput<double>(x, column, width);
   };
@@ -341,8 +347,8 @@ TEST_CASE("attention_weights: gradients and values for every mask") {
   const Var<double> x = random({B, Lq, H * dk}, 4);
   AttentionOp dropping = op;
   dropping.dropout = 0.5;
-  CHECK(values(attention_weights(Context<double>::training(tape, DropoutKey{}), x, x, queries, queries, none,
-                                 dropping)
+  CHECK(values(attention_weights(Context<double>::training(tape, detail::DropoutKey{}), x, x, queries,
+                                 queries, none, dropping)
                    .value()) ==
         values(attention_weights(Context<double>::inference(), x, x, queries, queries, none, op).value()));
 }
@@ -356,8 +362,9 @@ TEST_CASE(
     const ThreadScope scope(threads);
     Tape<float> tape;
     const Var<float> v = tape.variable(x);
-    const Var<float> y = self_attention(Context<float>::training(tape, DropoutKey{1, 1, 0}), v, layout,
-                                        AttentionMask::causal(), AttentionOp{.heads = 2, .dropout = 0.1});
+    const Var<float> y =
+        self_attention(Context<float>::training(tape, detail::DropoutKey{1, 1, 0}), v, layout,
+                       AttentionMask::causal(), AttentionOp{.heads = 2, .dropout = 0.1});
     tape.backward(sum(y * y));
     return std::vector<std::vector<float>>{values(y.value()), values(tape.gradient(v))};
   };

@@ -110,8 +110,8 @@ TEST_CASE("attention with positions and shared heads: gradients") {
     const auto run = [&](Tape<double>& t, const Vars& v, AttentionOp op,
                          const RelativePositions<double>& relative) {
       op.dropout = rate;
-      return attention(Context<double>::training(t, DropoutKey{2, 1, 0}), v[0], v[1], v[2], queries, keys,
-                       mask, op, relative);
+      return attention(Context<double>::training(t, detail::DropoutKey{2, 1, 0}), v[0], v[1], v[2], queries,
+                       keys, mask, op, relative);
     };
     check_op([&](Tape<double>& t, const Vars& v) { return run(t, v, sloped(), {}); }, qkv);
     check_op([&](Tape<double>& t, const Vars& v) { return run(t, v, grouped(), {.bias = v[3]}); },

@@ -59,7 +59,9 @@ TEST_CASE("attention with a rule of scores: gradients") {
                        rel_v = random({E, dv}, 6);
   for (const ScoreRule& rule : {ScoreRule(RootSlope{}), ScoreRule(SoftCap{})}) {
     for (const auto& mask : {AttentionMask::none(), AttentionMask::window(3, 1)}) {
-      const auto ctx = [](Tape<double>& t) { return Context<double>::training(t, DropoutKey{2, 1, 0}); };
+      const auto ctx = [](Tape<double>& t) {
+        return Context<double>::training(t, detail::DropoutKey{2, 1, 0});
+      };
       AttentionOp dropping = with(rule);
       dropping.dropout = 0.3;
       check_op(

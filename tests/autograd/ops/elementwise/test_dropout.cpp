@@ -13,7 +13,9 @@ using namespace eigenformer::testing;
 
 namespace {
 
-Context<double> training(Tape<double>& tape) { return Context<double>::training(tape, DropoutKey{9, 4, 0}); }
+Context<double> training(Tape<double>& tape) {
+  return Context<double>::training(tape, detail::DropoutKey{9, 4, 0});
+}
 
 }  // namespace
 
@@ -45,7 +47,7 @@ TEST_CASE_TEMPLATE("dropout: drops the rate, scales the rest, keeps the mean", T
   const Var<T> x = Tensor<T>::ones({200, 500});
   for (const double rate : {0.1, 0.5, 0.8}) {
     Tape<T> tape;
-    const Tensor<T> y = dropout(Context<T>::training(tape, DropoutKey{1, 2, 3}), x, rate).value();
+    const Tensor<T> y = dropout(Context<T>::training(tape, detail::DropoutKey{1, 2, 3}), x, rate).value();
     double sum = 0;
     index_t dropped = 0;
     bool scaled = true;
@@ -69,8 +71,10 @@ TEST_CASE("dropout: every site, step and seed has its own mask, and the same one
   const auto first = values(dropout(ctx, x, 0.5).value()), second = values(dropout(ctx, x, 0.5).value());
   CHECK(first != second);
   CHECK(values(dropout(training(tape), x, 0.5).value()) == first);
-  CHECK(values(dropout(Context<double>::training(tape, DropoutKey{9, 5, 0}), x, 0.5).value()) != first);
-  CHECK(values(dropout(Context<double>::training(tape, DropoutKey{8, 4, 0}), x, 0.5).value()) != first);
+  CHECK(values(dropout(Context<double>::training(tape, detail::DropoutKey{9, 5, 0}), x, 0.5).value()) !=
+        first);
+  CHECK(values(dropout(Context<double>::training(tape, detail::DropoutKey{8, 4, 0}), x, 0.5).value()) !=
+        first);
   int agree = 0;
   for (std::size_t i = 0; i < first.size(); ++i) agree += first[i] == second[i];
   CHECK(std::abs(agree - 1000) < 120);

@@ -17,7 +17,7 @@ TEST_CASE("stochastic_depth leaves whole sequences out, scales the others, and i
   const auto layout = SequenceLayout::packed(lengths);
   const Tensor<double> x = random({layout.rows(), width}, 1);
   Tape<double> tape;
-  const auto ctx = Context<double>::training(tape, DropoutKey{5, 6, 7}).for_rows(layout);
+  const auto ctx = Context<double>::training(tape, detail::DropoutKey{5, 6, 7}).for_rows(layout);
   const Tensor<double> y = stochastic_depth(ctx, Var<double>(x), 0.25).value();
   index_t dropped = 0;
   for (index_t b = 0; b < sequences; ++b) {
@@ -35,7 +35,7 @@ TEST_CASE("stochastic_depth leaves whole sequences out, scales the others, and i
 
 TEST_CASE("stochastic_depth: gradients") {
   const auto layout = SequenceLayout::padded({3, 5, 2, 4}, 5);
-  const DropoutKey key{1, 2, 3};
+  const detail::DropoutKey key{1, 2, 3};
   const auto f = [&](Tape<double>& tape, const Vars& v) {
     return stochastic_depth(Context<double>::training(tape, key).for_rows(layout), v[0], 0.5);
   };
@@ -50,7 +50,7 @@ TEST_CASE("stochastic_depth: gradients") {
 }
 
 TEST_CASE("what stochastic_depth leaves out depends on the sequence's number alone") {
-  const DropoutKey key{9, 1, 0};
+  const detail::DropoutKey key{9, 1, 0};
   const Tensor<double> ones = Tensor<double>::ones({8, 2});
   const auto run = [&](const SequenceLayout& layout) {
     Tape<double> tape;

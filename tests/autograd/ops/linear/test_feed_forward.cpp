@@ -29,7 +29,7 @@ TEST_CASE("the fused feed-forward op has the values and gradients of its parts")
   const auto w2 = random_parameter({7, 20}, rng, "w2"), b2 = random_parameter({7}, rng, "b2");
   Tensor<double> x(Shape{2, 5, 12});
   rng.fill_normal(x.data(), x.numel(), 0, 1);
-  const DropoutKey key{1, 2, 3};
+  const detail::DropoutKey key{1, 2, 3};
   for (const Activation activation :
        {Activation::none, Activation::relu, Activation::gelu, Activation::gelu_tanh, Activation::silu,
         Activation::sigmoid, Activation::tanh, Activation::relu_squared}) {
@@ -82,7 +82,7 @@ TEST_CASE("the fused feed-forward op has the gradients of its parts in every blo
   rng.fill_normal(x.data(), x.numel(), 0, 1);
   const auto gradients_of = [&](Activation activation, bool fused) {
     Tape<double> tape;
-    const auto ctx = Context<double>::training(tape, DropoutKey{1, 2, 3});
+    const auto ctx = Context<double>::training(tape, detail::DropoutKey{1, 2, 3});
     const auto v = tape.variable(x.clone());
     Gradients<double> gradients({w1.handle(), b1.handle(), w2.handle(), b2.handle()});
     const auto y = fused ? feed_forward(ctx, v, w1, b1, w2, b2, activation, 0.3)

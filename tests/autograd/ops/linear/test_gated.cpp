@@ -54,7 +54,7 @@ TEST_CASE("the gated feed-forward op has the values and gradients of its parts")
   const std::vector<ParameterHandle<double>> handles = {w1.handle(), b1.handle(), w3.handle(),
                                                         b3.handle(), w2.handle(), b2.handle()};
   const Tensor<double> x = random({2, 3, 6}, 7);
-  const DropoutKey key{1, 2, 3};
+  const detail::DropoutKey key{1, 2, 3};
   for (const Activation gate : gates) {
     for (const double rate : {0.0, 0.3}) {
       CAPTURE(static_cast<int>(gate));

@@ -40,7 +40,7 @@ TEST_CASE("linear: gradients for every activation, with and without dropout") {
       CAPTURE(rate);
       check_op(
           [&](Tape<double>& tape, const Vars& v) {
-            return linear(Context<double>::training(tape, DropoutKey{1, 2, 0}), v[0], w, b, f, rate);
+            return linear(Context<double>::training(tape, detail::DropoutKey{1, 2, 0}), v[0], w, b, f, rate);
           },
           {random({2, 5, 7}, 1)}, {w.handle(), b.handle()});
     }
@@ -114,7 +114,7 @@ TEST_CASE("linear: dropout after the activation, scaled, in training alone") {
   CHECK(
       values(linear(Context<double>::checking(tape), Var<double>(x), w, b, Activation::gelu, 0.25).value()) ==
       values(plain));
-  const auto train = Context<double>::training(tape, DropoutKey{4, 0, 0});
+  const auto train = Context<double>::training(tape, detail::DropoutKey{4, 0, 0});
   const Tensor<double> y = linear(train, Var<double>(x), w, b, Activation::gelu, 0.25).value();
   int dropped = 0;
   for (index_t i = 0; i < y.numel(); ++i) {
@@ -210,7 +210,7 @@ TEST_CASE("linear: values and gradients are the same bits for any number of thre
     Gradients<float> gradients({w.handle(), b.handle()});
     const Var<float> v = tape.variable(x);
     const Var<float> y =
-        linear(Context<float>::training(tape, DropoutKey{1, 1, 0}), v, w, b, Activation::gelu, 0.1);
+        linear(Context<float>::training(tape, detail::DropoutKey{1, 1, 0}), v, w, b, Activation::gelu, 0.1);
     tape.backward(sum(y * y), gradients);
     return std::vector<std::vector<float>>{values(y.value()), values(tape.gradient(v)),
                                            values(gradients.of(w)), values(gradients.of(b))};
@@ -239,7 +239,7 @@ TEST_CASE("products with weights have the same bits with a weight cache, before 
       std::vector<ParameterHandle<float>> handles;
       for (const auto* p : all) handles.push_back(p->handle());
       Gradients<float> gradients(handles);
-      const auto ctx = Context<float>::training(tape, DropoutKey{1, 1, 0})
+      const auto ctx = Context<float>::training(tape, detail::DropoutKey{1, 1, 0})
                            .with_precision(precision)
                            .with_weight_cache(cache);
       const Var<float> x = tape.variable(input);

@@ -75,7 +75,7 @@ TEST_CASE("the terms of an adapter: gradients of input, weight and factors, each
   for (const double dropout : {0.0, 0.4}) {
     const Adapted layer(dropout);
     const auto f = [&](Tape<double>& tape, const Vars& v) {
-      return layer(Context<double>::training(tape, DropoutKey{1, 2, 3}), v[0]);
+      return layer(Context<double>::training(tape, detail::DropoutKey{1, 2, 3}), v[0]);
     };
     auto all = layer.factors();
     all.push_back(layer.weight.handle());

@@ -145,7 +145,8 @@ TEST_CASE("add_layer_norm: gradients, with and without dropout, also of one Var 
   for (const double rate : {0.0, 0.3}) {
     const auto op = [&](Tape<double>& tape, const Var<double>& a, const Var<double>& c,
                         const Var<double>& gain, const Var<double>& shift) {
-      return add_layer_norm(Context<double>::training(tape, DropoutKey{3, 1, 0}), a, c, rate, gain, shift);
+      return add_layer_norm(Context<double>::training(tape, detail::DropoutKey{3, 1, 0}), a, c, rate, gain,
+                            shift);
     };
     check_op([&](Tape<double>& t, const Vars& v) { return op(t, v[0], v[1], v[2], v[3]); }, {x, r, g, b});
     check_op([&](Tape<double>& t, const Vars& v) { return op(t, v[0], v[0], v[1], v[2]); }, {x, g, b});
@@ -161,9 +162,10 @@ TEST_CASE("add_layer_norm: equals the norm of the sum, dropout included") {
   const Tensor<double> x = random({5, 7}, 1), r = random({5, 7}, 2), g = random({7}, 3), b = random({7}, 4);
   Tape<double> tape;
   for (const double rate : {0.0, 0.4}) {
-    const auto fused = add_layer_norm(Context<double>::training(tape, DropoutKey{3, 1, 0}), Var<double>(x),
-                                      Var<double>(r), rate, Var<double>(g), Var<double>(b));
-    const auto dropped = dropout(Context<double>::training(tape, DropoutKey{3, 1, 0}), Var<double>(r), rate);
+    const auto fused = add_layer_norm(Context<double>::training(tape, detail::DropoutKey{3, 1, 0}),
+                                      Var<double>(x), Var<double>(r), rate, Var<double>(g), Var<double>(b));
+    const auto dropped =
+        dropout(Context<double>::training(tape, detail::DropoutKey{3, 1, 0}), Var<double>(r), rate);
     CHECK(worst_difference(fused.value(),
                            layer_norm(Var<double>(x) + dropped, Var<double>(g), Var<double>(b)).value()) <
           1e-13);

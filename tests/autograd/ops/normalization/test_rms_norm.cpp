@@ -31,7 +31,7 @@ TEST_CASE("add_rms_norm: the norm of the sum, with the masks of add_dropout") {
   const Tensor<double> x = random({2, 5, 7}, 1), r = random({2, 5, 7}, 2), g = random({7}, 3);
   for (const double rate : {0.0, 0.4}) {
     CAPTURE(rate);
-    const DropoutKey key{1, 2, 3};
+    const detail::DropoutKey key{1, 2, 3};
     check_op(
         [&](Tape<double>& tape, const Vars& v) {
           return add_rms_norm(Context<double>::training(tape, key), v[0], v[1], rate, v[2], 1e-3);

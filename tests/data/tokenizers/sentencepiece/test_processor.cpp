@@ -73,7 +73,7 @@ TEST_CASE("a long text is cut at spaces, a long word between code points") {
     std::string together;
     for (const std::string& part : parts_of(words, spaces, 64)) {
       CHECK(part.size() <= 64);
-      CHECK_FALSE(find_invalid_utf8(part));
+      CHECK_FALSE(detail::find_invalid_utf8(part));
       together += (spaces == EndSpaces::added && !together.empty() ? " " : "") + part;
     }
     CHECK(together == words);
@@ -164,7 +164,7 @@ TEST_CASE("every way to a tokenizer has its model checked") {
                  "tokenizer.model' is " + expected));
   const std::vector<std::string> pieces = SentencePieceTokenizer::model_pieces(model_of());
   SentencePieceTokenizer(model_of(), {pieces, 0, {}}).save(folder.path());
-  TokenizerParts parts = TokenizerParts::load(folder / "tokenizer.tokenizer");
+  detail::TokenizerParts parts = detail::TokenizerParts::load(folder / "tokenizer.tokenizer");
   parts.set("model", bad);
   parts.save(folder / "tokenizer.tokenizer");
   CHECK(contains(message_of<IoError>([&] { (void)SentencePieceTokenizer::load(folder.path()); }), expected));

@@ -25,7 +25,7 @@ inline ef::PreparedCorpus open_prepared(const std::string& data,
   }
   ef::PreparedCorpus prepared = ef::load_prepared_corpus(data);
   const std::string source_text = start ? start->description.text.source_text : "";
-  if (start && ef::tokenizer_fingerprint(start->tokenizers) != prepared.pairs->tokenizers()) {
+  if (start && ef::detail::tokenizer_fingerprint(start->tokenizers) != prepared.pairs->tokenizers()) {
     throw ef::ValueError("train", {"the corpus in '", data,
                                    "' was prepared with other tokenizers than the model's; prepare it "
                                    "again with --init-from and that model"});

@@ -68,7 +68,7 @@ class TrainingPairs {
       const ef::index_t most = std::min(room, most_tokens(s.corpus, with_own));
       const auto number = static_cast<std::uint64_t>(parts.size());
       if (prepared != nullptr) {
-        if (ef::tokenizer_fingerprint(tokenizers) != prepared->pairs->tokenizers()) {
+        if (ef::detail::tokenizer_fingerprint(tokenizers) != prepared->pairs->tokenizers()) {
           throw ef::ValueError("train", {"the corpus in ", corpus.entry.name(),
                                          " was prepared with other tokenizers than those of the model"});
         }

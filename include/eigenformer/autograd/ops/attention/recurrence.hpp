@@ -34,7 +34,7 @@ template <class T>
   // With g[t] = dc[t] + f[t + 1] g[t + 1]: df[t] = (c[t - 1] - x[t]) g[t], dx[t] = (1 - f[t]) g[t].
   return record("recurrence", c, {forget, input}, SavedTensors().add(forget).add(input).add(c),
                 [f, x, c, layout, d, padded](Backward<T>& b) {
-                  const SeparateSlots<T> slots(b, 0, 2);
+                  const detail::SeparateSlots<T> slots(b, 0, 2);
                   const auto &df = slots[0], &dx = slots[1];
                   for (const auto& slot : {df, dx}) {
                     if (slot && padded && slot.beta == T(0)) std::fill_n(slot.data, slot.shape.numel(), T(0));

@@ -97,9 +97,13 @@ struct LeakyRelu {
 template <class T>
 struct Elu {
   T scale, a;
-  EIGENFORMER_ALWAYS_INLINE auto value(const auto& v) const { return select(v > 0, scale * v, a * expm1(v)); }
+  EIGENFORMER_ALWAYS_INLINE auto value(const auto& v) const {
+    if (!any(~(v > 0))) return scale * v;
+    return select(v > 0, scale * v, a * expm1(v));
+  }
   // dx = scale dy where x > 0, a exp(x) dy elsewhere.
   EIGENFORMER_ALWAYS_INLINE auto slope(const auto& v, const auto& g) const {
+    if (!any(~(v > 0))) return scale * g;
     return select(v > 0, scale * g, a * exp(v) * g);
   }
 };

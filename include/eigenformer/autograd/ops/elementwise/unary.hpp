@@ -39,7 +39,7 @@ namespace formula {
 
 struct ZeroSlope {
   // dx = 0.
-  EIGENFORMER_ALWAYS_INLINE static auto slope(const auto&, const auto&) { return 0; }
+  EIGENFORMER_ALWAYS_INLINE static auto slope(const auto&, const auto&) { return 0.0f; }
 };
 
 struct Sign : ZeroSlope {

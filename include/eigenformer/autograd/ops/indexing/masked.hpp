@@ -1,5 +1,7 @@
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <cstdint>
 #include <string>
 #include <type_traits>
@@ -56,19 +58,26 @@ requires detail::has_elements<X>
   const auto& t = detail::tensor_of(x);
   using T = typename detail::ElementOf<X>::type;
   detail::require_defined("nonzero", t);
-  std::vector<std::int64_t> found;
+  const auto* const from = t.data();
   index_t count = 0;
-  for (index_t i = 0; i < t.numel(); ++i) {
-    if (t.data()[i] == T(0)) continue;
-    ++count;
-    index_t rest = i;
-    found.resize(found.size() + static_cast<std::size_t>(t.rank()));
-    for (index_t axis = t.rank(), k = 0; axis-- > 0; ++k) {
-      found[found.size() - 1 - static_cast<std::size_t>(k)] = rest % t.dim(axis);
-      rest /= t.dim(axis);
+  for (index_t i = 0; i < t.numel(); ++i) count += from[i] == T(0) ? 0 : 1;
+  Tensor<std::int64_t> found(Shape{count, t.rank()});
+  const index_t outer = std::max<index_t>(0, t.rank() - 1), row = t.rank() == 0 ? 1 : t.dim(-1);
+  std::array<std::int64_t, static_cast<std::size_t>(Shape::max_rank)> at{};
+  std::int64_t* to = found.data();
+  for (index_t begin = 0; begin < t.numel(); begin += row) {
+    for (index_t i = 0; i < row; ++i) {
+      if (from[begin + i] == T(0)) continue;
+      to = std::copy_n(at.begin(), outer, to);
+      if (t.rank() > 0) *to++ = i;
+    }
+    for (index_t axis = outer; axis-- > 0;) {
+      std::int64_t& index = at[static_cast<std::size_t>(axis)];
+      if (++index < t.dim(axis)) break;
+      index = 0;
     }
   }
-  return Tensor<std::int64_t>(Shape{count, t.rank()}, found);
+  return found;
 }
 
 /// Where each value belongs in a sorted row: the number of its entries below the value, with `right` at most

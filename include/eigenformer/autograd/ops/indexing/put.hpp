@@ -19,7 +19,7 @@ namespace eigenformer {
 /// 3, y[i][index[i][j][k]][k] = values[i][j][k]. The indices broadcast to x outside the axis, the values to
 /// the indices; negative indices count from the end. Of several values for one place the last one counts.
 /// Throws ShapeError when the shapes do not fit, IndexError for an axis or index that does not exist.
-template <class T, IndexNumber I>
+template <class T, detail::IndexNumber I>
 [[nodiscard]] Var<T> put_along_axis(const Var<T>& x, const Tensor<I>& indices,
                                     const std::type_identity_t<Var<T>>& values, index_t axis) {
   constexpr const char* op = "put_along_axis";
@@ -66,7 +66,7 @@ template <class T, IndexNumber I>
                 });
 }
 /// The same for other operands; the values may be a number.
-template <class X, IndexNumber I, class V>
+template <class X, detail::IndexNumber I, class V>
 requires(Operand<X>&& detail::ConvertedPair<X, V>)
     [[nodiscard]] Var<element_t<X>> put_along_axis(const X& x, const Tensor<I>& indices, const V& values,
                                                    index_t axis) {
@@ -78,7 +78,7 @@ requires(Operand<X>&& detail::ConvertedPair<X, V>)
 /// y[i][index[i][j][k]][k] += values[i][j][k], in the order of the values. index: of x's rank, in no other
 /// dimension larger than x, of the shape of the values. Throws ShapeError when the shapes do not fit,
 /// IndexError for an axis or index that does not exist.
-template <class T, IndexNumber I>
+template <class T, detail::IndexNumber I>
 [[nodiscard]] Var<T> scatter_add(const Var<T>& x, index_t axis, const Tensor<I>& index,
                                  const std::type_identity_t<Var<T>>& values) {
   const OpScope scope(Runtime::instance().profiler(), "scatter_add");
@@ -109,7 +109,7 @@ template <class T, IndexNumber I>
   });
 }
 /// The same for other operands.
-template <class X, IndexNumber I, class V>
+template <class X, detail::IndexNumber I, class V>
 requires detail::Converted<X, V>
 [[nodiscard]] Var<element_t<X>> scatter_add(const X& x, index_t axis, const Tensor<I>& index,
                                             const V& values) {
@@ -120,7 +120,7 @@ requires detail::Converted<X, V>
 /// x plus entry k of the values at entry index[k] of an axis, in the order of the values, as PyTorch's
 /// index_add. x: (a..., n, b...), index: (m), values: (a..., m, b...). Throws ShapeError when the shapes do
 /// not fit, IndexError for an axis or index that does not exist.
-template <class T, IndexNumber I>
+template <class T, detail::IndexNumber I>
 [[nodiscard]] Var<T> index_add(const Var<T>& x, index_t axis, const Tensor<I>& index,
                                const std::type_identity_t<Var<T>>& values) {
   const OpScope scope(Runtime::instance().profiler(), "index_add");
@@ -169,7 +169,7 @@ template <class T, IndexNumber I>
                 });
 }
 /// The same for other operands.
-template <class X, IndexNumber I, class V>
+template <class X, detail::IndexNumber I, class V>
 requires detail::Converted<X, V>
 [[nodiscard]] Var<element_t<X>> index_add(const X& x, index_t axis, const Tensor<I>& index, const V& values) {
   using T = element_t<X>;

@@ -53,7 +53,7 @@ std::pair<Tensor<std::int64_t>, Shape> along_axis(const char* op, const Shape& s
 /// Entries of an axis by number, as NumPy's take: x (a..., n, b...) and indices (i...) give (a..., i...,
 /// b...). Negative indices count from the end; the gradients of an entry that is taken several times are
 /// summed. Throws IndexError for an axis or index that does not exist, ShapeError for a result above rank 6.
-template <Operand X, IndexNumber I>
+template <Operand X, detail::IndexNumber I>
 [[nodiscard]] Var<element_t<X>> take(const X& x, const Tensor<I>& indices, index_t axis) {
   const Var<element_t<X>>& v = detail::operand<element_t<X>>(x);
   const index_t a = detail::axis_of("take", axis, v.shape());
@@ -64,7 +64,7 @@ template <Operand X, IndexNumber I>
   return detail::reshaped("take", y, Shape(sizes));
 }
 /// Elements of the flattened tensor, in the shape of the indices, as PyTorch's take.
-template <Operand X, IndexNumber I>
+template <Operand X, detail::IndexNumber I>
 [[nodiscard]] Var<element_t<X>> take(const X& x, const Tensor<I>& indices) {
   const Var<element_t<X>>& v = detail::operand<element_t<X>>(x);
   const auto flat = detail::reshaped("take", v, Shape{v.numel()});
@@ -75,7 +75,7 @@ template <Operand X, IndexNumber I>
 /// gather() as NumPy's take_along_axis and PyTorch's take_along_dim: x and indices broadcast outside the
 /// axis, and negative indices count from its end. Throws ShapeError when the shapes do not fit, IndexError
 /// for an axis or index that does not exist.
-template <Operand X, IndexNumber I>
+template <Operand X, detail::IndexNumber I>
 [[nodiscard]] Var<element_t<X>> take_along_axis(const X& x, const Tensor<I>& indices, index_t axis) {
   const Var<element_t<X>>& v = detail::operand<element_t<X>>(x);
   detail::require_defined("take_along_axis", v, indices);

@@ -435,7 +435,7 @@ requires detail::OperandPair<A, B>
 /// x: (..., V); targets: int32 or int64 (...), each in 0 .. V-1 or ignore_index. The mean is that of the
 /// targets that are not ignored, 0 if there is none. Throws ShapeError when the shapes do not fit, IndexError
 /// for a target out of range, ValueError for batchmean.
-template <Operand X, IndexNumber I>
+template <Operand X, detail::IndexNumber I>
 [[nodiscard]] Var<element_t<X>> nll_loss(const X& x, const Tensor<I>& targets,
                                          LossReduction reduction = LossReduction::mean,
                                          index_t ignore_index = -100) {

@@ -99,7 +99,7 @@ template <class T>
   return record("layer_norm", std::move(y), {x, gamma, beta},
                 SavedTensors().add_if(x.recorded() || gamma.recorded(), x).add_if(x.recorded(), gamma),
                 [saved](Backward<T>& b) {
-                  const SeparateSlots<T> d(b, 0, 3);
+                  const detail::SeparateSlots<T> d(b, 0, 3);
                   saved.backward(b.dy(), d[0].data, d[0].beta, d[1], d[2]);
                   d.add_up();
                 });
@@ -141,7 +141,7 @@ template <class T>
       "add_layer_norm", std::move(y), {x, r, gamma, beta},
       SavedTensors().add_if(x.recorded() || r.recorded(), gamma), [saved, site](Backward<T>& b) {
         Tensor<T> ds(b.dy().shape());  // the sum's gradient goes to x as it is, and through the mask to r
-        const SeparateSlots<T> d(b, 2, 2);
+        const detail::SeparateSlots<T> d(b, 2, 2);
         saved.backward(b.dy(), ds.data(), T(0), d[0], d[1]);
         d.add_up();
         if (site.rate == 0) {

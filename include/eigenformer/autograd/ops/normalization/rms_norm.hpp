@@ -64,7 +64,7 @@ template <class T>
   if (detail::not_recorded<T>(y, x, gamma)) return Var<T>(std::move(y));
   return record("rms_norm", std::move(y), {x, gamma}, SavedTensors(x).add_if(x.recorded(), gamma),
                 [saved](Backward<T>& b) {
-                  const SeparateSlots<T> d(b, 0, 2);
+                  const detail::SeparateSlots<T> d(b, 0, 2);
                   saved.backward(b.dy(), d[0].data, d[0].beta, d[1]);
                   d.add_up();
                 });

@@ -95,7 +95,7 @@ void check_gathered(const char* op, const Tensor<I>& index, index_t axis, const 
 /// index: int32 or int64, x's rank, and in no other dimension larger than x. Returns index's shape. An
 /// element may be taken several times: its gradients are summed. Throws ShapeError when the index does not
 /// fit and IndexError for an entry outside the axis.
-template <class T, IndexNumber I>
+template <class T, detail::IndexNumber I>
 [[nodiscard]] Var<T> gather(const Var<T>& x, index_t axis, const Tensor<I>& index) {
   const OpScope scope(Runtime::instance().profiler(), "gather");
   detail::require_defined("gather", x, index);
@@ -118,7 +118,7 @@ template <class T, IndexNumber I>
 }
 
 /// The same for other operands.
-template <detail::Converted X, IndexNumber I>
+template <detail::Converted X, detail::IndexNumber I>
 [[nodiscard]] Var<element_t<X>> gather(const X& x, index_t axis, const Tensor<I>& index) {
   return gather(detail::operand<element_t<X>>(x), axis, index);
 }

@@ -36,7 +36,7 @@ class SentencePieceTokenizer final : public ForeignTokenizer {
   /// Loads `directory/name.tokenizer`. Throws IoError.
   static SentencePieceTokenizer load(const std::filesystem::path& directory,
                                      const std::string& name = "tokenizer") {
-    const TokenizerParts parts = read_parts("sentencepiece", directory, name);
+    const detail::TokenizerParts parts = read_parts("sentencepiece", directory, name);
     return made_of(parts, [&] {
       return SentencePieceTokenizer(parts.get("model"), read_vocabulary(parts),
                                     parts.contains("language_codes"), AddedTokens::read(parts).tokens());
@@ -71,7 +71,7 @@ class SentencePieceTokenizer final : public ForeignTokenizer {
   }
 
  protected:
-  void add_parts(TokenizerParts& parts) const override {
+  void add_parts(detail::TokenizerParts& parts) const override {
     parts.set("model", processor_.model());
     if (language_codes_) parts.set("language_codes", "");
     added_.add_to(parts);
@@ -82,7 +82,7 @@ class SentencePieceTokenizer final : public ForeignTokenizer {
   template <class F>
   std::vector<std::int32_t> encode_parts(std::string_view text, F&& append_part) const {
     std::vector<std::int32_t> ids;
-    added_.split<AddedTokenCharacters>(
+    added_.split<detail::AddedTokenCharacters>(
         valid_utf8(text), false, [&](std::int32_t id) { ids.push_back(id); },
         [&](std::string_view part, std::size_t) {
           take_language_code(ids, part);

@@ -228,14 +228,15 @@ class SubwordTokenizer final : public Tokenizer {
   index_t vocabulary_size() const override { return processor_.size(); }
 
   std::vector<std::int32_t> encode(std::string_view text) const override {
-    const std::vector<int> ids = processor_.encode<int>(normalize_text(text));
+    const std::vector<int> ids = processor_.encode<int>(detail::normalize_text(text));
     return {ids.begin(), ids.end()};
   }
 
   std::vector<std::int32_t> encode_sampled(std::string_view text, const SubwordSampling& sampling,
                                            RandomGenerator& rng) const override {
     std::vector<std::int32_t> ids;
-    for (const auto& piece : processor_.sample(normalize_text(text), sampling, rng)) ids.push_back(piece.id);
+    for (const auto& piece : processor_.sample(detail::normalize_text(text), sampling, rng))
+      ids.push_back(piece.id);
     return ids;
   }
 
@@ -245,7 +246,7 @@ class SubwordTokenizer final : public Tokenizer {
       check(id);
       if (!is_control(id)) pieces.push_back(id);
     }
-    return normalize_text(processor_.decode(pieces));
+    return detail::normalize_text(processor_.decode(pieces));
   }
 
   std::string token(std::int32_t id) const override {
@@ -272,7 +273,7 @@ class SubwordTokenizer final : public Tokenizer {
    private:
     void read() {
       for (; next_ < count_; ++next_) {
-        value_ = normalize_text(sentences_[next_ * sentences_.size() / count_]);
+        value_ = detail::normalize_text(sentences_[next_ * sentences_.size() / count_]);
         if (!value_.empty()) return;
       }
     }
@@ -305,7 +306,7 @@ class SubwordTokenizer final : public Tokenizer {
   static index_t count_characters(std::span<const std::string> sentences, std::size_t most) {
     std::set<char32_t> found;
     for (Sentences text(sentences, most); !text.done(); text.Next()) {
-      for_each_code_point(text.value(), [&](char32_t c, std::string_view) {
+      detail::for_each_code_point(text.value(), [&](char32_t c, std::string_view) {
         if (c != U' ') found.insert(c);
       });
     }
