@@ -99,27 +99,28 @@ struct TrainingPlan {
 namespace detail::loss_law {
 
 // Written by bench/training/fit.
-inline constexpr double floor_constant = -2.451, floor_of_entropy = 0.5786, size_factor = 682.1,
-                        size_power = 0.5884, half_way = 1.62e+05, data_power = 0.9295,
-                        worth_of_repeats = 2.714, critical_batch = 1981, dropout_slows = 2.027,
-                        dropout_keeps = 6.299, relative_error = 0.018;
+inline constexpr double floor_of_entropy = 0.1541, size_factor = 299.7, size_power = 0.5226,
+                        half_way = 1.874e+05, half_way_of_entropy = 0.598, data_power = 0.93,
+                        worth_of_repeats = 2.747, critical_batch = 2011, dropout_slows = 1.855,
+                        dropout_keeps = 5.144, bpe_dropout_slows = 7.118, relative_error = 0.026;
 
 }  // namespace detail::loss_law
 
 /// The expected validation loss, in nats per target token, of a model with this many weights in its layers
 /// (embeddings not counted), trained with `updates` batches of `batch_tokens` target tokens:
 ///
-///     E + A N^-a + (H - E) / (1 + (D / D0)^b),  E = e0 + e1 H
+///     E + A N^-a + (H - E) / (1 + (D / D0)^b),  E = e H,  D0 = d exp(h (H - 6))
 ///
 /// with N the weights in layers, H the entropy of the corpus' target tokens, and D the tokens of training, of
 /// which repeated ones count less (Muennighoff et al. 2023, eq. 5), and so do those of batches above the
 /// critical size (McCandlish et al. 2018, eq. 5.1). Dropout, here that of residuals, makes all tokens count
-/// less and repeated ones more. For long trainings this is the form of Hoffmann et al. 2022, eq. 2; short
-/// ones begin at H. `bench/training/fit` fitted the constants to the trainings of
+/// less and repeated ones more, BPE dropout all of them less. For long trainings this is the form of Hoffmann
+/// et al. 2022, eq. 2; short ones begin at H. `bench/training/fit` fitted the constants to the trainings of
 /// docs/figures/training/sweep.jsonl; docs/training/plan.md has the errors.
 [[nodiscard]] EIGENFORMER_IO_FUNCTION double expected_loss(const CorpusStatistics& corpus,
                                                            double layer_weights, double updates,
-                                                           double batch_tokens, double dropout = 0);
+                                                           double batch_tokens, double dropout = 0,
+                                                           double bpe_dropout = 0);
 
 namespace detail {
 
@@ -139,6 +140,10 @@ inline constexpr std::array<PlannedSize, 7> planned_sizes = {{{64, 2, 2, 4e-3},
 // Weights in the layers of a model, without biases and norms.
 EIGENFORMER_IO_FUNCTION double layer_weights(const Seq2SeqOptions& options);
 
+// The sizes that a plan chooses from: if d_model is given that one alone, with the rest as for the next
+// smaller size.
+EIGENFORMER_IO_FUNCTION std::vector<PlannedSize> sizes_to_plan(const TrainingBudget& budget);
+
 // The options of a size, before what is given. docs/training/plan.md has the measurements behind each rule.
 EIGENFORMER_IO_FUNCTION void choose_size(const PlannedSize& size, TrainingPlan& plan);
 
@@ -148,9 +153,11 @@ inline index_t two_digits(double updates) {
   return std::max<index_t>(1, static_cast<index_t>(std::round(updates / unit) * unit));
 }
 
+inline double planned_bpe_dropout(double epochs) { return epochs > 12 ? 0.1 : 0; }
+
 // What depends on the length of the training.
 inline void choose_length(TrainingPlan& plan) {
-  plan.bpe_dropout = plan.epochs > 12 ? 0.1 : 0;
+  plan.bpe_dropout = planned_bpe_dropout(plan.epochs);
   plan.training.warmup = std::clamp<index_t>(two_digits(plan.updates / 10), 1, 200);
   plan.training.loop.validate_every = std::max<index_t>(20, two_digits(plan.updates / 12));
 }
@@ -221,20 +228,20 @@ EIGENFORMER_IO_FUNCTION CorpusStatistics corpus_statistics(const PairSource& cor
 }
 
 EIGENFORMER_IO_FUNCTION double expected_loss(const CorpusStatistics& corpus, double layer_weights,
-                                             double updates, double batch_tokens, double dropout) {
+                                             double updates, double batch_tokens, double dropout,
+                                             double bpe_dropout) {
   using namespace detail::loss_law;
-  const double tokens =
-      updates * batch_tokens / (1 + batch_tokens / critical_batch) / (1 + dropout_slows * dropout);
+  const double tokens = updates * batch_tokens / (1 + batch_tokens / critical_batch) /
+                        (1 + dropout_slows * dropout + bpe_dropout_slows * bpe_dropout);
   const auto unique = static_cast<double>(corpus.target_tokens);
   const double repeats = std::max(0.0, tokens / unique - 1),
                worth = worth_of_repeats * (1 + dropout_keeps * dropout);
   const double effective = std::min(tokens, unique) + unique * worth * (1 - std::exp(-repeats / worth));
-  // Outside of what was measured, such as toy corpora: no floor near 0, and nothing worse than counting
-  // words.
-  const double floor = std::max(0.1 * corpus.entropy, floor_constant + floor_of_entropy * corpus.entropy);
+  const double floor = floor_of_entropy * corpus.entropy;
+  const double half = half_way * std::exp(half_way_of_entropy * (corpus.entropy - 6));
   const double loss = floor + size_factor * std::pow(layer_weights, -size_power) +
-                      (corpus.entropy - floor) / (1 + std::pow(effective / half_way, data_power));
-  return std::min(loss, corpus.entropy);
+                      (corpus.entropy - floor) / (1 + std::pow(effective / half, data_power));
+  return std::min(loss, corpus.entropy);  // nothing worse than counting words
 }
 
 namespace detail {
@@ -247,6 +254,26 @@ EIGENFORMER_IO_FUNCTION double layer_weights(const Seq2SeqOptions& options) {
     return static_cast<double>(stack.num_layers) * (attentions * 4 * d * d + 2 * d * ff);
   };
   return of(options.encoder, 1) + of(options.decoder, 2);
+}
+
+EIGENFORMER_IO_FUNCTION std::vector<PlannedSize> sizes_to_plan(const TrainingBudget& budget) {
+  const auto width_of = [&](const PlannedSize& size) {
+    TrainingPlan plan;
+    plan.model = budget.model;
+    plan.training = budget.training;
+    choose_size(size, plan);
+    if (budget.given) budget.given(plan.model, plan.training);
+    return plan.model.layer.d_model;
+  };
+  const index_t given = width_of(planned_sizes[0]);
+  if (given != width_of(planned_sizes[1])) return {planned_sizes.begin(), planned_sizes.end()};
+  PlannedSize size = planned_sizes.front();
+  for (const PlannedSize& other : planned_sizes) {
+    if (other.d_model <= given) size = other;
+  }
+  size.d_model = given;
+  while (given % size.num_heads != 0) --size.num_heads;
+  return {size};
 }
 
 EIGENFORMER_IO_FUNCTION void choose_size(const PlannedSize& size, TrainingPlan& plan) {
@@ -275,14 +302,13 @@ EIGENFORMER_IO_FUNCTION bool plan_size(const PlannedSize& size, const CorpusStat
   };
   take_given();
   TrainingOptions fitting = plan.training;
-  const bool given_or_smallest =
-      plan.model.layer.d_model != size.d_model || size.d_model == planned_sizes.front().d_model;
-  if (budget.fits && !given_or_smallest && !budget.fits(plan.model, fitting)) return false;
+  if (budget.fits && !plans.empty() && !budget.fits(plan.model, fitting)) return false;
   const auto epoch = static_cast<double>(corpus.target_tokens);
   const auto update = static_cast<double>(plan.training.batch_tokens * plan.training.loop.accumulate);
   const double weights = layer_weights(plan.model);
   const auto loss_of = [&](double tokens) {
-    return expected_loss(corpus, weights, tokens / update, update, plan.model.layer.residual_dropout());
+    return expected_loss(corpus, weights, tokens / update, update, plan.model.layer.residual_dropout(),
+                         planned_bpe_dropout(tokens / epoch));
   };
   double tokens = std::numeric_limits<double>::infinity();
   if (budget.seconds > 0) {
@@ -324,8 +350,9 @@ EIGENFORMER_IO_FUNCTION void warn(TrainingPlan& plan, const CorpusStatistics& co
   if (plan.loss > hopeless * corpus.entropy) {
     constexpr double most = 1e6;
     double factor = 1;
-    while (factor < most && expected_loss(corpus, weights, factor * plan.updates, update,
-                                          plan.model.layer.residual_dropout()) > hopeless * corpus.entropy)
+    while (factor < most &&
+           expected_loss(corpus, weights, factor * plan.updates, update, plan.model.layer.residual_dropout(),
+                         plan.bpe_dropout) > hopeless * corpus.entropy)
       factor *= 1.25;
     std::string text = format(
         "%lld %s too few: the expected loss is %.2f, and translations are hardly "
@@ -366,9 +393,7 @@ EIGENFORMER_IO_FUNCTION TrainingPlan plan_training(const CorpusStatistics& corpu
   std::size_t best = 0;
   index_t does_not_fit = 0;
   const double least_gain = budget.seconds > 0 ? 0 : 0.04;
-  for (const detail::PlannedSize& size : detail::planned_sizes) {
-    if (plans.size() == 1 && plans[0].model.layer.d_model != detail::planned_sizes[0].d_model)
-      break;  // it is given
+  for (const detail::PlannedSize& size : detail::sizes_to_plan(budget)) {
     if (!detail::plan_size(size, corpus, budget, plans)) {
       does_not_fit = size.d_model;
       break;
@@ -384,7 +409,6 @@ EIGENFORMER_IO_FUNCTION TrainingPlan plan_training(const CorpusStatistics& corpu
     if (last.loss < (1 - least_gain) * plans[best].loss) best = plans.size() - 1;
     // Larger models are slower still: their losses would be higher again.
     if (last.loss > 1.03 * plans[best].loss || plans.size() > best + 2) break;
-    if (plans.size() > 1 && plans[0].model.layer.d_model == last.model.layer.d_model) break;  // so is 64
   }
   TrainingPlan plan = plans[best];
   plan.does_not_fit = does_not_fit;
