@@ -52,10 +52,6 @@ struct AttentionDropout {
   }
 };
 
-}  // namespace eigenformer::detail::kernels::detail
-
-namespace eigenformer::detail::kernels::detail {
-
 /// The sequences and the head of a tile.
 struct AttentionPlace {
   index_t b = 0;   // sequence of queries

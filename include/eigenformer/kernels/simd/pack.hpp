@@ -292,7 +292,7 @@ struct Pack {
 
   EIGENFORMER_ALWAYS_INLINE static Mask mask(const V& given) {
     V v = given;
-#if EIGENFORMER_X86 && !defined(__clang__)
+#if EIGENFORMER_VECTOR_ASM
     // g++ 12 would turn it into a mask of bits of the wrong type, and take that apart element by element.
     __asm__("" : "+v"(v));
 #endif

@@ -137,10 +137,6 @@ static_assert(std::is_nothrow_move_constructible_v<InProjection<float>>);
 
 EIGENFORMER_MODULE_INSTANCES(InProjection)
 
-}  // namespace eigenformer
-
-namespace eigenformer {
-
 /// Rotary positions: rotates the heads of queries and keys before the scores are computed (Su et al. 2021).
 /// Part of MultiHeadAttention with RotaryPositions.
 template <class T>

@@ -148,10 +148,6 @@ inline void require_at_most(const char* op, const char* name, index_t value, con
 
 }  // namespace detail
 
-namespace detail {
-struct FieldCheck;
-}
-
 /// Checks each number of an options struct against the range in its list; of a variant the chosen
 /// alternative; whole numbers also against 2^31 - 1. Throws ValueError (`[op] ...`) that names the field, its
 /// value and what is expected.

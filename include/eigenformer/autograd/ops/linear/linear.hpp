@@ -44,10 +44,6 @@ struct RowDropoutSite {
   kernels::RowDropout view() const noexcept { return {rate, key, keys()}; }
 };
 
-}  // namespace eigenformer::detail
-
-namespace eigenformer::detail {
-
 // The terms of an adapter for an op that multiplies by rows [first_row, first_row + out) of a weight:
 // y[part] += s B (A dropout(x)) for each of its parts.
 template <class T>
