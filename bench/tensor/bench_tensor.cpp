@@ -1,7 +1,8 @@
 // Operations on tensors, each beside libtorch's and, where it is one expression, Eigen's: ours/add/4096,
 // torch/add/4096, eigen/add/4096. Results are new tensors, as a program gets them. Threads:
 // EIGENFORMER_BENCH_THREADS (default 1). libtorch is that of the Python that -DEIGENFORMER_BENCH_PYTHON
-// names. bench/tensor/table.py makes the table of ratios.
+// names, as is MLX's CPU backend, beside which the most common operations are: its own thread computes them
+// when they are asked for. bench/tensor/table.py makes the table of ratios.
 
 #include <Eigen/Core>
 #include <cstdint>
@@ -41,6 +42,9 @@
 #define TORCH(...) nullptr
 #define TORCH_GRADIENT(...) nullptr
 #define TORCH_GRADIENTS(...) nullptr
+#endif
+#ifdef EIGENFORMER_WITH_MLX
+#include <mlx/mlx.h>
 #endif
 #define OURS(...) [=] { benchmark::DoNotOptimize(__VA_ARGS__); }
 #define EIGEN(...) [=] { benchmark::DoNotOptimize(__VA_ARGS__); }
@@ -360,6 +364,51 @@ void images(index_t side) {
       TORCH(torch::group_norm(tx, 4, tgain, tgain)));
 }
 
+// The most common operations by MLX, beside the rows of the same names.
+void mlx_rows([[maybe_unused]] index_t side) {
+#ifdef EIGENFORMER_WITH_MLX
+  namespace mx = mlx::core;
+  const auto array_of = [=](std::uint64_t seed) {
+    const Tensor x = random_tensor({side, side}, seed);
+    mx::array a(x.data(), {static_cast<int>(side), static_cast<int>(side)}, mx::float32);
+    mx::eval(a);
+    return a;
+  };
+  const mx::array x = array_of(1), y = array_of(2), p = mx::abs(x) + mx::array(0.1f),
+                  b = mx::flatten(mx::take(y, 0, 0));
+  mx::eval(p);
+  mx::eval(b);
+  const auto row = [side](const char* operation, auto f) {
+    measure("mlx", operation, side * side, 0, [f] { mx::eval(f()); });
+  };
+  row("add", [=] { return mx::add(x, y); });
+  row("multiply", [=] { return mx::multiply(x, y); });
+  row("divide", [=] { return mx::divide(x, p); });
+  row("add a row", [=] { return mx::add(x, b); });
+  row("maximum", [=] { return mx::maximum(x, y); });
+  row("exp", [=] { return mx::exp(x); });
+  row("log", [=] { return mx::log(p); });
+  row("tanh", [=] { return mx::tanh(x); });
+  row("sin", [=] { return mx::sin(x); });
+  row("pow", [=] { return mx::power(p, y); });
+  row("sigmoid", [=] { return mx::sigmoid(x); });
+  row("erf", [=] { return mx::erf(x); });
+  row("sum of all", [=] { return mx::sum(x); });
+  row("sum of each row", [=] { return mx::sum(x, 1); });
+  row("sum of each column", [=] { return mx::sum(x, 0); });
+  row("maximum of each row", [=] { return mx::max(x, 1); });
+  row("variance of each row", [=] { return mx::var(x, 1); });
+  row("argmax of each row", [=] { return mx::argmax(x, 1); });
+  row("cumsum of each row", [=] { return mx::cumsum(x, 1); });
+  row("sort", [=] { return mx::sort(x, 1); });
+  row("softmax", [=] { return mx::softmax(x, -1); });
+  row("transpose", [=] { return mx::contiguous(mx::transpose(x)); });
+  row("concat", [=] { return mx::concatenate({x, y}, 1); });
+  row("normal", [=] { return mx::random::normal({static_cast<int>(side), static_cast<int>(side)}); });
+  row("uniform", [=] { return mx::random::uniform({static_cast<int>(side), static_cast<int>(side)}); });
+#endif
+}
+
 struct Network {
   using value_type = float;
   ef::Linear<float> first, second;
@@ -409,6 +458,7 @@ int main(int argc, char** argv) {
     reductions(side);
     shapes(side);
     creation(side);
+    mlx_rows(side);
   }
   for (const index_t side : {8, 64, 256}) products(side);
   for (const index_t side : {8, 64, 256}) decompositions(side);

@@ -1,10 +1,11 @@
-"""The table of ratios of a run of bench_tensor: the time of libtorch, and of Eigen, divided by ours.
+"""The table of ratios of a run of bench_tensor: the time of libtorch, of Eigen and of MLX, divided by ours.
 
 bench_tensor --benchmark_repetitions=5 --benchmark_enable_random_interleaving=true --benchmark_format=json > run.json
 python3 table.py run.json
 
-Each figure is the ratio of the medians of the processor times of all repetitions; above 1 ours is faster. The two
-rows at the end are the geometric mean and the worst.
+Each figure is the ratio of the medians of the processor times of all repetitions (with several threads, and beside MLX,
+which computes on a thread of its own, of the real times); above 1 ours is faster. The two rows at the end are the
+geometric mean and the worst.
 """
 
 import collections
@@ -20,15 +21,18 @@ def main():
         return 0 if len(sys.argv) == 2 else 2
     with open(sys.argv[1]) as file:
         run = json.load(file)
-    clock = "cpu_time" if run["context"].get("threads", "1") == "1" else "real_time"
-    times = collections.defaultdict(list)
+    alone = run["context"].get("threads", "1") == "1"
+    times = {clock: collections.defaultdict(list) for clock in ("cpu_time", "real_time")}
     for row in run["benchmarks"]:
         if row["run_type"] == "iteration":
             library, operation, size = row["name"].split("/")[:3]
-            times[library, operation, int(size)].append(row[clock])
-    medians = {key: statistics.median(values) for key, values in times.items()}
+            for clock, values in times.items():
+                values[library, operation, int(size)].append(row[clock])
+    medians_by = {clock: {key: statistics.median(all_) for key, all_ in values.items()} for clock, values in times.items()}
+    medians = medians_by["cpu_time"]
     sizes = sorted({size for _, operation, size in medians if operation == "add"})  # the columns; others are named in their row
     for other in sorted({library for library, _, _ in medians} - {"ours"}):
+        medians = medians_by["cpu_time" if alone and other != "mlx" else "real_time"]
         ratios = {(operation, size): medians[other, operation, size] / ours
                   for (library, operation, size), ours in medians.items()
                   if library == "ours" and (other, operation, size) in medians}

@@ -9,6 +9,7 @@
 #include "eigenformer/core/base/config.hpp"
 
 #include "eigenformer/autograd/ops.hpp"
+#include "eigenformer/autograd/random.hpp"
 #include "eigenformer/autograd/tape/functions.hpp"
 #include "eigenformer/autograd/tape/grad_check.hpp"
 #include "eigenformer/core/base/random.hpp"

@@ -9,6 +9,7 @@
 #include "eigenformer/kernels/elementwise/dropout-inl.hpp"
 #include "eigenformer/kernels/elementwise/elementwise-inl.hpp"
 #include "eigenformer/kernels/elementwise/gated-inl.hpp"
+#include "eigenformer/kernels/elementwise/random-inl.hpp"
 #include "eigenformer/kernels/gemm/gemm-inl.hpp"
 #include "eigenformer/kernels/normalization/cross_entropy-inl.hpp"
 #include "eigenformer/kernels/normalization/layer_norm-inl.hpp"

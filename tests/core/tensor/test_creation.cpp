@@ -4,7 +4,6 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
-#include <set>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -84,83 +83,4 @@ TEST_CASE("meshgrid: each axis along its dimension") {
   CHECK(values(grid[0]) == Floats{0, 0, 0, 1, 1, 1});
   CHECK(values(grid[1]) == Floats{5, 6, 7, 5, 6, 7});
   CHECK_THROWS_AS((void)ef::meshgrid<float>({ef::eye(2)}), ShapeError);
-}
-
-TEST_CASE("uniform and normal: the generator's numbers in order, of the moments that they should have") {
-  RandomGenerator a(5), b(5);
-  const auto u = ef::uniform<double>({100, 40}, a, -1, 3);
-  for (const double x : u.span()) CHECK(x == b.uniform(-1, 3));
-  const auto z = ef::normal<double>({100, 40}, a, 2, 0.5);
-  for (const double x : z.span()) CHECK(x == 2 + 0.5 * b.normal());
-  CHECK(a.state() == b.state());
-  double sum = 0;
-  for (const double x : z.span()) sum += x;
-  CHECK(sum / 4000 == doctest::Approx(2).epsilon(0.02));
-}
-
-TEST_CASE("truncated_normal: within its bounds, with the truncated distribution's mean") {
-  RandomGenerator rng(7);
-  // The mean of a standard normal number between a and b is (pdf(a) - pdf(b)) / (cdf(b) - cdf(a)).
-  const auto mean_of = [&](double low, double high) {
-    const auto x = ef::truncated_normal<double>({20000}, rng, 0, 1, low, high);
-    double sum = 0;
-    for (const double v : x.span()) {
-      CHECK_UNARY(v >= low && v <= high);
-      sum += v;
-    }
-    return sum / 20000;
-  };
-  const auto expected = [](double a, double b) {
-    const auto pdf = [](double x) { return std::exp(-x * x / 2) / std::sqrt(2 * 3.141592653589793); };
-    const auto cdf = [](double x) { return std::erfc(-x / std::sqrt(2.0)) / 2; };
-    return (pdf(a) - pdf(b)) / (cdf(-a) - cdf(-b));
-  };
-  CHECK(mean_of(-2, 2) == doctest::Approx(0).scale(1).epsilon(0.02));
-  CHECK(mean_of(0.5, 1.5) == doctest::Approx(expected(0.5, 1.5)).epsilon(0.01));
-  CHECK(mean_of(-1, 3) == doctest::Approx(expected(-1, 3)).epsilon(0.05));
-  // Far in the tail, where the distribution function is 1 in double: about 10 + 1 / 10.
-  CHECK(mean_of(10, 100) == doctest::Approx(10.0981).epsilon(0.001));
-  CHECK(ef::truncated_normal({3}, rng, 0, 1, 5, 5)(1) == 5);
-  CHECK_THROWS_AS((void)ef::truncated_normal({3}, rng, 0, 1, 2, 1), ValueError);
-  CHECK_THROWS_AS((void)ef::truncated_normal({3}, rng, 0, 0), ValueError);
-}
-
-TEST_CASE("bernoulli, randint, permutation") {
-  RandomGenerator rng(11);
-  const auto b = ef::bernoulli({100, 100}, rng, 0.3);
-  CHECK(std::count(b.span().begin(), b.span().end(), true) == doctest::Approx(3000).epsilon(0.05));
-  CHECK(values(ef::bernoulli({3}, rng, 0)) == std::vector<bool>(3, false));
-  CHECK(values(ef::bernoulli({3}, rng, 1)) == std::vector<bool>(3, true));
-  CHECK_THROWS_AS((void)ef::bernoulli({3}, rng, 1.5), ValueError);
-  const auto r = ef::randint(-2, 3, {1000}, rng);
-  CHECK(std::set<std::int64_t>(r.span().begin(), r.span().end()) == std::set<std::int64_t>{-2, -1, 0, 1, 2});
-  CHECK_THROWS_AS((void)ef::randint(3, 3, {1}, rng), ValueError);
-  auto p = ef::permutation<std::int32_t>(50, rng);
-  CHECK_FALSE(std::is_sorted(p.span().begin(), p.span().end()));
-  std::sort(p.span().begin(), p.span().end());
-  CHECK(values(p) == values(Tensor<std::int32_t>::arange(50)));
-}
-
-TEST_CASE("multinomial: in proportion to the weights, with and without replacement") {
-  RandomGenerator rng(13);
-  const auto weights = Tensor<float>::from({2, 4}, {1, 0, 3, 0, 0, 1, 0, 0});
-  const auto drawn = ef::multinomial(weights, 8000, rng, true);
-  CHECK(drawn.shape() == Shape{2, 8000});
-  index_t counts[4] = {};
-  for (index_t i = 0; i < 8000; ++i) ++counts[drawn(0, i)];
-  CHECK(counts[1] + counts[3] == 0);
-  CHECK(counts[2] == doctest::Approx(6000).epsilon(0.03));
-  for (index_t i = 0; i < 8000; ++i) CHECK_UNARY(drawn(1, i) == 1);
-  auto both = ef::multinomial(Tensor<double>::from({4}, {1, 0, 3, 0}), 2, rng);
-  std::sort(both.span().begin(), both.span().end());
-  CHECK(values(both) == Ints{0, 2});
-  // The first of two without replacement is index 2 in three of four draws.
-  index_t first = 0;
-  for (int i = 0; i < 2000; ++i)
-    first += ef::multinomial(Tensor<double>::from({4}, {1, 0, 3, 0}), 2, rng)(0) == 2;
-  CHECK(first == doctest::Approx(1500).epsilon(0.05));
-  CHECK(contains(message_of<ValueError>([&] { (void)ef::multinomial(weights, 2, rng); }), "cannot be drawn"));
-  CHECK_THROWS_AS((void)ef::multinomial(Tensor<float>::zeros({2}), 1, rng, true), ValueError);
-  CHECK_THROWS_AS((void)ef::multinomial(Tensor<float>::from({1}, {-1}), 1, rng), ValueError);
-  CHECK_THROWS_AS((void)ef::multinomial(Tensor<float>::zeros({}), 1, rng), ShapeError);
 }

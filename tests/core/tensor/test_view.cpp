@@ -128,3 +128,18 @@ TEST_CASE("assignment to a part: what does not fit, and the count of changes") {
   flags(ef::all, 0) = true;
   CHECK(values(flags) == std::vector<bool>{true, false, true, false});
 }
+
+TEST_CASE("a copied view of rank 6, in several tasks") {
+  const auto x = Tensor<double>::arange(4 * 5 * 6 * 7 * 8 * 9).reshape({4, 5, 6, 7, 8, 9});
+  const Tensor<double> y = x(ef::range(3, ef::slice_end, -2), ef::all, 2, ef::newaxis, ef::range(1, 6, 2));
+  REQUIRE(y.shape() == Shape{2, 5, 1, 3, 8, 9});
+  for (index_t a = 0; a < 2; ++a) {
+    for (index_t b = 0; b < 5; ++b) {
+      for (index_t c = 0; c < 3; ++c) {
+        for (index_t d = 0; d < 8; ++d) {
+          for (index_t e = 0; e < 9; ++e) REQUIRE(y(a, b, 0, c, d, e) == x(3 - 2 * a, b, 2, 1 + 2 * c, d, e));
+        }
+      }
+    }
+  }
+}

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "eigenformer/autograd/ops.hpp"
 #include "eigenformer/io/safetensors/checkpoint.hpp"
 #include "eigenformer/nn/attention/attention.hpp"
 #include "fixtures.hpp"
@@ -128,6 +129,17 @@ TEST_CASE(
   load_state_dict(wide, file);
   CHECK(wide.layers[1].weight.value().data() == before);
   CHECK(wide.layers[1].weight.value().at({4, 6}) == 10.5);
+}
+
+TEST_CASE("reading a file into a tensor between forward and backward is an error") {
+  const TemporaryFolder folder;
+  save_model(folder / "m", Model<float>(0.1F));
+  auto x = Tensor<float>::full({2, 3}, 1);
+  Tape<float> tape;
+  const auto w = tape.variable(x);
+  const auto y = sum(multiply(w, w));
+  SafetensorsFile::open(folder / "m").read_into("layers.0.weight", x);
+  CHECK_THROWS_AS(tape.backward(y), ValueError);
 }
 
 TEST_CASE("names are changed on the way, tensors left out, and gaps reported where that is asked for") {

@@ -64,6 +64,8 @@ class RandomGenerator {
     generator.idle_ = true;
     return generator;
   }
+  /// Whether it is idle().
+  bool is_idle() const noexcept { return idle_; }
 
   /// Seed and position, which set_state() of another generator accepts.
   State state() const noexcept { return state_; }

@@ -365,8 +365,7 @@ class TensorPart {
   /// A copy of the values.
   Tensor<T> clone() const {
     Tensor<T> values(view_.shape);
-    detail::for_each_pair(values.data(), detail::whole_view(view_.shape), whole_.data(), view_,
-                          [](T& to, const T& from) { to = from; });
+    detail::copy_view(values.data(), detail::whole_view(view_.shape), whole_.data(), view_);
     return values;
   }
   /// A copy of the values.

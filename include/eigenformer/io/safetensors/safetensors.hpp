@@ -188,6 +188,7 @@ class SafetensorsFile {
                                     ", expected ", destination.shape()});
     }
     detail::convert_elements(found.dtype, view(found), destination.data(), Refuse{*this, found.name});
+    destination.mark_changed();
   }
 
  private:

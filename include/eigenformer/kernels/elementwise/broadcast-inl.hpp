@@ -83,7 +83,15 @@ void compare_loop(const StridedLoop<2>& loop, const T* a, const T* b, bool* out,
       const T* x = a + at[0] + skip * step_a;
       const T* y = b + at[1] + skip * step_b;
       bool* to = out + round * n + skip;
-      for (index_t i = 0; i < n; ++i) to[i] = holds(x[i * step_a], y[i * step_b]);
+      index_t i = 0;
+      if (step_a == 1 && step_b == 1) {
+        // Blocks of one size, in memory that is not an operand, which compilers make vectors of.
+        for (bool block[16]; i + 16 <= n; i += 16) {
+          for (index_t k = 0; k < 16; ++k) block[k] = holds(x[i + k], y[i + k]);
+          std::copy_n(block, 16, to + i);
+        }
+      }
+      for (; i < n; ++i) to[i] = holds(x[i * step_a], y[i * step_b]);
     }
   });
 }

@@ -35,40 +35,50 @@ struct DropoutPlan {
   T scale = 1;             ///< 1 / (1 - rate)
 };
 
-/// Philox4x32-10 on the 16 counters (c0, c1, c2, first .. first + 15) at once. out[16 * w + l] is word w of
-/// counter l.
+/// Philox4x32-10 on several counters at once.
 template <int Bytes>
 struct PhiloxBlock {
-  static constexpr int lanes = Bytes / 8;                       ///< counters in one vector
+  static constexpr index_t lanes = Bytes / 8;                   ///< counters in one vector
   typedef std::uint64_t V __attribute__((vector_size(Bytes)));  ///< a vector of counters
 
-  /// Writes the 64 random words of the 16 counters to `out`.
+  /// Writes the 64 random words of the 16 counters (c0, c1, c2, first .. first + 15) to `out`: word w of
+  /// counter l is out[16 * w + l].
   EIGENFORMER_ALWAYS_INLINE static void run(std::uint32_t key0, std::uint32_t key1, std::uint32_t c0,
                                             std::uint32_t c1, std::uint32_t c2, std::uint32_t first,
                                             std::uint32_t* out) {
     // Lanes are 64 bits wide for the products and hold one counter each; their upper halves are not used.
     // Even counters are in one vector, odd ones in another, so that joining them is a shift.
-    std::uint64_t steps[lanes];
-    for (int l = 0; l < lanes; ++l) steps[l] = static_cast<std::uint64_t>(2 * l);
     V step;
-    __builtin_memcpy(&step, steps, Bytes);
+    count_by(2, step);
     for (std::uint32_t l = 0; l < 16; l += 2 * lanes) {
       V x0 = std::uint64_t{c0} - V{}, x1 = std::uint64_t{c1} - V{}, x2 = std::uint64_t{c2} - V{};
       V x3 = step + std::uint64_t{first + l};
       V y0 = x0, y1 = x1, y2 = x2, y3 = step + std::uint64_t{first + l + 1};
-      std::uint32_t k0 = key0, k1 = key1;
-      for (int round = 0; round < 10; ++round) {
-        const V v0 = std::uint64_t{k0} - V{}, v1 = std::uint64_t{k1} - V{};
-        one_round(x0, x1, x2, x3, v0, v1);
-        one_round(y0, y1, y2, y3, v0, v1);
-        k0 += Philox4x32::weyl0;
-        k1 += Philox4x32::weyl1;
-      }
+      ten_rounds(key0, key1, x0, x1, x2, x3, y0, y1, y2, y3);
       join(x0, y0, out + l);
       join(x1, y1, out + 16 + l);
       join(x2, y2, out + 32 + l);
       join(x3, y3, out + 48 + l);
     }
+  }
+
+  /// Replaces the words of two vectors of counters by their random words, each in the lower half of a lane.
+  EIGENFORMER_ALWAYS_INLINE static void ten_rounds(std::uint32_t key0, std::uint32_t key1, V& x0, V& x1,
+                                                   V& x2, V& x3, V& y0, V& y1, V& y2, V& y3) {
+    for (int round = 0; round < 10; ++round) {
+      const V v0 = std::uint64_t{key0} - V{}, v1 = std::uint64_t{key1} - V{};
+      one_round(x0, x1, x2, x3, v0, v1);
+      one_round(y0, y1, y2, y3, v0, v1);
+      key0 += Philox4x32::weyl0;
+      key1 += Philox4x32::weyl1;
+    }
+  }
+
+  /// 0, by, 2 by, ... in the lanes.
+  EIGENFORMER_ALWAYS_INLINE static void count_by(std::uint64_t by, V& out) {
+    std::uint64_t steps[static_cast<std::size_t>(lanes)];
+    for (std::uint64_t l = 0; l < lanes; ++l) steps[l] = by * l;
+    __builtin_memcpy(&out, steps, Bytes);
   }
 
  private:

@@ -1,7 +1,9 @@
 #pragma once
 
 #include <cmath>
+#include <cstdint>
 #include <limits>
+#include <type_traits>
 
 #include "eigenformer/kernels/simd/simd_math.hpp"
 
@@ -18,18 +20,36 @@ struct Pack {
   using V = typename W::V;
   using I = typename W::I;
   static constexpr bool is_double = sizeof(T) == 8;
+  static constexpr bool mask_registers = EIGENFORMER_VECTOR_ASM && Bytes == 64;
 
-  /// Where something holds: 1, elsewhere 0.
+  /// Where something holds. Bits in a mask register, or all bits of the elements of a vector: g++ 12 takes
+  /// vectors of masks apart where it has mask registers.
   struct Mask {
-    V v;
-    EIGENFORMER_ALWAYS_INLINE friend Mask operator&(const Mask& a, const Mask& b) { return {a.v * b.v}; }
+    std::conditional_t<mask_registers, std::uint16_t, I> bits;
+    EIGENFORMER_ALWAYS_INLINE friend Mask operator&(const Mask& a, const Mask& b) {
+      Mask m = a;
+      m.bits &= b.bits;
+      return m;
+    }
     EIGENFORMER_ALWAYS_INLINE friend Mask operator|(const Mask& a, const Mask& b) {
-      return {a.v + b.v - a.v * b.v};
+      Mask m = a;
+      m.bits |= b.bits;
+      return m;
     }
     EIGENFORMER_ALWAYS_INLINE friend Mask operator^(const Mask& a, const Mask& b) {
-      return {a.v + b.v - T(2) * (a.v * b.v)};
+      Mask m = a;
+      m.bits ^= b.bits;
+      return m;
     }
-    EIGENFORMER_ALWAYS_INLINE friend Mask operator~(const Mask& a) { return {T(1) - a.v}; }
+    EIGENFORMER_ALWAYS_INLINE friend Mask operator~(const Mask& a) {
+      Mask m = a;
+      if constexpr (mask_registers) {
+        m.bits ^= static_cast<std::uint16_t>((1u << W::lanes) - 1);
+      } else {
+        m.bits = ~m.bits;
+      }
+      return m;
+    }
   };
 
   V v;
@@ -51,27 +71,38 @@ struct Pack {
   EIGENFORMER_ALWAYS_INLINE friend Pack operator*(const Pack& a, const Pack& b) { return of(a.v * b.v); }
   EIGENFORMER_ALWAYS_INLINE friend Pack operator/(const Pack& a, const Pack& b) { return of(a.v / b.v); }
   EIGENFORMER_ALWAYS_INLINE friend Mask operator<(const Pack& a, const Pack& b) {
-    return mask(a.v < b.v ? T(1) - V{} : V{});
+    return compare<Predicate::less>(a, b);
   }
   EIGENFORMER_ALWAYS_INLINE friend Mask operator<=(const Pack& a, const Pack& b) {
-    return mask(a.v <= b.v ? T(1) - V{} : V{});
+    return compare<Predicate::less_equal>(a, b);
   }
   EIGENFORMER_ALWAYS_INLINE friend Mask operator>(const Pack& a, const Pack& b) {
-    return mask(a.v > b.v ? T(1) - V{} : V{});
+    return compare<Predicate::greater>(a, b);
   }
   EIGENFORMER_ALWAYS_INLINE friend Mask operator>=(const Pack& a, const Pack& b) {
-    return mask(a.v >= b.v ? T(1) - V{} : V{});
+    return compare<Predicate::greater_equal>(a, b);
   }
   EIGENFORMER_ALWAYS_INLINE friend Mask operator==(const Pack& a, const Pack& b) {
-    return mask(a.v == b.v ? T(1) - V{} : V{});
+    return compare<Predicate::equal>(a, b);
   }
   EIGENFORMER_ALWAYS_INLINE friend Mask operator!=(const Pack& a, const Pack& b) {
-    return mask(a.v != b.v ? T(1) - V{} : V{});
+    return compare<Predicate::not_equal>(a, b);
   }
 
   /// a where the mask holds, else b; both are computed.
   EIGENFORMER_ALWAYS_INLINE friend Pack select(const Mask& m, const Pack& a, const Pack& b) {
-    return of(m.v != T(0) ? a.v : b.v);
+    Pack y;
+#if EIGENFORMER_VECTOR_ASM
+    if constexpr (mask_registers && is_double) {
+      __asm__("vblendmpd %2, %1, %0%{%3%}" : "=v"(y.v) : "v"(b.v), "v"(a.v), "Yk"(m.bits));
+      return y;
+    } else if constexpr (mask_registers) {
+      __asm__("vblendmps %2, %1, %0%{%3%}" : "=v"(y.v) : "v"(b.v), "v"(a.v), "Yk"(m.bits));
+      return y;
+    }
+#endif
+    if constexpr (!mask_registers) y.v = m.bits != 0 ? a.v : b.v;
+    return y;
   }
   EIGENFORMER_ALWAYS_INLINE friend Mask isnan(const Pack& a) { return a != a; }
   EIGENFORMER_ALWAYS_INLINE friend Mask isfinite(const Pack& a) { return abs(a) < infinity; }
@@ -84,7 +115,18 @@ struct Pack {
         reinterpret_cast<V>((reinterpret_cast<I>(a.v) & ~sign_bit) | (reinterpret_cast<I>(b.v) & sign_bit)));
   }
   EIGENFORMER_ALWAYS_INLINE friend Mask signbit(const Pack& a) {
-    return mask(reinterpret_cast<I>(a.v) < 0 ? T(1) - V{} : V{});
+    Mask m;
+#if EIGENFORMER_VECTOR_ASM
+    if constexpr (mask_registers && is_double) {
+      __asm__("vpmovq2m %1, %0" : "=Yk"(m.bits) : "v"(a.v));
+      return m;
+    } else if constexpr (mask_registers) {
+      __asm__("vpmovd2m %1, %0" : "=Yk"(m.bits) : "v"(a.v));
+      return m;
+    }
+#endif
+    if constexpr (!mask_registers) m.bits = reinterpret_cast<I>(a.v) < 0;
+    return m;
   }
 
   EIGENFORMER_ALWAYS_INLINE friend Pack round(const Pack& a) {
@@ -288,18 +330,48 @@ struct Pack {
     for (index_t l = 0; l < W::lanes; ++l) y.v[l] = f(a.v[l], b.v[l]);
     return y;
   }
-  EIGENFORMER_ALWAYS_INLINE friend bool any(const Mask& m) { return W::max(m.v) > T(0); }
-
-  EIGENFORMER_ALWAYS_INLINE static Mask mask(const V& given) {
-    V v = given;
-#if EIGENFORMER_VECTOR_ASM
-    // g++ 12 would turn it into a mask of bits of the wrong type, and take that apart element by element.
-    __asm__("" : "+v"(v));
-#endif
-    return {v};
+  EIGENFORMER_ALWAYS_INLINE friend bool any(const Mask& m) {
+    if constexpr (mask_registers) {
+      return m.bits != 0;
+    } else {
+      return W::max(m.bits != 0 ? T(1) - V{} : V{}) > T(0);
+    }
   }
 
  private:
+  // By their codes in AVX-512's instructions.
+  enum class Predicate {
+    equal = 0x00,
+    not_equal = 0x04,
+    less = 0x11,
+    less_equal = 0x12,
+    greater_equal = 0x1d,
+    greater = 0x1e
+  };
+
+  template <Predicate p>
+  EIGENFORMER_ALWAYS_INLINE static Mask compare(const Pack& a, const Pack& b) {
+    Mask m;
+#if EIGENFORMER_VECTOR_ASM
+    if constexpr (mask_registers && is_double) {
+      __asm__("vcmppd %3, %2, %1, %0" : "=Yk"(m.bits) : "v"(a.v), "v"(b.v), "i"(static_cast<int>(p)));
+      return m;
+    } else if constexpr (mask_registers) {
+      __asm__("vcmpps %3, %2, %1, %0" : "=Yk"(m.bits) : "v"(a.v), "v"(b.v), "i"(static_cast<int>(p)));
+      return m;
+    }
+#endif
+    if constexpr (!mask_registers) {
+      if constexpr (p == Predicate::equal) m.bits = a.v == b.v;
+      if constexpr (p == Predicate::not_equal) m.bits = a.v != b.v;
+      if constexpr (p == Predicate::less) m.bits = a.v < b.v;
+      if constexpr (p == Predicate::less_equal) m.bits = a.v <= b.v;
+      if constexpr (p == Predicate::greater) m.bits = a.v > b.v;
+      if constexpr (p == Predicate::greater_equal) m.bits = a.v >= b.v;
+    }
+    return m;
+  }
+
   static constexpr typename W::Integer sign_bit = std::numeric_limits<typename W::Integer>::min();
   static constexpr T whole = 1 / std::numeric_limits<T>::epsilon(), half_pi = T(1.57079632679489661923),
                      ln2 = T(0.69314718055994530942), square_limit = T(1e9);
@@ -324,7 +396,16 @@ struct Pack {
   template <class Double>
   EIGENFORMER_ALWAYS_INLINE static Double power(const Double& x, const Double& y) {
     const Double size = abs(x);
-    Double r = exp(y * log(size));
+    Double usual = size;
+    Double::Math::log2_normal(usual.v);
+    // Far beyond what a float holds, and a normal number.
+    usual.v = y.v * usual.v;
+    usual.v = usual.v > 1000.0 ? 1000.0 - typename Double::V{} : usual.v;
+    usual.v = usual.v < -1000.0 ? -1000.0 - typename Double::V{} : usual.v;
+    Double::Math::exp2_normal(usual.v);
+    const auto special = ~((size > 0) & (size < Double::infinity) & (abs(y) < Double::infinity));
+    if (!any(special | signbit(x))) return usual;
+    Double r = select(special, exp(y * log(size)), usual);
     r = select((size == 1) & (y == y), 1, r);
     const auto is_whole = trunc(y) == y;
     const Double half = y * 0.5;

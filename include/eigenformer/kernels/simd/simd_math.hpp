@@ -41,16 +41,22 @@ struct SimdMath {
   /// x = 2^x, as exp().
   EIGENFORMER_ALWAYS_INLINE static void exp2(V& x) {
     const T low = T(is_float ? -126 : -1022), high = T(is_float ? 128 : 1024);
+    V y = x;
+    exp2_normal(y);
+    y = x < low ? V{} : y;
+    y = x >= high ? std::numeric_limits<T>::infinity() - V{} : y;
+    x = x == x ? y : x;
+  }
+
+  /// The same where the result is a normal number.
+  EIGENFORMER_ALWAYS_INLINE static void exp2_normal(V& x) {
     const V magic = rounder - V{};
     const V shifted = x + magic;
     const I n = reinterpret_cast<I>(shifted) - reinterpret_cast<I>(magic);
     V q;
     expm1_near_0((x - (shifted - magic)) * ln2, q);
     const V one = T(1) + q;
-    V y = reinterpret_cast<V>(reinterpret_cast<U>(one) + (reinterpret_cast<U>(n) << mantissa));
-    y = x < low ? V{} : y;
-    y = x >= high ? std::numeric_limits<T>::infinity() - V{} : y;
-    x = x == x ? y : x;
+    x = reinterpret_cast<V>(reinterpret_cast<U>(one) + (reinterpret_cast<U>(n) << mantissa));
   }
 
   /// x = e^x - 1, as exp(), with its relative accuracy near 0.
@@ -67,21 +73,28 @@ struct SimdMath {
 
   /// x = natural logarithm of x; log(0) is -inf, of negatives NaN.
   EIGENFORMER_ALWAYS_INLINE static void log(V& x) {
-    V k, f, square, r;
     const V given = x;
-    log_parts(x, k, f, square, r);
-    r = r + k * ln2_low;
-    x = k * ln2_high - ((square - r) - f);
+    log_of<true>(x);
     log_limits(given, x);
   }
+
+  /// The same of positive normal numbers.
+  EIGENFORMER_ALWAYS_INLINE static void log_normal(V& x) { log_of<false>(x); }
 
   /// x = logarithm of x to base 2, exact for powers of 2, with the limits of log().
   EIGENFORMER_ALWAYS_INLINE static void log2(V& x) {
     V k, f, square, r;
     const V given = x;
-    log_parts(x, k, f, square, r);
+    log_parts<true>(x, k, f, square, r);
     x = k + (f - (square - r)) * T(1.4426950408889634);
     log_limits(given, x);
+  }
+
+  /// The same of positive normal numbers.
+  EIGENFORMER_ALWAYS_INLINE static void log2_normal(V& x) {
+    V k, f, square, r;
+    log_parts<false>(x, k, f, square, r);
+    x = k + (f - (square - r)) * T(1.4426950408889634);
   }
 
   /// x = tanh(x), by e^(2|x|) - 1, so that small values keep their relative accuracy.
@@ -165,19 +178,28 @@ struct SimdMath {
 
   static constexpr T ln2 = T(0.69314718055994530942);
 
-  /// log(x) = k ln 2 + f - (square - r), but for the limits.
+  template <bool subnormal>
+  EIGENFORMER_ALWAYS_INLINE static void log_of(V& x) {
+    V k, f, square, r;
+    log_parts<subnormal>(x, k, f, square, r);
+    r = r + k * ln2_low;
+    x = k * ln2_high - ((square - r) - f);
+  }
+
+  /// log(x) = k ln 2 + f - (square - r), but for the limits. subnormal: x may be.
+  template <bool subnormal>
   EIGENFORMER_ALWAYS_INLINE static void log_parts(V& x, V& k, V& f, V& square, V& r) {
     const T smallest = std::numeric_limits<T>::min();
     const T up = T(Integer{1} << (mantissa + 2));
-    const I tiny = x < smallest;
-    x = tiny ? x * up : x;
+    const V given = x;
+    if constexpr (subnormal) x = given < smallest ? given * up : given;
     // x = 2^e * m, m in [sqrt(1/2), sqrt(2)).
     const I bits = reinterpret_cast<I>(x);
     const U shifted = reinterpret_cast<U>(bits - root_half_bits) + ((bias + 1) << mantissa);
     const I e = reinterpret_cast<I>(shifted >> mantissa) - Integer{bias + 1};
     const V m = reinterpret_cast<V>(bits - (e << mantissa));
     to_floating(e, k);
-    k = tiny ? k - T(mantissa + 2) : k;
+    if constexpr (subnormal) k = given < smallest ? k - T(mantissa + 2) : k;
     // log(1 + f) = f - f^2 / 2 + s (f^2 / 2 + R(s^2)) with s = f / (2 + f), R the tail of the series of 2
     // artanh(s).
     f = m - T(1);

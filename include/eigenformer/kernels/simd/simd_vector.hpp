@@ -132,6 +132,12 @@ struct Simd {
     } else if constexpr (Bytes == 32 && sizeof(T) == 4) {
       __asm__("vroundps %2, %1, %0" : "=x"(x) : "x"(x), "i"(direction | quietly));
       return true;
+    } else if constexpr (Bytes == 64) {
+      __asm__("vrndscalepd %2, %1, %0" : "=v"(x) : "v"(x), "i"(direction | quietly));
+      return true;
+    } else if constexpr (Bytes == 32) {
+      __asm__("vroundpd %2, %1, %0" : "=x"(x) : "x"(x), "i"(direction | quietly));
+      return true;
     }
 #endif
     return false;

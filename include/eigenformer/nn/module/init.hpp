@@ -4,7 +4,7 @@
 #include <cmath>
 #include <string>
 
-#include "eigenformer/core/tensor/creation.hpp"
+#include "eigenformer/autograd/random.hpp"
 
 /// Initial values of parameters. All draw from the given generator in order, so a seed determines a model.
 namespace eigenformer::init {

@@ -7,6 +7,7 @@
 
 #include "convolution_check.hpp"
 #include "eigenformer/autograd/ops/linear/matmul.hpp"
+#include "eigenformer/autograd/random.hpp"
 #include "eigenformer/core/tensor/creation.hpp"
 
 using namespace eigenformer;

@@ -1,8 +1,14 @@
 #include "eigenformer/autograd/ops/elementwise/binary.hpp"
 
+#include <cmath>
+#include <limits>
+#include <utility>
+#include <vector>
+
 #include <doctest/doctest.h>
 
 #include "elementwise_check.hpp"
+#include "isa.hpp"
 
 using namespace eigenformer;
 using namespace eigenformer::testing;
@@ -45,4 +51,36 @@ TEST_CASE("functions of two operands: gradients and errors") {
   CHECK_THROWS_AS((void)ef::maximum(Tensor<float>::zeros({2}), Tensor<float>::zeros({3})), ShapeError);
   CHECK_THROWS_AS((void)ef::prelu(x, positive({4})), ShapeError);
   CHECK_THROWS_AS((void)ef::prelu(positive({3}), positive({3})), ShapeError);
+}
+
+TEST_CASE("pow: does not depend on neighbours") {
+  auto x = Tensor<float>::full({16}, 0x1.ea6266p+12F);
+  const auto y = Tensor<float>::full({16}, -0x1.de2cfp+2F);
+  const float alone = ef::pow(x, y).value()(5);
+  for (const float other : {0.F, -2.F, std::numeric_limits<float>::infinity()}) {
+    x(1) = other;
+    CHECK(ef::pow(x, y).value()(5) == alone);
+  }
+}
+
+TEST_CASE("pow: subnormal operands and results, overflow, powers of 1") {
+  for (const auto& operands : std::vector<std::pair<float, float>>{{1e-45F, -1.F},
+                                                                   {1e-45F, 0.5F},
+                                                                   {2.F, -149.F},
+                                                                   {2.F, -150.F},
+                                                                   {2.F, 128.F},
+                                                                   {2.F, 127.9999F},
+                                                                   {1.F, 3e38F},
+                                                                   {0x1.fffffep-1F, 3e38F},
+                                                                   {0x1.000002p0F, 3e38F},
+                                                                   {5.F, 0.F},
+                                                                   {5.F, -0.F}}) {
+    const float a = operands.first, b = operands.second;
+    CAPTURE(a);
+    CAPTURE(b);
+    for_each_isa([&] {
+      const float found = ef::pow(Tensor<float>::full({16}, a), Tensor<float>::full({16}, b)).value()(9);
+      CHECK(found == static_cast<float>(std::pow(double{a}, double{b})));
+    });
+  }
 }

@@ -150,3 +150,18 @@ TEST_CASE("where: shapes that do not broadcast") {
   CHECK(contains(message_of<ShapeError>([&] { (void)where(mask_of({5}, 1), a, a); }),
                  "[where] shapes (5,) and (2, 3) do not broadcast"));
 }
+
+TEST_CASE("comparisons of 15, 16, 17, 40 elements with NaN and -0") {
+  const float v[] = {0, -0.F, 1, std::numeric_limits<float>::quiet_NaN(),
+                     std::numeric_limits<float>::infinity()};
+  for (const index_t n : {0, 15, 16, 17, 40}) {
+    Tensor<float> a({2, n}), b({n});
+    for (index_t i = 0; i < 2 * n; ++i) a.data()[i] = v[i % 5];
+    for (index_t i = 0; i < n; ++i) b.data()[i] = v[i / 5 % 5];
+    const auto below = less(a, b), other = not_equal(a, b);
+    for (index_t i = 0; i < 2 * n; ++i) {
+      CHECK(below.data()[i] == (a.data()[i] < b.data()[i % n]));
+      CHECK(other.data()[i] == (a.data()[i] != b.data()[i % n]));
+    }
+  }
+}

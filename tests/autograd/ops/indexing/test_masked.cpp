@@ -64,3 +64,12 @@ TEST_CASE("searchsorted: left and right, NaN at the end") {
   CHECK_THROWS_AS((void)ef::searchsorted(rows, Tensor<std::int64_t>({3, 1}, {0, 2, 6})), ShapeError);
   CHECK_THROWS_AS((void)ef::searchsorted(Tensor<double>::scalar(1), x), ShapeError);
 }
+
+TEST_CASE("masked_select: added to another gradient, rank 0; nonzero: empty axes") {
+  const auto mask = Tensor<bool>::from({2, 3}, {true, false, true, false, true, true});
+  check_op([&](const Vars& v) { return ef::sum(v[0] * v[0]) + ef::sum(ef::masked_select(v[0], mask)); },
+           {random({2, 3})});
+  CHECK(ef::masked_select(Tensor<double>::scalar(3), Tensor<bool>::scalar(true)).shape() == Shape{1});
+  CHECK(ef::nonzero(Tensor<float>(Shape{3, 0})).shape() == Shape{0, 2});
+  CHECK(values(ef::nonzero(Tensor<std::int32_t>::from({2, 2}, {0, -1, 0, 0}))) == Ints{0, 1});
+}

@@ -98,3 +98,21 @@ TEST_CASE("cumsum, sort, topk: axes and k that do not exist") {
         "[topk] k is 4, must be 0 to 3, the entries of axis -1 of shape (2, 3)");
   CHECK_THROWS_AS((void)ef::topk(x, -1), ValueError);
 }
+
+TEST_CASE("topk by a heap: NaN, -0 and ties, from both ends") {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const float v[] = {0.F, -0.F, nan, -nan, 1.F, -1e-45F, 1e-45F};
+  Tensor<float> x({100, 2});
+  for (index_t i = 0; i < 200; ++i) x.data()[i] = v[i * 7919 % 13 % 7];
+  for (const bool down : {false, true}) {
+    for (const index_t k : {1, 5, 12, 13, 99, 100}) {
+      CAPTURE(k);
+      const auto order = ef::argsort(x, 0, down);
+      CHECK(values(ef::topk(x, k, 0, down).indices) == values(order(ef::range(0, k))));
+      for (index_t i = 1; i < 100; ++i) {  // equal entries in their order
+        const float a = x(order(i - 1, 0), 0), b = x(order(i, 0), 0);
+        if (a == b || (a != a && b != b)) CHECK(order(i - 1, 0) < order(i, 0));
+      }
+    }
+  }
+}

@@ -106,3 +106,17 @@ TEST_CASE("index_select: rows that do not exist") {
       ShapeError);
   CHECK(index_select(x, Tensor<std::int32_t>(Shape{0})).shape() == Shape{0, 7});
 }
+
+TEST_CASE("gather: the first bad index is named for any number of threads, and an empty axis has none") {
+  const Tensor<double> x = random({400, 50, 3});
+  auto index = Tensor<std::int64_t>::zeros({400, 50, 3});
+  index(399, 0, 0) = -1;
+  index(200, 3, 1) = 50;
+  for (const int threads : {1, 3}) {
+    const ThreadScope scope(threads);
+    CHECK(contains(message_of<IndexError>([&] { (void)gather(x, 1, index); }), "position 30010 "));
+  }
+  const Tensor<double> none(Shape{0, 3});
+  CHECK_THROWS_AS((void)gather(none, 0, Tensor<std::int64_t>::zeros({1, 3})), IndexError);
+  CHECK(gather(none, 0, Tensor<std::int64_t>(Shape{0, 3})).numel() == 0);
+}

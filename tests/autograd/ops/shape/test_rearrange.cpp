@@ -106,3 +106,22 @@ TEST_CASE("tril and triu, of each matrix") {
   check_op([](const Vars& v) { return ef::triu(v[0], 1); }, {random({2, 3, 4})});
   CHECK_THROWS_AS((void)ef::tril(numbers({3})), ShapeError);
 }
+
+TEST_CASE_TEMPLATE("flip: rows shorter and longer than a block", T, float, double) {
+  for (const index_t n : {1, 15, 16, 17, 33, 300}) {
+    CAPTURE(n);
+    const auto x = Tensor<T>::arange(3 * n).reshape({3, n});
+    const auto y = ef::flip(x, {1}).value();
+    for (index_t i = 0; i < 3; ++i) {
+      for (index_t j = 0; j < n; ++j) CHECK(y(i, j) == x(i, n - 1 - j));
+    }
+  }
+}
+
+TEST_CASE("roll: runs of more than a kilobyte, in several tasks") {
+  const auto x = Tensor<double>::arange(600 * 300).reshape({600, 300});
+  const auto y = ef::roll(x, 7, 1).value();
+  for (index_t i = 0; i < 600; ++i) {
+    for (index_t j = 0; j < 300; ++j) REQUIRE(y(i, j) == x(i, (j + 293) % 300));
+  }
+}

@@ -33,22 +33,20 @@ template <class T>
       detail::indexed_view(x.shape(), std::span<const Index>(indices.begin(), indices.size()));
   const detail::StridedView from = detail::broadcast_view("assign", values.shape(), part.shape);
   Tensor<T> y = x.value().clone();
-  detail::for_each_pair(y.data(), part, values.value().data(), from, [](T& to, const T& v) { to = v; });
+  detail::copy_view(y.data(), part, values.value().data(), from);
   if (detail::not_recorded<T>(y, x, values)) return Var<T>(std::move(y));
   // dx = dy outside the part, 0 inside; dvalues = dy of the part, summed over what was broadcast.
   return record("assign", std::move(y), {x, values}, SavedTensors(), [part](Backward<T>& back) {
     if (back.needs(1)) {
       Tensor<T> inside(part.shape);
-      detail::for_each_pair(inside.data(), detail::whole_view(part.shape), back.dy().data(), part,
-                            [](T& to, const T& g) { to = g; });
+      detail::copy_view(inside.data(), detail::whole_view(part.shape), back.dy().data(), part);
       if (const auto dv = back.grad(1)) detail::sum_into(dv, inside);
     }
     if (back.needs(0)) {
       Tensor<T> outside = back.dy().clone();
       const Tensor<T> zero = Tensor<T>::scalar(T(0));
-      detail::for_each_pair(outside.data(), part, zero.data(),
-                            detail::broadcast_view("assign", Shape{}, part.shape),
-                            [](T& to, const T& g) { to = g; });
+      detail::copy_view(outside.data(), part, zero.data(),
+                        detail::broadcast_view("assign", Shape{}, part.shape));
       back.pass(0, std::move(outside));
     }
   });

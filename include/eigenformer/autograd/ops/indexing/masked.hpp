@@ -39,15 +39,26 @@ template <Operand X>
   const Shape shape = detail::kernels::broadcast_shape("masked_select", v.shape(), mask.shape());
   const detail::StridedView view = detail::broadcast_view("masked_select", mask.shape(), shape);
   Tensor<bool> flags(shape);
-  detail::for_each_pair(flags.data(), detail::whole_view(shape), mask.data(), view,
-                        [](bool& to, const bool& from) { to = from; });
-  std::vector<index_t> entries;
-  for (index_t i = 0; i < flags.numel(); ++i) {
-    if (flags.data()[i]) entries.push_back(i);
-  }
+  detail::copy_view(flags.data(), detail::whole_view(shape), mask.data(), view);
+  using T = element_t<X>;
+  const OpScope scope(Runtime::instance().profiler(), "masked_select");
   const auto all = shape == v.shape() ? v : broadcast_to(v, shape);
-  return detail::selected("masked_select", detail::reshaped("masked_select", all, Shape{shape.numel()}), 0,
-                          entries);
+  const index_t count = std::count(flags.span().begin(), flags.span().end(), true);
+  Tensor<T> y(Shape{count});
+  // Without a branch, which could not be predicted: the next element overwrites one that is not selected.
+  for (index_t i = 0, k = 0; k < count; k += flags.data()[i] ? 1 : 0, ++i)
+    y.data()[k] = all.value().data()[i];
+  if (detail::not_recorded<T>(y, all)) return Var<T>(std::move(y));
+  // dx = dy at the elements that were selected, 0 elsewhere.
+  return record("masked_select", std::move(y), {all}, SavedTensors(flags), [flags](Backward<T>& back) {
+    const auto dx = back.grad(0);
+    if (!dx) return;
+    const T* g = back.dy().data();
+    for (index_t i = 0; i < flags.numel(); ++i) {
+      const T own = flags.data()[i] ? *g++ : T(0);
+      dx.data[i] = dx.beta == T(0) ? own : dx.data[i] + own;
+    }
+  });
 }
 
 /// The indices of the elements that are not zero, in row-major order, as PyTorch's nonzero and NumPy's
@@ -66,11 +77,19 @@ requires detail::has_elements<X>
   std::array<std::int64_t, static_cast<std::size_t>(Shape::max_rank)> at{};
   std::int64_t* to = found.data();
   for (index_t begin = 0; begin < t.numel(); begin += row) {
-    for (index_t i = 0; i < row; ++i) {
-      if (from[begin + i] == T(0)) continue;
-      to = std::copy_n(at.begin(), outer, to);
-      if (t.rank() > 0) *to++ = i;
+    index_t here = 0;  // of this row; the next one overwrites what is not counted
+    if (t.rank() > 0) {
+      for (index_t i = 0; i < row && here < count; ++i) {
+        to[here * t.rank() + outer] = i;
+        here += from[begin + i] == T(0) ? 0 : 1;
+      }
     }
+    for (index_t axis = 0; axis < outer; ++axis) {
+      const std::int64_t entry = at[static_cast<std::size_t>(axis)];
+      for (index_t k = 0; k < here; ++k) to[k * t.rank() + axis] = entry;
+    }
+    to += here * t.rank();
+    count -= here;
     for (index_t axis = outer; axis-- > 0;) {
       std::int64_t& index = at[static_cast<std::size_t>(axis)];
       if (++index < t.dim(axis)) break;

@@ -34,12 +34,11 @@ template <class T, detail::IndexNumber I>
   }
   // Which value each element of the result comes from; -1: x's own.
   Tensor<std::int64_t> source = Tensor<std::int64_t>::full(x.shape(), -1);
-  detail::visit_gathered(x.shape(), index, a,
-                         [to = source.data()](index_t in_x, index_t at) { to[in_x] = at; });
+  (void)detail::visit_gathered(x.shape(), index, a,
+                               [to = source.data()](index_t in_x, index_t at) { to[in_x] = at; });
   Tensor<T> given(index.shape());
-  detail::for_each_pair(given.data(), detail::whole_view(given.shape()), values.value().data(),
-                        detail::broadcast_view(op, values.shape(), given.shape()),
-                        [](T& to, const T& from) { to = from; });
+  detail::copy_view(given.data(), detail::whole_view(given.shape()), values.value().data(),
+                    detail::broadcast_view(op, values.shape(), given.shape()));
   Tensor<T> y(x.shape());
   for (index_t i = 0; i < y.numel(); ++i) {
     const index_t at = source.data()[i];
@@ -92,18 +91,18 @@ template <class T, detail::IndexNumber I>
   }
   detail::check_gathered("scatter_add", index, a, x.shape());
   Tensor<T> y = x.value().clone();
-  detail::visit_gathered(
+  const bool inside = detail::visit_gathered(
       x.shape(), index, a,
       [to = y.data(), from = values.value().data()](index_t in_x, index_t at) { to[in_x] += from[at]; });
+  if (!inside) detail::check_indices("scatter_add", index, a, x.shape());
   if (detail::not_recorded<T>(y, x, values)) return Var<T>(std::move(y));
   // dx = dy; dvalues = dy where each was added.
   return record("scatter_add", std::move(y), {x, values}, SavedTensors(index), [index, a](Backward<T>& back) {
     if (const auto dv = back.grad(1)) {
-      const auto visit = [&](index_t in_x, index_t at) {
-        const T g = back.dy().data()[in_x];
-        dv.data[at] = dv.beta == T(0) ? g : dv.data[at] + g;
+      const auto visit = [to = dv.data, beta = dv.beta, dy = back.dy().data()](index_t in_x, index_t at) {
+        to[at] = beta == T(0) ? dy[in_x] : to[at] + dy[in_x];
       };
-      detail::visit_gathered(back.dy().shape(), index, a, visit);
+      (void)detail::visit_gathered(back.dy().shape(), index, a, visit);
     }
     back.pass(0, back.dy());
   });

@@ -54,8 +54,7 @@ Tensor<T> as_rows(const Tensor<T>& x, const RowOrder& r) {
   }
   from.shape = Shape(std::span<const index_t>(sizes.data(), r.order.size()));
   Tensor<T> rows(from.shape);
-  for_each_pair(rows.data(), whole_view(from.shape), x.data(), from,
-                [](T& to, const T& element) { to = element; });
+  copy_view(rows.data(), whole_view(from.shape), x.data(), from);
   return rows;
 }
 template <class T>

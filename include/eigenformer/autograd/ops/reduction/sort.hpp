@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
+#include <compare>
 #include <cstdint>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -74,8 +77,78 @@ Var<T> cumulative_sum(const Var<T>& x, index_t axis) {
   });
 }
 
-// Where the first k entries along an axis are, in ascending or descending order. NaN is above all, equal
-// entries stay in their order.
+// A whole number for each value, which ascends (or descends) as the values do; NaN is above all.
+template <class T>
+auto rank_of(T x, bool descending) {
+  using Bits = std::conditional_t<sizeof(T) == 8, std::uint64_t, std::uint32_t>;
+  constexpr Bits top = Bits{1} << (8 * sizeof(Bits) - 1);
+  Bits bits;
+  if constexpr (std::is_floating_point_v<T>) {
+    bits = std::bit_cast<Bits>(x);
+    bits = bits == top ? Bits{0} : bits;  // -0 equals 0
+    bits = x == x ? bits ^ ((bits & top) != 0 ? ~Bits{0} : top) : ~Bits{0};
+  } else {
+    bits = static_cast<Bits>(x) ^ (std::is_signed_v<T> ? top : Bits{0});
+  }
+  return descending ? static_cast<Bits>(~bits) : bits;
+}
+
+// An entry: first its rank, then its place, so that equal values stay in their order.
+struct RankedEntry {
+  RankedEntry() = default;
+  RankedEntry(std::uint64_t r, index_t i) : rank(r), place(i) {}
+  std::uint64_t rank = 0;
+  index_t place = 0;
+  auto operator<=>(const RankedEntry&) const = default;
+};
+// The same in one number, for ranks and places of 32 bits.
+struct ShortEntry {
+  ShortEntry() = default;
+  ShortEntry(std::uint64_t r, index_t i) : both(r << 32 | static_cast<std::uint64_t>(i)) {}
+  std::uint64_t both = 0;
+  auto operator<=>(const ShortEntry&) const = default;
+};
+inline std::int64_t place_of(const RankedEntry& e) { return e.place; }
+inline std::int64_t place_of(const ShortEntry& e) { return static_cast<std::int64_t>(e.both & 0xffffffffu); }
+
+template <class Entry, class T>
+void order_places(const T* x, std::int64_t* y, const AxisView& view, index_t k, bool descending) {
+  const index_t n = view.n, inner = view.inner;
+  parallel_for(view.outer * inner, std::max<index_t>(1, (1 << 10) / n), [&](index_t begin, index_t end) {
+    // A heap of the first k passes over most entries of a long row with one comparison each.
+    const bool few = k <= n / 8;
+    std::vector<Entry> entries(static_cast<std::size_t>(few ? k : n));
+    for (index_t r = begin; r < end; ++r) {
+      const index_t o = r / inner, c = r % inner;
+      const auto value = [&](index_t i) { return x[(o * n + i) * inner + c]; };
+      const auto entry = [&](index_t i) { return Entry(rank_of(value(i), descending), i); };
+      const auto filled = static_cast<index_t>(entries.size());
+      for (index_t i = 0; i < filled; ++i) entries[static_cast<std::size_t>(i)] = entry(i);
+      if (few) {
+        std::make_heap(entries.begin(), entries.end());
+        T last = value(static_cast<index_t>(place_of(entries.front())));
+        for (index_t i = k; i < n; ++i) {
+          if (descending ? value(i) <= last : value(i) >= last) continue;  // true for most, and not for NaN
+          const Entry next = entry(i);
+          if (next > entries.front()) continue;
+          std::pop_heap(entries.begin(), entries.end());
+          entries.back() = next;
+          std::push_heap(entries.begin(), entries.end());
+          last = value(static_cast<index_t>(place_of(entries.front())));
+        }
+        std::sort_heap(entries.begin(), entries.end());
+      } else {
+        if (k < n) std::nth_element(entries.begin(), entries.begin() + k, entries.end());
+        std::sort(entries.begin(), entries.begin() + k);
+      }
+      for (index_t i = 0; i < k; ++i) {
+        y[(o * k + i) * inner + c] = place_of(entries[static_cast<std::size_t>(i)]);
+      }
+    }
+  });
+}
+
+// Where the first k entries along an axis are, in ascending or descending order.
 template <class T>
 Tensor<std::int64_t> places_in_order(const char* op, const Tensor<T>& x, index_t axis, index_t k,
                                      bool descending) {
@@ -83,37 +156,11 @@ Tensor<std::int64_t> places_in_order(const char* op, const Tensor<T>& x, index_t
   const AxisView view(x.shape(), axis);
   Tensor<std::int64_t> y(x.shape().with(axis, k));
   if (y.numel() == 0) return y;
-  const index_t n = view.n, inner = view.inner;
-  parallel_for(view.outer * inner, std::max<index_t>(1, (1 << 10) / n), [&](index_t begin, index_t end) {
-    struct Entry {
-      T value;
-      index_t place;
-    };
-    std::vector<Entry> entries(static_cast<std::size_t>(n));
-    const auto below = [](T a, T b) { return a < b || (b != b && a == a); };
-    const auto before = [&](const Entry& a, const Entry& b) {
-      if (below(a.value, b.value)) return !descending;
-      if (below(b.value, a.value)) return descending;
-      return a.place < b.place;
-    };
-    for (index_t r = begin; r < end; ++r) {
-      const index_t o = r / inner, c = r % inner;
-      for (index_t i = 0; i < n; ++i) {
-        entries[static_cast<std::size_t>(i)] = {x.data()[(o * n + i) * inner + c], i};
-      }
-      // A heap of the first k passes over most entries of a long row with one comparison each.
-      const auto last = entries.begin() + k;
-      if (k <= n / 8) {
-        std::partial_sort(entries.begin(), last, entries.end(), before);
-      } else {
-        if (k < n) std::nth_element(entries.begin(), last, entries.end(), before);
-        std::sort(entries.begin(), last, before);
-      }
-      for (index_t i = 0; i < k; ++i) {
-        y.data()[(o * k + i) * inner + c] = entries[static_cast<std::size_t>(i)].place;
-      }
-    }
-  });
+  if (sizeof(T) <= 4 && view.n >> 32 == 0) {
+    order_places<ShortEntry>(x.data(), y.data(), view, k, descending);
+  } else {
+    order_places<RankedEntry>(x.data(), y.data(), view, k, descending);
+  }
   return y;
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -20,9 +21,6 @@ template <IndexNumber I>
 void check_indices(const char* op, const Tensor<I>& index, index_t axis, const Shape& shape) {
   const auto n = static_cast<std::uint64_t>(shape[axis]);
   const auto outside = [n](I i) { return static_cast<std::uint64_t>(i) >= n; };
-  bool all_inside = true;  // a scan without a branch, then the first one that is outside
-  for (index_t i = 0; i < index.numel(); ++i) all_inside &= !outside(index.data()[i]);
-  if (all_inside) return;
   for (index_t i = 0; i < index.numel(); ++i) {
     if (outside(index.data()[i])) {
       throw IndexError(op, {"index ", index.data()[i], " at position ", i, " is outside axis ", axis,
@@ -46,34 +44,48 @@ inline std::vector<index_t> block_offsets(const Shape& part, const Shape& whole,
   return offsets;
 }
 
-// Calls visit(position in x, position in index) for every element of the index, outer blocks in parallel.
+// Calls visit(position in x, position in index) for the elements of the index, outer blocks in parallel.
+// Returns whether all indices are inside the axis; if not, some elements were not visited.
 template <IndexNumber I, class Visit>
-void visit_gathered(const Shape& shape, const Tensor<I>& index, index_t axis, const Visit& visit) {
+[[nodiscard]] bool visit_gathered(const Shape& shape, const Tensor<I>& index, index_t axis,
+                                  const Visit& visit) {
   const std::vector<index_t> outer = block_offsets(index.shape(), shape, 0, axis);
   const std::vector<index_t> inner = block_offsets(index.shape(), shape, axis + 1, shape.rank());
   const index_t n = shape[axis], taken = index.dim(axis), width = static_cast<index_t>(inner.size());
   const index_t stride = AxisView(shape, axis).inner;
   const index_t block = std::max<index_t>(1, taken * width);
+  const I* entries = index.data();
+  std::atomic<bool> all_inside = true;
+  const auto outside = [n](I i) { return static_cast<std::uint64_t>(i) >= static_cast<std::uint64_t>(n); };
+  const auto visit_block = [=, &outer, &inner](index_t o) {
+    const index_t first = outer[static_cast<std::size_t>(o)] * n, end = (o + 1) * taken * width;
+    index_t at = o * taken * width;
+    if (width == 1) {  // as along the last axis
+      for (; at < end; ++at) {
+        if (outside(entries[at])) return false;
+        visit((first + entries[at]) * stride, at);
+      }
+      return true;
+    }
+    while (at < end) {
+      for (const index_t place : inner) {
+        if (outside(entries[at])) return false;
+        visit((first + entries[at]) * stride + place, at);
+        ++at;
+      }
+    }
+    return true;
+  };
   parallel_for(static_cast<index_t>(outer.size()), std::max<index_t>(1, (1 << 13) / block),
-               [&](index_t b, index_t e) {
-                 for (index_t o = b; o < e; ++o) {
-                   const index_t first = outer[static_cast<std::size_t>(o)] * n;
-                   index_t at = o * taken * width;
-                   if (width == 1) {  // as along the last axis
-                     for (const index_t end = at + taken; at < end; ++at)
-                       visit((first + index.data()[at]) * stride, at);
-                     continue;
-                   }
-                   for (index_t i = 0; i < taken; ++i) {
-                     for (index_t w = 0; w < width; ++w, ++at) {
-                       visit((first + index.data()[at]) * stride + inner[static_cast<std::size_t>(w)], at);
-                     }
-                   }
+               [&](index_t begin, index_t end) {
+                 for (index_t o = begin; o < end; ++o) {
+                   if (!visit_block(o)) all_inside = false;
                  }
                });
+  return all_inside;
 }
 
-// Throws ShapeError unless the index fits a tensor of this shape, IndexError for an entry outside the axis.
+// Throws ShapeError unless the index fits a tensor of this shape.
 template <IndexNumber I>
 void check_gathered(const char* op, const Tensor<I>& index, index_t axis, const Shape& shape) {
   bool fits = index.rank() == shape.rank();
@@ -84,7 +96,7 @@ void check_gathered(const char* op, const Tensor<I>& index, index_t axis, const 
                       " and be no larger outside axis ", axis},
                      {shape, index.shape()});
   }
-  check_indices(op, index, axis, shape);
+  if (shape[axis] == 0) check_indices(op, index, axis, shape);
 }
 
 }  // namespace detail
@@ -104,15 +116,18 @@ template <class T, detail::IndexNumber I>
   Tensor<T> y(index.shape());
   const T* from = x.value().data();
   T* to = y.data();
-  detail::visit_gathered(x.shape(), index, a, [from, to](index_t in_x, index_t at) { to[at] = from[in_x]; });
+  if (!detail::visit_gathered(x.shape(), index, a,
+                              [from, to](index_t in_x, index_t at) { to[at] = from[in_x]; })) {
+    detail::check_indices("gather", index, a, x.shape());
+  }
   if (detail::not_recorded<T>(y, x)) return Var<T>(std::move(y));
   // dx = sum of dy over the places that an element was taken to.
   return record("gather", std::move(y), {x}, SavedTensors(index), [index, a](Backward<T>& back) {
     if (const auto dx = back.grad(0)) {
       if (dx.beta == T(0)) std::fill_n(dx.data, dx.shape.numel(), T(0));
       const T* dy = back.dy().data();
-      detail::visit_gathered(dx.shape, index, a,
-                             [dy, &dx](index_t in_x, index_t at) { dx.data[in_x] += dy[at]; });
+      (void)detail::visit_gathered(dx.shape, index, a,
+                                   [dy, to = dx.data](index_t in_x, index_t at) { to[in_x] += dy[at]; });
     }
   });
 }

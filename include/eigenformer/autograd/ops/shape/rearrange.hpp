@@ -33,8 +33,7 @@ Var<T> viewed(const char* op, const Var<T>& x, const StridedView& view) {
   const OpScope scope(Runtime::instance().profiler(), op);
   require_defined(op, x);
   Tensor<T> y(view.shape);
-  for_each_pair(y.data(), whole_view(view.shape), x.value().data(), view,
-                [](T& to, const T& from) { to = from; });
+  copy_view(y.data(), whole_view(view.shape), x.value().data(), view);
   if (not_recorded<T>(y, x)) return Var<T>(std::move(y));
   // dx = dy at the elements of the view, 0 elsewhere.
   return record(op, std::move(y), {x}, SavedTensors(), [view](Backward<T>& back) {
@@ -52,15 +51,13 @@ Var<T> placed(const char* op, const Var<T>& x, const StridedView& view, const Sh
   const OpScope scope(Runtime::instance().profiler(), op);
   require_defined(op, x);
   Tensor<T> y = Tensor<T>::full(shape, fill);
-  for_each_pair(y.data(), view, x.value().data(), whole_view(view.shape),
-                [](T& to, const T& from) { to = from; });
+  copy_view(y.data(), view, x.value().data(), whole_view(view.shape));
   if (not_recorded<T>(y, x)) return Var<T>(std::move(y));
   // dx = dy at the elements of the view.
   return record(op, std::move(y), {x}, SavedTensors(), [view](Backward<T>& back) {
     if (const auto dx = back.grad(0)) {
       if (dx.beta == T(0)) {
-        for_each_pair(dx.data, whole_view(view.shape), back.dy().data(), view,
-                      [](T& to, const T& from) { to = from; });
+        copy_view(dx.data, whole_view(view.shape), back.dy().data(), view);
       } else {
         for_each_pair(dx.data, whole_view(view.shape), back.dy().data(), view,
                       [](T& to, const T& from) { to += from; });
@@ -109,15 +106,16 @@ Var<T> selected(const char* op, const Var<T>& x, index_t axis, const std::vector
                    }
                  });
   } else {
-    parallel_for(view.outer * count, std::max<index_t>(1, (1 << 15) / std::max<index_t>(1, block)),
-                 [&](index_t begin, index_t end) {
-                   for (index_t i = begin; i < end; ++i) {
-                     const Run& run = (*runs)[static_cast<std::size_t>(i % count)];
-                     const index_t o = i / count;
-                     std::copy_n(from + (o * view.n + run.from) * view.inner, run.count * view.inner,
-                                 to + (o * taken + run.to) * view.inner);
-                   }
-                 });
+    const index_t grain = std::max<index_t>(1, (1 << 15) / std::max<index_t>(1, block));
+    parallel_for(view.outer * count, grain, [&](index_t begin, index_t end) {
+      index_t o = begin / count, k = begin % count;
+      for (index_t i = begin; i < end; ++i) {
+        const Run& run = (*runs)[static_cast<std::size_t>(k)];
+        copy_elements(from + (o * view.n + run.from) * view.inner, run.count * view.inner,
+                      to + (o * taken + run.to) * view.inner);
+        if (++k == count) k = 0, ++o;
+      }
+    });
   }
   if (not_recorded<T>(y, x)) return Var<T>(std::move(y));
   // dx = sum of dy over the places that an entry was taken to.
@@ -247,9 +245,13 @@ Var<T> triangle(const char* op, const Var<T>& x, index_t k, bool lower) {
                      // The first element above diagonal k, and the first on it.
                      const index_t i = r % rows, edge = std::clamp<index_t>(lower ? i + k + 1 : i + k, 0, n);
                      const index_t first = lower ? 0 : edge, last = lower ? edge : n;
-                     for (index_t j = 0; j < n; ++j) {
-                       const T value = j >= first && j < last ? from[r * n + j] : T(0);
-                       to[r * n + j] = beta == T(0) ? value : to[r * n + j] + value;
+                     T* row = to + r * n;
+                     if (beta == T(0)) {
+                       std::fill_n(row, first, T(0));
+                       std::copy_n(from + r * n + first, last - first, row + first);
+                       std::fill_n(row + last, n - last, T(0));
+                     } else {
+                       for (index_t j = first; j < last; ++j) row[j] += from[r * n + j];
                      }
                    }
                  });

@@ -1,0 +1,19 @@
+#pragma once
+
+#include "eigenformer/core/base/random.hpp"
+
+namespace eigenformer::detail::kernels {
+
+/// Writes n numbers uniform in [low, high) to `out` and advances the generator, as
+/// RandomGenerator::fill_uniform() does, with the same bits.
+void random_uniform(RandomGenerator& rng, float* out, index_t n, double low, double high);
+
+/// Writes n normal numbers to `out` as RandomGenerator::fill_normal() does. The logarithm and cosine are not
+/// the C library's: of 40 million numbers, one is rounded to another float.
+void random_normal(RandomGenerator& rng, float* out, index_t n, double mean, double standard_deviation);
+
+}  // namespace eigenformer::detail::kernels
+
+#ifndef EIGENFORMER_COMPILED
+#include "eigenformer/kernels/elementwise/random-inl.hpp"
+#endif
