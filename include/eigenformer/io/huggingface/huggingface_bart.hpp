@@ -93,11 +93,7 @@ class HuggingFaceBart {
     if (o.projection_bias) import.take("projection.bias", {"final_logits_bias"}, {o.target_vocab_size});
     stack(import, "encoder", o.transformer().encoder_options());
     stack(import, "decoder", o.transformer().decoder_options());
-    import.check();
-    RandomGenerator rng(0);
-    Seq2SeqTransformer<T> model(o, rng);
-    import.load_into(model);
-    return model;
+    return import.template model<Seq2SeqTransformer<T>>(o);
   }
 
  private:

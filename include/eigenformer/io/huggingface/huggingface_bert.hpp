@@ -94,11 +94,7 @@ TextEncoder<T> bert_model(const TextEncoderOptions& o, const HuggingFaceWeights&
                       name.starts_with("classifier.") || name.ends_with("embeddings.position_ids");
     if (head) import.used(name);
   }
-  import.check();
-  RandomGenerator rng(0);
-  TextEncoder<T> model(o, rng);
-  import.load_into(model);
-  return model;
+  return import.template model<TextEncoder<T>>(o);
 }
 
 EIGENFORMER_IO_FUNCTION std::shared_ptr<const Tokenizer> bert_tokenizer(const std::filesystem::path& folder,
