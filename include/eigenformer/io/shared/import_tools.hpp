@@ -144,6 +144,15 @@ class WeightImport {
     }
     entries_.push_back({ours, std::move(whole), {}});
   }
+  /// Sets our weight of this shape and our bias, whose names begin with `ours`, to those of theirs, as take()
+  /// does.
+  void take_with_bias(const std::string& ours, const std::vector<std::string>& theirs, const Shape& shape) {
+    for (const std::string part : {"weight", "bias"}) {
+      std::vector<std::string> names;
+      for (const std::string& name : theirs) names.push_back(name + "." + part);
+      take(ours + part, names, part == "weight" ? shape : Shape{shape[0]});
+    }
+  }
   /// As take(); if `lacking`, theirs lacks our last row, which is then of `value`.
   void take_with_row(const std::string& ours, const std::string& theirs, const Shape& shape, bool lacking,
                      double value) {
