@@ -14,7 +14,9 @@
 #include "eigenformer/io/shared/import_tools.hpp"
 #include "eigenformer/nn/models/seq2seq_options.hpp"
 
-namespace eigenformer::detail {
+namespace eigenformer {
+
+namespace detail {
 
 /// The names and options of a CTranslate2 Transformer.
 class Ct2Transformer {
@@ -47,14 +49,14 @@ class Ct2Transformer {
 
   static std::string first(const std::string& stack) { return stack + "/layer_0/self_attention/"; }
 
-  // f(name) for every attention of the model.
+  // f(name, its stack) for every attention of the model, or every self-attention.
   template <class F>
-  void for_each_attention(F&& f) const {
+  void for_each_attention(bool cross, F&& f) const {
     for (const std::string stack : {"encoder", "decoder"}) {
       for (index_t i = 0; i < layers(stack); ++i) {
         const std::string layer = stack + "/layer_" + std::to_string(i) + "/";
-        f(layer + "self_attention/");
-        if (stack == "decoder") f(layer + "attention/");
+        f(layer + "self_attention/", stack);
+        if (cross && stack == "decoder") f(layer + "attention/", stack);
       }
     }
   }
@@ -67,12 +69,7 @@ class Ct2Transformer {
   RelativeBiasPositions relative_bias() const;
   double rotary(const std::string& name, double missing) const;
 
-  Shape matrix(const std::string& name) const {
-    const Shape shape = file_.shape(name);
-    if (shape.rank() != 2)
-      throw file_.refuse("has a '" + name + "' of shape " + shape.str() + ", expected a matrix");
-    return shape;
-  }
+  Shape matrix(const std::string& name) const { return require_matrix(file_, name); }
 
   index_t layers(const std::string& stack) const {
     index_t n = 0;
@@ -101,97 +98,85 @@ class Ct2Transformer {
   Seq2SeqOptions options_;
 };
 
-}  // namespace eigenformer::detail
+/// A row of the table of a layer's tensors: a linear layer; without columns a norm.
+struct Ct2Row {
+  bool has;  // whether the layer has it
+  std::string ours;
+  std::vector<std::pair<std::string, index_t>> theirs;  // name and rows; ours has the rows of all
+  index_t columns = 0;
+  bool one_tensor = false;  // of this name, not a weight and a bias
+};
 
-namespace eigenformer {
-
-namespace detail {
-
+/// Takes the tensors of a row. ours, theirs: what their names begin with. bias: whether linear layers have
+/// one, of zeros if the file has none.
 template <class T>
-void ct2_norm(WeightImport<T, Ct2File>& import, const std::string& ours, const std::string& theirs) {
-  const Shape shape{import.source().shape("encoder/layer_0/ffn/linear_0/weight")[1]};
-  import.take(ours + ".weight", {theirs + "/gamma"}, shape);
-  if (import.source().contains(theirs + "/beta")) {
-    import.take(ours + ".bias", {theirs + "/beta"}, shape);
-  }
-}
-
-// parts: (name, rows), concatenated by rows in our weight. bias: whether the layer has one, of zeros if the
-// file has none.
-template <class T>
-void ct2_linear(WeightImport<T, Ct2File>& import, const std::string& ours,
-                const std::vector<std::pair<std::string, index_t>>& parts, index_t in, bool bias) {
+void ct2_take(WeightImport<T, Ct2File>& import, const Ct2Row& row, const std::string& ours,
+              const std::string& theirs, bool bias) {
+  if (!row.has) return;
+  const bool norm = row.columns == 0;
   std::vector<std::string> weights;
   std::vector<std::pair<std::string, index_t>> biases;
   index_t rows = 0;
-  for (const auto& [name, n] : parts) {
-    weights.push_back(name + "/weight");
-    biases.emplace_back(name + "/bias", n);
+  for (const auto& [name, n] : row.theirs) {
+    weights.push_back(theirs + name + (row.one_tensor ? "" : norm ? "/gamma" : "/weight"));
+    biases.emplace_back(theirs + name + (norm ? "/beta" : "/bias"), n);
     rows += n;
   }
-  import.take(ours + "weight", weights, {rows, in});
-  if (bias) import.take_or_zero(ours + "bias", biases);
+  import.take(ours + row.ours + (row.one_tensor ? "" : "weight"), weights,
+              norm ? Shape{rows} : Shape{rows, row.columns});
+  if (!row.one_tensor && (norm ? import.source().contains(biases[0].first) : bias))
+    import.take_or_zero(ours + row.ours + "bias", biases);
 }
 
-// Takes the layers, norms and tables of positions of a stack.
+/// Takes the layers, norms and tables of positions of a stack.
 template <class T>
 void ct2_stack(WeightImport<T, Ct2File>& import, const Ct2Transformer& described, const std::string& stack) {
   const Ct2File& file = described.file();
   const Seq2SeqOptions& options = described.options();
-  const index_t d = options.layer.d_model;
-  const bool decoder = stack == "decoder";
+  const bool decoder = stack == "decoder", encoder = !decoder;
   const StackOptions<LayerOptions> sizes =
       decoder ? options.transformer().decoder_options() : options.transformer().encoder_options();
-  const index_t ff = sizes.layer.dim_feedforward;
-  const index_t inner =
-      sizes.layer.attention.head_dim != 0 ? sizes.layer.num_heads * sizes.layer.attention.head_dim : d;
-  const bool bias = sizes.layer.bias;
-  if (std::holds_alternative<RelativeBiasPositions>(sizes.layer.attention.positions)) {
-    const std::string table = "/layer_0/self_attention/relative_attention_bias";
-    import.take(
-        stack + ".relative_bias.weight", {stack + table},
-        {std::get<RelativeBiasPositions>(sizes.layer.attention.positions).buckets, sizes.layer.num_heads});
-    for (index_t i = 1; i < sizes.num_layers; ++i)
-      import.used(stack + "/layer_" + std::to_string(i) + "/self_attention/relative_attention_bias");
-  }
+  const LayerOptions& layer = sizes.layer;
+  const index_t d = layer.d_model, ff = layer.dim_feedforward;
+  const index_t q = layer.attention.head_dim != 0 ? layer.num_heads * layer.attention.head_dim : d;
+  const index_t norm = file.shape("encoder/layer_0/ffn/linear_0/weight")[1], head = q / layer.num_heads;
+  const auto* const relative = std::get_if<RelativeBiasPositions>(&layer.attention.positions);
+  const bool shaw = std::holds_alternative<ShawPositions>(layer.attention.positions);
+  const index_t far = shaw ? 2 * std::get<ShawPositions>(layer.attention.positions).max_distance + 1 : 0;
+  const std::string side = decoder ? "target" : "source", table = "self_attention/relative_attention_bias";
+  const Ct2Row rows[] = {
+      {true, "self_attn.in_proj_", {{"self_attention/linear_0", 3 * q}}, d},
+      {true, "self_attn.out_proj.", {{"self_attention/linear_1", d}}, q},
+      {true, "norm1.", {{"self_attention/layer_norm", norm}}},
+      {shaw, "self_attn.relative_keys", {{"self_attention/relative_position_keys", far}}, head, true},
+      {shaw, "self_attn.relative_values", {{"self_attention/relative_position_values", far}}, head, true},
+      {decoder, "multihead_attn.in_proj_", {{"attention/linear_0", q}, {"attention/linear_1", 2 * q}}, d},
+      {decoder, "multihead_attn.out_proj.", {{"attention/linear_2", d}}, q},
+      {decoder, "norm2.", {{"attention/layer_norm", norm}}},
+      {true, "linear1.", {{"ffn/linear_0", ff}}, d},
+      {layer.gated, "linear3.", {{"ffn/linear_0_noact", ff}}, d},
+      {true, "linear2.", {{"ffn/linear_1", d}}, ff},
+      {decoder, "norm3.", {{"ffn/layer_norm", norm}}},
+      {encoder, "norm2.", {{"ffn/layer_norm", norm}}},
+  };
+  if (relative != nullptr)
+    import.take(stack + ".relative_bias.weight", {stack + "/layer_0/" + table},
+                {relative->buckets, layer.num_heads});
   if (std::holds_alternative<LearnedPositions>(options.input_positions())) {
-    const Tensor<T> table = file.tensor<T>(Ct2Transformer::encodings(stack));
-    import.used(Ct2Transformer::encodings(stack));
-    import.add(decoder ? "target_positions.weight" : "source_positions.weight",
-               table.rows(0, options.max_length));
+    const std::string positions = Ct2Transformer::encodings(stack);
+    import.used(positions);
+    import.add(side + "_positions.weight", file.tensor<T>(positions).rows(0, options.max_length));
   }
-  if (options.embedding_norm) {
-    ct2_norm(import, decoder ? "target_embedding_norm" : "source_embedding_norm",
-             stack + "/layernorm_embedding");
-  }
-  if (sizes.final_norm) ct2_norm(import, stack + ".norm", stack + "/layer_norm");
+  const Ct2Row norms[] = {
+      {options.embedding_norm, side + "_embedding_norm.", {{"/layernorm_embedding", norm}}},
+      {sizes.final_norm, stack + ".norm.", {{"/layer_norm", norm}}},
+  };
+  for (const Ct2Row& row : norms) ct2_take(import, row, "", stack, false);
   for (index_t i = 0; i < sizes.num_layers; ++i) {
-    const std::string ours = stack + ".layers." + std::to_string(i) + ".";
     const std::string theirs = stack + "/layer_" + std::to_string(i) + "/";
-    ct2_linear(import, ours + "self_attn.in_proj_", {{theirs + "self_attention/linear_0", 3 * inner}}, d,
-               bias);
-    ct2_linear(import, ours + "self_attn.out_proj.", {{theirs + "self_attention/linear_1", d}}, inner, bias);
-    ct2_norm(import, ours + "norm1", theirs + "self_attention/layer_norm");
-    if (const auto* shaw = std::get_if<ShawPositions>(&sizes.layer.attention.positions)) {
-      const Shape shape{2 * shaw->max_distance + 1, inner / sizes.layer.num_heads};
-      import.take(ours + "self_attn.relative_keys", {theirs + "self_attention/relative_position_keys"},
-                  shape);
-      import.take(ours + "self_attn.relative_values", {theirs + "self_attention/relative_position_values"},
-                  shape);
-    }
-    if (decoder) {
-      ct2_linear(import, ours + "multihead_attn.in_proj_",
-                 {{theirs + "attention/linear_0", inner}, {theirs + "attention/linear_1", 2 * inner}}, d,
-                 bias);
-      ct2_linear(import, ours + "multihead_attn.out_proj.", {{theirs + "attention/linear_2", d}}, inner,
-                 bias);
-      ct2_norm(import, ours + "norm2", theirs + "attention/layer_norm");
-    }
-    ct2_linear(import, ours + "linear1.", {{theirs + "ffn/linear_0", ff}}, d, bias);
-    if (sizes.layer.gated)
-      ct2_linear(import, ours + "linear3.", {{theirs + "ffn/linear_0_noact", ff}}, d, bias);
-    ct2_linear(import, ours + "linear2.", {{theirs + "ffn/linear_1", d}}, ff, bias);
-    ct2_norm(import, ours + (decoder ? "norm3" : "norm2"), theirs + "ffn/layer_norm");
+    if (relative != nullptr) import.used(theirs + table);  // the same in each layer
+    for (const Ct2Row& row : rows)
+      ct2_take(import, row, stack + ".layers." + std::to_string(i) + ".", theirs, layer.bias);
   }
 }
 
@@ -200,35 +185,24 @@ template <class T>
 Seq2SeqTransformer<T> ct2_model(const Ct2Transformer& described) {
   const Ct2File& file = described.file();
   const Seq2SeqOptions& options = described.options();
-  const index_t d = options.layer.d_model;
-  WeightImport<T, Ct2File> import(file);
-  const auto take = [&](const std::string& ours, const std::string& theirs, const Shape& shape,
-                        bool row_is_missing, double row) {
-    if (row_is_missing) {
-      import.take_with_row(ours, theirs, shape, row);
-    } else {
-      import.take(ours, {theirs}, shape);
-    }
-  };
+  const index_t d = options.layer.d_model, source = options.source_vocab_size,
+                target = options.target_vocab_size;
   const bool zero_start = described.zero_start();
-  take("source_embedding.weight", described.source_embedding(), {options.source_vocab_size, d},
-       file.shape(described.source_embedding())[0] != options.source_vocab_size, 0);
-  take("target_embedding.weight", "decoder/embeddings/weight", {options.target_vocab_size, d}, zero_start, 0);
-  take("projection.weight", "decoder/projection/weight", {options.target_vocab_size, d}, zero_start, 0);
+  WeightImport<T, Ct2File> import(file);
+  import.take_with_row("source_embedding.weight", described.source_embedding(), {source, d},
+                       file.shape(described.source_embedding())[0] != source, 0);
+  import.take_with_row("target_embedding.weight", "decoder/embeddings/weight", {target, d}, zero_start, 0);
+  import.take_with_row("projection.weight", "decoder/projection/weight", {target, d}, zero_start, 0);
   if (options.projection_bias) {
     // The begin symbol must never be generated: its probability underflows to zero.
-    take("projection.bias", "decoder/projection/bias", Shape{options.target_vocab_size}, zero_start, -1e4);
+    import.take_with_row("projection.bias", "decoder/projection/bias", Shape{target}, zero_start, -1e4);
   }
   for (const std::string stack : {"encoder", "decoder"}) ct2_stack(import, described, stack);
   // Scalars and scales were read already, or are not needed for translation.
   for (const std::string& name : file.names()) {
     if (name.ends_with("_scale") || file.shape(name).numel() == 1) import.used(name);
   }
-  import.check();
-  RandomGenerator rng(0);
-  Seq2SeqTransformer<T> model(options, rng);
-  import.load_into(model);
-  return model;
+  return import.template model<Seq2SeqTransformer<T>>(options);
 }
 
 }  // namespace detail
@@ -299,8 +273,8 @@ EIGENFORMER_IO_FUNCTION Ct2Transformer::Ct2Transformer(const Ct2File& file,
   o.tying = !file.same("decoder/embeddings/weight", "decoder/projection/weight") ? Tying::none
             : file.same(source_embedding_, "decoder/embeddings/weight")          ? Tying::all
                                                                                  : Tying::target;
-  o.scale_embedding = scale_embedding("encoder") && scale_embedding("decoder");
-  if (scale_embedding("encoder") != scale_embedding("decoder")) {
+  o.scale_embedding = scale_embedding("encoder");
+  if (scale_embedding("decoder") != o.scale_embedding) {
     throw file.refuse("scales the embeddings of one language and not of the other, which is not supported");
   }
   set_scales();
@@ -338,7 +312,7 @@ EIGENFORMER_IO_FUNCTION void Ct2Transformer::set_scales() {
   Seq2SeqOptions& o = options_;
   const std::string given = first("encoder") + "queries_scale";
   if (file_.contains(given)) o.layer.attention.scale = file_.scalar(given, 0);
-  for_each_attention([&](const std::string& attention) {
+  for_each_attention(true, [&](const std::string& attention, const std::string&) {
     const std::string name = attention + "queries_scale";
     if (file_.contains(name) != file_.contains(given) || file_.scalar(name, 0) != file_.scalar(given, 0)) {
       throw file_.refuse("has a '" + name + "' that differs from '" + given + "', which is not supported");
@@ -387,10 +361,8 @@ EIGENFORMER_IO_FUNCTION RelativeBiasPositions Ct2Transformer::relative_bias() co
   };
   RelativeBiasPositions bias{.buckets = matrix(first("encoder") + table)[0],
                              .max_distance = reach(first("encoder"))};
-  for_each_attention([&](const std::string& attention) {
-    if (attention.find("self_attention") == std::string::npos) return;
-    const std::string stack = first(attention.substr(0, attention.find('/')));
-    if (file_.same(attention + table, stack + table) && matrix(attention + table)[0] == bias.buckets &&
+  for_each_attention(false, [&](const std::string& attention, const std::string& stack) {
+    if (file_.same(attention + table, first(stack) + table) && matrix(attention + table)[0] == bias.buckets &&
         reach(attention) == bias.max_distance) {
       return;
     }
@@ -405,8 +377,7 @@ EIGENFORMER_IO_FUNCTION RelativeBiasPositions Ct2Transformer::relative_bias() co
 
 EIGENFORMER_IO_FUNCTION double Ct2Transformer::rotary(const std::string& name, double missing) const {
   const double value = file_.scalar(first("encoder") + name, missing);
-  for_each_attention([&](const std::string& attention) {
-    if (attention.find("self_attention") == std::string::npos) return;
+  for_each_attention(false, [&](const std::string& attention, const std::string&) {
     if (file_.scalar(attention + name, missing) != value) {
       throw file_.refuse("has a '" + name + "' in '" + attention +
                          "' that differs from the first layer's, which is not supported");
@@ -416,23 +387,14 @@ EIGENFORMER_IO_FUNCTION double Ct2Transformer::rotary(const std::string& name, d
 }
 
 EIGENFORMER_IO_FUNCTION Activation Ct2Transformer::activation(index_t number) const {
-  switch (number) {
-    case 0:
-      return Activation::relu;
-    case 1:
-      return Activation::gelu_tanh;
-    case 2:
-      return Activation::silu;
-    case 3:
-      return Activation::gelu;
-    case 5:
-      return Activation::tanh;
-    case 6:
-      return Activation::sigmoid;
-    default:
-      throw file_.refuse("has the activation " + std::to_string(number) +
-                         ", expected 0 (ReLU), 1 (GELU, tanh), 2 (SiLU), 3 (GELU), 5 or 6");
+  static constexpr std::pair<index_t, Activation> known[] = {
+      {0, Activation::relu}, {1, Activation::gelu_tanh}, {2, Activation::silu},
+      {3, Activation::gelu}, {5, Activation::tanh},      {6, Activation::sigmoid}};
+  for (const auto& [theirs, ours] : known) {
+    if (theirs == number) return ours;
   }
+  throw file_.refuse("has the activation " + std::to_string(number) +
+                     ", expected 0 (ReLU), 1 (GELU, tanh), 2 (SiLU), 3 (GELU), 5 or 6");
 }
 
 EIGENFORMER_IO_FUNCTION bool Ct2Transformer::scale_embedding(const std::string& stack) const {
@@ -456,7 +418,7 @@ EIGENFORMER_IO_FUNCTION void Ct2Transformer::refuse_what_is_not_done() const {
     if (file_.scalar(name, 0) != 0)
       throw file_.refuse("sets '" + std::string(name) + "', which is not supported");
   }
-  for_each_attention([&](const std::string& attention) {
+  for_each_attention(true, [&](const std::string& attention, const std::string&) {
     const std::string bias = "relative_attention_bias";
     if (file_.contains(attention + bias) &&
         (attention.find("self_attention") == std::string::npos || !file_.contains(first("encoder") + bias))) {

@@ -50,7 +50,6 @@ inline IoError ct2_refusal(const std::filesystem::path& path, const std::string&
 struct Ct2Contents {
   std::uint32_t version = 0;
   std::string spec{};  ///< the specification's name, such as "TransformerSpec"; empty in version 1
-  std::uint32_t revision = 1;
   std::map<std::string, Ct2Variable> variables{};  ///< by name, aliases too
 };
 
@@ -127,8 +126,6 @@ class Ct2File {
   std::uint32_t version() const noexcept { return contents_.version; }
   /// The name of the model's specification, such as "TransformerSpec"; empty in version 1.
   const std::string& spec() const noexcept { return contents_.spec; }
-  /// The revision of the specification; 1 in version 1.
-  std::uint32_t revision() const noexcept { return contents_.revision; }
 
   /// The names of all variables and aliases, sorted.
   std::vector<std::string> names() const {
@@ -255,7 +252,7 @@ EIGENFORMER_IO_FUNCTION Ct2Contents Ct2Parser::parse() {
   }
   if (contents_.version >= 2) {
     contents_.spec = in.string("the specification's name");
-    contents_.revision = in.number<std::uint32_t>("the specification's revision");
+    (void)in.number<std::uint32_t>("the specification's revision");
   }
   const auto count = in.number<std::uint32_t>("the number of variables");
   for (std::uint32_t i = 0; i < count; ++i) {

@@ -6,7 +6,6 @@
 #include <memory>
 #include <string>
 #include <system_error>
-#include <tuple>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -17,11 +16,13 @@
 
 namespace eigenformer::detail {
 
-/// Reads CTranslate2's vocabulary `name`.json (a list) or `name`.txt (one token per line), and returns it
-/// with its path, which is empty when there is neither file. Throws IoError for a file that is not such a
-/// list.
-EIGENFORMER_IO_FUNCTION std::pair<std::filesystem::path, std::vector<std::string>>
-read_ctranslate2_vocabulary(const std::filesystem::path& folder, const std::string& name);
+/// The path and the tokens of a vocabulary.
+using Ct2Vocabulary = std::pair<std::filesystem::path, std::vector<std::string>>;
+
+/// Reads CTranslate2's vocabulary `name`.json (a list) or `name`.txt (one token per line); its path is empty
+/// when there is neither file. Throws IoError for a file that is not such a list.
+EIGENFORMER_IO_FUNCTION Ct2Vocabulary read_ctranslate2_vocabulary(const std::filesystem::path& folder,
+                                                                  const std::string& name);
 
 /// Makes the tokenizers of a CTranslate2 folder for embeddings of the sizes in description.model, and sets
 /// the conventions and tokenizer of the description. zero_start: whether the last id of the target is a begin
@@ -38,8 +39,8 @@ EIGENFORMER_IO_FUNCTION TokenizerPair ctranslate2_tokenizers(const std::filesyst
 namespace eigenformer {
 namespace detail {
 
-EIGENFORMER_IO_FUNCTION std::pair<std::filesystem::path, std::vector<std::string>>
-read_ctranslate2_vocabulary(const std::filesystem::path& folder, const std::string& name) {
+EIGENFORMER_IO_FUNCTION Ct2Vocabulary read_ctranslate2_vocabulary(const std::filesystem::path& folder,
+                                                                  const std::string& name) {
   std::error_code ignored;
   std::vector<std::string> tokens;
   std::filesystem::path path = folder / (name + ".json");
@@ -84,17 +85,15 @@ struct Ct2Tokens {
   std::string begin, end, unknown, start;
 };
 
-// Sets the conventions of a description. source, target: the vocabularies and their files.
-EIGENFORMER_IO_FUNCTION void set_conventions(
-    const std::pair<const std::filesystem::path&, const std::vector<std::string>&>& source,
-    const std::pair<const std::filesystem::path&, const std::vector<std::string>&>& target,
-    const Ct2Tokens& names, const JsonFile& config, const ImportOptions& options, bool zero_start,
-    ModelDescription& description) {
-  const auto require = [](const std::filesystem::path& path, const std::vector<std::string>& tokens,
-                          const std::string& token, const char* key) {
-    if (const auto id = find_token(tokens, token)) return *id;
-    throw IoError("import", {"'", path.string(), "' has no token '", token, "', which is config.json's ", key,
-                             " or, if it names none, the default"});
+// Sets the conventions of a description.
+EIGENFORMER_IO_FUNCTION void set_conventions(const Ct2Vocabulary& source, const Ct2Vocabulary& target,
+                                             const Ct2Tokens& names, const JsonFile& config,
+                                             const ImportOptions& options, bool zero_start,
+                                             ModelDescription& description) {
+  const auto require = [](const Ct2Vocabulary& vocabulary, const std::string& token, const char* key) {
+    if (const auto id = find_token(vocabulary.second, token)) return *id;
+    throw IoError("import", {"'", vocabulary.first.string(), "' has no token '", token,
+                             "', which is config.json's ", key, " or, if it names none, the default"});
   };
   ModelConventions& text = description.text;
   // Older folders have no config.json, and names.start with the names.begin symbol.
@@ -103,7 +102,7 @@ EIGENFORMER_IO_FUNCTION void set_conventions(
   text.source_text = options.source_text;
   text.source_suffix.clear();
   if (config.get("add_source_bos", false))
-    text.source_prefix.push_back(require(source.first, source.second, names.begin, "bos_token"));
+    text.source_prefix.push_back(require(source, names.begin, "bos_token"));
   if (!options.source_language.empty())
     text.source_prefix.push_back(find_spelled_language(source.first, source.second, options.source_language));
   // Models converted from transformers need the names.end symbol, but expect it from the caller's tokenizer;
@@ -113,15 +112,15 @@ EIGENFORMER_IO_FUNCTION void set_conventions(
   if (t5) text.lines_are_sentences = text.source_text.starts_with("translate ");
   if (config.get("add_source_eos", false) || names.start != names.begin || !start_is_named || t5 ||
       !options.source_language.empty()) {
-    text.source_suffix.push_back(require(source.first, source.second, names.end, "eos_token"));
+    text.source_suffix.push_back(require(source, names.end, "eos_token"));
   }
-  text.end_id = require(target.first, target.second, names.end, "eos_token");
+  text.end_id = require(target, names.end, "eos_token");
   if (!options.target_language.empty())
     text.target_prefix.push_back(find_spelled_language(target.first, target.second, options.target_language));
   if (zero_start) {
     text.begin_id = static_cast<std::int32_t>(description.model.target_size() - 1);
   } else if (start_is_named) {
-    text.begin_id = require(target.first, target.second, names.start, "decoder_start_token");
+    text.begin_id = require(target, names.start, "decoder_start_token");
   } else if (!text.target_prefix.empty()) {
     text.begin_id = text.target_prefix.front();
     text.target_prefix.clear();
@@ -135,29 +134,25 @@ EIGENFORMER_IO_FUNCTION void set_conventions(
   if (text.target_prefix.empty()) text.search["min_length"] = 1;  // a forced prefix counts
 }
 
-// The vocabularies of a folder and their files.
+// The vocabularies of a folder.
 struct Ct2Vocabularies {
   Ct2Vocabularies(const std::filesystem::path& folder, const Seq2SeqOptions& model) {
-    std::tie(source_path, source) = read_ctranslate2_vocabulary(folder, "shared_vocabulary");
-    shared = !source_path.empty() && model.source_vocab_size == model.target_size();
-    if (!source_path.empty()) {
-      target = source;
-      target_path = source_path;
-    } else {
-      std::tie(source_path, source) = read_ctranslate2_vocabulary(folder, "source_vocabulary");
-      std::tie(target_path, target) = read_ctranslate2_vocabulary(folder, "target_vocabulary");
-      if (source_path.empty() || target_path.empty()) {
+    source = target = read_ctranslate2_vocabulary(folder, "shared_vocabulary");
+    shared = !source.first.empty() && model.source_vocab_size == model.target_size();
+    if (source.first.empty()) {
+      source = read_ctranslate2_vocabulary(folder, "source_vocabulary");
+      target = read_ctranslate2_vocabulary(folder, "target_vocabulary");
+      if (source.first.empty() || target.first.empty()) {
         throw IoError("import", {"'", folder.string(),
                                  "' has no vocabulary: expected shared_vocabulary.json or .txt, or ",
                                  "source_vocabulary and target_vocabulary"});
       }
     }
-    fit_vocabulary(source_path, source, model.source_vocab_size, "source");
-    fit_vocabulary(target_path, target, model.target_size(), "target");
+    fit_vocabulary(source.first, source.second, model.source_vocab_size, "source");
+    fit_vocabulary(target.first, target.second, model.target_size(), "target");
   }
 
-  std::filesystem::path source_path, target_path;
-  std::vector<std::string> source, target;
+  Ct2Vocabulary source, target;
   bool shared = false;  // one vocabulary, and embeddings of one size
 };
 
@@ -168,8 +163,7 @@ EIGENFORMER_IO_FUNCTION TokenizerPair ctranslate2_tokenizers(const std::filesyst
   Ct2Vocabularies read(folder, description.model);
   const Ct2Tokens names(config);
   const ModelConventions& text = description.text;
-  set_conventions({read.source_path, read.source}, {read.target_path, read.target}, names, config, options,
-                  zero_start, description);
+  set_conventions(read.source, read.target, names, config, options, zero_start, description);
 
   const auto vocabulary = [&](std::vector<std::string>& tokens, const std::vector<std::int32_t>& added) {
     ForeignVocabulary v{std::move(tokens), -1, added};
@@ -188,7 +182,7 @@ EIGENFORMER_IO_FUNCTION TokenizerPair ctranslate2_tokenizers(const std::filesyst
     throw IoError("import", {"'", folder.string(),
                              "' has a SentencePiece model for one language and none for the other"});
   }
-  const bool codes = std::any_of(read.source.begin(), read.source.end(),
+  const bool codes = std::any_of(read.source.second.begin(), read.source.second.end(),
                                  [](const std::string& t) { return t.starts_with(">>"); });
   TokenizerPair pair;
   const auto make = [&](const std::filesystem::path& model,
@@ -196,10 +190,10 @@ EIGENFORMER_IO_FUNCTION TokenizerPair ctranslate2_tokenizers(const std::filesyst
     if (model.empty()) return std::make_shared<TokenTokenizer>(std::move(v));
     return sentencepiece_tokenizer(model, std::move(v), codes);
   };
-  pair.source = make(source_model, vocabulary(read.source, text.source_prefix));
+  pair.source = make(source_model, vocabulary(read.source.second, text.source_prefix));
   pair.target = read.shared && source_model == target_model
                     ? pair.source
-                    : make(target_model, vocabulary(read.target, target_languages));
+                    : make(target_model, vocabulary(read.target.second, target_languages));
   description.tokenizer = pair.source->kind();
   description.joint = pair.joint();
   return pair;

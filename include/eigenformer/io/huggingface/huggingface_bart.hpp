@@ -93,11 +93,7 @@ class HuggingFaceBart {
     if (o.projection_bias) import.take("projection.bias", {"final_logits_bias"}, {o.target_vocab_size});
     stack(import, "encoder", o.transformer().encoder_options());
     stack(import, "decoder", o.transformer().decoder_options());
-    import.check();
-    RandomGenerator rng(0);
-    Seq2SeqTransformer<T> model(o, rng);
-    import.load_into(model);
-    return model;
+    return import.template model<Seq2SeqTransformer<T>>(o);
   }
 
  private:
@@ -116,22 +112,21 @@ class HuggingFaceBart {
       import.used(positions);
       import.used(theirs + "embed_positions.weights");
     }
-    if (o.embedding_norm) norm(import, side + "_embedding_norm", theirs + "layernorm_embedding");
-    if (sizes.final_norm) norm(import, stack + ".norm", theirs + "layer_norm");
+    if (o.embedding_norm)
+      import.take_with_bias(side + "_embedding_norm.", {theirs + "layernorm_embedding"}, {d});
+    if (sizes.final_norm) import.take_with_bias(stack + ".norm.", {theirs + "layer_norm"}, {d});
     for (index_t i = 0; i < sizes.num_layers; ++i) {
       const std::string to = stack + ".layers." + std::to_string(i) + ".";
       const std::string from = theirs + "layers." + std::to_string(i) + ".";
       attention(import, to + "self_attn", from + "self_attn");
-      norm(import, to + "norm1", from + "self_attn_layer_norm");
+      import.take_with_bias(to + "norm1.", {from + "self_attn_layer_norm"}, {d});
       if (decoder) {
         attention(import, to + "multihead_attn", from + "encoder_attn");
-        norm(import, to + "norm2", from + "encoder_attn_layer_norm");
+        import.take_with_bias(to + "norm2.", {from + "encoder_attn_layer_norm"}, {d});
       }
-      import.take(to + "linear1.weight", {from + "fc1.weight"}, {ff, d});
-      import.take(to + "linear1.bias", {from + "fc1.bias"}, {ff});
-      import.take(to + "linear2.weight", {from + "fc2.weight"}, {d, ff});
-      import.take(to + "linear2.bias", {from + "fc2.bias"}, {d});
-      norm(import, to + (decoder ? "norm3" : "norm2"), from + "final_layer_norm");
+      import.take_with_bias(to + "linear1.", {from + "fc1"}, {ff, d});
+      import.take_with_bias(to + "linear2.", {from + "fc2"}, {d, ff});
+      import.take_with_bias(to + (decoder ? "norm3." : "norm2."), {from + "final_layer_norm"}, {d});
     }
   }
 
@@ -146,13 +141,6 @@ class HuggingFaceBart {
                   {from + ".q_proj." + part, from + ".k_proj." + part, from + ".v_proj." + part}, in);
       import.take(to + ".out_proj." + part, {from + ".out_proj." + part}, out);
     }
-  }
-
-  template <class T>
-  void norm(WeightImport<T, HuggingFaceWeights>& import, const std::string& to,
-            const std::string& from) const {
-    import.take(to + ".weight", {from + ".weight"}, {options_.layer.d_model});
-    import.take(to + ".bias", {from + ".bias"}, {options_.layer.d_model});
   }
 
   const HuggingFaceWeights& weights_;

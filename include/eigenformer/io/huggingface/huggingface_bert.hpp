@@ -66,39 +66,29 @@ TextEncoder<T> bert_model(const TextEncoderOptions& o, const HuggingFaceWeights&
   WeightImport<T, HuggingFaceWeights> import(weights);
   // In a model with a head for some task, names of the encoder have a prefix.
   const std::string root = weights.contains("bert.embeddings.word_embeddings.weight") ? "bert." : "";
-  const auto pair = [&](const std::string& to, const std::string& from, const Shape& shape) {
-    import.take(to + "weight", {from + ".weight"}, shape);
-    import.take(to + "bias", {from + ".bias"}, {shape[0]});
-  };
   const std::string embeddings = root + "embeddings.";
   import.take("embedding.weight", {embeddings + "word_embeddings.weight"}, {o.vocab_size, d});
   import.take("positions.weight", {embeddings + "position_embeddings.weight"}, {o.max_length, d});
   import.take("token_types.weight", {embeddings + "token_type_embeddings.weight"}, {o.num_token_types, d});
-  pair("embedding_norm.", embeddings + "LayerNorm", {d});
+  import.take_with_bias("embedding_norm.", {embeddings + "LayerNorm"}, {d});
   for (index_t i = 0; i < o.num_layers; ++i) {
     const std::string to = "encoder.layers." + std::to_string(i) + ".";
     const std::string from = root + "encoder.layer." + std::to_string(i) + ".";
     const std::string self = from + "attention.self.";
-    import.take(to + "self_attn.in_proj_weight",
-                {self + "query.weight", self + "key.weight", self + "value.weight"}, {3 * d, d});
-    import.take(to + "self_attn.in_proj_bias", {self + "query.bias", self + "key.bias", self + "value.bias"},
-                {3 * d});
-    pair(to + "self_attn.out_proj.", from + "attention.output.dense", {d, d});
-    pair(to + "norm1.", from + "attention.output.LayerNorm", {d});
-    pair(to + "linear1.", from + "intermediate.dense", {ff, d});
-    pair(to + "linear2.", from + "output.dense", {d, ff});
-    pair(to + "norm2.", from + "output.LayerNorm", {d});
+    import.take_with_bias(to + "self_attn.in_proj_", {self + "query", self + "key", self + "value"},
+                          {3 * d, d});
+    import.take_with_bias(to + "self_attn.out_proj.", {from + "attention.output.dense"}, {d, d});
+    import.take_with_bias(to + "norm1.", {from + "attention.output.LayerNorm"}, {d});
+    import.take_with_bias(to + "linear1.", {from + "intermediate.dense"}, {ff, d});
+    import.take_with_bias(to + "linear2.", {from + "output.dense"}, {d, ff});
+    import.take_with_bias(to + "norm2.", {from + "output.LayerNorm"}, {d});
   }
   for (const std::string& name : weights.names()) {
     const bool head = name.starts_with(root + "pooler.") || name.starts_with("cls.") ||
                       name.starts_with("classifier.") || name.ends_with("embeddings.position_ids");
     if (head) import.used(name);
   }
-  import.check();
-  RandomGenerator rng(0);
-  TextEncoder<T> model(o, rng);
-  import.load_into(model);
-  return model;
+  return import.template model<TextEncoder<T>>(o);
 }
 
 EIGENFORMER_IO_FUNCTION std::shared_ptr<const Tokenizer> bert_tokenizer(const std::filesystem::path& folder,

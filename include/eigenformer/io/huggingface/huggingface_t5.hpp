@@ -59,11 +59,7 @@ class HuggingFaceT5 {
     }
     stack(import, "encoder", o.encoder.num_layers);
     stack(import, "decoder", o.decoder.num_layers);
-    import.check();
-    RandomGenerator rng(0);
-    Seq2SeqTransformer<T> model(o, rng);
-    import.load_into(model);
-    return model;
+    return import.template model<Seq2SeqTransformer<T>>(o);
   }
 
  private:

@@ -27,109 +27,103 @@ class MarianImport {
  public:
   explicit MarianImport(const MarianTransformer& described)
       : described_(described), file_(described.file()), import_(file_) {
-    const Seq2SeqOptions& o = described.options();
-    const index_t d = o.layer.d_model, ff = o.layer.dim_feedforward;
     embeddings();
+    const Seq2SeqOptions& o = described.options();
     for (const std::string stack : {"encoder", "decoder"}) {
-      const bool decoder = stack == "decoder";
-      const index_t layers = decoder ? o.decoder.num_layers : o.encoder.num_layers;
+      const std::vector<Row> rows = layer(stack == "decoder");
+      const index_t layers = stack == "decoder" ? o.decoder.num_layers : o.encoder.num_layers;
       for (index_t i = 0; i < layers; ++i) {
-        const std::string ours = stack + ".layers." + std::to_string(i) + ".";
-        const std::string theirs = stack + "_l" + std::to_string(i + 1) + "_";
-        if (decoder) {
-          linear(ours + "ssru.input.", theirs + "rnn", {"W"}, {}, {d}, d);
-          linear(ours + "ssru.forget.", theirs + "rnn", {"Wf"}, {"bf"}, {d}, d);
-          norm(ours + "norm1", theirs + "rnn_ffn");
-          attention(ours + "multihead_attn.", theirs + "context", d);
-          norm(ours + "norm2", theirs + "context_Wo");
-        } else {
-          attention(ours + "self_attn.", theirs + "self", d);
-          norm(ours + "norm1", theirs + "self_Wo");
-        }
-        linear(ours + "linear1.", theirs + "ffn", {"W1"}, {"b1"}, {ff}, d);
-        linear(ours + "linear2.", theirs + "ffn", {"W2"}, {"b2"}, {d}, ff);
-        norm(ours + (decoder ? "norm3" : "norm2"), theirs + "ffn_ffn");
+        for (const Row& row : rows)
+          take(row, stack + ".layers." + std::to_string(i) + ".", stack + "_l" + std::to_string(i + 1) + "_");
       }
     }
     for (const std::string& name : file_.names()) {
       if (name.ends_with("_QuantMultA") || name == "special:model.yml") import_.used(name);
     }
-    import_.check();
   }
 
   /// Makes the model with these weights.
   Seq2SeqTransformer<T> model() const {
-    RandomGenerator rng = RandomGenerator::idle();
-    Seq2SeqTransformer<T> model(described_.options(), rng);
-    import_.load_into(model);
-    return model;
+    return import_.template model<Seq2SeqTransformer<T>>(described_.options());
   }
   const MarianNames& names() const noexcept { return names_; }
 
  private:
+  // A linear layer; without parts a norm.
+  struct Row {
+    bool has;  // whether the layer has it
+    std::string ours, theirs;
+    std::vector<std::string> parts{};  // what follows W and b in their names; ours has the rows of all
+    index_t rows = 0, columns = 0;     // of a part
+    bool bias = true;
+  };
+
+  std::vector<Row> layer(bool decoder) const {
+    const index_t d = described_.options().layer.d_model, ff = described_.options().layer.dim_feedforward;
+    const bool encoder = !decoder;
+    return {
+        {decoder, "ssru.input.", "rnn", {""}, d, d, false},
+        {decoder, "ssru.forget.", "rnn", {"f"}, d, d},
+        {decoder, "norm1.", "rnn_ffn"},
+        {decoder, "multihead_attn.in_proj_", "context", {"q", "k", "v"}, d, d},
+        {decoder, "multihead_attn.out_proj.", "context", {"o"}, d, d},
+        {decoder, "norm2.", "context_Wo"},
+        {encoder, "self_attn.in_proj_", "self", {"q", "k", "v"}, d, d},
+        {encoder, "self_attn.out_proj.", "self", {"o"}, d, d},
+        {encoder, "norm1.", "self_Wo"},
+        {true, "linear1.", "ffn", {"1"}, ff, d},
+        {true, "linear2.", "ffn", {"2"}, d, ff},
+        {decoder, "norm3.", "ffn_ffn"},
+        {encoder, "norm2.", "ffn_ffn"},
+    };
+  }
+
+  void take(const Row& row, std::string ours, std::string theirs) {
+    if (!row.has) return;
+    ours += row.ours;
+    theirs += row.theirs;
+    if (row.parts.empty()) {
+      const index_t d = described_.options().layer.d_model;
+      take_vectors(ours + "weight", {{theirs + "_ln_scale", d}});
+      take_vectors(ours + "bias", {{theirs + "_ln_bias", d}});
+      return;
+    }
+    std::vector<std::string>& weights = names_[ours + "weight"];
+    std::vector<std::pair<std::string, index_t>> biases;
+    for (const std::string& part : row.parts) {
+      weights.push_back(theirs + "_W" + part);
+      biases.emplace_back(theirs + "_b" + part, row.rows);
+    }
+    import_.take(ours + "weight", weights, {static_cast<index_t>(row.parts.size()) * row.rows, row.columns});
+    if (row.bias) take_vectors(ours + "bias", biases);
+  }
+
   void embeddings() {
     const Seq2SeqOptions& o = described_.options();
-    const index_t d = o.layer.d_model;
-    const Tensor<T> source = table(described_.source_embedding(), o.source_vocab_size, d);
-    const Tensor<T> target =
-        described_.joint() ? source : table(described_.target_embedding(), o.target_vocab_size, d);
-    import_.add("source_embedding.weight", source);
-    import_.add("target_embedding.weight", target);
-    import_.add("projection.weight", target);
-    names_["source_embedding.weight"] = {described_.source_embedding()};
-    names_["target_embedding.weight"] = names_["projection.weight"] = {described_.target_embedding()};
+    const index_t d = o.layer.d_model, target = o.target_vocab_size;
+    const std::string source_table = described_.source_embedding(), table = described_.target_embedding();
     const std::string bias = "decoder_ff_logit_out_b";
-    const Tensor<T> given = vector(bias, described_.target_words());
-    Tensor<T> whole(Shape{o.target_vocab_size});
-    std::copy_n(given.data(), given.numel(), whole.data());
+    // The begin symbol, which Marian does not have, has an embedding of zeros; the projection is tied.
+    import_.take_with_row("source_embedding.weight", source_table, {o.source_vocab_size, d},
+                          described_.joint(), 0);
+    if (!described_.joint()) import_.take_with_row("target_embedding.weight", table, {target, d}, true, 0);
+    names_ = {{"source_embedding.weight", {source_table}},
+              {"target_embedding.weight", {table}},
+              {"projection.weight", {table}}};
+    require_vector(bias, described_.target_words());
     // The begin symbol must never be generated: its probability underflows to zero.
-    whole.data()[given.numel()] = T(-1e4);
-    import_.add("projection.bias", whole);
+    import_.take_with_row("projection.bias", bias, Shape{target}, true, -1e4);
   }
 
-  // An embedding table, with a row of zeros added when the vocabulary has the begin symbol.
-  Tensor<T> table(const std::string& theirs, index_t rows, index_t d) {
-    import_.used(theirs);
-    const Tensor<T> given = file_.tensor<T>(theirs);
-    if (given.dim(0) == rows) return given;
-    Tensor<T> whole = Tensor<T>::zeros(Shape{rows, d});
-    std::copy_n(given.data(), given.numel(), whole.data());
-    return whole;
+  void require_vector(const std::string& theirs, index_t size) const {
+    const Shape& shape = file_.shape(theirs);
+    if (shape == Shape{1, size} || shape == Shape{size}) return;
+    throw file_.refuse("has a '" + theirs + "' of shape " + shape.str() + ", expected " +
+                       Shape{1, size}.str());
   }
-  Tensor<T> vector(const std::string& theirs, index_t size) {
-    import_.used(theirs);
-    if (file_.shape(theirs) != Shape{1, size} && file_.shape(theirs) != Shape{size}) {
-      throw file_.refuse("has a '" + theirs + "' of shape " + file_.shape(theirs).str() + ", expected " +
-                         Shape{1, size}.str());
-    }
-    return file_.tensor<T>(theirs).reshape(Shape{size});
-  }
-
-  // weights and biases: those of parts with these numbers of outputs, concatenated by rows in ours.
-  void linear(const std::string& ours, const std::string& theirs, const std::vector<std::string>& weights,
-              const std::vector<std::string>& biases, const std::vector<index_t>& outputs, index_t in,
-              const char* joint = "") {
-    std::vector<std::string> names;
-    index_t rows = 0;
-    for (const std::string& weight : weights) names.push_back(theirs + "_" + weight);
-    for (const index_t n : outputs) rows += n;
-    import_.take(ours + joint + "weight", names, {rows, in});
-    names_[ours + joint + "weight"] = names;
-    if (biases.empty()) return;
-    Tensor<T> bias(Shape{rows});
-    T* out = bias.data();
-    for (std::size_t i = 0; i < biases.size(); ++i)
-      out = std::copy_n(vector(theirs + "_" + biases[i], outputs[i]).data(), outputs[i], out);
-    import_.add(ours + joint + "bias", bias);
-  }
-  void attention(const std::string& ours, const std::string& theirs, index_t d) {
-    linear(ours, theirs, {"Wq", "Wk", "Wv"}, {"bq", "bk", "bv"}, {d, d, d}, d, "in_proj_");
-    linear(ours + "out_proj.", theirs, {"Wo"}, {"bo"}, {d}, d);
-  }
-  void norm(const std::string& ours, const std::string& theirs) {
-    const index_t d = described_.options().layer.d_model;
-    import_.add(ours + ".weight", vector(theirs + "_ln_scale", d));
-    import_.add(ours + ".bias", vector(theirs + "_ln_bias", d));
+  void take_vectors(const std::string& ours, const std::vector<std::pair<std::string, index_t>>& theirs) {
+    for (const auto& [name, size] : theirs) require_vector(name, size);
+    import_.take_or_zero(ours, theirs);
   }
 
   const MarianTransformer& described_;
@@ -140,10 +134,10 @@ class MarianImport {
 
 /// Packs the int8 matrices of a Marian file: bytes and scales are kept, and inputs are quantised with the
 /// steps of the file. A matrix that is float32 in the file is quantised.
-class MarianInt8 {
- public:
-  MarianInt8(const MarianTransformer& described, const MarianNames& names, const ImportOptions& options)
-      : described_(described), file_(described.file()), names_(names), options_(options) {}
+struct MarianInt8 {
+  const MarianTransformer& described;
+  const MarianNames& names;
+  const ImportOptions& options;
 
   std::shared_ptr<const kernels::PackedWeights> pack(const Seq2SeqTransformer<float>& model) const;
 
@@ -159,11 +153,6 @@ class MarianInt8 {
 
   // One multiplier for all rows of a product: the smallest, which does not clip any input.
   float input_multiplier(const std::string& ours, const Rows& rows, const Int8Rows& product) const;
-
-  const MarianTransformer& described_;
-  const MarianFile& file_;
-  const MarianNames& names_;
-  const ImportOptions& options_;
 };
 
 }  // namespace detail
@@ -223,7 +212,7 @@ EIGENFORMER_IO_FUNCTION std::shared_ptr<const kernels::PackedWeights> MarianInt8
   for (const auto& [ours, products] : int8_products(model)) {
     const Parameter<float>& weight = *parameters.at(ours);
     const index_t in = weight.shape()[1];
-    const std::optional<Rows> rows = read(names_.at(ours), weight.shape());
+    const std::optional<Rows> rows = read(names.at(ours), weight.shape());
     for (const Int8Rows& product : products) {
       if (!rows) {
         packed->add(weight.id(), product.first,
@@ -243,18 +232,19 @@ EIGENFORMER_IO_FUNCTION std::shared_ptr<const kernels::PackedWeights> MarianInt8
 
 EIGENFORMER_IO_FUNCTION std::optional<MarianInt8::Rows> MarianInt8::read(
     const std::vector<std::string>& theirs, const Shape& shape) const {
+  const MarianFile& file = described.file();
   Rows rows;
   for (const std::string& name : theirs) {
-    if (!file_.is_int8(name)) return std::nullopt;
+    if (!file.is_int8(name)) return std::nullopt;
     float scale = 0;
-    const std::int8_t* values = file_.int8_values(name, &scale);
-    const Shape& part = file_.shape(name);
+    const std::int8_t* values = file.int8_values(name, &scale);
+    const Shape& part = file.shape(name);
     rows.values.insert(rows.values.end(), values, values + part.numel());
     const auto count = static_cast<std::size_t>(part[0]);
     rows.scale.insert(rows.scale.end(), count, scale);
-    std::optional<float> multiplier = file_.input_multiplier(name);
+    std::optional<float> multiplier = file.input_multiplier(name);
     // The output layer's multiplier may be stored as "none" instead of the name of the embedding.
-    if (!multiplier && name == described_.target_embedding()) multiplier = file_.input_multiplier("none");
+    if (!multiplier && name == described.target_embedding()) multiplier = file.input_multiplier("none");
     rows.multiplier.insert(rows.multiplier.end(), count, multiplier.value_or(0.0f));
   }
   // The row of the begin symbol, which Marian does not have.
@@ -268,10 +258,10 @@ EIGENFORMER_IO_FUNCTION float MarianInt8::input_multiplier(const std::string& ou
                                                            const Int8Rows& product) const {
   const auto begin = rows.multiplier.begin() + product.first;
   const auto [least, greatest] = std::minmax_element(begin, begin + product.count);
-  if (*least != *greatest && options_.warn) {
-    options_.warn("'" + file_.path().string() + "' quantises the inputs of '" + ours +
-                  "' with multipliers from " + std::to_string(*least) + " to " + std::to_string(*greatest) +
-                  "; the smallest is used for all");
+  if (*least != *greatest && options.warn) {
+    options.warn("'" + described.file().path().string() + "' quantises the inputs of '" + ours +
+                 "' with multipliers from " + std::to_string(*least) + " to " + std::to_string(*greatest) +
+                 "; the smallest is used for all");
   }
   return *least;
 }
@@ -290,7 +280,7 @@ EIGENFORMER_IO_FUNCTION PackedModel<Seq2SeqTransformer<float>> import_marian_int
   TokenizerPair tokenizers = detail::marian_tokenizers(files, transformer, options, description);
   const detail::MarianImport<float> import(transformer);
   Seq2SeqTransformer<float> model = import.model();
-  auto packed = detail::MarianInt8(transformer, import.names(), options).pack(model);
+  auto packed = detail::MarianInt8{transformer, import.names(), options}.pack(model);
   release_packed_weights(model, *packed);
   return {{std::move(description), std::move(tokenizers), std::move(model)}, std::move(packed)};
 }

@@ -5,7 +5,6 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <limits>
@@ -118,18 +117,12 @@ class MarianTransformer {
 
   // Settings that change the model, with the values that are supported.
   void expect_all() const;
-  void expect(const char* key, const std::string& value) const;
   void expect_size(const char* key, index_t found, long said) const {
     if (found == said) return;
     throw file_.refuse("has embeddings of " + std::to_string(found) + ", but its " + key + " says " +
                        std::to_string(said));
   }
 
-  Shape matrix(const std::string& name) const {
-    const Shape& shape = file_.shape(name);
-    if (shape.rank() == 2) return shape;
-    throw file_.refuse("has a '" + name + "' of shape " + shape.str() + ", expected a matrix");
-  }
   index_t layers(const char* key) const {
     const long n = settings_.whole(key);
     // A layer has more than ten items.
@@ -171,12 +164,8 @@ struct MarianFiles {
 /// Finds these files. from: the model, or a folder with one. Throws IoError that says what is missing.
 EIGENFORMER_IO_FUNCTION MarianFiles find_marian_files(const std::filesystem::path& from);
 
-/// Reads the tokens of a vocabulary for an embedding of `words` rows. Throws IoError unless it is a
-/// SentencePiece model with the special ids that Marian assumes.
-EIGENFORMER_IO_FUNCTION std::vector<std::string> marian_vocabulary(const std::filesystem::path& path,
-                                                                   index_t words, const char* side);
-
-/// Makes the tokenizers, and sets the conventions and tokenizer of the description.
+/// Makes the tokenizers, and sets the conventions and tokenizer of the description. Throws IoError unless the
+/// vocabularies are SentencePiece models with the special ids that Marian assumes.
 EIGENFORMER_IO_FUNCTION TokenizerPair marian_tokenizers(const MarianFiles& files,
                                                         const MarianTransformer& model,
                                                         const ImportOptions& options,
@@ -243,7 +232,8 @@ EIGENFORMER_IO_FUNCTION MarianTransformer::MarianTransformer(const MarianFile& f
   const bool one_table = all || settings_.flag("tied-embeddings-src");
   source_embedding_ = one_table ? "Wemb" : "encoder_Wemb";
   target_embedding_ = one_table ? "Wemb" : "decoder_Wemb";
-  const Shape source = matrix(source_embedding_), decoder = matrix(target_embedding_);
+  const Shape source = require_matrix(file, source_embedding_),
+              decoder = require_matrix(file, target_embedding_);
   expect_size("dim-vocabs", source[0], settings_.whole("dim-vocabs", 0));
   expect_size("dim-vocabs", decoder[0], settings_.whole("dim-vocabs", 1));
   expect_size("dim-emb", source[1], settings_.whole("dim-emb"));
@@ -284,38 +274,47 @@ EIGENFORMER_IO_FUNCTION MarianTransformer::MarianTransformer(const MarianFile& f
 }
 
 EIGENFORMER_IO_FUNCTION void MarianTransformer::expect_all() const {
-  for (const auto& [key, value] :
-       std::vector<std::pair<const char*, const char*>>{{"type", "transformer"},
-                                                        {"transformer-decoder-autoreg", "rnn"},
-                                                        {"dec-cell", "ssru"},
-                                                        {"transformer-preprocess", ""},
-                                                        {"transformer-postprocess", "dan"},
-                                                        {"transformer-ffn-depth", "2"}}) {
-    expect(key, value);
-  }
-  // The same for optional settings.
-  for (const auto& [key, value] :
-       std::vector<std::pair<const char*, const char*>>{{"dec-cell-base-depth", "2"},
-                                                        {"dec-cell-high-depth", "1"},
-                                                        {"transformer-postprocess-top", ""},
-                                                        {"transformer-decoder-dim-ffn", "0"},
-                                                        {"transformer-decoder-ffn-depth", "0"},
-                                                        {"transformer-no-projection", "false"},
-                                                        {"transformer-no-affine", "false"},
-                                                        {"transformer-no-bias", "false"},
-                                                        {"transformer-rnn-projection", "false"},
-                                                        {"transformer-pool", "false"},
-                                                        {"transformer-train-position-embeddings", "false"},
-                                                        {"factors-combine", "sum"},
-                                                        {"factors-dim-emb", "0"},
-                                                        {"lemma-dependency", ""},
-                                                        {"lemma-dim-emb", "0"},
-                                                        {"layer-normalization", "false"},
-                                                        {"output-omit-bias", "false"},
-                                                        {"right-left", "false"},
-                                                        {"skip", "false"},
-                                                        {"ulr", "false"}}) {
-    if (settings_.has(key)) expect(key, value);
+  static constexpr struct {
+    const char* key;
+    const char* value;
+    bool required = false;
+  } supported[] = {
+      {"type", "transformer", true},
+      {"transformer-decoder-autoreg", "rnn", true},
+      {"dec-cell", "ssru", true},
+      {"transformer-preprocess", "", true},
+      {"transformer-postprocess", "dan", true},
+      {"transformer-ffn-depth", "2", true},
+      {"dec-cell-base-depth", "2"},
+      {"dec-cell-high-depth", "1"},
+      {"transformer-postprocess-top", ""},
+      {"transformer-decoder-dim-ffn", "0"},
+      {"transformer-decoder-ffn-depth", "0"},
+      {"transformer-no-projection", "false"},
+      {"transformer-no-affine", "false"},
+      {"transformer-no-bias", "false"},
+      {"transformer-rnn-projection", "false"},
+      {"transformer-pool", "false"},
+      {"transformer-train-position-embeddings", "false"},
+      {"factors-combine", "sum"},
+      {"factors-dim-emb", "0"},
+      {"lemma-dependency", ""},
+      {"lemma-dim-emb", "0"},
+      {"layer-normalization", "false"},
+      {"output-omit-bias", "false"},
+      {"right-left", "false"},
+      {"skip", "false"},
+      {"ulr", "false"},
+  };
+  for (const auto& [key, value, required] : supported) {
+    if (!required && !settings_.has(key)) continue;
+    const std::string found = settings_.word(key), expected = value;
+    if (found == expected) continue;
+    throw settings_.refuse_value(
+        key, found,
+        (expected.empty() ? "\"\"" : expected) +
+            ": the import is for post-norm Transformers with an SSRU in the decoder, "
+            "as browsers have them");
   }
   for (const char* key : {"transformer-tied-layers", "input-types"}) {
     const auto list = settings_.list(key);
@@ -324,26 +323,15 @@ EIGENFORMER_IO_FUNCTION void MarianTransformer::expect_all() const {
   }
 }
 
-EIGENFORMER_IO_FUNCTION void MarianTransformer::expect(const char* key, const std::string& value) const {
-  const std::string found = settings_.word(key);
-  if (found == value) return;
-  throw settings_.refuse_value(key, found,
-                               (value.empty() ? "\"\"" : value) +
-                                   ": the import is for post-norm Transformers with an SSRU in the decoder, "
-                                   "as browsers have them");
-}
-
 }  // namespace detail
 
 EIGENFORMER_IO_FUNCTION bool is_marian_file(const std::filesystem::path& path) {
   std::error_code ignored;
   if (!std::filesystem::is_regular_file(path, ignored)) return false;
   std::ifstream file(path, std::ios::binary);
-  std::uint64_t head[2] = {};
-  char bytes[sizeof head];
-  if (!file.read(bytes, sizeof bytes)) return false;
-  std::memcpy(head, bytes, sizeof head);
-  return head[0] == 1 && head[1] > 0;
+  std::uint64_t head[2] = {};  // version, number of items
+  file.read(reinterpret_cast<char*>(head), sizeof head);
+  return file && head[0] == 1 && head[1] > 0;
 }
 
 EIGENFORMER_IO_FUNCTION std::vector<std::filesystem::path> marian_files(const std::filesystem::path& folder) {
@@ -409,24 +397,18 @@ EIGENFORMER_IO_FUNCTION MarianFiles find_marian_files(const std::filesystem::pat
   return files;
 }
 
-EIGENFORMER_IO_FUNCTION std::vector<std::string> marian_vocabulary(const std::filesystem::path& path,
-                                                                   index_t words, const char* side) {
-  std::vector<std::string> tokens = sentencepiece_pieces(path);
-  if (tokens.size() < 2 || tokens[0] != "</s>" || tokens[1] != "<unk>") {
-    throw IoError("import", {"'", path.string(), "' begins with '", (tokens.empty() ? "" : tokens[0]),
-                             "' and '", (tokens.size() < 2 ? "" : tokens[1]),
-                             "', expected </s> and <unk>, as a vocabulary of Marian has them"});
-  }
-  fit_vocabulary(path, tokens, words, side);
-  return tokens;
-}
-
 EIGENFORMER_IO_FUNCTION TokenizerPair marian_tokenizers(const MarianFiles& files,
                                                         const MarianTransformer& model,
                                                         const ImportOptions& options,
                                                         ModelDescription& description) {
   const auto make = [&](const std::filesystem::path& path, index_t words, index_t ids, const char* side) {
-    std::vector<std::string> tokens = marian_vocabulary(path, words, side);
+    std::vector<std::string> tokens = sentencepiece_pieces(path);
+    if (tokens.size() < 2 || tokens[0] != "</s>" || tokens[1] != "<unk>") {
+      throw IoError("import", {"'", path.string(), "' begins with '", (tokens.empty() ? "" : tokens[0]),
+                               "' and '", (tokens.size() < 2 ? "" : tokens[1]),
+                               "', expected </s> and <unk>, as a vocabulary of Marian has them"});
+    }
+    fit_vocabulary(path, tokens, words, side);
     tokens.resize(static_cast<std::size_t>(ids));
     ForeignVocabulary vocabulary{std::move(tokens), 1, {0}};
     if (ids > words) vocabulary.special_ids.push_back(static_cast<std::int32_t>(words));

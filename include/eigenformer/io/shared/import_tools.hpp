@@ -108,6 +108,14 @@ void require_valid(const File& file, const Options& options) {
   }
 }
 
+/// The shape of a matrix of a file. Throws IoError when it has another rank.
+template <class File>
+Shape require_matrix(const File& file, const std::string& name) {
+  const Shape shape = file.shape(name);
+  if (shape.rank() == 2) return shape;
+  throw file.refuse("has a '" + name + "' of shape " + shape.str() + ", expected a matrix");
+}
+
 /// Collects the state dict of a model from the weights of another library. Source: contains(name),
 /// shape(name), `tensor<T>(name)`, names(), refuse(what). Memory is allocated only for tensors that the file
 /// holds.
@@ -119,7 +127,7 @@ class WeightImport {
   const Source& source() const noexcept { return source_; }
 
   /// Sets our tensor `ours` of this shape to theirs, of which several are concatenated by rows, without the
-  /// first `skipped` rows. A missing or misshaped tensor is reported by check().
+  /// first `skipped` rows. A missing or misshaped tensor is reported by model().
   void take(const std::string& ours, const std::vector<std::string>& theirs, const Shape& shape,
             index_t skipped = 0) {
     if (!fits(theirs, skipped == 0 ? shape : shape.with(0, shape[0] + skipped))) return;
@@ -136,8 +144,19 @@ class WeightImport {
     }
     entries_.push_back({ours, std::move(whole), {}});
   }
-  /// Sets our tensor `ours` of this shape to theirs and a last row of `value`, as take() does.
-  void take_with_row(const std::string& ours, const std::string& theirs, const Shape& shape, double value) {
+  /// Sets our weight of this shape and our bias, whose names begin with `ours`, to those of theirs, as take()
+  /// does.
+  void take_with_bias(const std::string& ours, const std::vector<std::string>& theirs, const Shape& shape) {
+    for (const std::string part : {"weight", "bias"}) {
+      std::vector<std::string> names;
+      for (const std::string& name : theirs) names.push_back(name + "." + part);
+      take(ours + part, names, part == "weight" ? shape : Shape{shape[0]});
+    }
+  }
+  /// As take(); if `lacking`, theirs lacks our last row, which is then of `value`.
+  void take_with_row(const std::string& ours, const std::string& theirs, const Shape& shape, bool lacking,
+                     double value) {
+    if (!lacking) return take(ours, {theirs}, shape);
     const Shape given = shape.with(0, shape[0] - 1);
     if (!fits({theirs}, given)) return;
     Tensor<T> whole = Tensor<T>::full(shape, static_cast<T>(value));
@@ -164,8 +183,25 @@ class WeightImport {
   /// Marks a tensor of theirs as read or not needed.
   void used(const std::string& name) { used_.insert(name); }
 
-  /// Throws IoError that lists all missing, misshaped and unused tensors.
-  void check() {
+  /// Makes a model with the collected tensors. Throws IoError that lists all missing, misshaped and unused
+  /// tensors, before it takes memory for the model, and when names or shapes do not match the model's.
+  template <class M, class Options>
+  M model(const Options& options) const {
+    check();
+    RandomGenerator rng = RandomGenerator::idle();
+    M model(options, rng);
+    try {
+      load_state_dict(model, entries_);
+    } catch (const ValueError& error) {
+      throw source_.refuse(std::string("does not fit the model: ") + error.what());
+    }
+    return model;
+  }
+
+ private:
+  static constexpr int shown = 12;
+
+  void check() const {
     std::string unexpected;
     int more = 0;
     for (const std::string& name : source_.names()) {
@@ -180,19 +216,6 @@ class WeightImport {
       throw source_.refuse("does not fit its configuration; " + problems.substr(0, problems.size() - 1));
     }
   }
-
-  /// Loads the collected tensors into a model. Throws IoError when names or shapes do not match.
-  template <class M>
-  void load_into(M& model) const {
-    try {
-      load_state_dict(model, entries_);
-    } catch (const ValueError& error) {
-      throw source_.refuse(std::string("does not fit the model: ") + error.what());
-    }
-  }
-
- private:
-  static constexpr int shown = 12;
 
   static void list(std::string& names, int& more, const std::string& name) {
     if (std::count(names.begin(), names.end(), ',') + 1 >= shown) {
