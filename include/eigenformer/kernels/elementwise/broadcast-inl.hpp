@@ -96,6 +96,39 @@ void compare_loop(const StridedLoop<2>& loop, const T* a, const T* b, bool* out,
   });
 }
 
+// to = c ? a : b, n elements; steps are 0 or 1.
+template <class T>
+struct WhereRow {
+  template <int lanes>
+  struct Flags {
+    typedef signed char V __attribute__((vector_size(lanes)));
+  };
+
+  template <int Bytes>
+  EIGENFORMER_ALWAYS_INLINE static void run(const bool* c, const T* a, index_t step_a, const T* b,
+                                            index_t step_b, T* to, index_t n) {
+    using W = Simd<T, Bytes>;
+    using F = typename Flags<Bytes / static_cast<int>(sizeof(T))>::V;
+    typename W::V fixed_a, fixed_b;
+    W::set(fixed_a, *a);
+    W::set(fixed_b, *b);
+    W::each(n, [&](index_t i, auto count) EIGENFORMER_INLINE_LAMBDA {
+      typename W::V x = fixed_a, y = fixed_b;
+      if (step_a == 1) W::load(x, a + i, count);
+      if (step_b == 1) W::load(y, b + i, count);
+      F flags{};
+      if (static_cast<index_t>(count) == W::lanes) {
+        __builtin_memcpy(&flags, c + i, sizeof(flags));
+      } else {
+        for (index_t l = 0; l < static_cast<index_t>(count); ++l) flags[l] = c[i + l] ? 1 : 0;
+      }
+      const auto chosen = __builtin_convertvector(flags, typename W::I);
+      x = chosen != 0 ? x : y;
+      W::store(to + i, count, x);
+    });
+  }
+};
+
 template <class T>
 struct BroadcastRows {
   template <int Bytes>
@@ -174,7 +207,11 @@ void where(const bool* condition, const Shape& condition_shape, const T* a, cons
       const T* x = a + at[1] + skip * step_a;
       const T* y = b + at[2] + skip * step_b;
       T* to = out + round * n + skip;
-      for (index_t i = 0; i < n; ++i) to[i] = c[i * step_c] ? x[i * step_a] : y[i * step_b];
+      if (step_c == 1) {
+        dispatch<detail::WhereRow<T>>(c, x, step_a, y, step_b, to, n);
+      } else {
+        for (index_t i = 0; i < n; ++i) to[i] = *c ? x[i * step_a] : y[i * step_b];
+      }
     }
   });
 }
