@@ -85,6 +85,7 @@ TEST_CASE("split, chunk, unstack: sizes as PyTorch's") {
   CHECK(sizes(ef::chunk(numbers({7}), 3), 0) == Sizes{3, 3, 1});
   CHECK(sizes(ef::chunk(numbers({6}), 4), 0) == Sizes{2, 2, 2});
   CHECK(sizes(ef::chunk(numbers({2}), 5), 0) == Sizes{1, 1});
+  CHECK(sizes(ef::chunk(Tensor<double>(Shape{2, 0, 3}), 2, 1), 1) == Sizes{0, 0});
   CHECK(values(ef::split(numbers({2, 3}), {1, 2}, 1)[1].value()) == Doubles{1, 2, 4, 5});
   const auto columns = ef::unstack(numbers({2, 3}), 1);
   REQUIRE(columns.size() == 3);

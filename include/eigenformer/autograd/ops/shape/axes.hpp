@@ -226,15 +226,17 @@ template <Operand X>
   const index_t n = v.dim(detail::axis_of("split", axis, v.shape()));
   return detail::split_at("split", v, detail::equal_sizes("split", n, size), axis);
 }
-/// At most `chunks` parts of equal size along an axis, the last one smaller if need be, as PyTorch's chunk.
-/// Throws ValueError unless `chunks` is positive.
+/// At most `chunks` parts of equal size along an axis, the last one smaller if need be, as PyTorch's chunk;
+/// of an axis without entries `chunks` empty ones. Throws ValueError unless `chunks` is positive.
 template <Operand X>
 [[nodiscard]] std::vector<Var<element_t<X>>> chunk(const X& x, index_t chunks, index_t axis = 0) {
   if (chunks < 1) throw ValueError("chunk", {chunks, " chunks asked for, must be positive"});
   const Var<element_t<X>>& v = detail::operand<element_t<X>>(x);
   const index_t n = v.dim(detail::axis_of("chunk", axis, v.shape()));
   const index_t size = std::max<index_t>(1, n / chunks + (n % chunks > 0));
-  return detail::split_at("chunk", v, detail::equal_sizes("chunk", n, size), axis);
+  const auto sizes = n == 0 ? std::vector<index_t>(static_cast<std::size_t>(chunks), 0)
+                            : detail::equal_sizes("chunk", n, size);
+  return detail::split_at("chunk", v, sizes, axis);
 }
 /// The entries of an axis, each without that dimension; PyTorch's unbind. Throws IndexError for an axis
 /// outside the rank.
