@@ -29,7 +29,8 @@
 #include "eigenformer/train/reporting/training_log.hpp"
 #include "eigenformer/train/trainer.hpp"
 #include "eigenformer/train/validation/validation.hpp"
-#if defined(EIGENFORMER_WITH_ICU) && EIGENFORMER_WITH_ICU
+// By what is installed: eigenformer::compiled serves programs with and without ICU.
+#if __has_include(<unicode/ubrk.h>)
 #include "eigenformer/data/text/charsmap.hpp"
 #include "eigenformer/data/text/sentence_rules.hpp"
 #include "eigenformer/data/tokenizers/byte_bpe_tokenizer.hpp"
