@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <set>
 #include <vector>
 
@@ -59,6 +60,28 @@ TEST_CASE("uniform: where the position overflows, and of integers") {
   for (const float x : last.span()) CHECK(x == static_cast<float>(b.uniform()));
   const auto whole = ef::uniform<std::int64_t>({100}, a, 0, 10);
   for (const auto x : whole.span()) CHECK_UNARY(x >= 0 && x < 10);
+}
+
+TEST_CASE("uniform: below the upper bound also where rounding would reach it") {
+  CHECK(RandomGenerator::rounded_below<float>(1 - 0x1p-53, 1) == 0x1.fffffep-1F);
+  CHECK(RandomGenerator::rounded_below<float>(101 - 1e-9, 101) < 101);
+  CHECK(RandomGenerator::rounded_below<float>(3, 3) == 3);
+  RandomGenerator a(1), b(1);
+  const auto x = ef::uniform({4000000}, a, 100, 101);
+  CHECK(*std::max_element(x.span().begin(), x.span().end()) < 101);
+  std::vector<float> y(4000000);
+  b.fill_uniform(y.data(), 4000000, 100, 101);
+  CHECK(std::equal(y.begin(), y.end(), x.data()));
+}
+
+TEST_CASE("randint, permutation: ranges that the type cannot hold") {
+  RandomGenerator rng(1);
+  CHECK_THROWS_AS((void)ef::randint<std::int8_t>(0, 1000, {2}, rng), ValueError);
+  CHECK_THROWS_AS((void)ef::randint<std::int32_t>(0, index_t{1} << 40, {2}, rng), ValueError);
+  CHECK_THROWS_AS((void)ef::randint(std::numeric_limits<index_t>::min(), 5, {2}, rng), ValueError);
+  CHECK_THROWS_AS((void)ef::permutation<std::int8_t>(300, rng), ValueError);
+  CHECK(ef::permutation<std::int8_t>(128, rng).numel() == 128);
+  CHECK(ef::randint<std::int8_t>(127, 128, {1}, rng)(0) == 127);
 }
 
 TEST_CASE("normal: the same numbers in one call and in several") {

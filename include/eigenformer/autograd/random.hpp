@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "eigenformer/core/base/random.hpp"
@@ -18,11 +18,7 @@ namespace eigenformer {
 template <class T = float>
 [[nodiscard]] Tensor<T> uniform(const Shape& shape, RandomGenerator& rng, double low = 0, double high = 1) {
   Tensor<T> t(shape);
-  if constexpr (std::is_same_v<T, float>) {
-    detail::kernels::random_uniform(rng, t.data(), t.numel(), low, high);
-  } else {
-    rng.fill_uniform(t.data(), t.numel(), low, high);
-  }
+  detail::kernels::random_uniform(rng, t.data(), t.numel(), low, high);
   return t;
 }
 
@@ -31,11 +27,7 @@ template <class T = float>
 [[nodiscard]] Tensor<T> normal(const Shape& shape, RandomGenerator& rng, double mean = 0,
                                double standard_deviation = 1) {
   Tensor<T> t(shape);
-  if constexpr (std::is_same_v<T, float>) {
-    detail::kernels::random_normal(rng, t.data(), t.numel(), mean, standard_deviation);
-  } else {
-    rng.fill_normal(t.data(), t.numel(), mean, standard_deviation);
-  }
+  detail::kernels::random_normal(rng, t.data(), t.numel(), mean, standard_deviation);
   return t;
 }
 
@@ -88,21 +80,31 @@ template <class T = float>
   return t;
 }
 
-/// Integers uniform in low .. high - 1, without bias. Throws ValueError unless low < high.
+/// Integers uniform in low .. high - 1, without bias. Throws ValueError unless low < high, and for a range
+/// that the type, or 63 bits, cannot count.
 template <class I = std::int64_t>
 [[nodiscard]] Tensor<I> randint(index_t low, index_t high, const Shape& shape, RandomGenerator& rng) {
   if (low >= high) {
     throw ValueError("randint",
                      {"there is no integer from ", low, " to ", high, " - 1, expected low < high"});
   }
+  const auto count = static_cast<std::uint64_t>(high) - static_cast<std::uint64_t>(low);
+  if (!std::in_range<I>(low) || !std::in_range<I>(high - 1) || !std::in_range<index_t>(count)) {
+    throw ValueError("randint", {low, " to ", high,
+                                 " - 1 are more numbers than the type of the result, or 63 bits, hold"});
+  }
   Tensor<I> t(shape);
   for (I& x : t.span()) x = static_cast<I>(low + rng.uniform_int(high - low));
   return t;
 }
 
-/// The numbers 0 .. n - 1 in random order. Throws ShapeError for a negative n.
+/// The numbers 0 .. n - 1 in random order. Throws ShapeError for a negative n, ValueError for numbers that
+/// the type cannot hold.
 template <class I = std::int64_t>
 [[nodiscard]] Tensor<I> permutation(index_t n, RandomGenerator& rng) {
+  if (n > 0 && !std::in_range<I>(n - 1)) {
+    throw ValueError("permutation", {n - 1, " does not fit the type of the result"});
+  }
   Tensor<I> t = Tensor<I>::arange(n);
   rng.shuffle(t.span());
   return t;

@@ -26,6 +26,8 @@ TEST_CASE("eye and tri: diagonals of every sign") {
   CHECK(values(ef::eye(2, 2, 5)) == Floats(4, 0));
   CHECK(ef::eye(0).shape() == Shape{0, 0});
   CHECK(values(ef::tri(2, 3)) == Floats{1, 0, 0, 1, 1, 0});
+  CHECK(values(ef::tri(2, 2, std::numeric_limits<index_t>::max())) == Floats(4, 1));
+  CHECK(values(ef::tri(2, 2, std::numeric_limits<index_t>::min())) == Floats(4, 0));
   CHECK(values(ef::tri<bool>(2, 3, 1)) == std::vector<bool>{true, true, false, true, true, true});
   CHECK(values(ef::tri(3, 2, -1)) == Floats{0, 0, 1, 0, 1, 1});
   CHECK_THROWS_AS((void)ef::eye(-1), ShapeError);

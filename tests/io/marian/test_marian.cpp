@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "eigenformer/data/tokenizers/sentencepiece/sentencepiece_tokenizer.hpp"
@@ -188,6 +189,15 @@ TEST_CASE("a folder that holds no model of Marian, or not all of it, is refused"
   check_refused([&] { (void)import_marian(copy.path()); }, {"0 vocabularies", ".spm"});
   copy.remove("model.bin");
   check_refused([&] { (void)import_marian(copy.path()); }, {"no Marian model"});
+}
+
+TEST_CASE("a folder with the vocabulary of one language of two is refused") {
+  for (const auto& [missing, there] :
+       {std::pair{"trgvocab.de.spm", "srcvocab.en.spm"}, std::pair{"srcvocab.en.spm", "trgvocab.de.spm"}}) {
+    const DamagedCopy copy("marian_separate");
+    copy.remove(missing);
+    check_refused([&] { (void)import_marian(copy.path()); }, {there, "of the other language"});
+  }
 }
 
 TEST_CASE("languages are an error: a model of Marian has no place for them") {

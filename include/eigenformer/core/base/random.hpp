@@ -3,8 +3,10 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <utility>
 
 #include "eigenformer/core/base/config.hpp"
@@ -126,10 +128,21 @@ class RandomGenerator {
     }
   }
 
-  /// Writes n numbers uniform between `low` and `high` to `out`; writes nothing if the generator is idle().
+  /// Writes n numbers uniform in [low, high) to `out`; writes nothing if the generator is idle().
   template <class T>
   void fill_uniform(T* out, index_t n, double low, double high) noexcept {
-    for (index_t i = 0; i < n && !idle_; ++i) out[i] = static_cast<T>(uniform(low, high));
+    for (index_t i = 0; i < n && !idle_; ++i) out[i] = rounded_below<T>(uniform(low, high), high);
+  }
+  /// x as a T; the next number below it where rounding takes an x below `high` to `high` or beyond.
+  template <class T>
+  static T rounded_below(double x, double high) noexcept {
+    const T y = static_cast<T>(x);
+    if constexpr (std::is_floating_point_v<T>) {
+      if (x < high && !(static_cast<double>(y) < high)) {
+        return std::nextafter(y, -std::numeric_limits<T>::infinity());
+      }
+    }
+    return y;
   }
   /// Writes n normal numbers to `out`; writes nothing if the generator is idle().
   template <class T>

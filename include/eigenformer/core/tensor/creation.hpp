@@ -29,6 +29,7 @@ template <class T = float>
 template <class T = float>
 [[nodiscard]] Tensor<T> tri(index_t rows, index_t cols = -1, index_t k = 0) {
   Tensor<T> t(Shape{rows, cols < 0 ? rows : cols});
+  k = std::clamp(k, -t.dim(0), t.dim(1));  // beyond, there are no further diagonals
   for (index_t i = 0, at = 0; i < t.dim(0); ++i) {
     for (index_t j = 0; j < t.dim(1); ++j, ++at) t.data()[at] = T(j <= i + k ? 1 : 0);
   }

@@ -387,6 +387,14 @@ EIGENFORMER_IO_FUNCTION MarianFiles find_marian_files(const std::filesystem::pat
                                "decoder.yml whose vocabs names the source's and the target's"});
     }
   }
+  if (named.empty() && vocabularies.size() == 1) {
+    const std::string name = vocabularies[0].filename().string();
+    if (name.starts_with("srcvocab") || name.starts_with("trgvocab")) {
+      throw IoError("import",
+                    {"'", folder.string(), "' has '", name,
+                     "' and not the vocabulary of the other language, expected srcvocab and trgvocab"});
+    }
+  }
   if (vocabularies.empty() || vocabularies.size() > 2) {
     throw IoError("import", {"'", folder.string(), "' has ", vocabularies.size(),
                              " vocabularies beside its model, expected SentencePiece models, .spm: one for "

@@ -21,7 +21,6 @@ struct RandomChunk {
   alignas(64) double normal[counters];         // one for each two numbers
 
   // Fills the numbers of `count` counters from `first` on, and those of the rest of a vector.
-
   template <int Bytes>
   EIGENFORMER_ALWAYS_INLINE static void run(RandomChunk* chunk, std::uint64_t seed, std::uint64_t first,
                                             index_t count, bool with_normal, bool begins_odd) {
@@ -84,10 +83,10 @@ struct RandomChunk {
   }
 };
 
-// Writes n numbers low + scale * x to `out`, x being in [0, 1) or normal. Returns false, and writes nothing,
-// if the stream stands in the middle of a number, or ends before.
+// Writes n numbers low + scale * x, below `high`, to `out`, x being in [0, 1) or normal. Returns false, and
+// writes nothing, if the stream stands in the middle of a number, or ends before.
 EIGENFORMER_INLINE bool draw(RandomGenerator& rng, float* out, index_t n, bool normal, double low,
-                             double scale) {
+                             double scale, double high) {
   RandomGenerator::State state = rng.state();
   const index_t numbers = normal ? 2 : 1;  // in [0, 1), for each x
   const auto words = static_cast<std::uint64_t>(2 * n * numbers);
@@ -105,7 +104,7 @@ EIGENFORMER_INLINE bool draw(RandomGenerator& rng, float* out, index_t n, bool n
       for (index_t k = 0; k < count; ++k) {
         const index_t at = k + odd;
         const double x = normal ? chunk.normal[k] : (at % 2 == 0 ? chunk.even : chunk.odd)[at / 2];
-        out[i + k] = static_cast<float>(low + scale * x);
+        out[i + k] = RandomGenerator::rounded_below<float>(low + scale * x, high);
       }
       i += count;
     }
@@ -118,13 +117,14 @@ EIGENFORMER_INLINE bool draw(RandomGenerator& rng, float* out, index_t n, bool n
 }  // namespace detail
 
 EIGENFORMER_INLINE void random_uniform(RandomGenerator& rng, float* out, index_t n, double low, double high) {
-  if (rng.is_idle() || detail::draw(rng, out, n, false, low, high - low)) return;
+  if (rng.is_idle() || detail::draw(rng, out, n, false, low, high - low, high)) return;
   rng.fill_uniform(out, n, low, high);
 }
 
 EIGENFORMER_INLINE void random_normal(RandomGenerator& rng, float* out, index_t n, double mean,
                                       double standard_deviation) {
-  if (rng.is_idle() || detail::draw(rng, out, n, true, mean, standard_deviation)) return;
+  const double unlimited = std::numeric_limits<double>::infinity();
+  if (rng.is_idle() || detail::draw(rng, out, n, true, mean, standard_deviation, unlimited)) return;
   rng.fill_normal(out, n, mean, standard_deviation);
 }
 

@@ -12,6 +12,16 @@ void random_uniform(RandomGenerator& rng, float* out, index_t n, double low, dou
 /// the C library's: of 40 million numbers, one is rounded to another float.
 void random_normal(RandomGenerator& rng, float* out, index_t n, double mean, double standard_deviation);
 
+/// The same for other types, one number after the other.
+template <class T>
+void random_uniform(RandomGenerator& rng, T* out, index_t n, double low, double high) {
+  rng.fill_uniform(out, n, low, high);
+}
+template <class T>
+void random_normal(RandomGenerator& rng, T* out, index_t n, double mean, double standard_deviation) {
+  rng.fill_normal(out, n, mean, standard_deviation);
+}
+
 }  // namespace eigenformer::detail::kernels
 
 #ifndef EIGENFORMER_COMPILED

@@ -52,11 +52,11 @@ struct SimdMath {
   EIGENFORMER_ALWAYS_INLINE static void exp2_normal(V& x) {
     const V magic = rounder - V{};
     const V shifted = x + magic;
-    const I n = reinterpret_cast<I>(shifted) - reinterpret_cast<I>(magic);
+    const U n = reinterpret_cast<U>(shifted) - reinterpret_cast<U>(magic);
     V q;
     expm1_near_0((x - (shifted - magic)) * ln2, q);
     const V one = T(1) + q;
-    x = reinterpret_cast<V>(reinterpret_cast<U>(one) + (reinterpret_cast<U>(n) << mantissa));
+    x = reinterpret_cast<V>(reinterpret_cast<U>(one) + (n << mantissa));
   }
 
   /// x = e^x - 1, as exp(), with its relative accuracy near 0.
@@ -195,7 +195,8 @@ struct SimdMath {
     if constexpr (subnormal) x = given < smallest ? given * up : given;
     // x = 2^e * m, m in [sqrt(1/2), sqrt(2)).
     const I bits = reinterpret_cast<I>(x);
-    const U shifted = reinterpret_cast<U>(bits - root_half_bits) + ((bias + 1) << mantissa);
+    const U shifted =
+        reinterpret_cast<U>(bits) - static_cast<Unsigned>(root_half_bits) + ((bias + 1) << mantissa);
     const I e = reinterpret_cast<I>(shifted >> mantissa) - Integer{bias + 1};
     const V m = reinterpret_cast<V>(bits - (e << mantissa));
     to_floating(e, k);
@@ -230,7 +231,7 @@ struct SimdMath {
   EIGENFORMER_ALWAYS_INLINE static void reduced_expm1(const V& x, V& q, I& n) {
     const V magic = rounder - V{};
     const V shifted = x * T(1.4426950408889634) + magic;
-    n = reinterpret_cast<I>(shifted) - reinterpret_cast<I>(magic);
+    n = reinterpret_cast<I>(reinterpret_cast<U>(shifted) - reinterpret_cast<U>(magic));
     const V whole = shifted - magic;
     expm1_near_0((x - whole * ln2_high) - whole * ln2_low, q);
   }

@@ -1,5 +1,6 @@
 #include "eigenformer/autograd/ops/shape/rearrange.hpp"
 
+#include <limits>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -124,4 +125,13 @@ TEST_CASE("roll: runs of more than a kilobyte, in several tasks") {
   for (index_t i = 0; i < 600; ++i) {
     for (index_t j = 0; j < 300; ++j) REQUIRE(y(i, j) == x(i, (j + 293) % 300));
   }
+}
+
+TEST_CASE("tril, triu: diagonals far outside") {
+  const auto x = Tensor<double>::arange(6).reshape({2, 3});
+  const index_t far = std::numeric_limits<index_t>::max();
+  CHECK(values(ef::tril(x, far).value()) == values(x));
+  CHECK(values(ef::triu(x, -far).value()) == values(x));
+  CHECK(values(ef::tril(x, -far).value()) == Doubles(6, 0));
+  CHECK(values(ef::triu(x, far).value()) == Doubles(6, 0));
 }

@@ -82,14 +82,9 @@ template <class T>
 auto rank_of(T x, bool descending) {
   using Bits = std::conditional_t<sizeof(T) == 8, std::uint64_t, std::uint32_t>;
   constexpr Bits top = Bits{1} << (8 * sizeof(Bits) - 1);
-  Bits bits;
-  if constexpr (std::is_floating_point_v<T>) {
-    bits = std::bit_cast<Bits>(x);
-    bits = bits == top ? Bits{0} : bits;  // -0 equals 0
-    bits = x == x ? bits ^ ((bits & top) != 0 ? ~Bits{0} : top) : ~Bits{0};
-  } else {
-    bits = static_cast<Bits>(x) ^ (std::is_signed_v<T> ? top : Bits{0});
-  }
+  Bits bits = std::bit_cast<Bits>(x);
+  bits = bits == top ? Bits{0} : bits;  // -0 equals 0
+  bits = x == x ? bits ^ ((bits & top) != 0 ? ~Bits{0} : top) : ~Bits{0};
   return descending ? static_cast<Bits>(~bits) : bits;
 }
 
@@ -156,7 +151,7 @@ Tensor<std::int64_t> places_in_order(const char* op, const Tensor<T>& x, index_t
   const AxisView view(x.shape(), axis);
   Tensor<std::int64_t> y(x.shape().with(axis, k));
   if (y.numel() == 0) return y;
-  if (sizeof(T) <= 4 && view.n >> 32 == 0) {
+  if (sizeof(T) == 4 && view.n >> 32 == 0) {
     order_places<ShortEntry>(x.data(), y.data(), view, k, descending);
   } else {
     order_places<RankedEntry>(x.data(), y.data(), view, k, descending);

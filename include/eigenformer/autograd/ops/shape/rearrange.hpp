@@ -237,6 +237,7 @@ Var<T> triangle(const char* op, const Var<T>& x, index_t k, bool lower) {
     throw ShapeError(op, {"input of shape ", x.shape(), " must be of rank 2 or more"}, {x.shape()});
   }
   const index_t rows = x.dim(-2), n = x.dim(-1);
+  k = std::clamp(k, -rows, n);  // beyond, there are no further diagonals
   // to = beta * to + from inside the triangle, beta * to outside.
   const auto fill = [=](const T* from, T* to, index_t all_rows, T beta) {
     parallel_for(all_rows, std::max<index_t>(1, (1 << 15) / std::max<index_t>(1, n)),
