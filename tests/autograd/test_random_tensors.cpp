@@ -134,9 +134,27 @@ TEST_CASE("truncated_normal: within its bounds, with the truncated distribution'
   CHECK(mean_of(-1, 3) == doctest::Approx(expected(-1, 3)).epsilon(0.05));
   // Far in the tail, where the distribution function is 1 in double: about 10 + 1 / 10.
   CHECK(mean_of(10, 100) == doctest::Approx(10.0981).epsilon(0.001));
+  // Where the distribution function is 0 in double: about 50 + 1 / 50, to either side.
+  CHECK(mean_of(50, 51) == doctest::Approx(50.01998).epsilon(1e-5));
+  CHECK(mean_of(-51, -50) == doctest::Approx(-50.01998).epsilon(1e-5));
+  CHECK(mean_of(50, std::numeric_limits<double>::infinity()) == doctest::Approx(50.01998).epsilon(1e-5));
   CHECK(ef::truncated_normal({3}, rng, 0, 1, 5, 5)(1) == 5);
   CHECK_THROWS_AS((void)ef::truncated_normal({3}, rng, 0, 1, 2, 1), ValueError);
   CHECK_THROWS_AS((void)ef::truncated_normal({3}, rng, 0, 0), ValueError);
+  CHECK_THROWS_AS((void)ef::truncated_normal({3}, rng, std::numeric_limits<double>::quiet_NaN()), ValueError);
+}
+
+TEST_CASE("uniform, normal: parameters that describe no distribution are errors") {
+  RandomGenerator rng(7);
+  const double infinity = std::numeric_limits<double>::infinity();
+  CHECK(message_of<ValueError>([&] { (void)ef::uniform({3}, rng, 2, 1); }) ==
+                 "[uniform] needs finite low <= high, got 2 and 1");
+  CHECK_THROWS_AS((void)ef::uniform({3}, rng, 0, infinity), ValueError);
+  CHECK(ef::uniform({3}, rng, 2, 2)(1) == 2);
+  CHECK(contains(message_of<ValueError>([&] { (void)ef::normal({3}, rng, 1, -2); }),
+                 "[normal] needs a finite mean and a finite deviation of at least 0, got 1 and -2"));
+  CHECK_THROWS_AS((void)ef::normal({3}, rng, infinity, 1), ValueError);
+  CHECK(ef::normal({3}, rng, 4, 0)(1) == 4);
 }
 
 TEST_CASE("bernoulli, randint, permutation") {
@@ -177,4 +195,16 @@ TEST_CASE("multinomial: in proportion to the weights, with and without replaceme
   CHECK_THROWS_AS((void)ef::multinomial(Tensor<float>::zeros({2}), 1, rng, true), ValueError);
   CHECK_THROWS_AS((void)ef::multinomial(Tensor<float>::from({1}, {-1}), 1, rng), ValueError);
   CHECK_THROWS_AS((void)ef::multinomial(Tensor<float>::zeros({}), 1, rng), ShapeError);
+  CHECK(contains(message_of<ValueError>([&] {
+                   (void)ef::multinomial(Tensor<double>::full({2}, std::numeric_limits<double>::max()), 1,
+                                         rng);
+                 }),
+                 "the sum of the weights is not finite"));
+  // All indices, each once, with weights from 1 to 1e-300.
+  auto many = Tensor<double>(Shape{1000});
+  for (index_t i = 0; i < 1000; ++i) many.data()[i] = std::pow(10, -0.3 * static_cast<double>(i));
+  auto order = ef::multinomial(many, 1000, rng);
+  CHECK(order(999) > 900);
+  std::sort(order.span().begin(), order.span().end());
+  CHECK(values(order) == values(Tensor<std::int64_t>::arange(1000)));
 }

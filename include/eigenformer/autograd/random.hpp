@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <utility>
@@ -14,18 +15,26 @@
 namespace eigenformer {
 
 /// Numbers uniform in [low, high), drawn in row-major order; they depend on the generator alone. Undefined
-/// values for an idle generator.
+/// values for an idle generator. Throws ValueError unless low <= high and both are finite.
 template <class T = float>
 [[nodiscard]] Tensor<T> uniform(const Shape& shape, RandomGenerator& rng, double low = 0, double high = 1) {
+  if (!(low <= high) || !std::isfinite(high - low)) {
+    throw ValueError("uniform", {"needs finite low <= high, got ", low, " and ", high});
+  }
   Tensor<T> t(shape);
   detail::kernels::random_uniform(rng, t.data(), t.numel(), low, high);
   return t;
 }
 
-/// Normal numbers, drawn in row-major order. Undefined values for an idle generator.
+/// Normal numbers, drawn in row-major order. Undefined values for an idle generator. Throws ValueError unless
+/// both parameters are finite and the deviation is not negative.
 template <class T = float>
 [[nodiscard]] Tensor<T> normal(const Shape& shape, RandomGenerator& rng, double mean = 0,
                                double standard_deviation = 1) {
+  if (!std::isfinite(mean) || !(standard_deviation >= 0) || !std::isfinite(standard_deviation)) {
+    throw ValueError("normal", {"needs a finite mean and a finite deviation of at least 0, got ", mean,
+                                " and ", standard_deviation});
+  }
   Tensor<T> t(shape);
   detail::kernels::random_normal(rng, t.data(), t.numel(), mean, standard_deviation);
   return t;
@@ -33,10 +42,13 @@ template <class T = float>
 
 namespace detail {
 
-// x between a and b, a <= b <= or around 0, at which the normal distribution truncated to [a, b] reaches u.
+// x between a and b at which the normal distribution truncated to [a, b] reaches u. Far from the mean, where
+// the distribution function is 0 in doubles, that of x's Rayleigh tail (Marsaglia 1964), within 1/a^2 of it.
 inline double truncated_quantile(double a, double b, double u) {
   // The left tail keeps its digits, the right one does not.
+  if (a > 30) return std::min(b, std::sqrt(a * a - 2 * std::log1p(u * std::expm1((a * a - b * b) / 2))));
   if (a > 0) return -truncated_quantile(-b, -a, 1 - u);
+  if (b < -30) return -truncated_quantile(-b, -a, 1 - u);
   const auto below = [](double x) { return std::erfc(-x * 0.7071067811865476) / 2; };
   const double target = below(a) + u * (below(b) - below(a));
   double low = std::max(a, -40.0), high = std::max(low, std::min(b, 40.0));
@@ -51,13 +63,15 @@ inline double truncated_quantile(double a, double b, double u) {
 
 /// Normal numbers between low and high (which are values, not standard deviations), as PyTorch's
 /// nn.init.trunc_normal_: by the inverse of the distribution function, one uniform number each. Throws
-/// ValueError unless low <= high and the deviation is positive.
+/// ValueError unless low <= high, the mean is finite and the deviation finite and positive.
 template <class T = float>
 [[nodiscard]] Tensor<T> truncated_normal(const Shape& shape, RandomGenerator& rng, double mean = 0,
                                          double standard_deviation = 1, double low = -2, double high = 2) {
-  if (!(low <= high) || !(standard_deviation > 0)) {
-    throw ValueError("truncated_normal", {"needs low <= high and a positive deviation, got ", low, ", ", high,
-                                          " and ", standard_deviation});
+  if (!(low <= high) || !std::isfinite(mean) || !(standard_deviation > 0) ||
+      !std::isfinite(standard_deviation)) {
+    throw ValueError("truncated_normal",
+                     {"needs low <= high, a finite mean and a finite positive deviation, got ", low, ", ",
+                      high, ", ", mean, " and ", standard_deviation});
   }
   Tensor<T> t = uniform<T>(shape, rng);
   const double a = (low - mean) / standard_deviation, b = (high - mean) / standard_deviation;
@@ -123,33 +137,37 @@ template <class T>
   }
   const index_t n = weights.dim(-1);
   Tensor<std::int64_t> drawn(weights.shape().with(-1, count));
-  std::vector<double> sums(static_cast<std::size_t>(n)), w(sums.size());
+  // Sums of the weights of pairs, of pairs of pairs, ..., so that taking an index out costs log n; sums[1] is
+  // that of all. Each is computed from its parts anew: a difference would not be exactly 0 without weights.
+  const auto leaves = std::bit_ceil(static_cast<std::size_t>(std::max<index_t>(n, 1)));
+  std::vector<double> sums(2 * leaves);
   for (index_t row = 0; row < weights.shape().rows(); ++row) {
     index_t positive = 0;
-    double total = 0;
     for (index_t i = 0; i < n; ++i) {
-      const double x = w[static_cast<std::size_t>(i)] = static_cast<double>(weights.data()[row * n + i]);
-      if (!(x >= 0) || !std::isfinite(total += x)) {
-        throw ValueError("multinomial", {"weight ", x, " of index ", i,
-                                         " must be finite and not negative, their sum finite"});
+      const double x = static_cast<double>(weights.data()[row * n + i]);
+      if (!(x >= 0) || !std::isfinite(x)) {
+        throw ValueError("multinomial", {"weight ", x, " of index ", i, " must be finite and not negative"});
       }
+      sums[leaves + static_cast<std::size_t>(i)] = x;
       positive += x > 0;
     }
+    for (std::size_t i = leaves - 1; i > 0; --i) sums[i] = sums[2 * i] + sums[2 * i + 1];
+    if (!std::isfinite(sums[1])) throw ValueError("multinomial", {"the sum of the weights is not finite"});
     if (count > 0 && (positive == 0 || (!replacement && positive < count))) {
       throw ValueError("multinomial",
                        {count, " indices cannot be drawn from ", positive, " with a positive weight"});
     }
     for (index_t k = 0; k < count; ++k) {
-      if (k == 0 || !replacement) {
-        total = 0;
-        for (std::size_t i = 0; i < w.size(); ++i) sums[i] = total += w[i];
+      double x = rng.uniform() * sums[1];
+      std::size_t at = 1;
+      while (at < leaves) {
+        at *= 2;
+        if (x >= sums[at] && sums[at + 1] > 0) x -= sums[at++];
       }
-      // The first sum above the number, so an index without weight is never drawn.
-      auto at = std::upper_bound(sums.begin(), sums.end(), rng.uniform() * total);
-      if (at == sums.end()) at = std::lower_bound(sums.begin(), sums.end(), total);
-      const auto i = at - sums.begin();
-      drawn.data()[row * count + k] = i;
-      w[static_cast<std::size_t>(i)] = replacement ? w[static_cast<std::size_t>(i)] : 0;
+      drawn.data()[row * count + k] = static_cast<std::int64_t>(at - leaves);
+      if (replacement) continue;
+      sums[at] = 0;
+      while (at /= 2) sums[at] = sums[2 * at] + sums[2 * at + 1];
     }
   }
   return drawn;

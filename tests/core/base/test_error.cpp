@@ -25,7 +25,7 @@ TEST_CASE("Error: a message in parts reads as if they were added up") {
       "op", {"'", name, "' has ", std::int8_t{-3}, " of ", std::uint64_t{18446744073709551615u}, ' ',
              rest.substr(0, 1), "; ", 0.25, " and ", 1.5f, " of shape ", Shape{2, 3}});
   CHECK(std::string(error.what()) ==
-        "[op] 'weights' has -3 of 18446744073709551615 x; 0.250000 and 1.500000 of shape (2, 3)");
+        "[op] 'weights' has -3 of 18446744073709551615 x; 0.25 and 1.5 of shape (2, 3)");
   CHECK(std::string(IoError("op", {"two ", "texts"}).what()) == "[op] two texts");
   CHECK(std::string(ShapeError("op", {"two ", "texts"}, {Shape{4}}).what()) == "[op] two texts");
 }

@@ -434,6 +434,19 @@ TEST_CASE("rows of the embedding beyond the vocabulary have no text") {
   CHECK(model.tokenizers.target->decode(Ids{5, 22, 6}) == "v1 v2");
 }
 
+TEST_CASE("an empty vocabulary, and one that lacks more than padding, are errors") {
+  DamagedCopy copy("ct2_post");
+  copy.write("target_vocabulary.txt", "");
+  CHECK_THROWS_WITH_AS((void)import_ctranslate2<float>(copy.path()),
+                       doctest::Contains("target_vocabulary.txt' is incomplete: it has 0 tokens"), IoError);
+  std::vector<std::string> tokens(100, "x");
+  detail::fit_vocabulary("vocabulary.txt", tokens, 227, "source");
+  CHECK(tokens.size() == 227);
+  tokens.resize(100);
+  CHECK_THROWS_WITH_AS(detail::fit_vocabulary("vocabulary.txt", tokens, 228, "source"),
+                       doctest::Contains("has 100 tokens, the source embedding has 228 rows"), IoError);
+}
+
 TEST_CASE("a model that leaves the first token to the caller wants a target language") {
   DamagedCopy copy("ct2_post");
   copy.set("config.json", "decoder_start_token", nullptr);

@@ -184,6 +184,13 @@ TEST_CASE("tie_word_embeddings of T5 and mT5 is read as transformers reads it") 
   CHECK(logits_factor(mt5, {"5.23.0", true}) == two);
 }
 
+TEST_CASE("Marian with separate embeddings needs the vocabulary of the target language") {
+  DamagedCopy copy("hf_marian_separate");
+  copy.remove("target_vocab.json");
+  CHECK_THROWS_WITH_AS((void)import_huggingface<float>(copy.path()),
+                       doctest::Contains("has no target_vocab.json"), IoError);
+}
+
 TEST_CASE("weights in several files are read as in one") {
   if (!has_subword_tokenizer()) return;
   DamagedCopy copy("hf_marian");

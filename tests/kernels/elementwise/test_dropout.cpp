@@ -183,7 +183,7 @@ TEST_CASE("a rate outside [0, 1) is refused") {
     CHECK_THROWS_AS(detail::kernels::dropout_rows<float>(&x, &x, nullptr, 1, 1, 1, rate, {}), ValueError);
   }
   CHECK_THROWS_WITH_AS(detail::kernels::dropout_rows<float>(&x, &x, nullptr, 1, 1, 1, 1.0, {}),
-                       "[dropout] rate is 1.000000, must be at least 0 and less than 1", ValueError);
+                       "[dropout] rate is 1, must be at least 0 and less than 1", ValueError);
 }
 
 }  // namespace

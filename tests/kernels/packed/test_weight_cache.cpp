@@ -100,5 +100,5 @@ TEST_CASE("weights that are no matrix, rows that are not there, and alpha of int
   float c = 0.0f;
   const PackedMatrix w = PackedMatrix::pack(&one, 1, 1, false, PackedMatrix::Format::int8);
   CHECK_THROWS_WITH_AS(gemm_packed(1, &one, 1, w, 0.0f, &c, 1, {}, 2.0f),
-                       "[gemm_packed] alpha is 2.000000, must be 1 for int8 weights", ValueError);
+                       "[gemm_packed] alpha is 2, must be 1 for int8 weights", ValueError);
 }

@@ -34,5 +34,5 @@ TEST_CASE("Sequential calls modules and functions in order, under PyTorch's name
   std::get<1>(copy.layers).weight.value().fill(0);
   CHECK(std::get<1>(moved.layers).weight.value().at({0, 0}) != 0);
   CHECK(message_of<ValueError>([] { Dropout<float>(1.0); }) ==
-        "[dropout] dropout rate is 1.000000, must be in [0, 1)");
+        "[dropout] dropout rate is 1, must be in [0, 1)");
 }

@@ -222,7 +222,7 @@ TEST_CASE("linear attention with key padding attends to what is left, causal or 
   bias.at({1, 5}) = 0.5F;
   CHECK(contains(message_of<ValueError>(
                      [&] { (void)attention(ctx, x, memory, memory, AttentionMask::key_padding(bias)); }),
-                 "is 0.500000, must be 0 or -infinity"));
+                 "is 0.5, must be 0 or -infinity"));
   CHECK(contains(
       message_of<ShapeError>([&] {
         (void)attention(ctx, x, memory, memory, AttentionMask::key_padding(Tensor<bool>::zeros({B, L})));

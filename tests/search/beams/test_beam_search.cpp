@@ -241,7 +241,7 @@ TEST_CASE("impossible options are refused by name") {
          "[search] num_hypotheses is 3, must be at most beam_size, which is 2");
   refuse({.max_length = 4, .min_length = 5},
          "[search] min_length is 5, must be at most max_length, which is 4");
-  refuse({.length_penalty = -1}, "[search] length_penalty is -1.000000, must not be negative");
+  refuse({.length_penalty = -1}, "[search] length_penalty is -1, must not be negative");
   refuse({.end_id = 19}, "[search] end_id is 19, must be below the vocabulary's size 19");
   CHECK_THROWS_AS(
       (void)generate(model, Context<double>::inference(), std::span<const Ids>(), {}, {.batch_size = 0}),

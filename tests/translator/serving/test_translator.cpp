@@ -444,5 +444,5 @@ TEST_CASE("impossible requests and options are refused with a reason") {
   CHECK_THROWS_AS(Translator(lines, {.workers = 0}), ValueError);
   CHECK_THROWS_AS(Translator(lines, {.window = -1}), ValueError);
   CHECK_THROWS_WITH_AS(Translator(lines, {.window = 61}),
-                       "[translator] window is 61.000000 seconds, must be at most 60", ValueError);
+                       "[translator] window is 61 seconds, must be at most 60", ValueError);
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <charconv>
 #include <concepts>
 #include <cstdint>
 #include <initializer_list>
@@ -24,8 +25,8 @@ class MessagePart {
   MessagePart(const std::string& text) : MessagePart(std::string_view(text)) {}
   MessagePart(std::signed_integral auto number) : append_(append_integer), number_{.integer = number} {}
   MessagePart(std::unsigned_integral auto number) : append_(append_unsigned), number_{.size = number} {}
-  MessagePart(std::floating_point auto number)
-      : append_(append_real), number_{.real = static_cast<double>(number)} {}
+  MessagePart(float number) : append_(append_float), number_{.real = number} {}
+  MessagePart(double number) : append_(append_double), number_{.real = number} {}
   MessagePart(char letter) : append_(append_letter), number_{.integer = letter} {}
   MessagePart(bool) = delete;
   template <class Object>
@@ -50,8 +51,17 @@ class MessagePart {
   static void append_unsigned(const MessagePart& part, std::string& message) {
     message += std::to_string(part.number_.size);
   }
-  static void append_real(const MessagePart& part, std::string& message) {
-    message += std::to_string(part.number_.real);
+  // Numbers have the fewest digits that tell them from others of their type.
+  template <class T>
+  static void append_digits(T number, std::string& message) {
+    char digits[32];
+    message.append(digits, std::to_chars(digits, digits + sizeof digits, number).ptr);
+  }
+  static void append_float(const MessagePart& part, std::string& message) {
+    append_digits(static_cast<float>(part.number_.real), message);
+  }
+  static void append_double(const MessagePart& part, std::string& message) {
+    append_digits(part.number_.real, message);
   }
   static void append_letter(const MessagePart& part, std::string& message) {
     message += static_cast<char>(part.number_.integer);

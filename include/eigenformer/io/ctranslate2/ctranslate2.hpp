@@ -405,7 +405,7 @@ EIGENFORMER_IO_FUNCTION bool Ct2Transformer::scale_embedding(const std::string& 
   if (scale == 1) return false;
   const double root = std::sqrt(static_cast<double>(matrix(source_embedding_)[1]));
   if (std::abs(scale - root) <= 1e-3 * root) return true;
-  throw file_.refuse("scales embeddings by " + std::to_string(scale) + ", expected 1 or the root of d_model");
+  throw file_.refuse(join({"scales embeddings by ", scale, ", expected 1 or the root of d_model"}));
 }
 
 EIGENFORMER_IO_FUNCTION void Ct2Transformer::refuse_what_is_not_done() const {

@@ -219,8 +219,8 @@ class Ct2File {
       }
       each<float>(s, [&](std::size_t i, float x) {
         if (!(x > 0) || x > std::numeric_limits<float>::max()) {
-          throw refuse("has a scale " + std::to_string(x) + " in '" + name + "_scale', row " +
-                       std::to_string(i) + ", expected a positive number");
+          throw refuse(detail::join(
+              {"has a scale ", x, " in '", name, "_scale', row ", i, ", expected a positive number"}));
         }
         scale.push_back(x);
       });

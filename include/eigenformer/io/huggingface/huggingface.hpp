@@ -436,6 +436,9 @@ EIGENFORMER_IO_FUNCTION TokenizerPair tokenizers_of_files(
       target.read_map("target_vocab.json");
       pair.target =
           sentencepiece_tokenizer(target_model, target.finish("<unk>", {text.begin_id, text.end_id}), codes);
+    } else if (description.model.tying == Tying::target) {
+      throw IoError("import", {"'", folder.string(), "' has no target_vocab.json: expected one, because ",
+                               "config.json's share_encoder_decoder_embeddings is false"});
     } else {
       pair.target = source_model == target_model
                         ? pair.source

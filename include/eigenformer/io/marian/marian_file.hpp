@@ -323,8 +323,8 @@ EIGENFORMER_IO_FUNCTION const std::int8_t* MarianFile::int8_values(const std::st
   std::memcpy(&multiplier, i.bytes.data() + n, sizeof multiplier);
   *scale = 1.0f / multiplier;
   if (!(multiplier > 0) || !std::isfinite(multiplier) || !std::isfinite(*scale * 128.0f)) {
-    throw refuse("has the scale " + std::to_string(multiplier) + " in '" + name +
-                 "', expected a positive finite number");
+    throw refuse(
+        detail::join({"has the scale ", multiplier, " in '", name, "', expected a positive finite number"}));
   }
   const auto* values = reinterpret_cast<const std::int8_t*>(i.bytes.data());
   if (const auto* bad = std::find(values, values + n, std::int8_t{-128}); bad != values + n) {

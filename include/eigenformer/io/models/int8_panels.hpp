@@ -149,8 +149,8 @@ EIGENFORMER_IO_FUNCTION kernels::PackedMatrix view_int8_panels(const Safetensors
   for (index_t row = 0; row < rows.count; ++row) {
     const float s = parts->scale.data()[row];
     if (std::isfinite(127.0f * s) && s >= 0) continue;
-    throw refuse("are damaged or not written by this library: the scale of row " + std::to_string(row) +
-                 " is " + std::to_string(s) + ", must be finite and not negative");
+    throw refuse(detail::join({"are damaged or not written by this library: the scale of row ", row, " is ",
+                               s, ", must be finite and not negative"}));
   }
   const std::int8_t* panels = parts->panels.data();
   const float* scale = parts->scale.data();

@@ -67,7 +67,7 @@ EIGENFORMER_IO_FUNCTION std::shared_ptr<const Tokenizer> sentencepiece_tokenizer
 EIGENFORMER_IO_FUNCTION std::vector<std::string> sentencepiece_pieces(const std::filesystem::path& path);
 
 /// Extends a vocabulary with empty tokens to the rows of an embedding. Throws IoError when it has more tokens
-/// than rows.
+/// than rows, none, or at least 128 fewer: a truncated file.
 EIGENFORMER_IO_FUNCTION void fit_vocabulary(const std::filesystem::path& path,
                                             std::vector<std::string>& tokens, index_t rows, const char* side);
 
@@ -210,6 +210,12 @@ EIGENFORMER_IO_FUNCTION void fit_vocabulary(const std::filesystem::path& path,
   if (static_cast<index_t>(tokens.size()) > rows) {
     throw IoError("import", {"'", path.string(), "' does not fit the weights: it has ", tokens.size(),
                              " tokens, the ", side, " embedding has ", rows, " rows"});
+  }
+  // Embeddings are padded to multiples of up to 128 rows; more are missing from a truncated file.
+  if (tokens.empty() || rows - static_cast<index_t>(tokens.size()) >= 128) {
+    throw IoError("import",
+                  {"'", path.string(), "' is incomplete: it has ", tokens.size(), " tokens, the ", side,
+                   " embedding has ", rows, " rows, expected one for each but at most 127 of padding"});
   }
   tokens.resize(static_cast<std::size_t>(rows));
 }

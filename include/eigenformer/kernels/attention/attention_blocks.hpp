@@ -53,7 +53,7 @@ EIGENFORMER_NOINLINE void check_attention(const AttentionProblem<T>& p) {
   check_attention_size("head_dim", p.head_dim);
   check_attention_size("value_dim", p.value_dim);
   if (!(p.dropout_rate >= 0 && p.dropout_rate < 1)) {
-    refuse("dropout rate is " + std::to_string(p.dropout_rate) + ", must be in [0, 1)");
+    refuse(join({"dropout rate is ", p.dropout_rate, ", must be in [0, 1)"}));
   }
   if (p.key_value_heads < 0 || p.heads % p.kv_heads() != 0) {
     refuse("heads is " + std::to_string(p.heads) + ", must be divisible by key_value_heads, which is " +

@@ -132,18 +132,8 @@ struct LayerNormBackward {
         h -= m;
         if (a.teaching) squares += h * h;
         h *= factor;
-        if (dgamma != nullptr) {
-          V d;
-          W::load(d, dgamma + i, n - i);
-          d += g * h;
-          W::store(dgamma + i, n - i, d);
-        }
-        if (dbeta != nullptr) {
-          V d;
-          W::load(d, dbeta + i, n - i);
-          d += g;
-          W::store(dbeta + i, n - i, d);
-        }
+        if (dgamma != nullptr) add<Bytes>(dgamma + i, n - i, g * h);
+        if (dbeta != nullptr) add<Bytes>(dbeta + i, n - i, g);
         g *= gamma;
         sum_g += g;
         sum_gh += g * h;
@@ -175,6 +165,15 @@ struct LayerNormBackward {
       }
       dx += n;
     }
+  }
+
+ private:
+  template <int Bytes>
+  EIGENFORMER_ALWAYS_INLINE static void add(T* to, index_t left, const typename Simd<T, Bytes>::V& v) {
+    typename Simd<T, Bytes>::V sum;
+    Simd<T, Bytes>::load(sum, to, left);
+    sum += v;
+    Simd<T, Bytes>::store(to, left, sum);
   }
 };
 

@@ -44,71 +44,73 @@ struct TopKBody {
   template <int Bytes>
   EIGENFORMER_ALWAYS_INLINE static void run(const T* all, index_t ld, index_t begin, index_t end, index_t n,
                                             index_t k, T* all_values, std::int32_t* all_ids, T* sums) {
-    using S = Simd<T, Bytes>;
-    using V = typename S::V;
-    using Math = SimdMath<T, Bytes>;
-    constexpr index_t lanes = S::lanes, chunk = 8 * lanes;
-    for (index_t r = begin; r < end; ++r) {
-      const T* x = all + r * ld;
-      T* const values = all_values + r * k;
-      std::int32_t* const ids = all_ids + r * k;
-      V most[4];
-      lane_maxima<T, Bytes>(x, n, most);
-      int vectors = 4;
-      T threshold = none;
-      if constexpr (Best) {
-        while (vectors > 1 && vectors / 2 * lanes >= 2 * k) fold<Bytes>(most, vectors);
-        threshold = lower_bound<Bytes>(most, vectors, values, ids, k);
-      }
-      while (vectors > 1) fold<Bytes>(most, vectors);
-      const T top = S::max(most[0]);
-      // Two sums, so that the exponentials of two vectors are independent.
-      V sum, other;
-      S::set(sum, T(0));
-      S::set(other, T(0));
-      for (index_t j = 0; j < n; j += chunk) {
-        const index_t there = std::min(chunk, n - j);
-        V high;
-        S::set(high, none);
-        index_t i = 0;
-        for (; i + 2 * lanes <= there; i += 2 * lanes) {
-          V v = S::at(x + j + i).v, w = S::at(x + j + i + lanes).v;
-          if constexpr (Best) {
-            high = v > high ? v : high;
-            high = w > high ? w : high;
-          }
-          if constexpr (Sums) {
-            v -= top;
-            w -= top;
-            Math::exp_bounded(v);
-            Math::exp_bounded(w);
-            sum += v;
-            other += w;
-          }
-        }
-        for (; i < there; i += lanes) {
-          V v;
-          S::load(v, x + j + i, there - i, none);
-          if constexpr (Best) high = v > high ? v : high;
-          if constexpr (Sums) {
-            v -= top;
-            Math::exp_bounded(v);
-            sum += v;
-          }
-        }
-        if constexpr (Best) {
-          if (reaches<Bytes>(high, threshold)) look<Bytes>(x, j, j + there, threshold, values, ids, k);
-        }
-      }
-      if constexpr (Sums) {
-        sum += other;
-        sums[r] = top + std::log(S::sum(sum));
-      }
-    }
+    for (index_t r = begin; r < end; ++r)
+      row<Bytes>(all + r * ld, n, k, all_values + r * k, all_ids + r * k, Sums ? sums + r : nullptr);
   }
 
  private:
   static constexpr T none = -std::numeric_limits<T>::infinity();
+
+  template <int Bytes>
+  EIGENFORMER_ALWAYS_INLINE static void row(const T* x, index_t n, index_t k, T* values, std::int32_t* ids,
+                                            T* log_sum) {
+    using S = Simd<T, Bytes>;
+    using V = typename S::V;
+    using Math = SimdMath<T, Bytes>;
+    constexpr index_t lanes = S::lanes, chunk = 8 * lanes;
+    V most[4];
+    lane_maxima<T, Bytes>(x, n, most);
+    int vectors = 4;
+    T threshold = none;
+    if constexpr (Best) {
+      while (vectors > 1 && vectors / 2 * lanes >= 2 * k) fold<Bytes>(most, vectors);
+      threshold = lower_bound<Bytes>(most, vectors, values, ids, k);
+    }
+    while (vectors > 1) fold<Bytes>(most, vectors);
+    const T top = S::max(most[0]);
+    // Two sums, so that the exponentials of two vectors are independent.
+    V sum, other;
+    S::set(sum, T(0));
+    S::set(other, T(0));
+    for (index_t j = 0; j < n; j += chunk) {
+      const index_t there = std::min(chunk, n - j);
+      V high;
+      S::set(high, none);
+      index_t i = 0;
+      for (; i + 2 * lanes <= there; i += 2 * lanes) {
+        V v = S::at(x + j + i).v, w = S::at(x + j + i + lanes).v;
+        if constexpr (Best) {
+          high = v > high ? v : high;
+          high = w > high ? w : high;
+        }
+        if constexpr (Sums) {
+          v -= top;
+          w -= top;
+          Math::exp_bounded(v);
+          Math::exp_bounded(w);
+          sum += v;
+          other += w;
+        }
+      }
+      for (; i < there; i += lanes) {
+        V v;
+        S::load(v, x + j + i, there - i, none);
+        if constexpr (Best) high = v > high ? v : high;
+        if constexpr (Sums) {
+          v -= top;
+          Math::exp_bounded(v);
+          sum += v;
+        }
+      }
+      if constexpr (Best) {
+        if (reaches<Bytes>(high, threshold)) look<Bytes>(x, j, j + there, threshold, values, ids, k);
+      }
+    }
+    if constexpr (Sums) {
+      sum += other;
+      *log_sum = top + std::log(S::sum(sum));
+    }
+  }
 
   // Halves the number of vectors that hold the maxima.
   template <int Bytes>

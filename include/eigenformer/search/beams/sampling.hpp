@@ -189,43 +189,51 @@ Tensor<T> repeated_rows(const Tensor<T>& x, index_t n) {
   return y;
 }
 
+// A text that grows, and the token drawn for it.
+struct GrowingText {
+  std::size_t prompt, sample;
+  SampledToken drawn{};
+};
+
+// Draws the token of step t for each text; overwrites the logits.
+template <class T>
+void draw_tokens(Tensor<T>& logits, const Prompts& prompts, std::span<const std::size_t> inputs,
+                 const ProcessorList& processors, const Sampling& sampling, index_t t,
+                 const std::vector<std::vector<Hypothesis>>& texts, std::vector<GrowingText>& growing) {
+  const index_t vocabulary = logits.dim(1);
+  parallel_for(static_cast<index_t>(growing.size()), std::max<index_t>(1, 4096 / vocabulary),
+               [&](index_t begin, index_t end) {
+                 for (index_t row = begin; row < end; ++row) {
+                   GrowingText& g = growing[static_cast<std::size_t>(row)];
+                   const std::size_t input = inputs[g.prompt];
+                   g.drawn = sample_row<T>(
+                       {logits.data() + row * vocabulary, static_cast<std::size_t>(vocabulary)},
+                       {input, t, prompts[g.prompt], texts[g.prompt][g.sample].ids, false}, processors,
+                       sampling, sampling.numbers.empty() ? input : sampling.numbers[input],
+                       static_cast<index_t>(g.sample));
+                 }
+               });
+}
+
 template <class T>
 std::vector<std::vector<Hypothesis>> sample_texts(NextTokens<T>& model, const Prompts& prompts,
                                                   std::span<const std::size_t> inputs,
                                                   std::span<const index_t> limits,
                                                   const SearchOptions& options) {
   const ProcessorList processors("search", options);
-  const Sampling& sampling = *options.sampling;
   const auto samples = static_cast<std::size_t>(options.num_hypotheses);
   std::vector<std::vector<Hypothesis>> texts(prompts.size(), std::vector<Hypothesis>(samples));
   const index_t most = max_steps(options);
   if (most == 0) return texts;  // prefix_ids leave no room for a text
-  // A text that grows, and the token drawn for it.
-  struct Growing {
-    std::size_t prompt, sample;
-    SampledToken drawn{};
-  };
-  std::vector<Growing> growing, still;
+  std::vector<GrowingText> growing, still;
   for (std::size_t i = 0; i < prompts.size(); ++i) {
     for (std::size_t k = 0; k < samples; ++k) growing.push_back({i, k});
   }
   Tensor<T> logits = model.begin(prompts, options.prefix_length);
   if (samples > 1) logits = repeated_rows(logits, options.num_hypotheses);
   for (index_t t = 0;; ++t) {
-    const index_t vocabulary = logits.dim(1);
-    parallel_for(static_cast<index_t>(growing.size()), std::max<index_t>(1, 4096 / vocabulary),
-                 [&](index_t begin, index_t end) {
-                   for (index_t row = begin; row < end; ++row) {
-                     Growing& g = growing[static_cast<std::size_t>(row)];
-                     const std::size_t input = inputs[g.prompt];
-                     g.drawn = sample_row<T>(
-                         {logits.data() + row * vocabulary, static_cast<std::size_t>(vocabulary)},
-                         {input, t, prompts[g.prompt], texts[g.prompt][g.sample].ids, false}, processors,
-                         sampling, sampling.numbers.empty() ? input : sampling.numbers[input],
-                         static_cast<index_t>(g.sample));
-                   }
-                 });
-    for (const Growing& g : growing) {
+    draw_tokens(logits, prompts, inputs, processors, *options.sampling, t, texts, growing);
+    for (const GrowingText& g : growing) {
       Hypothesis& text = texts[g.prompt][g.sample];
       text.log_probability += g.drawn.log_probability;
       if (g.drawn.id < 0) continue;
@@ -237,7 +245,7 @@ std::vector<std::vector<Hypothesis>> sample_texts(NextTokens<T>& model, const Pr
     std::vector<std::int32_t> parents, ids;
     bool goes_on = true;
     for (std::size_t row = 0; row < growing.size(); ++row) {
-      const Growing& g = growing[row];
+      const GrowingText& g = growing[row];
       if (options.observer != nullptr && (row == 0 || g.prompt != growing[row - 1].prompt))
         goes_on = (*options.observer)({inputs[g.prompt], t + 1, 0, texts[g.prompt], {}});
       if (!goes_on || texts[g.prompt][g.sample].finished || g.drawn.id < 0) continue;

@@ -389,9 +389,8 @@ void TrainingLoop<T>::skip(double loss, double norm) {
                                   "; try a lower learning rate (it was ", detail::number_text(learning_rate_),
                                   ") or a longer warm-up"});
   }
-  sink_.on_notice("update " + std::to_string(progress_.step) + " skipped: loss " +
-                  std::to_string(std::fabs(loss)) + ", gradient norm " +
-                  std::to_string(std::fabs(norm)));  // without the sign of a NaN
+  sink_.on_notice(detail::join({"update ", progress_.step, " skipped: loss ", std::fabs(loss),
+                                ", gradient norm ", std::fabs(norm)}));  // without the sign of a NaN
 }
 
 template <class T>

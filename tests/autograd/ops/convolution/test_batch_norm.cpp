@@ -66,5 +66,5 @@ TEST_CASE("batch_norm and group_norm refuse what does not fit") {
   CHECK(message_of<ValueError>([&] { (void)ef::group_norm(x, 4); }) ==
         "[group_norm] num_groups is 4, must divide the 6 channels of the input");
   CHECK(message_of<ValueError>([&] { (void)ef::group_norm(x, 2, {}, {}, -1); }) ==
-        "[group_norm] eps is -1.000000, must be finite and not negative");
+        "[group_norm] eps is -1, must be finite and not negative");
 }

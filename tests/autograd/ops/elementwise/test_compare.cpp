@@ -83,7 +83,31 @@ TEST_CASE("comparisons: NaN is unequal to everything, -0 equals 0, int32 is exac
   CHECK(values(less(Tensor<std::int32_t>::from({1}, {16777216}), 16777217)) == Bools{true});
 }
 
+TEST_CASE_TEMPLATE("comparisons: integers with numbers of other types are exact", T, std::int32_t,
+                   std::int64_t) {
+  const double infinity = std::numeric_limits<double>::infinity();
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  const Tensor<T> ids = Tensor<T>::from({4}, {-3, 2, 3, std::numeric_limits<T>::max()});
+  CHECK(values(less(ids, 2.5)) == Bools{true, true, false, false});
+  CHECK(values(greater(ids, -2.5)) == Bools{false, true, true, true});
+  CHECK(values(less_equal(2.5, ids)) == Bools{false, false, true, true});
+  CHECK(values(equal(ids, 2.5f)) == Bools{false, false, false, false});
+  CHECK(values(not_equal(ids, 2.5)) == Bools{true, true, true, true});
+  CHECK(values(equal(3.0, ids)) == Bools{false, false, true, false});
+  CHECK(values(less(ids, infinity)) == Bools{true, true, true, true});
+  CHECK(values(greater_equal(ids, -infinity)) == Bools{true, true, true, true});
+  CHECK(values(greater(ids, 1e300)) == Bools{false, false, false, false});
+  CHECK(values(less(ids, nan)) == Bools{false, false, false, false});
+  CHECK(values(not_equal(ids, nan)) == Bools{true, true, true, true});
+  CHECK(values(less(ids, std::uint64_t{1} << 63)) == Bools{true, true, true, true});
+  CHECK(values(equal(ids, std::uint64_t(-3))) == Bools{false, false, false, false});
+  CHECK(values(less(ids, std::int64_t{1} << 40)) == Bools{true, true, true, sizeof(T) == 4});
+  CHECK(values(less(ids, 9223372036854775808.0)) == Bools{true, true, true, true});
+}
+
 TEST_CASE("comparisons: booleans, for masks") {
+  CHECK(values(less(Tensor<bool>::from({2}, {false, true}), 0.5)) == Bools{true, false});
+  CHECK(values(equal(Tensor<bool>::from({2}, {false, true}), 2)) == Bools{false, false});
   const Tensor<bool> a = Tensor<bool>::from({3}, {true, false, true});
   const Tensor<bool> b = Tensor<bool>::from({3}, {true, true, false});
   CHECK(values(equal(a, b)) == Bools{true, false, false});

@@ -108,7 +108,7 @@ TEST_CASE("dropout: rates and rows that cannot be") {
     CHECK_THROWS_AS((void)dropout(Context<double>::inference(), x, rate), ValueError);
   }
   CHECK(message_of<ValueError>([&] { (void)dropout(training(tape), x, 1.5); }) ==
-        "[dropout] dropout rate is 1.500000, must be in [0, 1)");
+        "[dropout] dropout rate is 1.5, must be in [0, 1)");
   CHECK(message_of<ShapeError>([&] {
           (void)dropout(training(tape).for_rows(SequenceLayout::packed({3})), x, 0.5);
         }) == "[dropout] 5 rows do not fit the context's layout of 3 rows");

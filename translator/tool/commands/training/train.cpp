@@ -113,182 +113,242 @@ void say(const ef::TrainingPlan& plan, const TrainSettings& s, double seconds, s
   for (const std::string& warning : plan.warnings) progress.say("warning: " + warning);
 }
 
-int train(const TrainCommand& command, const TrainingRanks& ranks, InterruptWatcher& interrupts) {
-  const CommandClock clock;
-  if (command.plan && (command.resume || !command.init_from.empty())) {
-    throw ef::ValueError("train",
-                         "--plan is for new models: with --resume and --init-from there is a model, and "
-                         "nothing is planned");
+/// One call of `translator train`: settings, text, plan, model and updates, each from those before it.
+class TrainingCall {
+ public:
+  TrainingCall(const TrainCommand& command, const TrainingRanks& ranks, InterruptWatcher& interrupts)
+      : command_(command), ranks_(ranks), interrupts_(interrupts) {
+    if (command.plan && (command.resume || !command.init_from.empty())) {
+      throw ef::ValueError("train",
+                           "--plan is for new models: with --resume and --init-from there is a model, and "
+                           "nothing is planned");
+    }
+    if (ranks.first() && !command.plan) {
+      check_folder(command);
+      lock_.emplace(command.folder);
+      check_folder(command);  // another training may have ended meanwhile
+      remove_leftovers(command.folder);
+    }
+    if (!ranks.first()) progress_.silence();
   }
-  std::optional<ef::TrainingLock> lock;
-  if (ranks.first() && !command.plan) {
-    check_folder(command);
-    lock.emplace(command.folder);
-    check_folder(command);  // another training may have ended meanwhile
-    remove_leftovers(command.folder);
-  }
-  TerminalProgress progress;
-  if (!ranks.first()) progress.silence();
-  auto start = starting_model(command);
-  TrainSettings s = command.resume ? resumed_settings(command)
-                    : start        ? command.flags->started_from(start->description)
-                                   : command.flags->settings();
-  const auto teacher_names =
-      s.corpus.teacher.empty() ? std::vector<std::string>() : teacher_folders(s.corpus.teacher);
-  if (!start && !teacher_names.empty())
-    s = command.flags->taught_by(ef::read_model_description(teacher_names.front()));
-  ranks.share(command, s, progress);
-  s.validate();
-  require_base(command, s, start ? &*start : nullptr);
-  const auto teachers = teacher_names.empty() ? nullptr : std::make_unique<Teachers>(teacher_names);
-  if (teachers && start) teachers->require_same_text(start->tokenizers, start->description.text);
 
-  std::vector<TextCorpus> corpora = read_corpora(s.corpus, start, command.folder, progress);
-  const bool planned = !command.resume && !start;
-  if (planned && !teachers) command.flags->plan_vocabulary(s, target_bytes(corpora));
-  const ef::TokenizerPair tokenizers = start      ? start->tokenizers
-                                       : teachers ? teachers->models->tokenizers()
-                                                  : make_tokenizers(s.corpus, corpora, progress);
-  ef::ModelDescription description;
-  description.model = s.model;
-  if (start) {
-    description.text = start->description.text;
-  } else if (teachers) {
-    description.text = teachers->models->first().loaded.description.text;
-  } else {
-    description.model.source_vocab_size = tokenizers.source->vocabulary_size();
-    description.model.target_vocab_size = tokenizers.target->vocabulary_size();
+  /// Returns the command's exit code.
+  int run() {
+    read_settings();
+    read_text();
+    if (planned()) plan();
+    if (!settings_.corpus.guided_alignment.empty()) align_pairs();
+    make_model();
+    if (command_.plan) return 0;
+    return train();
   }
-  description.text = conventions_of(corpora, tokenizers, description.text);
-  if (s.training.lora.rank == 0) {  // an adapter has the conventions of its base
-    description.text.lines_are_sentences =
-        lines_are_sentences(corpora, description.text.lines_are_sentences, progress);
+
+ private:
+  bool planned() const { return !command_.resume && !started_; }
+  double seconds_left() const { return clock_.left(60 * settings_.training.loop.max_minutes); }
+  std::shared_ptr<ef::Teacher<float>> teacher() const { return teachers_ ? teachers_->teacher : nullptr; }
+  ef::index_t room() const {
+    return teachers_ ? most_tokens(settings_.corpus, teachers_->models->description())
+                     : settings_.corpus.max_length;
   }
-  s.training.text = description.text;
-  const ef::index_t room =
-      teachers ? most_tokens(s.corpus, teachers->models->description()) : s.corpus.max_length;
-  std::optional<TrainingPairs> pairs;
-  pairs.emplace(corpora, &TextCorpus::train, s, tokenizers, description, room, progress);
-  const TrainingPairs validation_set(corpora, &TextCorpus::validation, s, tokenizers, description, room,
-                                     progress);
-  const bool validates = validation_set.pairs() != nullptr;
-  std::optional<ef::TrainingPlan> plan;
-  if (planned) {
-    if (pairs->pairs() == nullptr) throw ef::ValueError("train", "the training data has no pairs");
-    plan = command.flags->plan(
-        s, description.model, *pairs->pairs(), clock.left(60 * s.training.loop.max_minutes),
-        command.memory_limit.empty() ? 0 : ef::bytes_of(command.memory_limit), validates);
-    description.model = s.model;
+
+  void read_settings() {
+    start_ = starting_model(command_);
+    started_ = start_.has_value();
+    TrainSettings& s = settings_;
+    s = command_.resume ? resumed_settings(command_)
+        : started_      ? command_.flags->started_from(start_->description)
+                        : command_.flags->settings();
+    const auto teacher_names =
+        s.corpus.teacher.empty() ? std::vector<std::string>() : teacher_folders(s.corpus.teacher);
+    if (!started_ && !teacher_names.empty())
+      s = command_.flags->taught_by(ef::read_model_description(teacher_names.front()));
+    ranks_.share(command_, s, progress_);
+    s.validate();
+    require_base(command_, s, started_ ? &*start_ : nullptr);
+    if (!teacher_names.empty()) teachers_.emplace(teacher_names);
+    if (teachers_ && started_) teachers_->require_same_text(start_->tokenizers, start_->description.text);
+  }
+
+  void read_text() {
+    TrainSettings& s = settings_;
+    corpora_ = read_corpora(s.corpus, start_, command_.folder, progress_);
+    if (planned() && !teachers_) command_.flags->plan_vocabulary(s, target_bytes(corpora_));
+    tokenizers_ = started_    ? start_->tokenizers
+                  : teachers_ ? teachers_->models->tokenizers()
+                              : make_tokenizers(s.corpus, corpora_, progress_);
+    description_.model = s.model;
+    if (started_) {
+      description_.text = start_->description.text;
+    } else if (teachers_) {
+      description_.text = teachers_->models->first().loaded.description.text;
+    } else {
+      description_.model.source_vocab_size = tokenizers_.source->vocabulary_size();
+      description_.model.target_vocab_size = tokenizers_.target->vocabulary_size();
+    }
+    description_.text = conventions_of(corpora_, tokenizers_, description_.text);
+    if (s.training.lora.rank == 0) {  // an adapter has the conventions of its base
+      description_.text.lines_are_sentences =
+          lines_are_sentences(corpora_, description_.text.lines_are_sentences, progress_);
+    }
+    s.training.text = description_.text;
+    encode(pairs_, &TextCorpus::train);
+    encode(validation_, &TextCorpus::validation);
+  }
+
+  void encode(std::optional<TrainingPairs>& pairs, ef::ParallelCorpus TextCorpus::*part) {
+    pairs.emplace(corpora_, part, settings_, tokenizers_, description_, room(), progress_);
+  }
+
+  bool validates() const { return validation_->pairs() != nullptr; }
+
+  void plan() {
+    if (pairs_->pairs() == nullptr) throw ef::ValueError("train", "the training data has no pairs");
+    plan_ = command_.flags->plan(settings_, description_.model, *pairs_->pairs(), seconds_left(),
+                                 command_.memory_limit.empty() ? 0 : ef::bytes_of(command_.memory_limit),
+                                 validates());
+    description_.model = settings_.model;
     // Random segmentations need the text, so they are decided last.
-    if (plan->bpe_dropout > 0 && !command.plan)
-      pairs.emplace(corpora, &TextCorpus::train, s, tokenizers, description, room, progress);
+    if (plan_->bpe_dropout > 0 && !command_.plan) encode(pairs_, &TextCorpus::train);
   }
-  const TrainingPairs& train_set = *pairs;
-  if (!s.corpus.guided_alignment.empty()) {
+
+  void align_pairs() {
     // The words of an alignment are counted within the line.
-    if (!description.text.source_text.empty()) {
+    if (!description_.text.source_text.empty()) {
       throw ef::ValueError("train", {"--guided-alignment does not work with this model, which adds '",
-                                     description.text.source_text, "' before each source line"});
+                                     description_.text.source_text, "' before each source line"});
     }
-    if (train_set.single() == nullptr)
+    if (pairs_->single() == nullptr)
       throw ef::ValueError("train", "--guided-alignment does not work with tags and target languages");
-    progress.say(align(*train_set.single(), corpora[0].train, tokenizers, s.corpus.guided_alignment));
+    progress_.say(
+        align(*pairs_->single(), corpora_[0].train, tokenizers_, settings_.corpus.guided_alignment));
   }
 
-  ef::RandomGenerator rng(s.training.loop.seed);
-  ef::Seq2SeqTransformer<float> model(description.model, rng);
-  const auto adapter = adapter_description(command, s);
-  if (start && (!command.resume || adapter)) {
-    ef::load_state_dict(model, ef::state_dict(start->model));
-    progress.say("starting from the model in '" + (adapter ? adapter->base : command.init_from) + "'");
-  }
-  start.reset();
-  progress.say(format("model: %.2f million parameters, %s",
-                      static_cast<double>(ef::count_parameters(model)) / 1e6,
-                      counted(ef::Runtime::instance().threads(), "thread").c_str()));
-  if (s.training.loop.precision == ef::GemmPrecision::bf16 && !ef::bf16_products_pay()) {
-    progress.say(format("using float32 products: on this CPU (%s) they are faster than bf16",
-                        ef::isa_name(ef::isa())));
-  }
-
-  limit_memory(command, model, *train_set.pairs(), s.training, progress,
-               teachers ? teachers->teacher : nullptr);
-  if (plan) {
-    say(*plan, s, clock.left(60 * s.training.loop.max_minutes),
-        ef::plan_memory(model, *train_set.pairs(), s.training, std::numeric_limits<std::size_t>::max(), true,
-                        teachers ? teachers->teacher : nullptr)
-            .bytes,
-        progress);
-  }
-  if (command.plan) return 0;
-  require_validation_data(s.training.validation, validates);
-  if (validates) {
-    s.training.loop.validation =
-        ef::validation_of(model, *validation_set.pairs(), validation_set.texts(), tokenizers, s.training);
-  }
-  const TrainedModel trained(command.folder, model, tokenizers, description.text, s.to_json(), adapter);
-  FolderSink sink(progress, trained);
-  ef::TrainingLog log(ef::training_log_file(command.folder), sink);
-  ef::TrainingOptions now = s.training;
-  now.loop.max_minutes = clock.left(60 * now.loop.max_minutes) / 60;
-  Trainer trainer(model, *train_set.pairs(), nullptr, now,
-                  ranks.first() ? static_cast<ef::TrainingSink&>(log) : ef::TrainingSink::silent(),
-                  teachers ? teachers->teacher : nullptr);
-  if (!ranks.first()) return ranks.follow(trainer, command, interrupts.token());
-  if (adapter) {
-    ef::index_t factors = 0;
-    for (const auto& p : ef::lora_parameters(model)) factors += p->value.numel();
-    progress.say(format("adapter: training %.3f million parameters; the model's own stay unchanged",
-                        static_cast<double>(factors) / 1e6));
-  }
-  if (command.resume) {
-    const bool before_decay = resume(trainer, command.folder);
-    progress.say("resuming after step " + std::to_string(trainer.step()) +
-                 (before_decay ? ", before the learning rate decayed" : ""));
-  }
-  sink.watch(trainer, command.resume, description.model.target_size());
-  const bool decays = s.training.schedule == ef::ScheduleKind::warmup_stable_decay;
-  sink.require_room(decays);
-  // Another model is kept until this training has a validated one.
-  if (!ef::is_model_folder(command.folder) && !ef::is_adapter_folder(command.folder)) sink.save_initial();
-  const ef::index_t first = trainer.step();
-  start_log(log, command.resume ? std::optional(first) : std::nullopt, sink,
-            {{"settings", s.to_json()},
-             {"model", ef::options_to_json(s.model)},
-             {"parameters", ef::count_parameters(model)},
-             {"pairs", train_set.pairs()->size()},
-             {"validation_pairs", validates ? validation_set.pairs()->size() : 0},
-             {"threads", ef::Runtime::instance().threads()},
-             {"instructions", ef::isa_name(ef::isa())}});
-  if (decays) interrupts.offer_decay();
-  ef::TrainingEnd end{};
-  try {
-    end = logged_run(trainer, interrupts, log);
-    // Before the first validation, the folder has the initial weights or another model: save the latest
-    // weights instead.
-    if (end == ef::TrainingEnd::interrupted && !std::isfinite(trainer.best()) && trainer.step() > first) {
-      {
-        const ef::EvaluationWeights in_place = trainer.evaluation_weights();
-        log.on_best();
-      }
-      log.on_checkpoint();
+  void make_model() {
+    const TrainSettings& s = settings_;
+    ef::RandomGenerator rng(s.training.loop.seed);
+    model_.emplace(description_.model, rng);
+    adapter_ = adapter_description(command_, s);
+    if (start_ && (!command_.resume || adapter_)) {
+      ef::load_state_dict(*model_, ef::state_dict(start_->model));
+      progress_.say("starting from the model in '" + (adapter_ ? adapter_->base : command_.init_from) + "'");
     }
-    if (end != ef::TrainingEnd::interrupted) sink.refuse_diverged(trainer.step() - first);
-  } catch (const ef::ValueError&) {  // it diverged; after an IoError --resume goes on
-    sink.remove_initial();
-    throw;
+    start_.reset();
+    progress_.say(format("model: %.2f million parameters, %s",
+                         static_cast<double>(ef::count_parameters(*model_)) / 1e6,
+                         counted(ef::Runtime::instance().threads(), "thread").c_str()));
+    if (s.training.loop.precision == ef::GemmPrecision::bf16 && !ef::bf16_products_pay()) {
+      progress_.say(format("using float32 products: on this CPU (%s) they are faster than bf16",
+                           ef::isa_name(ef::isa())));
+    }
+    limit_memory(command_, *model_, *pairs_->pairs(), settings_.training, progress_, teacher());
+    if (!plan_) return;
+    const std::size_t bytes = ef::plan_memory(*model_, *pairs_->pairs(), s.training,
+                                              std::numeric_limits<std::size_t>::max(), true, teacher())
+                                  .bytes;
+    say(*plan_, s, seconds_left(), bytes, progress_);
   }
-  if (!sink.saved() && end == ef::TrainingEnd::interrupted) {
-    progress.say("interrupted before the first update: '" + command.folder + "' is unchanged");
-    return interrupted_exit_code;
+
+  int train() {
+    TrainSettings& s = settings_;
+    require_validation_data(s.training.validation, validates());
+    if (validates()) {
+      s.training.loop.validation =
+          ef::validation_of(*model_, *validation_->pairs(), validation_->texts(), tokenizers_, s.training);
+    }
+    const TrainedModel trained(command_.folder, *model_, tokenizers_, description_.text, s.to_json(),
+                               adapter_);
+    FolderSink sink(progress_, trained);
+    ef::TrainingLog log(ef::training_log_file(command_.folder), sink);
+    ef::TrainingOptions now = s.training;
+    now.loop.max_minutes = seconds_left() / 60;
+    Trainer trainer(*model_, *pairs_->pairs(), nullptr, now,
+                    ranks_.first() ? static_cast<ef::TrainingSink&>(log) : ef::TrainingSink::silent(),
+                    teacher());
+    if (!ranks_.first()) return ranks_.follow(trainer, command_, interrupts_.token());
+    begin(trainer, sink, log);
+    const ef::TrainingEnd end = update(trainer, sink, log);
+    if (!sink.saved() && end == ef::TrainingEnd::interrupted) {
+      progress_.say("interrupted before the first update: '" + command_.folder + "' is unchanged");
+      return interrupted_exit_code;
+    }
+    if (!sink.saved()) {
+      throw ef::ValueError("train", {"no validation gave a finite value, so '", command_.folder,
+                                     "' keeps its previous model; lower --learning-rate"});
+    }
+    describe_end(end, trainer, s.training.validation.by, trained, progress_);
+    return end == ef::TrainingEnd::interrupted ? interrupted_exit_code : 0;
   }
-  if (!sink.saved()) {
-    throw ef::ValueError("train", {"no validation gave a finite value, so '", command.folder,
-                                   "' keeps its previous model; lower --learning-rate"});
+
+  /// Everything before the first update: the state of a resumed training, room on the disk, the log.
+  void begin(Trainer& trainer, FolderSink& sink, ef::TrainingLog& log) {
+    const TrainSettings& s = settings_;
+    if (adapter_) {
+      ef::index_t factors = 0;
+      for (const auto& p : ef::lora_parameters(*model_)) factors += p->value.numel();
+      progress_.say(format("adapter: training %.3f million parameters; the model's own stay unchanged",
+                           static_cast<double>(factors) / 1e6));
+    }
+    if (command_.resume) {
+      const bool before_decay = resume(trainer, command_.folder);
+      progress_.say("resuming after step " + std::to_string(trainer.step()) +
+                    (before_decay ? ", before the learning rate decayed" : ""));
+    }
+    sink.watch(trainer, command_.resume, description_.model.target_size());
+    const bool decays = s.training.schedule == ef::ScheduleKind::warmup_stable_decay;
+    sink.require_room(decays);
+    // Another model is kept until this training has a validated one.
+    if (!ef::is_model_folder(command_.folder) && !ef::is_adapter_folder(command_.folder)) sink.save_initial();
+    start_log(log, command_.resume ? std::optional(trainer.step()) : std::nullopt, sink,
+              {{"settings", s.to_json()},
+               {"model", ef::options_to_json(s.model)},
+               {"parameters", ef::count_parameters(*model_)},
+               {"pairs", pairs_->pairs()->size()},
+               {"validation_pairs", validates() ? validation_->pairs()->size() : 0},
+               {"threads", ef::Runtime::instance().threads()},
+               {"instructions", ef::isa_name(ef::isa())}});
+    if (decays) interrupts_.offer_decay();
   }
-  describe_end(end, trainer, s.training.validation.by, trained, progress);
-  return end == ef::TrainingEnd::interrupted ? interrupted_exit_code : 0;
-}
+
+  ef::TrainingEnd update(Trainer& trainer, FolderSink& sink, ef::TrainingLog& log) {
+    const ef::index_t first = trainer.step();
+    try {
+      const ef::TrainingEnd end = logged_run(trainer, interrupts_, log);
+      // Before the first validation, the folder has the initial weights or another model: save the latest
+      // weights instead.
+      if (end == ef::TrainingEnd::interrupted && !std::isfinite(trainer.best()) && trainer.step() > first) {
+        {
+          const ef::EvaluationWeights in_place = trainer.evaluation_weights();
+          log.on_best();
+        }
+        log.on_checkpoint();
+      }
+      if (end != ef::TrainingEnd::interrupted) sink.refuse_diverged(trainer.step() - first);
+      return end;
+    } catch (const ef::ValueError&) {  // it diverged; after an IoError --resume goes on
+      sink.remove_initial();
+      throw;
+    }
+  }
+
+  const CommandClock clock_;
+  const TrainCommand& command_;
+  const TrainingRanks& ranks_;
+  InterruptWatcher& interrupts_;
+  std::optional<ef::TrainingLock> lock_;
+  TerminalProgress progress_;
+  std::optional<ef::TranslationModel<float>> start_;  // until the model has its weights
+  bool started_ = false;
+  TrainSettings settings_;
+  std::optional<Teachers> teachers_;
+  std::vector<TextCorpus> corpora_;
+  ef::TokenizerPair tokenizers_;
+  ef::ModelDescription description_;
+  std::optional<TrainingPairs> pairs_, validation_;
+  std::optional<ef::TrainingPlan> plan_;
+  std::optional<ef::Seq2SeqTransformer<float>> model_;
+  std::optional<ef::AdapterDescription> adapter_;
+};
 
 int train(const TrainCommand& command) {
   InterruptWatcher interrupts(
@@ -300,7 +360,7 @@ int train(const TrainCommand& command) {
   const TrainingRanks ranks(command);
   if (!ranks.first()) interrupts.silence();
   try {
-    return train(command, ranks, interrupts);
+    return TrainingCall(command, ranks, interrupts).run();
   } catch (const std::exception& error) {
     if (ranks.fail(error)) throw;
     return 1;

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
+#include <compare>
 #include <cstdint>
 #include <type_traits>
 #include <utility>
@@ -55,33 +57,74 @@ Tensor<bool> test_pairs(const char* op, const Tensor<T>& a, const Tensor<T>& b, 
   return y;
 }
 
+// Whether f holds for two values that are ordered so.
+constexpr bool holds(kernels::Comparison f, std::partial_ordering order) {
+  using enum kernels::Comparison;
+  return f == equal        ? order == 0
+         : f == not_equal  ? order != 0
+         : f == less       ? order < 0
+         : f == less_equal ? order <= 0
+         : f == greater    ? order > 0
+                           : order >= 0;
+}
+
+// The order of an integer and a number, neither rounded to the other's type.
+template <class N>
+std::partial_ordering order_of(std::int64_t u, N x) {
+  if constexpr (std::is_same_v<N, bool>) {
+    return u <=> std::int64_t{x};
+  } else if constexpr (std::is_integral_v<N>) {
+    return std::cmp_less(u, x)    ? std::partial_ordering::less
+           : std::cmp_equal(u, x) ? std::partial_ordering::equivalent
+                                  : std::partial_ordering::greater;
+  } else {
+    constexpr N limit = 9223372036854775808.0;  // 2^63
+    if (x != x) return std::partial_ordering::unordered;
+    if (x >= limit) return std::partial_ordering::less;
+    if (x < -limit) return std::partial_ordering::greater;
+    const N below = std::floor(x);
+    const auto whole = static_cast<std::int64_t>(below);
+    return u == whole && x != below ? std::partial_ordering::less : std::partial_ordering(u <=> whole);
+  }
+}
+
+// The comparison that holds for (b, a) where f holds for (a, b).
+constexpr kernels::Comparison mirrored(kernels::Comparison f) {
+  using enum kernels::Comparison;
+  return f == less            ? greater
+         : f == less_equal    ? greater_equal
+         : f == greater       ? less
+         : f == greater_equal ? less_equal
+                              : f;
+}
+
 template <class A, class B>
 Tensor<bool> compare(const char* op, kernels::Comparison f, const A& a, const B& b) {
   const OpScope scope(Runtime::instance().profiler(), op);
   using T = element_t<A, B>;
   if constexpr (Number<A>) {
-    return compare(op, f, Tensor<T>::scalar(static_cast<T>(a)), b);
-  } else if constexpr (Number<B>) {
-    return compare(op, f, a, Tensor<T>::scalar(static_cast<T>(b)));
+    return compare(op, mirrored(f), b, a);
   } else if constexpr (!std::is_floating_point_v<T>) {
     const Tensor<T>& left = tensor_of(a);
-    const Tensor<T>& right = tensor_of(b);
+    require_defined(op, left);
     if constexpr (sizeof(T) == sizeof(std::int64_t)) {
       // A double does not hold every int64_t.
-      return test_pairs(op, left, right, [f](T u, T v) {
-        using enum kernels::Comparison;
-        const bool is_less = u < v, is_equal = u == v;
-        return f == equal        ? is_equal
-               : f == not_equal  ? !is_equal
-               : f == less       ? is_less
-               : f == less_equal ? is_less || is_equal
-               : f == greater    ? !is_less && !is_equal
-                                 : !is_less;
-      });
+      if constexpr (Number<B>) {
+        return test_pairs(op, left, left, [f, b](T u, T) { return holds(f, order_of(u, b)); });
+      } else {
+        return test_pairs(op, left, tensor_of(b), [f](T u, T v) { return holds(f, u <=> v); });
+      }
+    } else {
+      // The kernels compare floats and doubles; a double holds every int32_t exactly.
+      if constexpr (Number<B>) {
+        return compare(op, f, left.template to<double>(), b);
+      } else {
+        require_defined(op, tensor_of(b));
+        return compare(op, f, left.template to<double>(), tensor_of(b).template to<double>());
+      }
     }
-    // The kernels compare floats and doubles; a double holds every int32_t exactly.
-    require_defined(op, left, right);
-    return compare(op, f, left.template to<double>(), right.template to<double>());
+  } else if constexpr (Number<B>) {
+    return compare(op, f, a, Tensor<T>::scalar(static_cast<T>(b)));
   } else {
     const Tensor<T>& left = tensor_of(a);
     const Tensor<T>& right = tensor_of(b);
@@ -108,8 +151,9 @@ void chosen_into(const GradientSlot<T>& slot, const Tensor<bool>& mask, const Te
 }  // namespace detail
 
 /// Whether a < b, element by element, with broadcasting. Operands are Tensors, Vars or Eigen objects of one
-/// element type (float, double, int32_t, int64_t or bool); one may be a number, converted to that type.
-/// Comparisons with NaN are false, but not_equal is true. Throws ShapeError when the shapes do not broadcast.
+/// element type (float, double, int32_t, int64_t or bool); one may be a number. A number is converted to
+/// float or double; for other types, the exact values are compared: less(ids, 2.5) is true for 2. Comparisons
+/// with NaN are false, but not_equal is true. Throws ShapeError when the shapes do not broadcast.
 template <class A, class B>
 requires detail::Comparable<A, B>
 [[nodiscard]] Tensor<bool> less(const A& a, const B& b) {

@@ -43,13 +43,13 @@ struct BatchOperand {
   const std::vector<index_t>* index;  ///< null: each product has its own
 };
 
-/// The gradient of an operand, to which products of a batch are added; beta 0 does not read it.
+/// Where products of a batch are added, such as the gradient of an operand; beta 0 does not read it.
 template <class T>
 struct BatchSum {
   T* data;
   T beta;
   index_t numel;
-  BatchOperand<T> of;  ///< whose gradient it is
+  BatchOperand<T> of;  ///< the operand that it has the shape of
 };
 
 /// sum += op(x) op(y) for each product of a batch, op(x) being (m, k) and op(y) (k, n).
@@ -61,7 +61,7 @@ void add_products(bool transpose_x, bool transpose_y, index_t count, index_t m, 
     if (sum.beta == T(0)) std::fill_n(sum.data, sum.numel, T(0));  // no product writes it
     return;
   }
-  if (sum.of.index == nullptr) {
+  if (sum.of.index == nullptr && x.index == nullptr && y.index == nullptr) {
     kernels::gemm_batched<T>({.count = count,
                               .m = m,
                               .n = n,
@@ -74,15 +74,16 @@ void add_products(bool transpose_x, bool transpose_y, index_t count, index_t m, 
                               .beta = sum.beta});
     return;
   }
-  const auto matrix = [](const BatchOperand<T>& o, index_t i) {
-    return o.data + (o.index == nullptr ? i : (*o.index)[static_cast<std::size_t>(i)]) * o.size;
+  const auto part_of = [](const BatchOperand<T>& o, index_t i) {
+    return o.index == nullptr ? i : (*o.index)[static_cast<std::size_t>(i)];
   };
   std::vector<bool> seen(static_cast<std::size_t>(size == 0 ? 0 : sum.numel / size));
   for (index_t i = 0; i < count && size > 0; ++i) {
-    const index_t part = (*sum.of.index)[static_cast<std::size_t>(i)];
+    const index_t part = part_of(sum.of, i);
     const auto at = static_cast<std::size_t>(part);
-    kernels::gemm<T>(transpose_x, transpose_y, m, n, k, T(1), matrix(x, i), x.ld, matrix(y, i), y.ld,
-                     seen[at] ? T(1) : sum.beta, sum.data + part * size, sum.of.ld);
+    kernels::gemm<T>(transpose_x, transpose_y, m, n, k, T(1), x.data + part_of(x, i) * x.size, x.ld,
+                     y.data + part_of(y, i) * y.size, y.ld, seen[at] ? T(1) : sum.beta,
+                     sum.data + part * size, sum.of.ld);
     seen[at] = true;
   }
 }
@@ -126,24 +127,10 @@ template <class T>
   const auto index_a = detail::broadcast_batch_index(batch, batch_a);
   const auto index_b = detail::broadcast_batch_index(batch, batch_b);
   const bool plain = batch_a == batch && batch_b == batch;
-  if (plain) {
-    detail::kernels::gemm_batched<T>({.count = count,
-                                      .m = m,
-                                      .n = n,
-                                      .k = k,
-                                      .a = {a.value().data(), lda, size_a, transpose_a},
-                                      .b = {b.value().data(), ldb, size_b, transpose_b},
-                                      .c = y.data(),
-                                      .ldc = n,
-                                      .stride_c = size_y});
-  } else {
-    for (index_t i = 0; i < count; ++i) {
-      detail::kernels::gemm<T>(transpose_a, transpose_b, m, n, k, T(1),
-                               a.value().data() + index_a[static_cast<std::size_t>(i)] * size_a, lda,
-                               b.value().data() + index_b[static_cast<std::size_t>(i)] * size_b, ldb, T(0),
-                               y.data() + i * size_y, n);
-    }
-  }
+  const detail::BatchOperand<T> left{a.value().data(), lda, size_a, plain ? nullptr : &index_a};
+  const detail::BatchOperand<T> right{b.value().data(), ldb, size_b, plain ? nullptr : &index_b};
+  detail::add_products<T>(transpose_a, transpose_b, count, m, n, k, left, right,
+                          {y.data(), T(0), y.numel(), {y.data(), n, size_y, nullptr}});
 
   if (detail::not_recorded<T>(y, a, b)) return Var<T>(std::move(y));
   // With y = op(a) op(b): d op(a) = dy op(b)^T and d op(b) = op(a)^T dy; a broadcast operand sums over its

@@ -254,7 +254,7 @@ template <class T>
 void require_probabilities(const char* op, const Var<T>& x) {
   for (const T p : x.value().span()) {
     if (!(p >= T(0) && p <= T(1))) {
-      refuse_loss(op, "the input has an element " + std::to_string(p) + ", must be probabilities in [0, 1]");
+      refuse_loss(op, join({"the input has an element ", p, ", must be probabilities in [0, 1]"}));
     }
   }
 }
@@ -351,7 +351,7 @@ requires detail::OperandPair<A, B>
                                                   double beta = 1) {
   using T = element_t<A, B>;
   if (!(beta >= 0)) {
-    detail::refuse_loss("smooth_l1_loss", "beta is " + std::to_string(beta) + ", must be at least 0");
+    detail::refuse_loss("smooth_l1_loss", detail::join({"beta is ", beta, ", must be at least 0"}));
   }
   const detail::AbsoluteLoss<T> f{static_cast<T>(beta), static_cast<T>(beta > 0 ? 1 / beta : 0), T(1)};
   return detail::reduced_loss<T>("smooth_l1_loss", f, detail::operand<T>(x), detail::operand<T>(target),
@@ -367,7 +367,7 @@ requires detail::OperandPair<A, B>
                                               double delta = 1) {
   using T = element_t<A, B>;
   if (!(delta > 0)) {
-    detail::refuse_loss("huber_loss", "delta is " + std::to_string(delta) + ", must be positive");
+    detail::refuse_loss("huber_loss", detail::join({"delta is ", delta, ", must be positive"}));
   }
   const detail::AbsoluteLoss<T> f{static_cast<T>(delta), T(1), static_cast<T>(delta)};
   return detail::reduced_loss<T>("huber_loss", f, detail::operand<T>(x), detail::operand<T>(target),

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <initializer_list>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -104,6 +105,21 @@ template <detail::Converted X>
 
 namespace detail {
 
+// Passes the gradients of a loss on, which are computed for dy = 1; any other dy is a factor.
+template <class T>
+void pass_times_dy(Backward<T>& back, std::initializer_list<Tensor<T>*> gradients) {
+  const T dy = back.dy().item();
+  std::size_t i = 0;
+  for (Tensor<T>* gradient : gradients) {
+    if (dy == T(1) && back.needs(i)) {
+      back.pass(i, std::move(*gradient));
+    } else if (auto slot = back.grad(i)) {
+      kernels::axpby<T>(dy, gradient->data(), slot.beta, slot.data, gradient->numel());
+    }
+    ++i;
+  }
+}
+
 /// A loss of linear(x, weight, bias) without storing all logits: product, loss and both gradients are
 /// computed for one block of rows after the other, so that memory does not grow with rows x vocabulary.
 ///
@@ -161,18 +177,9 @@ template <class T, class F>
   }
   Tensor<T> y = Tensor<T>::scalar(static_cast<T>(sum * scale));
   if (not_recorded<T>(y, x, w, b)) return Var<T>(std::move(y));
-  // The gradients are computed for dy = 1; any other dy is a factor.
   return record(op, std::move(y), {x, w, b}, SavedTensors(),
                 [dx = std::move(dx), dw = std::move(dw), db = std::move(db)](Backward<T>& back) mutable {
-                  const T dy = back.dy().item();
-                  Tensor<T>* ready[] = {&dx, &dw, &db};
-                  for (std::size_t i = 0; i < 3; ++i) {
-                    if (dy == T(1) && back.needs(i)) {
-                      back.pass(i, std::move(*ready[i]));
-                    } else if (auto slot = back.grad(i)) {
-                      kernels::axpby<T>(dy, ready[i]->data(), slot.beta, slot.data, ready[i]->numel());
-                    }
-                  }
+                  pass_times_dy(back, {&dx, &dw, &db});
                 });
 }
 
