@@ -249,6 +249,7 @@ struct AttentionMultiply {
 /// Sets x (m, n) to zero where s is -inf.
 template <class T>
 struct AttentionClearForbidden {
+  static constexpr bool plain_loops = true;
   EIGENFORMER_ALWAYS_INLINE static void run(T* x, const T* s, index_t m, index_t n) {
     for (index_t i = 0; i < m; ++i) {
       for (index_t j = i * attention_width; j < i * attention_width + n; ++j)
@@ -260,6 +261,7 @@ struct AttentionClearForbidden {
 /// Scores (m, n) where flags (rows `stride` apart) are not `allowed` become -inf.
 template <class T>
 struct AttentionFlags {
+  static constexpr bool plain_loops = true;
   EIGENFORMER_ALWAYS_INLINE static void run(T* s, index_t m, index_t n, const bool* flags, index_t stride,
                                             bool allowed) {
     for (index_t i = 0; i < m; ++i) {
@@ -273,6 +275,7 @@ struct AttentionFlags {
 /// Scores (m, n) += bias (rows `stride` apart); -inf where the bias is, even if the score is NaN.
 template <class T>
 struct AttentionBias {
+  static constexpr bool plain_loops = true;
   EIGENFORMER_ALWAYS_INLINE static void run(T* s, index_t m, index_t n, const float* bias, index_t stride) {
     constexpr float forbidden = -std::numeric_limits<float>::infinity();
     for (index_t i = 0; i < m; ++i) {

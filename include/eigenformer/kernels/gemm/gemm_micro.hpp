@@ -267,6 +267,7 @@ EIGENFORMER_ALWAYS_INLINE float rounded_to_bf16(float x) {
 
 /// Rounds n numbers to bfloat16 in place, for bfloat16 products on CPUs without an instruction for them.
 struct RoundToBf16 {
+  static constexpr bool plain_loops = true;
   EIGENFORMER_ALWAYS_INLINE static void run(float* x, index_t n) {
     for (index_t i = 0; i < n; ++i) x[i] = rounded_to_bf16(x[i]);
   }

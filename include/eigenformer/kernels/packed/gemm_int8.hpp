@@ -345,6 +345,7 @@ namespace eigenformer::detail::kernels::detail {
 /// One row of k floats to bytes q + 128 and its scale, which is NaN if a value is not finite. The bytes of
 /// the last step behind k are those of zero.
 struct QuantizeRow {
+  static constexpr bool plain_loops = true;
   EIGENFORMER_ALWAYS_INLINE static void run(index_t k, const float* x, std::uint8_t* q, float* scale) {
     // As integers, magnitudes are ordered like floats, and NaN is above all.
     std::int32_t largest = 0;
@@ -367,6 +368,7 @@ struct QuantizeRow {
 
 /// The same with a given step; values beyond 127 steps are taken as 127.
 struct QuantizeRowByStep {
+  static constexpr bool plain_loops = true;
   EIGENFORMER_ALWAYS_INLINE static void run(index_t k, const float* x, float step, std::uint8_t* q,
                                             float* scale) {
     std::int32_t largest = 0;

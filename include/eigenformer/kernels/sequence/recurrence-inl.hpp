@@ -13,6 +13,7 @@ namespace detail {
 
 template <class T>
 struct RecurrenceForward {
+  static constexpr bool plain_loops = true;
   /// One sequence; c: (d), its state.
   EIGENFORMER_ALWAYS_INLINE static void run(const T* forget, const T* input, index_t length, index_t d, T* c,
                                             T* out) {
@@ -28,6 +29,7 @@ struct RecurrenceForward {
 
 template <class T>
 struct RecurrenceBackward {
+  static constexpr bool plain_loops = true;
   /// One sequence. g: (d), zeros: the gradient of the state after the row.
   EIGENFORMER_ALWAYS_INLINE static void run(const T* forget, const T* input, const T* out, const T* dy,
                                             index_t length, index_t d, T* g, T* dforget, T forget_beta,

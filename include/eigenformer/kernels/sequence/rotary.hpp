@@ -112,6 +112,7 @@ namespace detail {
 /// + x sin. table: half cosines, half sines, the latter times `direction`.
 template <class T>
 struct RotaryRow {
+  static constexpr bool plain_loops = true;
   EIGENFORMER_ALWAYS_INLINE static void run(const T* x, T* y, T beta, index_t heads, index_t head_dim,
                                             index_t half, const T* table, T direction, bool adjacent) {
     for (index_t h = 0; h < heads; ++h, x += head_dim, y += head_dim) {
@@ -143,6 +144,7 @@ struct RotaryRow {
 /// y (n) = x + beta y.
 template <class T>
 struct RotaryRest {
+  static constexpr bool plain_loops = true;
   EIGENFORMER_ALWAYS_INLINE static void run(const T* x, T* y, T beta, index_t n) {
     for (index_t j = 0; j < n; ++j) y[j] = beta == T(0) ? x[j] : beta * y[j] + x[j];
   }

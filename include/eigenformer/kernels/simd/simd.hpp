@@ -11,13 +11,22 @@
 #define EIGENFORMER_TARGET_AVX512 \
   __attribute__((target("avx,avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq")))
 
+// Inlines all calls. g++ vectorizes loops whose length it does not know at -O3 alone, so -O2 is told to.
+#if defined(__GNUC__) && !defined(__clang__)
+#define EIGENFORMER_PLAIN_LOOPS \
+  __attribute__((flatten, optimize("tree-vectorize", "vect-cost-model=dynamic")))
+#else
+#define EIGENFORMER_PLAIN_LOOPS __attribute__((flatten))
+#endif
+
 namespace eigenformer::detail::kernels {
 
 namespace detail {
 
-/// A body whose calls are inlined even if the called functions are not marked EIGENFORMER_ALWAYS_INLINE.
+/// A body whose loops the compiler vectorizes, and whose calls are inlined even if the called functions are
+/// not marked EIGENFORMER_ALWAYS_INLINE.
 template <class Body>
-concept FlattenedBody = Body::flatten;
+concept PlainLoops = Body::plain_loops;
 
 template <class Body, int Bytes, class... Args>
 EIGENFORMER_ALWAYS_INLINE void run_body(Args... args) {
@@ -32,14 +41,18 @@ template <class Body, class... Args>
 void run_baseline(Args... args) {
   run_body<Body, 16>(args...);
 }
+template <PlainLoops Body, class... Args>
+EIGENFORMER_PLAIN_LOOPS void run_baseline(Args... args) {
+  run_body<Body, 16>(args...);
+}
 
 #if EIGENFORMER_X86
 template <class Body, class... Args>
 EIGENFORMER_TARGET_AVX2 void run_avx2(Args... args) {
   run_body<Body, 32>(args...);
 }
-template <FlattenedBody Body, class... Args>
-EIGENFORMER_TARGET_AVX2 __attribute__((flatten)) void run_avx2(Args... args) {
+template <PlainLoops Body, class... Args>
+EIGENFORMER_TARGET_AVX2 EIGENFORMER_PLAIN_LOOPS void run_avx2(Args... args) {
   run_body<Body, 32>(args...);
 }
 
@@ -47,8 +60,8 @@ template <class Body, class... Args>
 EIGENFORMER_TARGET_AVX512 void run_avx512(Args... args) {
   run_body<Body, 64>(args...);
 }
-template <FlattenedBody Body, class... Args>
-EIGENFORMER_TARGET_AVX512 __attribute__((flatten)) void run_avx512(Args... args) {
+template <PlainLoops Body, class... Args>
+EIGENFORMER_TARGET_AVX512 EIGENFORMER_PLAIN_LOOPS void run_avx512(Args... args) {
   run_body<Body, 64>(args...);
 }
 #endif
@@ -77,7 +90,8 @@ inline constexpr bool works_in_double =
 /// Runs Body::run<Bytes>(args...), Bytes being the width of the vectors that the features in use have (16, 32
 /// or 64), or Body::run(args...) where that is no template, compiled for them. `run` is a static member
 /// marked EIGENFORMER_ALWAYS_INLINE, so that each wrapper compiles its own copy; arguments are pointers and
-/// numbers. If Body::flatten exists and is true, functions that `run` calls are inlined, too.
+/// numbers. If Body::plain_loops exists and is true, the compiler vectorizes its loops, and functions that
+/// `run` calls are inlined, too.
 template <class Body, class... Args>
 EIGENFORMER_NOINLINE void dispatch(Args... args) {
   constexpr Isa given = detail::works_in_double<Args...> ? Isa{} : given_isa;

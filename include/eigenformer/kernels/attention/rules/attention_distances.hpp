@@ -26,6 +26,7 @@ struct DistanceParts {
 /// after that of the row before.
 template <class T>
 struct AttentionDistanceBias {
+  static constexpr bool plain_loops = true;
   EIGENFORMER_ALWAYS_INLINE static void run(T* s, index_t m, index_t n, const T* bias, index_t row_stride,
                                             index_t reach, index_t distance) {
     for (index_t i = 0; i < m; ++i) {
@@ -44,6 +45,7 @@ struct AttentionDistanceBias {
 /// The transpose of AttentionDistanceBias: each row of d (m, n) is added to its row of sums, by distance.
 template <class T>
 struct AttentionDistanceSums {
+  static constexpr bool plain_loops = true;
   EIGENFORMER_ALWAYS_INLINE static void run(const T* d, index_t m, index_t n, T* sums, index_t row_stride,
                                             index_t reach, index_t distance) {
     for (index_t i = 0; i < m; ++i) {
@@ -77,6 +79,7 @@ struct AttentionDistanceSums {
 /// s (m, n) -= slope * |distance|.
 template <class T>
 struct AttentionSlope {
+  static constexpr bool plain_loops = true;
   EIGENFORMER_ALWAYS_INLINE static void run(T* s, index_t m, index_t n, T slope, index_t distance) {
     for (index_t i = 0; i < m; ++i) {
       T* row = s + i * attention_width;
@@ -92,6 +95,7 @@ struct AttentionSlope {
 /// Rows of x (m, n), row_stride elements apart, times scale[i]; scale's rows are adjacent.
 template <class T>
 struct AttentionScaleRows {
+  static constexpr bool plain_loops = true;
   EIGENFORMER_ALWAYS_INLINE static void run(T* x, index_t m, index_t n, index_t row_stride, const T* scale) {
     for (index_t i = 0; i < m; ++i) {
       const T factor = scale[i];

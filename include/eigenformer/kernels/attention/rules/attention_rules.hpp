@@ -76,6 +76,7 @@ struct AttentionPrefix {
 /// Sets s (m, n) to -inf where the numbers of row and column differ.
 template <class T>
 struct AttentionSameNumber {
+  static constexpr bool plain_loops = true;
   EIGENFORMER_ALWAYS_INLINE static void run(T* s, index_t m, index_t n, const std::int32_t* rows,
                                             const std::int32_t* columns) {
     for (index_t i = 0; i < m; ++i) {

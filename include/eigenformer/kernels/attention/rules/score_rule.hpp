@@ -53,7 +53,7 @@ concept AdditiveRule = requires {
 
 template <class Rule, class T>
 struct RunRule {
-  static constexpr bool flatten = true;
+  static constexpr bool plain_loops = true;
   EIGENFORMER_ALWAYS_INLINE static void run(const Rule* rule, const ScoreTile<T>* given) {
     ScoreTile<T> tile = *given;
     (*rule)(tile);
@@ -62,7 +62,7 @@ struct RunRule {
 
 template <class Rule, class T>
 struct RunRuleBackward {
-  static constexpr bool flatten = true;
+  static constexpr bool plain_loops = true;
   EIGENFORMER_ALWAYS_INLINE static void run(const Rule* rule, const ScoreTile<T>* given, T* gradient) {
     const ScoreTile<T> tile = *given;
     rule->backward(tile, gradient);
