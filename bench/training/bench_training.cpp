@@ -1,6 +1,8 @@
 // Trains the same encoder-decoder Transformer as bench/peers/torch_train.py, on random batches of like
 // length.
+#include <algorithm>
 #include <chrono>
+#include <cstddef>
 
 #include "../shared/bench_options.hpp"
 #include "../shared/bench_profile.hpp"
@@ -72,6 +74,7 @@ class Training {
     const auto loss = model_.loss(ctx, b.source, b.source_layout, b.target_input, b.target_layout,
                                   b.target_output, {.label_smoothing = 0.1});
     loss_ = static_cast<double>(loss.item());
+    kept_ = std::max(kept_, ef::Runtime::instance().pool().statistics().bytes_in_use);
     tape_.backward(loss, gradients_);
     ef::Profiler& profiler = ef::Runtime::instance().profiler();
     ef::ClipFactor clip;
@@ -87,6 +90,8 @@ class Training {
   }
 
   double loss() const { return loss_; }
+  /// The most bytes of tensors after a forward pass: weights, moments, and what the backward pass reads.
+  std::size_t kept() const { return kept_; }
 
  private:
   static constexpr index_t warm_up = 3;
@@ -100,6 +105,7 @@ class Training {
   std::vector<TrainingBatch> batches_;
   std::size_t next_ = 0;
   double loss_ = 0;
+  std::size_t kept_ = 0;
 };
 
 void train(benchmark::State& state, const Flags& f, std::FILE* profile_output) {
@@ -115,6 +121,7 @@ void train(benchmark::State& state, const Flags& f, std::FILE* profile_output) {
   const auto steps = static_cast<double>(state.iterations());
   state.counters["target tokens/s"] = static_cast<double>(tokens) / elapsed.count();
   state.counters["peak MiB"] = ef::bench::peak_mib();
+  state.counters["kept MiB"] = static_cast<double>(training.kept()) / (1 << 20);
   state.counters["loss"] = training.loss();
   state.counters["allocations"] =
       static_cast<double>(ef::Runtime::instance().pool().statistics().system_allocations - allocations);

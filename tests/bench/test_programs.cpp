@@ -94,7 +94,7 @@ TEST_CASE("bench_training: counters, and a profile that keeps forward and backwa
         with_tiny({"--tokens", "64", "--length", "7", "--steps", "3", "--profile"});
     if (*precision != 0) flags.push_back(precision);
     const Ended ended = run_json("bench_training", flags);
-    for (const char* counter : {"target tokens/s", "peak MiB", "loss", "GFLOP/step"}) {
+    for (const char* counter : {"target tokens/s", "peak MiB", "kept MiB", "loss", "GFLOP/step"}) {
       INFO(counter);
       CHECK(value(ended.out, counter) > 0);
     }
