@@ -239,7 +239,7 @@ template <SourceTargetModel M, class Corpus>
   std::size_t moments = 0, weights = 0, trained = 0;
   {
     const std::size_t before = pool.statistics().bytes_in_use;
-    const auto optimizer = make_optimizer<T>(all, options);
+    const auto optimizer = detail::make_optimizer<T>(all, options);
     moments = pool.statistics().bytes_in_use - before;
   }
   for (const auto& p : all) {

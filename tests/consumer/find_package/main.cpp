@@ -35,7 +35,7 @@ int main() {
   right = check("sentencepiece", subwords->decode(subwords->encode("old dog")) == "old dog") && right;
 #endif
 #if defined(CLIENT_WITH_ICU)
-  const ef::WordPieceTokenizer pieces({.tokens = {"[UNK]", "old", "dog", "##s"}, .unknown_id = 0});
+  const ef::detail::WordPieceTokenizer pieces({.tokens = {"[UNK]", "old", "dog", "##s"}, .unknown_id = 0});
   right = check("icu", pieces.encode("\xC3\x96ld dogs") == std::vector<std::int32_t>{1, 2, 3}) && right;
 #endif
 #if defined(CLIENT_WITH_TRANSLATOR)
@@ -45,9 +45,9 @@ int main() {
 #endif
 #endif
 #if defined(CLIENT_WITH_ZSTD)
-  right =
-      check("zstd", ef::decompress(ef::compress(ef::Compression::zstd, "old dog"), "text") == "old dog") &&
-      right;
+  right = check("zstd", ef::detail::decompress(ef::compress(ef::Compression::zstd, "old dog"), "text") ==
+                            "old dog") &&
+          right;
 #endif
   return right ? 0 : 1;
 }

@@ -241,8 +241,8 @@ TEST_CASE("alignments on standard output, replaced bytes, documents without mark
   CHECK(translate({"--output", out, "--alignment", links}).code == 0);
   const Ended shown = translate({"--output", out, "--alignment", "-"});
   CAPTURE(shown.err);
-  CHECK(shown.out == eigenformer::read_text_file(links));
-  CHECK(eigenformer::read_text_file(out) == translate({}).out);
+  CHECK(shown.out == eigenformer::detail::read_text_file(links));
+  CHECK(eigenformer::detail::read_text_file(out) == translate({}).out);
   CHECK_FALSE(std::filesystem::exists("-"));
   CHECK(contains(refusal({"--alignment", "-"}), "would both go to standard output; give --output"));
   CHECK(contains(refusal({"--output", out, "--continue", "--alignment", "-"}), "--continue cannot resume"));
@@ -410,11 +410,11 @@ TEST_CASE("compressed files in, by their content, and out, by their names") {
     CAPTURE(ended.err);
     CHECK(ended.code == 0);
     CHECK(eigenformer::detail::compression_of_content(read_file(out + suffix)) == kind);
-    CHECK(eigenformer::decompress(read_file(out + suffix), "out") == expected);
+    CHECK(eigenformer::detail::decompress(read_file(out + suffix), "out") == expected);
     CHECK(translate({}, packed).out == expected);
     // Nothing in: a file that is there, and compressed.
     CHECK(translate({"--output", out + suffix}, "").code == 0);
-    CHECK(eigenformer::decompress(read_file(out + suffix), "out").empty());
+    CHECK(eigenformer::detail::decompress(read_file(out + suffix), "out").empty());
     CHECK(read_file(out + suffix).size() > 4);
     corpus.folder.write("input", packed.substr(0, packed.size() - 3));
     CHECK(contains(refusal({"--input", input}), "the file is truncated"));
@@ -423,7 +423,7 @@ TEST_CASE("compressed files in, by their content, and out, by their names") {
     REQUIRE(run("translator",
                 {"score", "--model", known, "--source", input, "--target", input, "--output", score})
                 .code == 0);
-    CHECK(lines_of(eigenformer::decompress(read_file(score), "scores")).size() == 3);
+    CHECK(lines_of(eigenformer::detail::decompress(read_file(score), "scores")).size() == 3);
   }
 }
 

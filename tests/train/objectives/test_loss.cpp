@@ -90,8 +90,8 @@ TEST_CASE("what is reported as the loss has no smoothing, whatever the batches")
     const SourceTargetLoss<Seq2SeqTransformer<double>> loss{model, {.label_smoothing = smoothing}};
     return accumulate_gradients(loss, batches, tape, detail::DropoutKey{7, 5, 0}, gradients);
   };
-  const UpdateLoss plain = loss_of({whole}, 0), smoothed = loss_of({whole}, 0.3),
-                   parts = loss_of({part_of(whole, 0, 4), part_of(whole, 4, 11)}, 0.3);
+  const detail::UpdateLoss plain = loss_of({whole}, 0), smoothed = loss_of({whole}, 0.3),
+                           parts = loss_of({part_of(whole, 0, 4), part_of(whole, 4, 11)}, 0.3);
   CHECK(plain.parts.shown(0) == doctest::Approx(plain.loss * plain.weight).epsilon(1e-12));
   CHECK(smoothed.parts.shown(0) == doctest::Approx(plain.loss * plain.weight).epsilon(1e-12));
   CHECK(parts.parts.shown(0) == doctest::Approx(plain.loss * plain.weight).epsilon(1e-12));

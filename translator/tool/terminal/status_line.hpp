@@ -30,8 +30,8 @@ inline std::function<std::size_t()> stderr_columns() {
 }
 
 /// The last line on stderr.
-struct StatusLine : eigenformer::ConsoleLine {
-  StatusLine() : ConsoleLine(std::cerr, stderr_columns()) {}
+struct StatusLine : eigenformer::detail::ConsoleLine {
+  StatusLine() : ef::detail::ConsoleLine(std::cerr, stderr_columns()) {}
 };
 
 }  // namespace translator

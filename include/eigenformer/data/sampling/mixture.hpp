@@ -142,7 +142,7 @@ EIGENFORMER_IO_FUNCTION std::string Mixture::fingerprint() const {
     text += "; " + std::to_string(pairs_of(k)) + " of " + part;
     more += "; " + more_of_part;
     if (!parts_[k].text) continue;
-    more += ", " + training_ids(*parts_[k].text);
+    more += ", " + detail::training_ids(*parts_[k].text);
     text += " after";
     for (const auto* ids : {&parts_[k].text->source_prefix, &parts_[k].text->target_prefix}) {
       for (const std::int32_t id : *ids) text += ' ' + std::to_string(id);
@@ -160,7 +160,7 @@ EIGENFORMER_IO_FUNCTION SourceIdentity Mixture::identity() const {
     all.tokenizers += (k == 0 ? "" : "; ") + part.tokenizers;
     all.options += "; " + std::to_string(pairs_of(k)) + " of corpus " + std::to_string(k + 1);
     if (!part.options.empty()) all.options += ", " + part.options;
-    if (parts_[k].text) all.options += ", " + training_ids(*parts_[k].text);
+    if (parts_[k].text) all.options += ", " + detail::training_ids(*parts_[k].text);
   }
   return all;
 }

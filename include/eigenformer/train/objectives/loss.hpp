@@ -47,7 +47,7 @@ struct SourceTargetLoss {
   using T = typename M::value_type;  ///< the model's scalar type
 
   const M& model;                                       ///< the model to train
-  ObjectiveOptions options{};                           ///< the terms of the objective
+  detail::ObjectiveOptions options{};                   ///< the terms of the objective
   std::shared_ptr<const Teacher<T>> teacher = nullptr;  ///< of a distillation; null: none
 
   /// The batch's share of the update's objective (divided by update.total), a recorded scalar. Adds the
@@ -55,7 +55,8 @@ struct SourceTargetLoss {
   Var<T> operator()(const Context<T>& ctx, const Batch& batch, UpdateWeight update) const {
     if constexpr (TokenObjectiveModel<M>) {
       if (options.r_drop.weight > 0 || teacher != nullptr)
-        return token_objective_loss(model, ctx, batch, options, teacher.get(), update.total, update.parts);
+        return detail::token_objective_loss(model, ctx, batch, options, teacher.get(), update.total,
+                                            update.parts);
     }
     double unsmoothed = std::numeric_limits<double>::quiet_NaN();
     const CrossEntropyOptions words{
@@ -63,7 +64,7 @@ struct SourceTargetLoss {
     const auto loss = [&]() -> Var<T> {
       if constexpr (GuidedModel<M>) {
         if (!batch.alignment.empty() && options.guided.weight > 0) {
-          const auto both = guided_alignment_loss(model, ctx, batch, words, options.guided);
+          const auto both = detail::guided_alignment_loss(model, ctx, batch, words, options.guided);
           if (update.parts != nullptr) update.parts->add("alignment", both.alignment * update.total);
           return both.loss;
         }

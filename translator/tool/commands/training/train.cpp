@@ -268,7 +268,7 @@ int train(const TrainCommand& command, const TrainingRanks& ranks, InterruptWatc
     // weights instead.
     if (end == ef::TrainingEnd::interrupted && !std::isfinite(trainer.best()) && trainer.step() > first) {
       {
-        const ef::EvaluationWeights in_place = trainer.evaluation_weights();
+        const ef::detail::EvaluationWeights in_place = trainer.evaluation_weights();
         log.on_best();
       }
       log.on_checkpoint();
