@@ -222,8 +222,9 @@ Trainer<M>::Trainer(M& model, const PairSource& corpus, const PairSource* valida
       stepped_(detail::parameters_of_rank(parameters_, options.loop)),
       optimizer_(detail::make_optimizer<T>(stepped_, optimizer_options(options))),
       warmup_(options.warmup, [&sink](const std::string& text) { sink.on_notice(text); }),
-      loop_(parameters_, SourceTargetLoss<M>{model, objective(model, options, teacher.get()), teacher},
-            batches_, *optimizer_, Rates{options, warmup_}, options_.loop, sink) {
+      loop_(parameters_,
+            detail::SourceTargetLoss<M>{model, objective(model, options, teacher.get()), teacher}, batches_,
+            *optimizer_, Rates{options, warmup_}, options_.loop, sink) {
   if (!corpus.aligned() || options.guided_alignment.weight == 0) return;
   if constexpr (GuidedModel<M>) {
     detail::require_guided(model, options.guided_alignment);

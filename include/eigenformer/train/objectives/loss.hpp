@@ -40,6 +40,8 @@ template <SourceTargetModel M>
                     batch.target_layout, tokens(batch.target_output), options);
 }
 
+namespace detail {
+
 /// The loss function of a training on sentence pairs; the weight of a batch is its number of target tokens.
 /// Thread-safe if the model is. The model must outlive it.
 template <SourceTargetModel M>
@@ -79,6 +81,8 @@ struct SourceTargetLoss {
   /// The number of target tokens.
   double weight(const Batch& batch) const { return static_cast<double>(batch.target_tokens()); }
 };
+
+}  // namespace detail
 
 /// The mean loss of a corpus in nats per target token, without dropout and label smoothing. batch_tokens:
 /// target tokens per batch, which affects speed, memory and rounding. ctx: an inference context, for example
