@@ -174,7 +174,7 @@ EIGENFORMER_IO_FUNCTION Mixture::Place Mixture::place(index_t epoch, index_t i) 
   const index_t read = epoch * pairs_of(k) + (i - begin);  // of this part, in all epochs
   const index_t pass = read / n;
   if (!options_.shuffle) return {k, pass, read % n};
-  const auto words = Philox4x32::generate(
+  const auto words = detail::Philox4x32::generate(
       {static_cast<std::uint32_t>(pass), static_cast<std::uint32_t>(k), 0, 0},
       {static_cast<std::uint32_t>(options_.seed), static_cast<std::uint32_t>(options_.seed >> 32)});
   RandomGenerator rng(std::uint64_t{words[0]} << 32 | words[1]);

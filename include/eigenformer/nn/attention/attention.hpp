@@ -137,6 +137,8 @@ static_assert(std::is_nothrow_move_constructible_v<InProjection<float>>);
 
 EIGENFORMER_MODULE_INSTANCES(InProjection)
 
+namespace detail {
+
 /// Rotary positions: rotates the heads of queries and keys before the scores are computed (Su et al. 2021).
 /// Part of MultiHeadAttention with RotaryPositions.
 template <class T>
@@ -158,8 +160,6 @@ struct Rotary {
   }
 };
 
-namespace detail {
-
 /// ALiBi's slopes: 2^(-8 i / n) for heads i = 1 .. n if n is a power of two; otherwise those of the next
 /// lower power of two, then every other slope of the next higher one (Press et al. 2022, and its published
 /// code).
@@ -173,8 +173,6 @@ inline std::vector<double> alibi_slopes(index_t heads) {
     slopes.push_back(std::exp2(-4 * static_cast<double>(i) / static_cast<double>(power)));
   return slopes;
 }
-
-}  // namespace detail
 
 /// Vectors by distance that an attention adds to keys and values, of its own in each layer (Shaw et al.
 /// 2018). Row c is distance c - max_distance; greater distances are clipped. Part of MultiHeadAttention with
@@ -199,6 +197,8 @@ struct Shaw {
     visit("relative_values", self.values);
   }
 };
+
+}  // namespace detail
 
 /// One attention: the heads that a layer has projected, the layouts of their rows, what they may see, and how
 /// weights are computed. Every attention of a layer, in training and in decoding, is the run() of a call that
@@ -265,12 +265,12 @@ template <class T = float>
 struct MultiHeadAttention {
   using value_type = T;  ///< element type, float or double
 
-  InProjection<T> in_proj;                     ///< D, kdim and vdim features -> queries, keys, values
-  Linear<T> out_proj;                          ///< H head_dim -> D
-  detail::OptionalModule<Norm<T>> query_norm;  ///< of each head's queries, with query_key_norm
-  detail::OptionalModule<Norm<T>> key_norm;    ///< of each head's keys, with query_key_norm
-  detail::OptionalModule<Shaw<T>> shaw;        ///< with ShawPositions
-  MultiHeadAttentionOptions options;           ///< as given, with kdim and vdim filled in
+  InProjection<T> in_proj;                       ///< D, kdim and vdim features -> queries, keys, values
+  Linear<T> out_proj;                            ///< H head_dim -> D
+  detail::OptionalModule<Norm<T>> query_norm;    ///< of each head's queries, with query_key_norm
+  detail::OptionalModule<Norm<T>> key_norm;      ///< of each head's keys, with query_key_norm
+  detail::OptionalModule<detail::Shaw<T>> shaw;  ///< with ShawPositions
+  MultiHeadAttentionOptions options;             ///< as given, with kdim and vdim filled in
   /// A rule of the caller's own that changes the scores, called by the kernel for each tile:
   /// `attention.score_rule = MyRule{}`. Softmax attention only. It is not saved with the model.
   ScoreRule score_rule{};
@@ -552,7 +552,7 @@ struct MultiHeadAttention {
                      {x.shape()});
   }
 
-  std::optional<Rotary<T>> rotary_;
+  std::optional<detail::Rotary<T>> rotary_;
   std::vector<double> slopes_;
 };
 
