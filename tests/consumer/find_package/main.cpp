@@ -45,9 +45,9 @@ int main() {
 #endif
 #endif
 #if defined(CLIENT_WITH_ZSTD)
-  right = check("zstd", ef::detail::decompress(ef::compress(ef::Compression::zstd, "old dog"), "text") ==
-                            "old dog") &&
-          right;
+  right =
+      check("zstd", ef::decompress(ef::compress(ef::Compression::zstd, "old dog"), "text") == "old dog") &&
+      right;
 #endif
   return right ? 0 : 1;
 }

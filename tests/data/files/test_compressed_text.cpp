@@ -63,7 +63,7 @@ TEST_CASE("compressed text: what is not compressed comes as it is, however short
   const std::vector<std::string> texts = {"", "(", "P*", "\x1f", "one\ntwo\n", std::string(200'000, 'x')};
   for (const std::string& text : texts) {
     CAPTURE(text.size());
-    CHECK(detail::decompress(text, "text") == text);
+    CHECK(decompress(text, "text") == text);
     CHECK(compress(Compression::none, text) == text);
     CHECK(in_pieces(text, 1 + text.size() / 3) == text);
   }
@@ -80,10 +80,10 @@ TEST_CASE("compressed text: round trips, whole and in pieces, and members one af
                                     large}) {
       const std::string stored = compress(kind, text);
       CHECK(detail::compression_of_content(stored) == kind);
-      CHECK(detail::decompress(stored, "f") == text);
+      CHECK(decompress(stored, "f") == text);
       if (text.size() < 100) CHECK(in_pieces(stored, 1) == text);
       CHECK(in_pieces(stored, 65'536) == text);
-      CHECK(detail::decompress(stored + compress(kind, "end") + compress(kind, ""), "f") == text + "end");
+      CHECK(decompress(stored + compress(kind, "end") + compress(kind, ""), "f") == text + "end");
     }
     // 4 MB of one letter are some hundred bytes: what a call gives is bounded all the same.
     DecompressedStream stream("bomb");
@@ -103,18 +103,17 @@ TEST_CASE(
     const std::size_t signature = kind == Compression::gzip ? 2 : 4;
     for (std::size_t n = signature; n < stored.size(); ++n) {
       CAPTURE(n);
-      const std::string message =
-          message_of<IoError>([&] { detail::decompress(stored.substr(0, n), "a.cut"); });
+      const std::string message = message_of<IoError>([&] { decompress(stored.substr(0, n), "a.cut"); });
       CHECK(contains(message, "'a.cut'"));
       CHECK(contains(message, "after byte " + std::to_string(n) + "; the file is truncated"));
     }
     // A second member that is cut is as bad as a first one.
-    CHECK_THROWS_AS(detail::decompress(stored + stored.substr(0, stored.size() - 1), "f"), IoError);
+    CHECK_THROWS_AS(decompress(stored + stored.substr(0, stored.size() - 1), "f"), IoError);
     for (const char* behind : {"x", "rest of a line\n", "\x1f"}) {
       CAPTURE(behind);
-      CHECK_THROWS_AS(detail::decompress(stored + behind, "f"), IoError);
+      CHECK_THROWS_AS(decompress(stored + behind, "f"), IoError);
     }
-    CHECK(contains(message_of<IoError>([&] { detail::decompress(stored + "garbage", "f"); }),
+    CHECK(contains(message_of<IoError>([&] { decompress(stored + "garbage", "f"); }),
                    "damaged at about byte "));
     // A byte of the header may say nothing about the text, such as the time; no damage gives another text.
     int refused = 0;
@@ -123,7 +122,7 @@ TEST_CASE(
       std::string damaged = stored;
       damaged[i] = static_cast<char>(damaged[i] ^ 0x55);
       try {
-        const std::string read = detail::decompress(damaged, "f");
+        const std::string read = decompress(damaged, "f");
         CHECK(read == text);
       } catch (const IoError&) {
         ++refused;
@@ -150,7 +149,7 @@ TEST_CASE("compressed text: without the library it says so, and what to install"
     const auto working = kinds();
     if (std::find(working.begin(), working.end(), kind) != working.end()) return;
     const std::string expected = std::string("install ") + package;
-    CHECK(contains(message_of<IoError>([&] { detail::decompress(signature, "a"); }), expected));
+    CHECK(contains(message_of<IoError>([&] { decompress(signature, "a"); }), expected));
     CHECK(contains(message_of<IoError>([&] { compress(kind, "a"); }), expected));
   };
   check(Compression::gzip, "\x1f\x8b\x08", "zlib1g-dev");

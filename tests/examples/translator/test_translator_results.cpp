@@ -410,11 +410,11 @@ TEST_CASE("compressed files in, by their content, and out, by their names") {
     CAPTURE(ended.err);
     CHECK(ended.code == 0);
     CHECK(eigenformer::detail::compression_of_content(read_file(out + suffix)) == kind);
-    CHECK(eigenformer::detail::decompress(read_file(out + suffix), "out") == expected);
+    CHECK(eigenformer::decompress(read_file(out + suffix), "out") == expected);
     CHECK(translate({}, packed).out == expected);
     // Nothing in: a file that is there, and compressed.
     CHECK(translate({"--output", out + suffix}, "").code == 0);
-    CHECK(eigenformer::detail::decompress(read_file(out + suffix), "out").empty());
+    CHECK(eigenformer::decompress(read_file(out + suffix), "out").empty());
     CHECK(read_file(out + suffix).size() > 4);
     corpus.folder.write("input", packed.substr(0, packed.size() - 3));
     CHECK(contains(refusal({"--input", input}), "the file is truncated"));
@@ -423,7 +423,7 @@ TEST_CASE("compressed files in, by their content, and out, by their names") {
     REQUIRE(run("translator",
                 {"score", "--model", known, "--source", input, "--target", input, "--output", score})
                 .code == 0);
-    CHECK(lines_of(eigenformer::detail::decompress(read_file(score), "scores")).size() == 3);
+    CHECK(lines_of(eigenformer::decompress(read_file(score), "scores")).size() == 3);
   }
 }
 

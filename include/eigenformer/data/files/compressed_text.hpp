@@ -289,15 +289,11 @@ class DecompressedStream {
   std::unique_ptr<detail::Decompressor> decompressor_;
 };
 
-namespace detail {
-
 /// Decompresses bytes that begin as gzip or zstd data; others are returned unchanged. name: their name in
 /// messages; most: the most bytes that the text may have. Throws IoError as DecompressedStream does, and for
 /// a longer text.
 EIGENFORMER_FUNCTION std::string decompress(std::string stored, const std::string& name,
                                             std::size_t most = std::numeric_limits<std::size_t>::max());
-
-}  // namespace detail
 
 }  // namespace eigenformer
 
@@ -380,8 +376,6 @@ EIGENFORMER_FUNCTION void DecompressedStream::start() {
   }
 }
 
-namespace detail {
-
 EIGENFORMER_FUNCTION std::string decompress(std::string stored, const std::string& name, std::size_t most) {
   const auto require = [&](std::size_t size) {
     if (size > most) {
@@ -401,8 +395,6 @@ EIGENFORMER_FUNCTION std::string decompress(std::string stored, const std::strin
   stream.check_end();
   return text;
 }
-
-}  // namespace detail
 
 }  // namespace eigenformer
 

@@ -35,7 +35,7 @@ EIGENFORMER_FUNCTION std::vector<std::string> split_lines(std::string_view text,
 /// cannot be read, for a longer text, for invalid UTF-8, for NUL bytes and for damaged compressed data.
 inline std::vector<std::string> read_lines(const std::filesystem::path& path,
                                            std::size_t most = std::numeric_limits<std::size_t>::max()) {
-  return split_lines(detail::decompress(detail::read_text_file(path), path.string(), most), path.string());
+  return split_lines(decompress(detail::read_text_file(path), path.string(), most), path.string());
 }
 
 }  // namespace eigenformer
