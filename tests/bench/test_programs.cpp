@@ -256,12 +256,12 @@ TEST_CASE("curves and page: figures from tiny runs, and their text in a page tha
                            "training/tokens", "threads/training", "decoding/d_model", "decoding/batch",
                            "decoding/beam", "threads/decoding", "attention/memory", "attention/time"}) {
     INFO(name);
-    const std::string svg = detail::read_file(fs::path(figures) / (std::string(name) + ".svg"));
+    const std::string svg = read_file(fs::path(figures) / (std::string(name) + ".svg"));
     CHECK(svg.starts_with("<svg "));
     CHECK(svg.ends_with("</svg>\n"));
     CHECK(contains(svg, "<polyline "));
     CHECK_FALSE(contains(svg, "nan"));
-    CHECK(contains(detail::read_file(fs::path(figures) / (std::string(name) + ".json")), "\"series\""));
+    CHECK(contains(read_file(fs::path(figures) / (std::string(name) + ".json")), "\"series\""));
   }
   fs::create_directory(folder / "pages");
   const std::string page = folder
@@ -270,14 +270,14 @@ TEST_CASE("curves and page: figures from tiny runs, and their text in a page tha
                                       "<!-- measured: compare -->\nkept\n<!-- end -->\nafter\n")
                                .string();
   REQUIRE(run_script("page", {"--figures", figures, "--page", page}).code == 0);
-  const std::string once = detail::read_file(page);
+  const std::string once = read_file(page);
   CHECK(once.starts_with("before\n<!-- measured: training -->"));
   CHECK(contains(once, "](../figures/training/d_model.svg)"));
   CHECK(contains(once, "](../figures/threads/training.svg)"));
   CHECK_FALSE(contains(once, "old"));
   CHECK(once.ends_with("<!-- end -->\nbetween\n<!-- measured: compare -->\nkept\n<!-- end -->\nafter\n"));
   REQUIRE(run_script("page", {"--figures", figures, "--page", page}).code == 0);
-  CHECK(detail::read_file(page) == once);
+  CHECK(read_file(page) == once);
 }
 
 TEST_CASE("compare: a row of our own, as text, Markdown and JSON") {
@@ -289,10 +289,10 @@ TEST_CASE("compare: a row of our own, as text, Markdown and JSON") {
   INFO(ended.err);
   REQUIRE(ended.code == 0);
   CHECK(contains(ended.out, "| train in bf16, width 64, 2 + 2 layers | "));
-  CHECK(contains(detail::read_file(json), "\"own-bf16-d64\""));
+  CHECK(contains(read_file(json), "\"own-bf16-d64\""));
   const std::string page = folder.write("page.md", "<!-- measured: compare -->\n<!-- end -->\n").string();
   REQUIRE(run_script("page", {"--figures", (folder.path() / "figures").string(), "--page", page}).code == 0);
-  CHECK(contains(detail::read_file(page), "| our float32 | own-bf16-d64 |"));
+  CHECK(contains(read_file(page), "| our float32 | own-bf16-d64 |"));
 }
 
 TEST_CASE("compare: names that it does not know and programs that are not there") {
@@ -320,7 +320,7 @@ TEST_CASE("multi30k: a folder without the corpus is named, and scores get their 
           .string();
   const std::string page = folder.write("page.md", "<!-- measured: multi30k -->\n<!-- end -->\n").string();
   REQUIRE(run_script("page", {"--figures", folder.path().string(), "--page", page}).code == 0);
-  CHECK(contains(detail::read_file(page), "| cosine | 7 | 12.3 | 5.6 | 2 | bf16 | 3 | a CPU | d | c |"));
+  CHECK(contains(read_file(page), "| cosine | 7 | 12.3 | 5.6 | 2 | bf16 | 3 | a CPU | d | c |"));
 
   for (const char* name :
        {"train.en", "train.de", "val.en", "val.de", "test_2016_flickr.en", "test_2016_flickr.de"}) {

@@ -8,7 +8,7 @@
 using eigenformer::detail::EarlyStopping;
 
 TEST_CASE("early stopping counts validations without improvement") {
-  detail::EarlyStopping stopping(2);
+  EarlyStopping stopping(2);
   CHECK(std::isinf(stopping.best()));
   CHECK(stopping.update(3.0));
   CHECK_FALSE(stopping.update(3.0));  // as good is not better
@@ -22,18 +22,18 @@ TEST_CASE("early stopping counts validations without improvement") {
 }
 
 TEST_CASE("NaN is never an improvement, not even the first") {
-  detail::EarlyStopping stopping(1);
+  EarlyStopping stopping(1);
   CHECK_FALSE(stopping.update(std::numeric_limits<double>::quiet_NaN()));
   CHECK(stopping.stop());
   CHECK(std::isinf(stopping.best()));
 }
 
 TEST_CASE("patience 0 never stops, and a restored count goes on") {
-  detail::EarlyStopping never;
+  EarlyStopping never;
   for (int i = 0; i < 50; ++i) never.update(1.0 + i);
   CHECK_FALSE(never.stop());
 
-  detail::EarlyStopping stopping(3);
+  EarlyStopping stopping(3);
   stopping.restore(1.5, 2);
   CHECK_FALSE(stopping.stop());
   CHECK_FALSE(stopping.update(1.6));

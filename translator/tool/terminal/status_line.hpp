@@ -31,7 +31,7 @@ inline std::function<std::size_t()> stderr_columns() {
 
 /// The last line on stderr.
 struct StatusLine : eigenformer::detail::ConsoleLine {
-  StatusLine() : ef::detail::ConsoleLine(std::cerr, stderr_columns()) {}
+  StatusLine() : ConsoleLine(std::cerr, stderr_columns()) {}
 };
 
 }  // namespace translator
