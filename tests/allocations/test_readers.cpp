@@ -38,7 +38,7 @@ TEST_CASE("a model folder: without memory, saving throws, and the old model stay
   const auto bytes_of = [&] {
     std::string all;
     for (const auto& entry : std::filesystem::recursive_directory_iterator(model)) {
-      if (entry.is_regular_file()) all += entry.path().string() + read_file(entry.path());
+      if (entry.is_regular_file()) all += entry.path().string() + detail::read_file(entry.path());
     }
     return all;
   };

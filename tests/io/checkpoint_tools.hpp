@@ -23,7 +23,7 @@ namespace eigenformer::testing {
 struct CheckpointReference {
   explicit CheckpointReference(const std::string& name)
       : folder(fixtures_folder() / "checkpoints" / name),
-        json(nlohmann::json::parse(read_text_file(folder / "reference.json"))),
+        json(nlohmann::json::parse(detail::read_text_file(folder / "reference.json"))),
         tensors(SafetensorsFile::open(folder / "reference.safetensors")) {}
 
   std::filesystem::path folder;
@@ -165,7 +165,7 @@ class DamagedCopy {
   std::filesystem::path path() const { return folder_.path(); }
   std::filesystem::path operator/(const std::string& name) const { return folder_ / name; }
 
-  std::string read(const std::string& name) const { return read_text_file(folder_ / name); }
+  std::string read(const std::string& name) const { return detail::read_text_file(folder_ / name); }
   void write(const std::string& name, const std::string& bytes) const { write_bytes(folder_ / name, bytes); }
   void remove(const std::string& name) const { std::filesystem::remove(folder_ / name); }
   /// Sets one field of a JSON file.

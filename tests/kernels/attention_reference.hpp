@@ -191,7 +191,7 @@ inline double multiplier_of(const AttentionCase& c, index_t b, index_t kb, index
   if (c.rate == 0) return 1;
   const auto query = static_cast<std::uint32_t>(c.queries.position(b) + i);
   const auto key = static_cast<std::uint32_t>(c.keys.position(kb) + j);
-  const auto words = Philox4x32::generate(
+  const auto words = detail::Philox4x32::generate(
       {c.queries.sequence_number(b), static_cast<std::uint32_t>(h), query / 4, key}, c.key.philox_key());
   return words[query % 4] >= static_cast<std::uint32_t>(c.rate * 4294967296.0 + 0.5) ? 1 / (1 - c.rate) : 0;
 }

@@ -54,7 +54,7 @@ std::vector<std::string> fields(const std::string& line) {
 /// The entries of each line of the input.
 std::map<int, std::vector<Expected>> read_lists(const fs::path& path) {
   std::map<int, std::vector<Expected>> lists;
-  for (const std::string& line : ef::split_lines(ef::read_text_file(path), path.string())) {
+  for (const std::string& line : ef::split_lines(ef::detail::read_text_file(path), path.string())) {
     const auto f = fields(line);
     if (f.size() < 4) throw ef::IoError("check", {"'", path.string(), "' has an odd line: ", line});
     Expected e;
@@ -101,8 +101,9 @@ bool check(const fs::path& folder, const Student& student, const std::string& pr
   if (!fs::exists(path)) return true;
   const auto expected = read_lists(path);
   const auto& loaded = student.loaded();
-  const auto lines = ef::split_lines(ef::read_text_file(folder.parent_path() / "input.en"), "input.en");
-  const auto ids_lines = ef::split_lines(ef::read_text_file(folder / "input.ids"), "input.ids");
+  const auto lines =
+      ef::split_lines(ef::detail::read_text_file(folder.parent_path() / "input.en"), "input.en");
+  const auto ids_lines = ef::split_lines(ef::detail::read_text_file(folder / "input.ids"), "input.ids");
   int same = 0, other_words = 0, other_scores = 0, cut_ids = 0;
   double worst = 0;
   for (const auto& [number, list] : expected) {
@@ -152,10 +153,11 @@ bool check_alignments(const fs::path& folder, const Student& student, const std:
                       ef::index_t beam) {
   const auto read = [&](const char* kind) {
     const fs::path path = folder / ("float32." + search + "." + kind);
-    return fs::exists(path) ? ef::split_lines(ef::read_text_file(path), path.string())
+    return fs::exists(path) ? ef::split_lines(ef::detail::read_text_file(path), path.string())
                             : std::vector<std::string>{};
   };
-  const auto lines = ef::split_lines(ef::read_text_file(folder.parent_path() / "input.en"), "input.en");
+  const auto lines =
+      ef::split_lines(ef::detail::read_text_file(folder.parent_path() / "input.en"), "input.en");
   bool good = true;
   const std::vector<std::string> soft = read("soft");
   for (const auto& [kind, threshold] : {std::pair("hard", 0.0), std::pair("align02", 0.2)}) {

@@ -53,7 +53,7 @@ template <class M, class T>
 void check_gradients(const Fixture& fixture, const M& module, const Gradients<T>& gradients,
                      double tolerance) {
   ParityReport report;
-  compare_gradients(report, fixture, module, gradients, tolerance);
+  detail::compare_gradients(report, fixture, module, gradients, tolerance);
   check_report(report);
 }
 

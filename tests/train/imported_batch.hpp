@@ -25,7 +25,7 @@ struct ImportedBatch {
 /// facts: has "targets", a list of ids for each line.
 inline ImportedBatch imported_batch(const std::string& name, const nlohmann::json& facts) {
   const std::filesystem::path folder = fixtures_folder() / "checkpoints" / name;
-  const auto lines = nlohmann::json::parse(read_text_file(folder / "reference.json")).at("lines");
+  const auto lines = nlohmann::json::parse(detail::read_text_file(folder / "reference.json")).at("lines");
   ImportOptions options;
   if (name == "hf_nllb") options = {.source_language = "eng_Latn", .target_language = "deu_Latn"};
   if (name == "hf_t5") options.source_text = "translate to German: ";

@@ -40,7 +40,7 @@ TEST_CASE(
   for (const std::string name : {"marian", "nllb", "bart", "t5"}) {
     CAPTURE(name);
     const auto folder = fixtures_folder() / "adapters" / name;
-    const auto facts = nlohmann::json::parse(read_text_file(folder / "lora.json"));
+    const auto facts = nlohmann::json::parse(detail::read_text_file(folder / "lora.json"));
     auto [loaded, corpus, batch] = imported_batch("hf_" + name, facts);
     load_adapter(folder, loaded.model);
     const ModelConventions& text = loaded.description.text;

@@ -38,7 +38,7 @@ TEST_CASE("ten updates of an imported model are those of transformers: Marian, N
   for (const std::string name : {"hf_marian", "hf_nllb", "hf_bart", "hf_t5"}) {
     CAPTURE(name);
     const auto folder = fixtures_folder() / "checkpoints" / name;
-    const auto facts = nlohmann::json::parse(read_text_file(folder / "fine_tuning.json"));
+    const auto facts = nlohmann::json::parse(detail::read_text_file(folder / "fine_tuning.json"));
     auto [loaded, corpus, batch] = imported_batch(name, facts);
     const ModelConventions& text = loaded.description.text;
     // What the decoder reads and is to say has the model's begin and end symbols and language codes.

@@ -115,8 +115,8 @@ TEST_CASE("optimizers over parts of the parameters step them as one over all doe
         const std::vector<ParameterHandle<float>> part(all.begin() + static_cast<std::ptrdiff_t>(begin),
                                                        all.begin() + static_cast<std::ptrdiff_t>(end));
         TrainingOptions own = o;
-        own.groups = groups_of(part, o.groups);
-        if (!part.empty()) optimizers.push_back(make_optimizer<float>(part, own));
+        own.groups = detail::groups_of(part, o.groups);
+        if (!part.empty()) optimizers.push_back(detail::make_optimizer<float>(part, own));
       }
       RandomGenerator rng(4);
       Gradients<float> gradients(all);

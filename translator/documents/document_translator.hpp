@@ -30,7 +30,8 @@ class DocumentTranslator {
 
   /// Translates with a function. fits: tells which sentences the model can read; empty: all. Throws
   /// ValueError when `translate` is empty.
-  explicit DocumentTranslator(Alternatives translate, DocumentOptions options = {}, SentenceFits fits = {});
+  explicit DocumentTranslator(Alternatives translate, DocumentOptions options = {},
+                              detail::SentenceFits fits = {});
 
   /// Translates with a TextTranslator, which must outlive it. Without options.splitter, paragraphs are split
   /// into sentences as the translator splits its lines. A sentence that fits is tokenized once.
@@ -66,7 +67,7 @@ class DocumentTranslator {
 
   Alternatives translate_{};
   DocumentOptions options_;
-  SentenceFits fits_{};
+  detail::SentenceFits fits_{};
   // Of a TextTranslator; else empty.
   std::function<PreparedLine(const std::string&)> prepare_{};
   std::function<std::vector<std::vector<Translation>>(std::span<const PreparedLine>)> translate_prepared_{};

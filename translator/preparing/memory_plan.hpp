@@ -227,19 +227,19 @@ template <SourceTargetModel M, class Corpus>
     return Batcher(corpus,
                    {.max_target_tokens = batch_tokens, .seed = options.loop.seed, .text = options.text});
   };
-  SourceTargetLoss<M> loss{model,
-                           {.label_smoothing = options.label_smoothing,
-                            .guided = options.guided_alignment,
-                            .r_drop = options.r_drop,
-                            .distillation = options.distillation},
-                           std::move(teacher)};
+  detail::SourceTargetLoss<M> loss{model,
+                                   {.label_smoothing = options.label_smoothing,
+                                    .guided = options.guided_alignment,
+                                    .r_drop = options.r_drop,
+                                    .distillation = options.distillation},
+                                   std::move(teacher)};
   Batcher asked = batcher_of(options.batch_tokens);
   const Batch sample = asked.batch(0, 0);
 
   std::size_t moments = 0, weights = 0, trained = 0;
   {
     const std::size_t before = pool.statistics().bytes_in_use;
-    const auto optimizer = make_optimizer<T>(all, options);
+    const auto optimizer = detail::make_optimizer<T>(all, options);
     moments = pool.statistics().bytes_in_use - before;
   }
   for (const auto& p : all) {

@@ -53,7 +53,7 @@ detail::CleanPairs PairFilter::operator()(const detail::StoredPairs& pairs) cons
 
 std::string PairFilter::normalised(std::string_view text) const {
   std::string out = detail::normalize_text(text);
-  return options_.nfc ? to_nfc(out) : out;
+  return options_.nfc ? detail::to_nfc(out) : out;
 }
 
 index_t PrepareReport::*PairFilter::refusal(const std::string& source, const std::string& target) const {

@@ -38,7 +38,7 @@ class PairFilter {
   index_t PrepareReport::*refusal(const std::string& source, const std::string& target) const;
 
   PrepareOptions options_;
-  Scripts source_, target_;
+  detail::Scripts source_, target_;
 };
 
 }  // namespace eigenformer

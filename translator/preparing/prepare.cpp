@@ -221,8 +221,8 @@ class Preparation {
     }
     writer.commit();
     if (report_.validation > 0) {
-      write_file(folder_ / PreparedNames::validation_source, validation_source);
-      write_file(folder_ / PreparedNames::validation_target, validation_target);
+      detail::write_file(folder_ / PreparedNames::validation_source, validation_source);
+      detail::write_file(folder_ / PreparedNames::validation_target, validation_target);
     }
     return report_;
   }

@@ -36,8 +36,8 @@ void PrepareOptions::validate() const {
         "prepare", {"max_length is ", max_length, ", must be at most 65535, what a token file has room for"});
   }
   if (nfc) detail::require_unicode("prepare", "nfc");
-  (void)Scripts(source_script);
-  (void)Scripts(target_script);
+  (void)detail::Scripts(source_script);
+  (void)detail::Scripts(target_script);
 }
 
 std::string PrepareReport::str() const {

@@ -29,15 +29,15 @@ bool is_tag(const std::string& text);
 
 /// Which pairs of a corpus are kept, and how they are tokenized.
 struct PrepareOptions {
-  bool nfc = has_unicode_text();  ///< compose letters and accents (NFC), which needs ICU
-  bool deduplicate = true;        ///< drop pairs equal to an earlier one, after normalisation
-  bool drop_identical = true;     ///< drop pairs whose sides are equal
-  index_t max_characters = 2000;  ///< most code points of a side; 0: no limit
-  double max_ratio = 9;           ///< most code points of the longer side per one of the shorter; 0: no limit
-  std::string source_script{},    ///< scripts of the source, see Scripts; empty: any
-      target_script{};            ///< scripts of the target, see Scripts; empty: any
-  double script_share = 0.5;      ///< least share of the letters of a side that are of its scripts
-  index_t max_length = 256;       ///< most tokens of a side, without begin and end; at most 65535
+  bool nfc = detail::has_unicode_text();  ///< compose letters and accents (NFC), which needs ICU
+  bool deduplicate = true;                ///< drop pairs equal to an earlier one, after normalisation
+  bool drop_identical = true;             ///< drop pairs whose sides are equal
+  index_t max_characters = 2000;          ///< most code points of a side; 0: no limit
+  double max_ratio = 9;         ///< most code points of the longer side per one of the shorter; 0: no limit
+  std::string source_script{},  ///< scripts of the source, see Scripts; empty: any
+      target_script{};          ///< scripts of the target, see Scripts; empty: any
+  double script_share = 0.5;    ///< least share of the letters of a side that are of its scripts
+  index_t max_length = 256;     ///< most tokens of a side, without begin and end; at most 65535
   std::string tokenizer = has_subword_tokenizer() ? "subword" : "word";  ///< char, word or subword
   index_t vocab_size = 8000;       ///< most entries of a vocabulary, the four special ones included
   bool separate_vocab = false;     ///< a vocabulary for each language instead of a joint one

@@ -18,7 +18,7 @@ namespace eigenformer {
 
 bool is_prepared_corpus(const std::filesystem::path& folder) {
   std::error_code ignored;
-  return std::filesystem::exists(folder_file(folder, "prepared.json"), ignored);
+  return std::filesystem::exists(detail::folder_file(folder, "prepared.json"), ignored);
 }
 
 PrepareReport prepare_corpus(const PrepareFiles& files, const std::filesystem::path& folder,
@@ -40,11 +40,11 @@ PrepareReport prepare_corpus(const PrepareFiles& files, const std::filesystem::p
   if (given) {
     std::string source, target;
     for (std::size_t i = 0; i < held.source.size(); ++i) {
-      source += (options.nfc ? to_nfc(held.source[i]) : held.source[i]) + '\n';
-      target += (options.nfc ? to_nfc(held.target[i]) : held.target[i]) + '\n';
+      source += (options.nfc ? detail::to_nfc(held.source[i]) : held.source[i]) + '\n';
+      target += (options.nfc ? detail::to_nfc(held.target[i]) : held.target[i]) + '\n';
     }
-    write_file(save.file(PreparedNames::validation_source), source);
-    write_file(save.file(PreparedNames::validation_target), target);
+    detail::write_file(save.file(PreparedNames::validation_source), source);
+    detail::write_file(save.file(PreparedNames::validation_target), target);
     report.validation = held.size();
   }
   save_tokenizers(model.tokenizers, staging);
@@ -58,8 +58,8 @@ PrepareReport prepare_corpus(const PrepareFiles& files, const std::filesystem::p
       {"options", options_to_json(options)},
       {"report", options_to_json(report)},
   };
-  write_file(save.file("prepared.json"), json.dump(2) + "\n");
-  write_file(save.file("report.txt"), report.str());
+  detail::write_file(save.file("prepared.json"), json.dump(2) + "\n");
+  detail::write_file(save.file("report.txt"), report.str());
   save.commit();
   // Remove files of a replaced corpus that this one does not have.
   std::error_code ignored;
@@ -71,13 +71,13 @@ PrepareReport prepare_corpus(const PrepareFiles& files, const std::filesystem::p
 }
 
 PreparedDescription read_prepared_description(const std::filesystem::path& folder) {
-  const std::filesystem::path path = folder_file(folder, "prepared.json");
+  const std::filesystem::path path = detail::folder_file(folder, "prepared.json");
   if (!is_prepared_corpus(folder)) {
     throw IoError("prepared_corpus",
                   {"'", folder.string(), "' is not a prepared corpus: '", path.string(), "' does not exist"});
   }
   try {
-    const auto json = detail::parse_unique_json(read_text_file(path));
+    const auto json = detail::parse_unique_json(detail::read_text_file(path));
     if (!detail::is_text(json.at("format"), "eigenformer-corpus") || json.at("format_version") != 1)
       throw IoError("prepared_corpus", "it has another format, expected eigenformer-corpus, version 1");
     PreparedDescription d;
@@ -102,14 +102,14 @@ PreparedCorpus load_prepared_corpus(const std::filesystem::path& folder) {
   corpus.description = read_prepared_description(folder);
   corpus.tokenizers =
       detail::load_folder_tokenizers(corpus.description.tokenizer, corpus.description.joint, folder);
-  corpus.pairs = std::make_unique<TokenFile>(folder_file(folder, PreparedNames::tokens));
+  corpus.pairs = std::make_unique<TokenFile>(detail::folder_file(folder, PreparedNames::tokens));
   if (corpus.pairs->tokenizers() != detail::tokenizer_fingerprint(corpus.tokenizers)) {
     throw IoError("prepared_corpus", {"the tokens of '", folder.string(),
                                       "' were encoded with other tokenizers than those in the folder"});
   }
   if (corpus.description.report.validation > 0) {
-    corpus.validation = read_parallel_files(folder_file(folder, PreparedNames::validation_source),
-                                            folder_file(folder, PreparedNames::validation_target));
+    corpus.validation = read_parallel_files(detail::folder_file(folder, PreparedNames::validation_source),
+                                            detail::folder_file(folder, PreparedNames::validation_target));
   }
   return corpus;
 }

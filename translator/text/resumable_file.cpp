@@ -141,7 +141,7 @@ void ResumableFile::read_state() {
   std::error_code ignored;
   if (!std::filesystem::exists(state_, ignored)) return;
   if (size_ == 0) return;  // left by a crash between the last two steps of commit()
-  const std::string text = read_file(state_);
+  const std::string text = detail::read_file(state_);
   const std::size_t line = text.find('\n');
   const char* const end = text.data() + (line == std::string::npos ? 0 : line);
   const auto [read, error] = std::from_chars(text.data(), end, saved_bytes_);

@@ -10,11 +10,15 @@
 
 namespace eigenformer {
 
+namespace detail {
+
 /// Whether a path is a Marian model in .bin format or a folder with at least one.
 inline bool is_marian_checkpoint(const std::filesystem::path& path) {
   std::error_code ignored;
   return std::filesystem::is_directory(path, ignored) ? !marian_files(path).empty() : is_marian_file(path);
 }
+
+}  // namespace detail
 
 /// Imports a translation model of another library, whose format is detected: a Marian model (.bin), a
 /// CTranslate2 folder (model.bin), or a Hugging Face folder (config.json). Throws IoError for other paths,
@@ -27,7 +31,7 @@ TranslationModel<T> import_checkpoint(const std::filesystem::path& folder,
   if (!std::filesystem::exists(folder, ignored)) {
     throw IoError("import", {"the folder '", folder.string(), "' does not exist"});
   }
-  if (is_marian_checkpoint(folder)) return import_marian<T>(folder, options);
+  if (detail::is_marian_checkpoint(folder)) return import_marian<T>(folder, options);
   if (!std::filesystem::is_directory(folder, ignored)) {
     throw IoError("import", {"'", folder.string(),
                              "' is not a folder; expected a folder with a checkpoint, or a Marian model"});
@@ -41,7 +45,7 @@ TranslationModel<T> import_checkpoint(const std::filesystem::path& folder,
     }
   }
   if (has("config.json")) return import_huggingface<T>(folder, options);
-  if (has_folder_file(folder, "options.json")) {
+  if (detail::has_folder_file(folder, "options.json")) {
     throw IoError("import",
                   {"'", folder.string(), "' is an eigenformer model already; expected a checkpoint of ",
                    "Marian, CTranslate2 or Hugging Face"});

@@ -110,8 +110,6 @@ std::vector<StepRule> step_rules(const char* op, const std::vector<ParameterHand
   return rules;
 }
 
-}  // namespace detail
-
 /// The groups that contain one of these parameters, in order: the groups for an optimizer over some of a
 /// model's parameters, which then treats each as an optimizer over all of them would.
 template <class T>
@@ -130,6 +128,8 @@ ParameterGroups groups_of(const std::vector<ParameterHandle<T>>& parameters, con
   }
   return kept;
 }
+
+}  // namespace detail
 
 /// Freezes the parameters with a name that matches a pattern (see ParameterGroup): they get no gradient, and
 /// optimizers made afterwards keep no moments for them. patterns: separated by commas; empty: nothing

@@ -39,6 +39,8 @@ struct CorpusStatistics {
   }
 };
 
+namespace detail {
+
 /// A vocabulary for a corpus whose target side has this many bytes: 2,000 to 16,000 pieces, fewer for small
 /// corpora, in which rare pieces are hardly seen. A rule of thumb: other sizes were not compared.
 [[nodiscard]] inline index_t planned_vocabulary(double target_bytes) {
@@ -46,6 +48,8 @@ struct CorpusStatistics {
   if (target_bytes < 2e6) return 4000;
   return target_bytes < 5e7 ? 8000 : 16000;
 }
+
+}  // namespace detail
 
 /// Target tokens per second of a training with these options; measured_speed() returns such a function.
 using TrainingSpeed = std::function<double(const Seq2SeqOptions&, const TrainingOptions&)>;

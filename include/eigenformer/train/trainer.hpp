@@ -22,6 +22,8 @@
 
 namespace eigenformer {
 
+namespace detail {
+
 /// Creates the optimizer that the options name, for these parameters. For a subset of a model's parameters
 /// set options.groups to groups_of() of that subset. Throws ValueError for invalid options, and for a group
 /// that matches none of the parameters.
@@ -51,8 +53,6 @@ template <class T>
                                .groups = options.groups,
                                .state = options.optimizer.state});
 }
-
-namespace detail {
 
 // The batches of a training, made ahead or on request.
 class TrainerBatches {
@@ -150,7 +150,7 @@ class Trainer {
 
   /// Swaps the moving average of the weights into the model until the returned guard is destroyed; see
   /// TrainingLoop::evaluation_weights().
-  [[nodiscard]] EvaluationWeights evaluation_weights() { return loop_.evaluation_weights(); }
+  [[nodiscard]] detail::EvaluationWeights evaluation_weights() { return loop_.evaluation_weights(); }
 
   /// All that training needs to resume besides the options and the corpus: weights, moments, snapshots,
   /// counters; see TrainingLoop::state().
@@ -185,8 +185,8 @@ class Trainer {
   static TrainingOptions complete(const M& model, const PairSource* validation, TrainingOptions options);
   // The options of an optimizer for stepped_, which may be a part of the parameters.
   TrainingOptions optimizer_options(TrainingOptions options) const;
-  static ObjectiveOptions objective(const M& model, const TrainingOptions& options,
-                                    const Teacher<T>* teacher);
+  static detail::ObjectiveOptions objective(const M& model, const TrainingOptions& options,
+                                            const Teacher<T>* teacher);
   static std::vector<ParameterHandle<T>> trained(M& model, const TrainingOptions& options);
   // What must be equal on all ranks.
   nlohmann::json compared_options() const;
@@ -218,12 +218,13 @@ Trainer<M>::Trainer(M& model, const PairSource& corpus, const PairSource* valida
       batches_(batcher_, options.loop.communicator == nullptr ? options.prefetch : 0),
       corpus_(corpus),
       parameters_(trained(model, options)),
-      base_(lora_parameters(model).empty() ? "" : adapted_fingerprint(model)),
+      base_(lora_parameters(model).empty() ? "" : detail::adapted_fingerprint(model)),
       stepped_(detail::parameters_of_rank(parameters_, options.loop)),
-      optimizer_(make_optimizer<T>(stepped_, optimizer_options(options))),
+      optimizer_(detail::make_optimizer<T>(stepped_, optimizer_options(options))),
       warmup_(options.warmup, [&sink](const std::string& text) { sink.on_notice(text); }),
-      loop_(parameters_, SourceTargetLoss<M>{model, objective(model, options, teacher.get()), teacher},
-            batches_, *optimizer_, Rates{options, warmup_}, options_.loop, sink) {
+      loop_(parameters_,
+            detail::SourceTargetLoss<M>{model, objective(model, options, teacher.get()), teacher}, batches_,
+            *optimizer_, Rates{options, warmup_}, options_.loop, sink) {
   if (!corpus.aligned() || options.guided_alignment.weight == 0) return;
   if constexpr (GuidedModel<M>) {
     detail::require_guided(model, options.guided_alignment);
@@ -253,7 +254,7 @@ auto Trainer<M>::state() const -> TrainingState<T> {
   TrainingState<T> state = loop_.state();
   state.values["batch_tokens"] = options_.batch_tokens;
   corpus_.save(state.values);
-  state.values["text"] = training_ids(options_.text);
+  state.values["text"] = detail::training_ids(options_.text);
   const std::optional<index_t> warmup = warmup_.decided();
   state.values["warmup"] = warmup ? nlohmann::json(*warmup) : nlohmann::json();
   state.values["optimizer"] = word_of(options_.optimizer.kind);
@@ -280,7 +281,7 @@ void Trainer<M>::load(const TrainingState<T>& state) {
     reader.require_equal("lora_base", base_);
   }
   corpus_.require_saved(reader.template value<std::string>("corpus"), state.values);
-  reader.require_equal("text", training_ids(options_.text));
+  reader.require_equal("text", detail::training_ids(options_.text));
   const auto warmup = warmup_of(reader);
   reader.require_equal("optimizer", std::string(word_of(options_.optimizer.kind)));
   reader.require_equal("optimizer_state", std::string(word_of(options_.optimizer.state)));
@@ -322,13 +323,13 @@ TrainingOptions Trainer<M>::complete(const M& model, const PairSource* validatio
 template <class M>
 TrainingOptions Trainer<M>::optimizer_options(TrainingOptions options) const {
   (void)detail::step_rules("trainer", parameters_, options.groups, options.weight_decay);
-  options.groups = groups_of(stepped_, options.groups);
+  options.groups = detail::groups_of(stepped_, options.groups);
   return options;
 }
 
 template <class M>
-ObjectiveOptions Trainer<M>::objective(const M& model, const TrainingOptions& options,
-                                       const Teacher<T>* teacher) {
+detail::ObjectiveOptions Trainer<M>::objective(const M& model, const TrainingOptions& options,
+                                               const Teacher<T>* teacher) {
   detail::require_objective(model, options.r_drop, teacher);
   return {options.label_smoothing, options.guided_alignment, options.r_drop, options.distillation};
 }
@@ -349,7 +350,7 @@ template <class M>
 nlohmann::json Trainer<M>::compared_options() const {
   nlohmann::json options = options_to_json(options_);
   options.erase("prefetch");
-  options["text"] = training_ids(options_.text);
+  options["text"] = detail::training_ids(options_.text);
   options["groups"] = nlohmann::json::array();
   for (const ParameterGroup& group : options_.groups) {
     options["groups"].push_back({group.pattern, group.rate, group.weight_decay.value_or(-1)});

@@ -142,8 +142,8 @@ class LibraryRun {
     return m;
   }
 
-  static AttentionOp options(const Node& node) {
-    AttentionOp o;
+  static eigenformer::detail::AttentionOp options(const Node& node) {
+    eigenformer::detail::AttentionOp o;
     o.heads = node.attention.heads;
     o.key_value_heads = node.attention.key_heads;
     o.scale = node.x[0];
@@ -165,9 +165,10 @@ class LibraryRun {
     };
     const auto layout = [&](std::size_t i) { return node.layouts[i].library(); };
     const auto norm = [&] {
-      return LayerNormOp{.eps = node.x[0],
-                         .formula = node.n[0] != 0 ? LayerNormFormula::teaching : LayerNormFormula::pytorch,
-                         .scalar_gain = node.n[1] != 0};
+      return eigenformer::detail::LayerNormOp{
+          .eps = node.x[0],
+          .formula = node.n[0] != 0 ? LayerNormFormula::teaching : LayerNormFormula::pytorch,
+          .scalar_gain = node.n[1] != 0};
     };
     const auto loss = [&] {
       CrossEntropyOptions o;
@@ -305,7 +306,7 @@ class LibraryRun {
       case Op::plain_attention:
         return attention(x(0), x(1), x(2), node.n[0] != 0 ? AttentionMask::causal() : AttentionMask());
       case Op::linear_attention: {
-        LinearAttentionOp o;
+        eigenformer::detail::LinearAttentionOp o;
         o.heads = node.n[0];
         o.causal = node.n[1] != 0;
         o.key_sequence = node.key_sequence;

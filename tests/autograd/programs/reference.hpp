@@ -81,7 +81,7 @@ void each(const Shape& shape, const std::vector<index_t>& a, const std::vector<i
 /// A number of a dropout mask: 0 or 1 / (1 - rate).
 inline double kept(const eigenformer::detail::DropoutKey& key, double rate, std::uint32_t c0,
                    std::uint32_t c1, std::uint32_t c2, std::uint32_t c3, std::size_t word) {
-  const auto words = Philox4x32::generate({c0, c1, c2, c3}, key.philox_key());
+  const auto words = eigenformer::detail::Philox4x32::generate({c0, c1, c2, c3}, key.philox_key());
   return static_cast<double>(words[word]) >= std::floor(rate * 0x1p32 + 0.5) ? 1 / (1 - rate) : 0;
 }
 

@@ -538,7 +538,7 @@ TEST_CASE("every op with a context takes each kind of operand") {
   const auto layout = SequenceLayout::packed({3, 1});
   const Tensor<T> x = random<T>({4, 6}), r = random<T>({4, 6}, 2);
   const Parameter<T> w(random<T>({5, 6}, 3)), b(random<T>({5}, 4)), w2(random<T>({3, 5}, 5)), none;
-  const ef::AttentionOp op{.heads = 2};
+  const ef::detail::AttentionOp op{.heads = 2};
   check<1, T>("dropout", [&](const auto& v) { return ef::dropout(ctx, v, 0.5); }, {x});
   check<2, T>("add_dropout", [&](const auto& v, const auto& u) { return ef::add_dropout(ctx, v, u, 0.5); },
               {x, r});
@@ -707,7 +707,7 @@ TEST_CASE("options that are not numbers are refused by name") {
       CHECK(message ==
             "[" + op + "] scale is " + std::to_string(scale) + ", must be finite; 0 is 1 / sqrt(head width)");
     };
-    const ef::AttentionOp op{.scale = scale};
+    const ef::detail::AttentionOp op{.scale = scale};
     refused("attention", [&] { return ef::attention(ctx, x, x, x, layout, layout, {}, op); });
     refused("self_attention", [&] { return ef::self_attention(ctx, x, layout, {}, op); });
     refused("cross_attention", [&] { return ef::cross_attention(ctx, x, x, layout, layout, {}, op); });

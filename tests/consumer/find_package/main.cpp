@@ -35,7 +35,7 @@ int main() {
   right = check("sentencepiece", subwords->decode(subwords->encode("old dog")) == "old dog") && right;
 #endif
 #if defined(CLIENT_WITH_ICU)
-  const ef::WordPieceTokenizer pieces({.tokens = {"[UNK]", "old", "dog", "##s"}, .unknown_id = 0});
+  const ef::detail::WordPieceTokenizer pieces({.tokens = {"[UNK]", "old", "dog", "##s"}, .unknown_id = 0});
   right = check("icu", pieces.encode("\xC3\x96ld dogs") == std::vector<std::int32_t>{1, 2, 3}) && right;
 #endif
 #if defined(CLIENT_WITH_TRANSLATOR)

@@ -30,7 +30,7 @@ static std::vector<std::string> use_libraries(const std::string& fixtures) {
           }),
           "ICU: " + result_of([&] {
             const auto json = ef::detail::TokenizerJson::open(fixtures + "/tokenizers/bert/tokenizer.json");
-            ef::ForeignVocabulary vocabulary;
+            ef::detail::ForeignVocabulary vocabulary;
             for (const auto& [token, id] : json.vocabulary()) {
               if (vocabulary.tokens.size() <= static_cast<std::size_t>(id))
                 vocabulary.tokens.resize(static_cast<std::size_t>(id) + 1);

@@ -17,12 +17,14 @@ using namespace eigenformer;
 using eigenformer::testing::message_of;
 
 TEST_CASE("Philox4x32-10: the known answers published with Random123") {
-  using Counter = Philox4x32::Counter;
-  CHECK(Philox4x32::generate({0, 0, 0, 0}, {0, 0}) ==
+  using Counter = detail::Philox4x32::Counter;
+  CHECK(detail::Philox4x32::generate({0, 0, 0, 0}, {0, 0}) ==
         Counter{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8});
-  CHECK(Philox4x32::generate({0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff}, {0xffffffff, 0xffffffff}) ==
+  CHECK(detail::Philox4x32::generate({0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff},
+                                     {0xffffffff, 0xffffffff}) ==
         Counter{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd});
-  CHECK(Philox4x32::generate({0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}, {0xa4093822, 0x299f31d0}) ==
+  CHECK(detail::Philox4x32::generate({0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344},
+                                     {0xa4093822, 0x299f31d0}) ==
         Counter{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1});
 }
 
@@ -30,10 +32,10 @@ TEST_CASE("RandomGenerator: a seed's numbers are the blocks of Philox in order")
   RandomGenerator rng(0);
   for (const std::uint32_t word : {0x6627e8d5u, 0xe169c58du, 0xbc57ac4cu, 0x9b00dbd8u})
     CHECK(rng.next_u32() == word);
-  CHECK(rng.next_u32() == Philox4x32::generate({1, 0, 0, 0}, {0, 0})[0]);
+  CHECK(rng.next_u32() == detail::Philox4x32::generate({1, 0, 0, 0}, {0, 0})[0]);
   // The high word of the seed counts.
   RandomGenerator high(std::uint64_t{7} << 32 | 5);
-  CHECK(high.next_u32() == Philox4x32::generate({0, 0, 0, 0}, {5, 7})[0]);
+  CHECK(high.next_u32() == detail::Philox4x32::generate({0, 0, 0, 0}, {5, 7})[0]);
   CHECK(high.seed() == (std::uint64_t{7} << 32 | 5));
 }
 
@@ -64,7 +66,7 @@ TEST_CASE("RandomGenerator: a saved state goes on where it stood, at any phase o
 TEST_CASE("RandomGenerator: a state beyond 2^34 words uses the high counter word") {
   RandomGenerator rng(9);
   rng.set_state({9, (std::uint64_t{1} << 34) + 2});
-  CHECK(rng.next_u32() == Philox4x32::generate({0, 1, 0, 0}, {9, 0})[2]);
+  CHECK(rng.next_u32() == detail::Philox4x32::generate({0, 1, 0, 0}, {9, 0})[2]);
 }
 
 TEST_CASE("RandomGenerator: copies go separate ways with equal numbers") {

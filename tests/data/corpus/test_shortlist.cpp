@@ -24,7 +24,7 @@ const Shortlist& small() {
 std::string file_of(const Shortlist& shortlist) {
   const TemporaryFolder folder;
   shortlist.save(folder / "lex.bin");
-  return read_text_file(folder / "lex.bin");
+  return detail::read_text_file(folder / "lex.bin");
 }
 
 void check_refused(const std::string& bytes, const std::string& word) {

@@ -153,20 +153,20 @@ TEST_CASE("token file: every damaged byte and every truncation is refused") {
   const TemporaryFolder folder;
   const auto path = folder.path() / "tokens";
   write(path, random_corpus(9));
-  const std::string good = read_file(path);
+  const std::string good = detail::read_file(path);
   for (std::size_t i = 0; i < good.size(); ++i) {
     for (const char flip : {'\1', '\x80'}) {
       std::string bad = good;
       bad[i] = static_cast<char>(bad[i] ^ flip);
-      write_file(path, bad);
+      detail::write_file(path, bad);
       CHECK(contains(message_of<IoError>([&] { TokenFile file(path); }), path.string()));
     }
-    write_file(path, std::string_view(good).substr(0, i));
+    detail::write_file(path, std::string_view(good).substr(0, i));
     CHECK_THROWS_AS(TokenFile{path}, IoError);
   }
-  write_file(path, good + good.substr(0, 4));
+  detail::write_file(path, good + good.substr(0, 4));
   CHECK_THROWS_AS(TokenFile{path}, IoError);
-  write_file(path, good);
+  detail::write_file(path, good);
   CHECK(TokenFile(path).size() == 9);
 }
 

@@ -74,14 +74,14 @@ class WithoutPrivileges {
 
 TEST_CASE("a committed file has exactly the bytes written, and replaces the old one") {
   const TemporaryFolder folder;
-  write_file(folder / "a.txt", "old and longer");
+  detail::write_file(folder / "a.txt", "old and longer");
   AtomicFile file(folder / "a.txt");
   file.write("new");
   file.write(std::string_view("\0\n", 2));
   CHECK(file.bytes_written() == 5);
-  CHECK(read_file(folder / "a.txt") == "old and longer");
+  CHECK(detail::read_file(folder / "a.txt") == "old and longer");
   file.commit();
-  CHECK(read_file(folder / "a.txt") == std::string("new\0\n", 5));
+  CHECK(detail::read_file(folder / "a.txt") == std::string("new\0\n", 5));
   CHECK(folder.names() == Names{"a.txt"});
   CHECK_THROWS_AS(file.write("x"), IoError);
   CHECK_THROWS_AS(file.commit(), IoError);
@@ -89,28 +89,28 @@ TEST_CASE("a committed file has exactly the bytes written, and replaces the old 
 
 TEST_CASE("without commit nothing is left and the old file stays") {
   const TemporaryFolder folder;
-  write_file(folder / "a.txt", "old");
+  detail::write_file(folder / "a.txt", "old");
   {
     AtomicFile file(folder / "a.txt");
     file.write("new");
     CHECK(folder.names().size() == 2);
   }
   CHECK(folder.names() == Names{"a.txt"});
-  CHECK(read_file(folder / "a.txt") == "old");
+  CHECK(detail::read_file(folder / "a.txt") == "old");
 }
 
 TEST_CASE("a file that outgrows the disk is an IoError and leaves the old one") {
   const TemporaryFolder folder;
-  write_file(folder / "a.bin", "old");
+  detail::write_file(folder / "a.bin", "old");
   std::string message;
   {
     const FileSizeLimit limit(4096);
-    message = message_of<IoError>([&] { write_file(folder / "a.bin", std::string(10000, 'x')); });
+    message = message_of<IoError>([&] { detail::write_file(folder / "a.bin", std::string(10000, 'x')); });
   }
   CHECK(contains(message, "cannot write"));
   CHECK(contains(message, "a.bin"));
   CHECK(contains(message, detail::errno_text(EFBIG)));
-  CHECK(read_file(folder / "a.bin") == "old");
+  CHECK(detail::read_file(folder / "a.bin") == "old");
   CHECK(folder.names() == Names{"a.bin"});
 }
 
@@ -124,12 +124,12 @@ TEST_CASE("a full device is reported by its errno") {
 
 TEST_CASE("what cannot be written says why") {
   const TemporaryFolder folder;
-  CHECK(contains(message_of<IoError>([&] { write_file(folder / "missing/a", "x"); }),
+  CHECK(contains(message_of<IoError>([&] { detail::write_file(folder / "missing/a", "x"); }),
                  detail::errno_text(ENOENT)));
-  CHECK(contains(message_of<IoError>([&] { write_file(folder.path(), "x"); }), "not a regular file"));
-  CHECK(contains(message_of<IoError>([&] { write_file("/dev/null", "x"); }), "not a regular file"));
-  write_file(folder / "file", "x");
-  CHECK(contains(message_of<IoError>([&] { write_file(folder / "file/a", "x"); }),
+  CHECK(contains(message_of<IoError>([&] { detail::write_file(folder.path(), "x"); }), "not a regular file"));
+  CHECK(contains(message_of<IoError>([&] { detail::write_file("/dev/null", "x"); }), "not a regular file"));
+  detail::write_file(folder / "file", "x");
+  CHECK(contains(message_of<IoError>([&] { detail::write_file(folder / "file/a", "x"); }),
                  detail::errno_text(ENOTDIR)));
   CHECK(folder.names() == Names{"file"});
 }
@@ -138,44 +138,45 @@ TEST_CASE("a read-only folder is an IoError") {
   const TemporaryFolder folder;
   const std::filesystem::path inner = folder / "inner";
   std::filesystem::create_directory(inner);
-  write_file(inner / "a", "old");
+  detail::write_file(inner / "a", "old");
   std::filesystem::permissions(folder.path(), std::filesystem::perms(0755));
   std::filesystem::permissions(inner, std::filesystem::perms(0555));
   std::string message;
   {
     const WithoutPrivileges user;
-    message = message_of<IoError>([&] { write_file(inner / "a", "new"); });
+    message = message_of<IoError>([&] { detail::write_file(inner / "a", "new"); });
   }
   CHECK(contains(message, detail::errno_text(EACCES)));
-  CHECK(read_file(inner / "a") == "old");
+  CHECK(detail::read_file(inner / "a") == "old");
   std::filesystem::permissions(inner, std::filesystem::perms(0755));
 }
 
 TEST_CASE("permission bits and symbolic links of the target are kept") {
   const TemporaryFolder folder;
-  write_file(folder / "real", "old");
+  detail::write_file(folder / "real", "old");
   std::filesystem::permissions(folder / "real", std::filesystem::perms(0640));
   std::filesystem::create_symlink("real", folder / "link");
-  write_file(folder / "link", "new");
+  detail::write_file(folder / "link", "new");
   CHECK(std::filesystem::is_symlink(folder / "link"));
-  CHECK(read_file(folder / "real") == "new");
+  CHECK(detail::read_file(folder / "real") == "new");
   CHECK(std::filesystem::status(folder / "real").permissions() == std::filesystem::perms(0640));
 }
 
 TEST_CASE("a mapped file is copy-on-write and survives being replaced") {
   const TemporaryFolder folder;
-  write_file(folder / "a", "old");
-  const auto map = MappedFile::open(folder / "a");
+  detail::write_file(folder / "a", "old");
+  const auto map = detail::MappedFile::open(folder / "a");
   map->bytes()[0] = std::byte{'O'};
-  write_file(folder / "a", "something new");
+  detail::write_file(folder / "a", "something new");
   CHECK(map->text() == "Old");
-  CHECK(read_file(folder / "a") == "something new");
+  CHECK(detail::read_file(folder / "a") == "something new");
 }
 
 TEST_CASE("empty, missing and special files") {
   const TemporaryFolder folder;
-  write_file(folder / "empty", "");
-  CHECK(read_file(folder / "empty").empty());
-  CHECK(contains(message_of<IoError>([&] { read_file(folder / "none"); }), detail::errno_text(ENOENT)));
-  CHECK(contains(message_of<IoError>([&] { read_file(folder.path()); }), "not a regular file"));
+  detail::write_file(folder / "empty", "");
+  CHECK(detail::read_file(folder / "empty").empty());
+  CHECK(
+      contains(message_of<IoError>([&] { detail::read_file(folder / "none"); }), detail::errno_text(ENOENT)));
+  CHECK(contains(message_of<IoError>([&] { detail::read_file(folder.path()); }), "not a regular file"));
 }

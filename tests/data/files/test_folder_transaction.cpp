@@ -22,13 +22,13 @@ using Names = std::vector<std::string>;
 namespace {
 
 std::string read(const std::filesystem::path& folder, const std::string& name) {
-  return read_file(folder_file(folder, name));
+  return detail::read_file(detail::folder_file(folder, name));
 }
 
 void save(const std::filesystem::path& folder, const std::string& a, const std::string& b) {
   FolderTransaction transaction(folder);
-  write_file(transaction.file("a"), a);
-  write_file(transaction.file("b"), b);
+  detail::write_file(transaction.file("a"), a);
+  detail::write_file(transaction.file("b"), b);
   transaction.commit();
 }
 
@@ -36,7 +36,7 @@ void save(const std::filesystem::path& folder, const std::string& a, const std::
 
 TEST_CASE("commit replaces the files together and leaves others alone") {
   const TemporaryFolder folder;
-  write_file(folder / "notes", "mine");
+  detail::write_file(folder / "notes", "mine");
   save(folder.path(), "a1", "b1");
   save(folder.path(), "a2", "b2");
   CHECK(read(folder.path(), "a") == "a2");
@@ -50,15 +50,15 @@ TEST_CASE("files in a folder of the folder are replaced together with the others
   for (int step = 0; step < 5; ++step) {
     CAPTURE(step);
     const TemporaryFolder folder;
-    write_file(folder / "a", "a1");
+    detail::write_file(folder / "a", "a1");
     std::filesystem::create_directory(folder / "in");
-    write_file(folder / "in/b", "b1");
-    write_file(folder / "in/mine", "mine");
+    detail::write_file(folder / "in/b", "b1");
+    detail::write_file(folder / "in/mine", "mine");
     const std::filesystem::path committed = folder / FolderTransaction::commit_name;
     {
       FolderTransaction transaction(folder.path());
-      write_file(transaction.file("a"), "a2");
-      write_file(transaction.file("in/b"), "b2");
+      detail::write_file(transaction.file("a"), "a2");
+      detail::write_file(transaction.file("in/b"), "b2");
       if (step == 0) continue;
       if (step == 1) {
         transaction.commit();
@@ -70,12 +70,12 @@ TEST_CASE("files in a folder of the folder are replaced together with the others
     if (step == 4) std::filesystem::rename(committed / "in/b", folder / "in/b");
     CHECK(read(folder.path(), "a") == "a2");
     CHECK(read(folder.path(), "in/b") == "b2");
-    CHECK(has_folder_file(folder.path(), "in/b"));
-    CHECK_FALSE(has_folder_file(folder.path(), "in/c"));
+    CHECK(detail::has_folder_file(folder.path(), "in/b"));
+    CHECK_FALSE(detail::has_folder_file(folder.path(), "in/c"));
     FolderTransaction::recover(folder.path());
-    CHECK(read_file(folder / "a") == "a2");
-    CHECK(read_file(folder / "in/b") == "b2");
-    CHECK(read_file(folder / "in/mine") == "mine");
+    CHECK(detail::read_file(folder / "a") == "a2");
+    CHECK(detail::read_file(folder / "in/b") == "b2");
+    CHECK(detail::read_file(folder / "in/mine") == "mine");
     CHECK(folder.names() == Names{"a", "in"});
   }
 }
@@ -92,7 +92,7 @@ TEST_CASE("whoever reads while another writes gets files that belong together") 
   // A busy machine may give the writer no time for long.
   for (int i = 0; i < 300 || (i < 30000 && (versions.size() <= 2 || read_again == 0)); ++i) {
     int tries = 0;
-    const auto [a, b] = read_folder(folder.path(), {"a", "b"}, [&] {
+    const auto [a, b] = detail::read_folder(folder.path(), {"a", "b"}, [&] {
       ++tries;
       std::string first = read(folder.path(), "a");
       std::this_thread::sleep_for(std::chrono::microseconds(50 * (i % 4)));
@@ -109,11 +109,11 @@ TEST_CASE("whoever reads while another writes gets files that belong together") 
   // Nobody writes: what is wrong is said at once, once.
   FolderTransaction::recover(folder.path());
   int tries = 0;
-  CHECK_THROWS_AS(read_folder(folder.path(), {"a"},
-                              [&]() -> int {
-                                ++tries;
-                                throw IoError("test", "damaged");
-                              }),
+  CHECK_THROWS_AS(detail::read_folder(folder.path(), {"a"},
+                                      [&]() -> int {
+                                        ++tries;
+                                        throw IoError("test", "damaged");
+                                      }),
                   IoError);
   CHECK(tries == 1);
 }
@@ -123,7 +123,7 @@ TEST_CASE("without commit everything stays, and a new folder goes again") {
   save(folder.path(), "a1", "b1");
   {
     FolderTransaction transaction(folder.path());
-    write_file(transaction.file("a"), "a2");
+    detail::write_file(transaction.file("a"), "a2");
   }
   CHECK(read(folder.path(), "a") == "a1");
   CHECK(folder.names() == Names{"a", "b"});
@@ -141,8 +141,8 @@ TEST_CASE("an interruption at any step leaves all old or all new files, and the 
     const std::filesystem::path staging = folder / (std::string(FolderTransaction::staging_prefix) + "1-0");
     const std::filesystem::path committed = folder / FolderTransaction::commit_name;
     std::filesystem::create_directory(staging);
-    if (step >= 1) write_file(staging / "a", "a2");
-    if (step >= 2) write_file(staging / "b", "b2");
+    if (step >= 1) detail::write_file(staging / "a", "a2");
+    if (step >= 2) detail::write_file(staging / "b", "b2");
     if (step >= 3) std::filesystem::rename(staging, committed);
     if (step >= 4) std::filesystem::rename(committed / "a", folder / "a");
     if (step >= 5) std::filesystem::rename(committed / "b", folder / "b");
@@ -162,7 +162,7 @@ TEST_CASE("a process that dies in the middle of saving leaves the old files") {
   const pid_t child = ::fork();
   if (child == 0) {
     FolderTransaction transaction(folder.path());
-    write_file(transaction.file("a"), "a2");
+    detail::write_file(transaction.file("a"), "a2");
     ::_exit(0);
   }
   int status = 0;
@@ -183,7 +183,7 @@ TEST_CASE("bad names and folders are refused") {
     CHECK_THROWS_AS(transaction.commit(), IoError);
     CHECK_THROWS_AS(transaction.file("a"), IoError);
   }
-  write_file(folder / "file", "x");
+  detail::write_file(folder / "file", "x");
   CHECK_THROWS_AS(FolderTransaction(folder / "file"), IoError);
   CHECK_THROWS_AS(FolderTransaction(folder / "file/inner"), IoError);
 }

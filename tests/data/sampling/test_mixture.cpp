@@ -165,21 +165,21 @@ TEST_CASE("a target language is chosen among those of the model") {
                  "the target language is 'es', expected one of de, fr"));
   CHECK(contains(message_of<ValueError>([&] { with_target_language(text, ""); }), "several languages"));
 
-  const nlohmann::json json = conventions_to_json(text);
-  CHECK(conventions_from_json(json, 20, 20) == text);
-  CHECK_THROWS_AS((void)conventions_from_json(json, 12, 20), ValueError);
-  CHECK_FALSE(conventions_to_json(ModelConventions{}).contains("target_languages"));
+  const nlohmann::json json = detail::conventions_to_json(text);
+  CHECK(detail::conventions_from_json(json, 20, 20) == text);
+  CHECK_THROWS_AS((void)detail::conventions_from_json(json, 12, 20), ValueError);
+  CHECK_FALSE(detail::conventions_to_json(ModelConventions{}).contains("target_languages"));
   // So that older versions read it.
-  CHECK_FALSE(conventions_to_json(ModelConventions{}).contains("lines_are_sentences"));
-  CHECK_FALSE(conventions_to_json(ModelConventions{}).contains("unknown"));
+  CHECK_FALSE(detail::conventions_to_json(ModelConventions{}).contains("lines_are_sentences"));
+  CHECK_FALSE(detail::conventions_to_json(ModelConventions{}).contains("unknown"));
   ModelConventions paragraphs;
   paragraphs.lines_are_sentences = false;
   paragraphs.search = {{"rule", "marian"}, {"beam_size", 3}};
-  CHECK(conventions_to_json(paragraphs).at("lines_are_sentences") == false);
-  CHECK(conventions_from_json(conventions_to_json(paragraphs), 9, 9) == paragraphs);
-  CHECK_FALSE(conventions_to_json(ModelConventions{}).contains("search"));
+  CHECK(detail::conventions_to_json(paragraphs).at("lines_are_sentences") == false);
+  CHECK(detail::conventions_from_json(detail::conventions_to_json(paragraphs), 9, 9) == paragraphs);
+  CHECK_FALSE(detail::conventions_to_json(ModelConventions{}).contains("search"));
   CHECK(contains(message_of<ValueError>([&] {
-                   (void)conventions_from_json({{"search", 3}}, 9, 9);
+                   (void)detail::conventions_from_json({{"search", 3}}, 9, 9);
                  }),
                  "search is 3, expected an object"));
 }

@@ -7,19 +7,19 @@
 using namespace eigenformer;
 
 TEST_CASE("base64 gives the bytes that RFC 4648 has for it") {
-  CHECK(decode_base64("") == "");
-  CHECK(decode_base64("TQ==") == "M");
-  CHECK(decode_base64("TWE=") == "Ma");
-  CHECK(decode_base64("TWFu") == "Man");
-  CHECK(decode_base64("Zm9vYmFy") == "foobar");
-  CHECK(decode_base64("AAD/7/4=") == std::string("\0\0\xFF\xEF\xFE", 5));
-  CHECK(decode_base64("+/+/") == "\xFB\xFF\xBF");
+  CHECK(detail::decode_base64("") == "");
+  CHECK(detail::decode_base64("TQ==") == "M");
+  CHECK(detail::decode_base64("TWE=") == "Ma");
+  CHECK(detail::decode_base64("TWFu") == "Man");
+  CHECK(detail::decode_base64("Zm9vYmFy") == "foobar");
+  CHECK(detail::decode_base64("AAD/7/4=") == std::string("\0\0\xFF\xEF\xFE", 5));
+  CHECK(detail::decode_base64("+/+/") == "\xFB\xFF\xBF");
 }
 
 TEST_CASE("what is no base64 gives nothing") {
   for (const char* text :
        {"T", "TW", "TWF", "TWFuT", "TW=u", "=TWF", "T===", "====", "TW u", "TWF\n", "TW-_"}) {
     CAPTURE(text);
-    CHECK_FALSE(decode_base64(text).has_value());
+    CHECK_FALSE(detail::decode_base64(text).has_value());
   }
 }

@@ -30,9 +30,9 @@ TEST_CASE("text_file: line ends of both kinds, a byte order mark, a last line wi
 TEST_CASE("text_file: all bytes of a file are read") {
   const testing::TemporaryFolder folder;
   const std::string bytes("Gr\xC3\xBC\r\n\0x", 8), long_text(200'000, 'y');
-  CHECK(read_text_file(folder.write("a", bytes)) == bytes);
-  CHECK(read_text_file(folder.write("a", long_text)) == long_text);
-  CHECK(read_text_file(folder.write("a", "")).empty());
+  CHECK(detail::read_text_file(folder.write("a", bytes)) == bytes);
+  CHECK(detail::read_text_file(folder.write("a", long_text)) == long_text);
+  CHECK(detail::read_text_file(folder.write("a", "")).empty());
 }
 
 TEST_CASE("text_file: a text that is longer than it may be is refused, compressed or not") {

@@ -104,7 +104,7 @@ TEST_CASE("utf8: normalisation makes white space single spaces and changes nothi
 TEST_CASE("utf8: white space is what Python's str.isspace() takes for it") {
   std::u32string found;
   for (char32_t c = 0; c < 0x110000; ++c) {
-    if (is_space(c)) found += c;
+    if (detail::is_space(c)) found += c;
   }
   CHECK(found ==
         U"\t\n\v\f\r\x1c\x1d\x1e\x1f "

@@ -15,7 +15,8 @@ namespace {
 
 // "text@begin" for texts and "#id" for tokens, in their order.
 template <class Characters = eigenformer::detail::icu::AddedTokenCharacters>
-std::vector<std::string> parts_of(const AddedTokens& tokens, std::string_view text, bool normalized = false) {
+std::vector<std::string> parts_of(const detail::AddedTokens& tokens, std::string_view text,
+                                  bool normalized = false) {
   std::vector<std::string> parts;
   tokens.split<Characters>(
       text, normalized, [&](std::int32_t id) { parts.push_back("#" + std::to_string(id)); },
@@ -27,27 +28,27 @@ std::vector<std::string> parts_of(const AddedTokens& tokens, std::string_view te
 
 using Parts = std::vector<std::string>;
 
-const std::vector<AddedToken> tokens = {{"<m>", 5},
-                                        {"<m>x", 6},
-                                        {"<s>", 7, true, true},
-                                        {"yo", 8, false, false, true},
-                                        {"low", 9, false, false, false, true},
-                                        {"<l>", 10, true},
-                                        {"", 11}};
+const std::vector<detail::AddedToken> tokens = {{"<m>", 5},
+                                                {"<m>x", 6},
+                                                {"<s>", 7, true, true},
+                                                {"yo", 8, false, false, true},
+                                                {"low", 9, false, false, false, true},
+                                                {"<l>", 10, true},
+                                                {"", 11}};
 
 }  // namespace
 
 TEST_CASE("added tokens are found leftmost first, of several there the longest") {
-  const AddedTokens added(tokens);
+  const detail::AddedTokens added(tokens);
   CHECK(parts_of(added, "a<m>xb<m>c") == Parts{"a@0", "#6", "b@5", "#5", "c@9"});
   CHECK(parts_of(added, "<m><m>") == Parts{"#5", "#5"});
   CHECK(parts_of(added, "<m") == Parts{"<m@0"});
   CHECK(parts_of(added, "").empty());
-  CHECK(parts_of(AddedTokens(), "<m>") == Parts{"<m>@0"});
+  CHECK(parts_of(detail::AddedTokens(), "<m>") == Parts{"<m>@0"});
 }
 
 TEST_CASE("added tokens take white space beside them where they are said to") {
-  const AddedTokens added(tokens);
+  const detail::AddedTokens added(tokens);
   CHECK(parts_of(added,
                  "a  <s> \xC2\xA0"
                  "b") == Parts{"a@0", "#7", "b@9"});
@@ -58,13 +59,13 @@ TEST_CASE("added tokens take white space beside them where they are said to") {
 }
 
 TEST_CASE("an added token that is a word does not count inside of one") {
-  const AddedTokens added(tokens);
+  const detail::AddedTokens added(tokens);
   CHECK(parts_of(added, "yo you ayo,yo") == Parts{"#8", " you ayo,@2", "#8"});
   CHECK(parts_of(added, "yo\xC3\xA4 \xC3\xA4yo yo_") == Parts{"yo\xC3\xA4 \xC3\xA4yo yo_@0"});
 }
 
 TEST_CASE("in transformers' tokenizers in Python only a space ends a word, and separators are white space") {
-  const AddedTokens added(tokens);
+  const detail::AddedTokens added(tokens);
   CHECK(parts_of<detail::AddedTokenCharacters>(added, "yo ayo .yo yo. yo") ==
         Parts{"#8", " ayo .yo yo. @2", "#8"});
   CHECK(parts_of(added, ".yo") == Parts{".@0", "#8"});
@@ -73,23 +74,23 @@ TEST_CASE("in transformers' tokenizers in Python only a space ends a word, and s
 }
 
 TEST_CASE("added tokens of the normalised text are found in that pass alone") {
-  const AddedTokens added(tokens);
+  const detail::AddedTokens added(tokens);
   CHECK(parts_of(added, "low<m>") == Parts{"low@0", "#5"});
   CHECK(parts_of(added, "low<m>", true) == Parts{"#9", "<m>@3"});
 }
 
 TEST_CASE("added tokens are saved and read, and ids outside the vocabulary refused") {
   detail::TokenizerParts parts;
-  CHECK(AddedTokens::read(parts).empty());
-  AddedTokens().add_to(parts);
+  CHECK(detail::AddedTokens::read(parts).empty());
+  detail::AddedTokens().add_to(parts);
   CHECK_FALSE(parts.contains("added"));
-  AddedTokens(tokens).add_to(parts);
-  CHECK(AddedTokens::read(parts).tokens() == tokens);
-  AddedTokens(tokens).require_ids(12);
-  CHECK_THROWS_AS(AddedTokens(tokens).require_ids(11), ValueError);
-  CHECK_THROWS_AS(AddedTokens({{"a", -1}}).require_ids(11), ValueError);
+  detail::AddedTokens(tokens).add_to(parts);
+  CHECK(detail::AddedTokens::read(parts).tokens() == tokens);
+  detail::AddedTokens(tokens).require_ids(12);
+  CHECK_THROWS_AS(detail::AddedTokens(tokens).require_ids(11), ValueError);
+  CHECK_THROWS_AS(detail::AddedTokens({{"a", -1}}).require_ids(11), ValueError);
   parts.set_list("added", {"a", "1"});
-  CHECK_THROWS_AS((void)AddedTokens::read(parts), IoError);
+  CHECK_THROWS_AS((void)detail::AddedTokens::read(parts), IoError);
   parts.set_list("added", {"a", "one", "0"});
-  CHECK_THROWS_AS((void)AddedTokens::read(parts), IoError);
+  CHECK_THROWS_AS((void)detail::AddedTokens::read(parts), IoError);
 }

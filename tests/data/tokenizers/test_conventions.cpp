@@ -34,12 +34,12 @@ TEST_CASE("conventions: num_positions is what batches of the longest sentences t
     const Batch batch = Batcher(corpus, {.text = text}).batch(0, 0);
     return std::max(batch.source_layout.max_length(), batch.target_layout.max_length());
   };
-  CHECK(num_positions(3) == 4);
-  CHECK(num_positions(3, text) == longest());
+  CHECK(detail::num_positions(3) == 4);
+  CHECK(detail::num_positions(3, text) == longest());
   text.target_prefix = {10, 11};
-  CHECK(num_positions(3, text) == 6);
-  CHECK(num_positions(3, text) == longest());
+  CHECK(detail::num_positions(3, text) == 6);
+  CHECK(detail::num_positions(3, text) == longest());
   text.source_prefix = {12, 13, 14};
-  CHECK(num_positions(3, text) == 7);
-  CHECK(num_positions(3, text) == longest());
+  CHECK(detail::num_positions(3, text) == 7);
+  CHECK(detail::num_positions(3, text) == longest());
 }

@@ -17,14 +17,14 @@ namespace {
 
 using Ids = std::vector<std::int32_t>;
 
-ForeignVocabulary vocabulary() {
+detail::ForeignVocabulary vocabulary() {
   return {{"<s>", "a", "", "b", "</s>", "<unk>", "b", "line\nbreak"}, 5, {0, 4}};
 }
 
 }  // namespace
 
 TEST_CASE("tokens between spaces have the ids of a foreign vocabulary") {
-  const TokenTokenizer tokenizer(vocabulary());
+  const detail::TokenTokenizer tokenizer(vocabulary());
   CHECK(tokenizer.vocabulary_size() == 8);
   CHECK(tokenizer.encode("a b  a nobody ") == Ids{1, 3, 1, 5});
   CHECK(tokenizer.encode("").empty());
@@ -34,21 +34,21 @@ TEST_CASE("tokens between spaces have the ids of a foreign vocabulary") {
   CHECK_FALSE(tokenizer.find("").has_value());
   CHECK_THROWS_AS((void)tokenizer.decode(Ids{8}), IndexError);
   CHECK_THROWS_AS((void)tokenizer.token(-1), IndexError);
-  CHECK(TokenTokenizer({{"a"}, -1, {}}).encode("b a") == Ids{0});
-  CHECK_THROWS_AS(TokenTokenizer({{"a"}, 1, {}}), ValueError);
-  CHECK_THROWS_AS(TokenTokenizer({{"a"}, -1, {3}}), ValueError);
+  CHECK(detail::TokenTokenizer({{"a"}, -1, {}}).encode("b a") == Ids{0});
+  CHECK_THROWS_AS(detail::TokenTokenizer({{"a"}, 1, {}}), ValueError);
+  CHECK_THROWS_AS(detail::TokenTokenizer({{"a"}, -1, {3}}), ValueError);
 }
 
 TEST_CASE("a foreign tokenizer is saved and loaded, and damaged files are refused by name") {
   const testing::TemporaryFolder folder;
-  TokenTokenizer(vocabulary()).save(folder.path(), "source");
+  detail::TokenTokenizer(vocabulary()).save(folder.path(), "source");
   const auto loaded = load_tokenizer("tokens", folder.path(), "source");
   CHECK(loaded->kind() == "tokens");
   CHECK(loaded->vocabulary_size() == 8);
   CHECK(loaded->token(7) == "line\nbreak");
   CHECK(loaded->encode("b x") == Ids{3, 5});
   const std::filesystem::path path = folder.path() / "source.tokenizer";
-  const std::string whole = read_text_file(path);
+  const std::string whole = detail::read_text_file(path);
   for (std::size_t size = 0; size < whole.size(); ++size) {
     folder.write("source.tokenizer", whole.substr(0, size));
     CHECK_THROWS_AS((void)load_tokenizer("tokens", folder.path(), "source"), IoError);

@@ -18,14 +18,18 @@ using Ids = std::vector<std::int32_t>;
 constexpr double none = std::numeric_limits<double>::quiet_NaN();
 const std::string mark = "\xE2\x96\x81";
 
-ForeignVocabulary vocabulary() { return {{"<unk>", mark, mark + "a", mark + "b", "a", "b", "<m>"}, 0, {6}}; }
+detail::ForeignVocabulary vocabulary() {
+  return {{"<unk>", mark, mark + "a", mark + "b", "a", "b", "<m>"}, 0, {6}};
+}
 const std::vector<double> scores = {none, -3, -1, -1, -2, -2.5, none};
-const AddedTokens added({{"<m>", 6}});
+const detail::AddedTokens added({{"<m>", 6}});
 
-MetaspaceTokenizer unigram(const MetaspaceOptions& options) { return {vocabulary(), options, scores, added}; }
+detail::MetaspaceTokenizer unigram(const detail::MetaspaceOptions& options) {
+  return {vocabulary(), options, scores, added};
+}
 
-MetaspaceOptions prepend(const std::string& where) {
-  MetaspaceOptions options;
+detail::MetaspaceOptions prepend(const std::string& where) {
+  detail::MetaspaceOptions options;
   options.prepend = where;
   return options;
 }
@@ -33,17 +37,17 @@ MetaspaceOptions prepend(const std::string& where) {
 }  // namespace
 
 TEST_CASE("spaces are marks, and one stands before each word, the text, or none") {
-  const MetaspaceTokenizer always = unigram({});
+  const detail::MetaspaceTokenizer always = unigram({});
   CHECK(always.encode("a b") == Ids{2, 3});
   CHECK(always.encode(" a") == Ids{2});
   CHECK(always.encode("ab  a") == Ids{2, 5, 1, 2});
   CHECK(always.encode("ax") == Ids{2, 0});
   CHECK(always.encode("a<m>a") == Ids{2, 6, 2});
   CHECK(always.encode("").empty());
-  const MetaspaceTokenizer first = unigram(prepend("first"));
+  const detail::MetaspaceTokenizer first = unigram(prepend("first"));
   CHECK(first.encode("a<m>a b") == Ids{2, 6, 4, 3});
   CHECK(first.encode("<m>a") == Ids{6, 4});
-  const MetaspaceTokenizer never = unigram(prepend("never"));
+  const detail::MetaspaceTokenizer never = unigram(prepend("never"));
   CHECK(never.encode("a b") == Ids{4, 3});
   CHECK(always.decode(Ids{2, 5, 6, 3, 0}) == "ab b\xE2\x81\x87");
   CHECK(never.decode(Ids{3, 4}) == " ba");
@@ -51,7 +55,7 @@ TEST_CASE("spaces are marks, and one stands before each word, the text, or none"
 }
 
 TEST_CASE("words are cut at white space that is dropped, where the options say so") {
-  MetaspaceOptions options;
+  detail::MetaspaceOptions options;
   options.split_white_space = true;
   CHECK(unigram(options).encode("a\t b\xC2\xA0"
                                 "a ") == Ids{2, 3, 2});
@@ -61,15 +65,15 @@ TEST_CASE("words are cut at white space that is dropped, where the options say s
 
 TEST_CASE("words are not cut at marks where the options say so") {
   // One piece over a mark.
-  const ForeignVocabulary v{{"<unk>", mark + "a", mark + "a" + mark + "a"}, 0, {}};
-  MetaspaceOptions options;
-  CHECK(MetaspaceTokenizer(v, options, std::vector<double>{none, -1, -1}).encode("a a") == Ids{1, 1});
+  const detail::ForeignVocabulary v{{"<unk>", mark + "a", mark + "a" + mark + "a"}, 0, {}};
+  detail::MetaspaceOptions options;
+  CHECK(detail::MetaspaceTokenizer(v, options, std::vector<double>{none, -1, -1}).encode("a a") == Ids{1, 1});
   options.split = false;
-  CHECK(MetaspaceTokenizer(v, options, std::vector<double>{none, -1, -1}).encode("a a") == Ids{2});
+  CHECK(detail::MetaspaceTokenizer(v, options, std::vector<double>{none, -1, -1}).encode("a a") == Ids{2});
 }
 
 TEST_CASE("a normaliser does its steps one after the other") {
-  MetaspaceOptions options;
+  detail::MetaspaceOptions options;
   options.normalizer = {{"replace", "``", "\""}, {"strip", "both", ""}, {"spaces", "", "_"}};
   CHECK(unigram(options).normalize(" \t``x   y z```\xC2\xA0") == "\"x_y z\"`");
   options.normalizer = {{"strip", "left", ""}};
@@ -82,11 +86,11 @@ TEST_CASE("a normaliser does its steps one after the other") {
 }
 
 TEST_CASE("byte pair encoding over marks, saved and loaded as unigram models are") {
-  MetaspaceOptions options;
+  detail::MetaspaceOptions options;
   options.normalizer = {{"replace", "x", "b"}, {"strip", "left", ""}};
   options.prepend = "first";
   options.split_white_space = true;
-  const MetaspaceTokenizer pairs(vocabulary(), options, std::vector<std::string>{mark, "a"}, added);
+  const detail::MetaspaceTokenizer pairs(vocabulary(), options, std::vector<std::string>{mark, "a"}, added);
   CHECK(pairs.encode("ax b<m>a") == Ids{2, 5, 5, 6, 4});
   const testing::TemporaryFolder folder;
   pairs.save(folder.path(), "pairs");
@@ -101,13 +105,15 @@ TEST_CASE("byte pair encoding over marks, saved and loaded as unigram models are
 
 TEST_CASE("impossible options of a metaspace tokenizer are refused") {
   CHECK_THROWS_AS(unigram(prepend("sometimes")), ValueError);
-  for (const MetaspaceOptions::Step& step :
-       {MetaspaceOptions::Step{"lower", "", ""}, {"replace", "", "x"}, {"charsmap", "abc", ""}}) {
+  for (const detail::MetaspaceOptions::Step& step :
+       {detail::MetaspaceOptions::Step{"lower", "", ""}, {"replace", "", "x"}, {"charsmap", "abc", ""}}) {
     CAPTURE(step.name);
-    MetaspaceOptions options;
+    detail::MetaspaceOptions options;
     options.normalizer = {step};
     CHECK_THROWS_AS(unigram(options), ValueError);
   }
-  CHECK_THROWS_AS(MetaspaceTokenizer(vocabulary(), {}, scores, AddedTokens({{"<m>", 7}})), ValueError);
-  CHECK_THROWS_AS(MetaspaceTokenizer(vocabulary(), {}, std::vector<std::string>{"a", "b"}), ValueError);
+  CHECK_THROWS_AS(detail::MetaspaceTokenizer(vocabulary(), {}, scores, detail::AddedTokens({{"<m>", 7}})),
+                  ValueError);
+  CHECK_THROWS_AS(detail::MetaspaceTokenizer(vocabulary(), {}, std::vector<std::string>{"a", "b"}),
+                  ValueError);
 }

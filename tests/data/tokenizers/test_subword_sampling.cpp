@@ -135,12 +135,13 @@ TEST_CASE("byte pairs and metaspace models: rate 0 is the plain encoding") {
                           "\xC4\xA0"
                           "ab",
                           "c"};
-  const ByteBpeTokenizer bytes({tokens, 0, {}}, {"a b", "ab b", "\xC4\xA0 ab"});
+  const detail::ByteBpeTokenizer bytes({tokens, 0, {}}, {"a b", "ab b", "\xC4\xA0 ab"});
   const std::string mark = "\xE2\x96\x81";
   const Strings pieces = {"<unk>", mark, "a", "b", "ab", mark + "ab", "c"};
-  const MetaspaceTokenizer pairs({pieces, 0, {}}, {}, Strings{"a", "b", mark, "ab"});
+  const detail::MetaspaceTokenizer pairs({pieces, 0, {}}, {}, Strings{"a", "b", mark, "ab"});
   const double none = std::numeric_limits<double>::quiet_NaN();
-  const MetaspaceTokenizer unigram({pieces, 0, {}}, {}, std::vector<double>{none, -2, -2, -2, -3, -4, -5});
+  const detail::MetaspaceTokenizer unigram({pieces, 0, {}}, {},
+                                           std::vector<double>{none, -2, -2, -2, -3, -4, -5});
   for (const char* text : {"ab abb", "abab c x xx ab", "", "c", "bbaab", "xyx ab"}) {
     RandomGenerator rng(1);
     CHECK(bytes.encode_sampled(text, {}, rng) == bytes.encode(text));
@@ -203,11 +204,12 @@ TEST_CASE("SentencePiece: without a rate the library's encoding, with one other 
 
 TEST_CASE("a SentencePiece model with another vocabulary is drawn from as well") {
   const std::string model =
-      read_text_file(testing::fixtures_folder() / "checkpoints" / "hf_marian" / "source.spm");
-  std::vector<std::string> tokens = SentencePieceTokenizer::model_pieces(model);
+      detail::read_text_file(testing::fixtures_folder() / "checkpoints" / "hf_marian" / "source.spm");
+  std::vector<std::string> tokens = detail::SentencePieceTokenizer::model_pieces(model);
   std::reverse(tokens.begin(), tokens.end());
-  const SentencePieceTokenizer tokenizer(model, {tokens, static_cast<std::int32_t>(tokens.size()) - 1, {}});
-  const bool bpe = SentencePieceSampler(model).is_bpe();
+  const detail::SentencePieceTokenizer tokenizer(model,
+                                                 {tokens, static_cast<std::int32_t>(tokens.size()) - 1, {}});
+  const bool bpe = detail::SentencePieceSampler(model).is_bpe();
   std::set<Ids> seen;
   RandomGenerator rng(1);
   CHECK(tokenizer.encode_sampled("the small dog", {}, rng) == tokenizer.encode("the small dog"));
@@ -219,6 +221,7 @@ TEST_CASE("a SentencePiece model with another vocabulary is drawn from as well")
     seen.insert(ids);
   }
   CHECK(seen.size() > 2);
-  CHECK_THROWS_AS(SentencePieceSampler(std::string_view(model).substr(0, model.size() / 2)), ValueError);
+  CHECK_THROWS_AS(detail::SentencePieceSampler(std::string_view(model).substr(0, model.size() / 2)),
+                  ValueError);
 }
 #endif

@@ -17,13 +17,13 @@ TEST_CASE("unknown tokens are kept or dropped in decoded text, and nothing else 
   using Ids = std::vector<std::int32_t>;
   const auto words = std::make_shared<WordTokenizer>(
       WordTokenizer::train(std::vector<std::string>{"a red tree", "a tree"}, {.max_size = 20}));
-  const auto foreign =
-      std::make_shared<TokenTokenizer>(ForeignVocabulary{{"a", "<u>", "tree", "</s>", "red"}, 1, {3}});
+  const auto foreign = std::make_shared<detail::TokenTokenizer>(
+      detail::ForeignVocabulary{{"a", "<u>", "tree", "</s>", "red"}, 1, {3}});
   for (const std::shared_ptr<const Tokenizer>& tokenizer :
        {std::shared_ptr<const Tokenizer>(words), std::shared_ptr<const Tokenizer>(foreign)}) {
     CAPTURE(tokenizer->kind());
-    const auto dropping = with_unknown_tokens(tokenizer, UnknownTokens::drop);
-    CHECK(with_unknown_tokens(tokenizer, UnknownTokens::keep) == tokenizer);
+    const auto dropping = detail::with_unknown_tokens(tokenizer, UnknownTokens::drop);
+    CHECK(detail::with_unknown_tokens(tokenizer, UnknownTokens::keep) == tokenizer);
     const Ids ids = dropping->encode("a blue tree");
     CHECK(ids == tokenizer->encode("a blue tree"));
     CHECK(ids.size() == 3);

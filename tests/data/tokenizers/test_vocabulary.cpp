@@ -75,7 +75,7 @@ TEST_CASE("vocabulary: saved and loaded, odd tokens too") {
   vocabulary.save(folder.path() / "v");
   CHECK(Vocabulary::load(folder.path() / "v") == vocabulary);
   CHECK(Vocabulary::load(folder.path() / "v").id("a\nb") == 4);
-  CHECK(contains(read_text_file(folder.path() / "v"), "<pad>\n<unk>\n<s>\n</s>\na\\nb\n"));
+  CHECK(contains(detail::read_text_file(folder.path() / "v"), "<pad>\n<unk>\n<s>\n</s>\na\\nb\n"));
 }
 
 TEST_CASE("vocabulary: a damaged or foreign file names the line") {

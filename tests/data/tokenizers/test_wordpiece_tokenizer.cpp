@@ -18,8 +18,9 @@ using Ids = std::vector<std::int32_t>;
 }  // namespace
 
 TEST_CASE("WordPiece takes the longest pieces; case, accents and control characters go") {
-  const ForeignVocabulary v{{"[UNK]", "un", "##aff", "##able", "!", "naive", "\xE7\x8A\xAC", "Un"}, 0, {}};
-  const WordPieceTokenizer lower(v), cased(v, false);
+  const detail::ForeignVocabulary v{
+      {"[UNK]", "un", "##aff", "##able", "!", "naive", "\xE7\x8A\xAC", "Un"}, 0, {}};
+  const detail::WordPieceTokenizer lower(v), cased(v, false);
   CHECK(lower.encode("Unaffable!") == Ids{1, 2, 3, 4});
   CHECK(lower.encode("na\xC3\xAFve \xE7\x8A\xAC\xE7\x8A\xAC") == Ids{5, 6, 6});
   CHECK(lower.encode("un\xE2\x80\x8B"

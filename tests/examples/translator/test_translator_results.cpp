@@ -241,8 +241,8 @@ TEST_CASE("alignments on standard output, replaced bytes, documents without mark
   CHECK(translate({"--output", out, "--alignment", links}).code == 0);
   const Ended shown = translate({"--output", out, "--alignment", "-"});
   CAPTURE(shown.err);
-  CHECK(shown.out == eigenformer::read_text_file(links));
-  CHECK(eigenformer::read_text_file(out) == translate({}).out);
+  CHECK(shown.out == eigenformer::detail::read_text_file(links));
+  CHECK(eigenformer::detail::read_text_file(out) == translate({}).out);
   CHECK_FALSE(std::filesystem::exists("-"));
   CHECK(contains(refusal({"--alignment", "-"}), "would both go to standard output; give --output"));
   CHECK(contains(refusal({"--output", out, "--continue", "--alignment", "-"}), "--continue cannot resume"));

@@ -8,7 +8,7 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
     const auto file = NpzFile::open(path);
     for (const std::string& name : file.names()) {
       const Dtype dtype = file.info(name).dtype;
-      if (is_floating_point(dtype)) {
+      if (detail::is_floating_point(dtype)) {
         (void)file.tensor<float>(name).clone();
       } else if (dtype == Dtype::boolean) {
         (void)file.tensor<bool>(name).clone();

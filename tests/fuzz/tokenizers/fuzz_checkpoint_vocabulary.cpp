@@ -33,7 +33,7 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   });
   read([](const std::filesystem::path& path) {
     const auto found = detail::read_ctranslate2_vocabulary(path, "source_vocabulary");
-    const TokenTokenizer tokenizer({found.second, -1, {}});
+    const detail::TokenTokenizer tokenizer({found.second, -1, {}});
     (void)tokenizer.encode("a b </s>");
   });
   return 0;

@@ -15,11 +15,11 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::size_t end = std::min(all.find("\n\n"), all.size());
   const std::string text(all.substr(std::min(end + 2, all.size())));
   try {
-    const ByteBpeTokenizer tokenizer({{"a", "b", "ab"}, -1, {}},
-                                     split_lines(all.substr(0, end), "merges.txt"));
+    const detail::ByteBpeTokenizer tokenizer({{"a", "b", "ab"}, -1, {}},
+                                             split_lines(all.substr(0, end), "merges.txt"));
     (void)tokenizer.encode(text);
     std::string words;
-    for (const std::string& word : ByteBpeTokenizer::split(text)) words += word;
+    for (const std::string& word : detail::ByteBpeTokenizer::split(text)) words += word;
     if (words != valid_utf8(text)) std::abort();
   } catch (const IoError&) {
     return 0;

@@ -19,7 +19,7 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
     for (int id = 0; id < processor.size(); ++id) all.push_back(id);
     (void)processor.decode(all);
     RandomGenerator rng(1);
-    const SentencePieceSampler sampler(processor.model());
+    const detail::SentencePieceSampler sampler(processor.model());
     (void)processor.sample(
         text, sampler.is_bpe() ? SubwordSampling{.bpe_dropout = 0.3} : SubwordSampling{.unigram_alpha = 0.3},
         rng);

@@ -35,7 +35,7 @@ AdapterNames names_of_family(const std::string& name) {
   return name == "t5" ? AdapterNames::t5 : AdapterNames::bart;
 }
 
-nlohmann::json read_json(const fs::path& path) { return nlohmann::json::parse(read_text_file(path)); }
+nlohmann::json read_json(const fs::path& path) { return nlohmann::json::parse(detail::read_text_file(path)); }
 
 // A model with a random adapter.
 Seq2SeqTransformer<float> small_adapted(const std::string& targets = "q_proj,linear2") {
@@ -129,7 +129,7 @@ TEST_CASE("an adapter is written and read with all that it says, and its base is
   const AdapterDescription read = read_adapter_description(out.path());
   CHECK(read.base == "en-de");
   CHECK(read.training.at("seed") == 7);
-  CHECK(read.fingerprint == adapted_fingerprint(model));
+  CHECK(read.fingerprint == detail::adapted_fingerprint(model));
 
   auto base = make_seq2seq<float>(small_seq2seq());
   const auto without = logits_of(base);
@@ -252,13 +252,13 @@ TEST_CASE("an adapter that does not fit is refused with all that is wrong with i
   CHECK(contains(with("peft_type", "IA3"), "an adapter of the type \"IA3\", expected \"LORA\""));
   CHECK(contains(with("lora_alpha", "much"), "is damaged"));
   const std::string own = config.dump();
-  write_file(out.path() / "adapter_config.json", "{\"lora_alpha\": 3, " + own.substr(1));
+  detail::write_file(out.path() / "adapter_config.json", "{\"lora_alpha\": 3, " + own.substr(1));
   CHECK(contains(read(), "'lora_alpha' twice"));
-  write_file(out.path() / "adapter_config.json", own);
-  const std::string base = read_file(out.path() / "base.json");
-  write_file(out.path() / "base.json", "{\"base\": \"x\", " + base.substr(1));
+  detail::write_file(out.path() / "adapter_config.json", own);
+  const std::string base = detail::read_file(out.path() / "base.json");
+  detail::write_file(out.path() / "base.json", "{\"base\": \"x\", " + base.substr(1));
   CHECK(contains(read(), "'base' twice"));
-  write_file(out.path() / "base.json", base);
+  detail::write_file(out.path() / "base.json", base);
   CHECK(contains(with("alpha_pattern", {{".*q", 3}}), "alpha_pattern '.*q', expected names of modules"));
 }
 

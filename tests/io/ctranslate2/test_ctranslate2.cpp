@@ -95,7 +95,7 @@ TEST_CASE("CTranslate2 models of every weight type give CTranslate2's logits, gr
 
 TEST_CASE("a model.bin of version 1 has the names and numbers of later versions") {
   const CheckpointReference reference("ct2_version1");
-  const Ct2File file = Ct2File::open(reference.folder / "model.bin");
+  const detail::Ct2File file = detail::Ct2File::open(reference.folder / "model.bin");
   CHECK(file.version() == 1);
   for (const char* name : {"encoder/embeddings/weight", "encoder/layer_0/self_attention/linear_1/bias",
                            "encoder/layer_norm/gamma", "decoder/layer_0/self_attention/layer_norm/beta",
@@ -109,9 +109,10 @@ TEST_CASE("a model.bin of version 1 has the names and numbers of later versions"
 }
 
 TEST_CASE("int16 without a scale, as version 1 has it, is in thousandths") {
-  const Ct2File file = Ct2File::open(CheckpointReference("ct2_version1_int16").folder / "model.bin");
+  const detail::Ct2File file =
+      detail::Ct2File::open(CheckpointReference("ct2_version1_int16").folder / "model.bin");
   const std::string name = "encoder/embeddings/weight";
-  REQUIRE(file.variable(name).type == Ct2Type::int16);
+  REQUIRE(file.variable(name).type == detail::Ct2Type::int16);
   CHECK_FALSE(file.contains(name + "_scale"));
   std::int16_t first = 0;
   std::memcpy(&first, file.variable(name).bytes.data(), 2);
@@ -190,7 +191,7 @@ TEST_CASE("names of version 1 lose the part 'transformer' at their beginning and
         8, std::string{static_cast<char>(name.size() + 1), 0} + name + std::string("\0\0\1\1\0\0\0\7", 8));
   }
   copy.write("model.bin", bytes);
-  const Ct2File file = Ct2File::open(copy.path() / "model.bin");
+  const detail::Ct2File file = detail::Ct2File::open(copy.path() / "model.bin");
   CHECK(file.contains("encoder/extra/weight"));
   CHECK(file.contains("extra/transformer/weight"));
 }

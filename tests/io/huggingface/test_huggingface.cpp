@@ -370,7 +370,8 @@ TEST_CASE("settings of generation_config.json are used, or listed in a warning")
   CHECK(search.force_end);
   CHECK(search.no_repeat_ngram_size == 3);
   CHECK(search.forbidden_ids == Ids{9, 7});
-  CHECK(conventions_from_json(conventions_to_json(description.text), 100000, 100000) == description.text);
+  CHECK(detail::conventions_from_json(detail::conventions_to_json(description.text), 100000, 100000) ==
+        description.text);
   copy.set("generation_config.json", "max_new_tokens", 21);
   copy.set("generation_config.json", "min_new_tokens", 8);
   CHECK(import().text.search.at("max_length") == 21);
@@ -489,7 +490,8 @@ std::vector<TextsFamily> families_with_texts() {
 }
 
 nlohmann::json texts_of(const std::string& name) {
-  return nlohmann::json::parse(read_text_file(fixtures_folder() / "checkpoints" / name / "texts.json"));
+  return nlohmann::json::parse(
+      detail::read_text_file(fixtures_folder() / "checkpoints" / name / "texts.json"));
 }
 
 }  // namespace
@@ -501,7 +503,7 @@ TEST_CASE("special tokens that a text spells are matched as by transformers' Sen
     const auto copy = folder.path() / family.name;
     std::filesystem::copy(CheckpointReference(family.name).folder, copy);
     // The lines' ids are of a tokenizer with 5 sentinels, not T5's usual 100.
-    if (family.name == "hf_t5") write_file(copy / "tokenizer_config.json", R"({"extra_ids": 5})");
+    if (family.name == "hf_t5") detail::write_file(copy / "tokenizer_config.json", R"({"extra_ids": 5})");
     const auto model = import_huggingface<float>(copy, family.options);
     model.tokenizers.source->save(folder.path());
     const auto loaded = load_tokenizer(model.tokenizers.source->kind(), folder.path());

@@ -39,7 +39,7 @@ std::string without(std::string text, const std::string& part) {
 
 TEST_CASE("a tokenizer.json gives the ids of the tokenizers package, and so does what is saved of it") {
   if (!has_icu_tokenizers()) return;
-  const nlohmann::json expected = nlohmann::json::parse(read_text_file(fixtures() / "texts.json"));
+  const nlohmann::json expected = nlohmann::json::parse(detail::read_text_file(fixtures() / "texts.json"));
   const auto texts = expected.at("texts").get<std::vector<std::string>>();
   for (const std::string& name : names) {
     CAPTURE(name);
@@ -66,7 +66,7 @@ TEST_CASE("a tokenizer.json gives the ids of the tokenizers package, and so does
 }
 
 TEST_CASE("the template of a tokenizer.json says what stands around a text") {
-  const nlohmann::json expected = nlohmann::json::parse(read_text_file(fixtures() / "texts.json"));
+  const nlohmann::json expected = nlohmann::json::parse(detail::read_text_file(fixtures() / "texts.json"));
   for (const std::string& name : names) {
     CAPTURE(name);
     const auto around = detail::TokenizerJson::open(fixtures() / name / "tokenizer.json").text_template();
@@ -92,7 +92,7 @@ TEST_CASE("a tokenizer.json stands in for a checkpoint's other tokenizer files")
     const auto whole = import_huggingface<float>(CheckpointReference(c.folder).folder, c.options);
     DamagedCopy copy(c.folder);
     for (const std::string& file : c.files) copy.remove(file);
-    copy.write("tokenizer.json", read_text_file(fixtures() / c.json / "tokenizer.json"));
+    copy.write("tokenizer.json", detail::read_text_file(fixtures() / c.json / "tokenizer.json"));
     const auto model = import_huggingface<float>(copy.path(), c.options);
     const auto lines = CheckpointReference(c.folder).json.at("lines").get<std::vector<std::string>>();
     CHECK(read_lines_as_ids(model, lines) ==
@@ -105,7 +105,7 @@ TEST_CASE("a tokenizer.json stands in for a checkpoint's other tokenizer files")
   }
   DamagedCopy bert("hf_bert");
   bert.remove("vocab.txt");
-  bert.write("tokenizer.json", read_text_file(fixtures() / "bert/tokenizer.json"));
+  bert.write("tokenizer.json", detail::read_text_file(fixtures() / "bert/tokenizer.json"));
   const CheckpointReference reference("hf_bert");
   for (std::size_t i = 0; i < reference.json.at("lines").size(); ++i) {
     CHECK(import_bert<float>(bert.path()).ids(reference.json.at("lines").at(i)) ==
@@ -117,7 +117,7 @@ TEST_CASE("a model of several languages takes its language's place from the temp
   if (!has_icu_tokenizers() || !has_subword_tokenizer()) return;
   DamagedCopy copy("hf_nllb");
   // The same size of vocabulary as the model's: pieces that are never used make up for the rest.
-  nlohmann::json json = nlohmann::json::parse(read_text_file(fixtures() / "nllb/tokenizer.json"));
+  nlohmann::json json = nlohmann::json::parse(detail::read_text_file(fixtures() / "nllb/tokenizer.json"));
   copy.remove("sentencepiece.bpe.model");
   const auto rows = nlohmann::json::parse(copy.read("config.json")).at("vocab_size").get<std::int64_t>();
   const auto find = [&](const std::string& token) {
@@ -149,7 +149,7 @@ TEST_CASE("what a tokenizer.json holds beyond its family is refused by name") {
   const auto refuse = [&](const std::string& name, const std::string& place, const nlohmann::json& value,
                           const std::vector<std::string>& words) {
     CAPTURE(place);
-    nlohmann::json json = nlohmann::json::parse(read_text_file(fixtures() / name / "tokenizer.json"));
+    nlohmann::json json = nlohmann::json::parse(detail::read_text_file(fixtures() / name / "tokenizer.json"));
     json[nlohmann::json::json_pointer(place)] = value;
     write_bytes(folder / "tokenizer.json", json.dump());
     check_refused(

@@ -40,8 +40,9 @@ void import_or_refuse(const DamagedCopy& copy, const Attacked& attacked) {
     const auto model = import_huggingface<float>(copy.path(), attacked.options);
     const auto read = read_lines_as_ids(model, {"a </s> tree"});
     for (const std::int32_t id : read[0]) CHECK(id < model.description.model.source_vocab_size);
-    conventions_from_json(conventions_to_json(model.description.text),
-                          model.description.model.source_vocab_size, model.description.model.target_size());
+    detail::conventions_from_json(detail::conventions_to_json(model.description.text),
+                                  model.description.model.source_vocab_size,
+                                  model.description.model.target_size());
   } catch (const IoError& error) {
     CHECK(std::string(error.what()).starts_with("[import] "));
   } catch (const ValueError& error) {

@@ -97,8 +97,8 @@ TEST_CASE("a folder keeps an int8 model of Marian as it is") {
   }
   // And once more, from what was loaded.
   save_packed_folder(folder / "again", back);
-  CHECK(read_text_file(folder / "again" / "model.safetensors") ==
-        read_text_file(folder / "model" / "model.safetensors"));
+  CHECK(detail::read_text_file(folder / "again" / "model.safetensors") ==
+        detail::read_text_file(folder / "model" / "model.safetensors"));
 }
 
 TEST_CASE("a damaged step of inputs, or row, of a folder is refused") {
@@ -106,7 +106,7 @@ TEST_CASE("a damaged step of inputs, or row, of a folder is refused") {
   const TemporaryFolder folder;
   save_packed_folder(folder / "model", import_marian_int8(reference.folder));
   const auto path = folder / "model" / "model.safetensors";
-  const std::string good = read_text_file(path);
+  const std::string good = detail::read_text_file(path);
   const auto damaged = [&](const std::string& tensor, const void* bytes, std::size_t n) {
     const SafetensorsFile file = SafetensorsFile::open(path);
     std::string changed = good;
@@ -126,11 +126,11 @@ TEST_CASE("a damaged step of inputs, or row, of a folder is refused") {
 
 TEST_CASE("an imported model of Marian translates text, and checkpoints are told apart") {
   const CheckpointReference reference("marian_float32");
-  CHECK(is_marian_checkpoint(reference.folder));
-  CHECK(is_marian_checkpoint(reference.folder / "model.bin"));
-  CHECK(!is_marian_checkpoint(fixtures_folder() / "checkpoints" / "ct2_post"));
-  CHECK(!is_marian_int8(reference.folder));
-  CHECK(is_marian_int8(fixtures_folder() / "checkpoints" / "marian_int8"));
+  CHECK(detail::is_marian_checkpoint(reference.folder));
+  CHECK(detail::is_marian_checkpoint(reference.folder / "model.bin"));
+  CHECK(!detail::is_marian_checkpoint(fixtures_folder() / "checkpoints" / "ct2_post"));
+  CHECK(!detail::is_marian_int8(reference.folder));
+  CHECK(detail::is_marian_int8(fixtures_folder() / "checkpoints" / "marian_int8"));
   const auto loaded = import_checkpoint<float>(reference.folder);
   auto options = text_translator_options(loaded.description);
   CHECK(options.search.rule == SearchRule::marian);

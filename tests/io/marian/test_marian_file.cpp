@@ -51,7 +51,7 @@ const std::vector<Item> good = {
 TEST_CASE("items of a Marian file are read as the format says") {
   const TemporaryFolder folder;
   write_bytes(folder / "m.bin", container(good));
-  const MarianFile file = MarianFile::open(folder / "m.bin");
+  const detail::MarianFile file = detail::MarianFile::open(folder / "m.bin");
   CHECK(file.names().size() == 6);
   CHECK(file.has_int8());
   // (2, 3) of inputs and outputs is (3, 2) of ours.
@@ -79,7 +79,7 @@ TEST_CASE("a damaged Marian file is refused with the place") {
   const TemporaryFolder folder;
   const auto open = [&](const std::string& bytes) {
     write_bytes(folder / "m.bin", bytes);
-    return [&folder] { (void)MarianFile::open(folder / "m.bin"); };
+    return [&folder] { (void)detail::MarianFile::open(folder / "m.bin"); };
   };
   const auto changed = [](std::size_t i, auto&& change) {
     std::vector<Item> items = good;
@@ -112,7 +112,7 @@ TEST_CASE("numbers of a Marian file that cannot be are refused when they are rea
     items[i].data = data;
     write_bytes(folder / "m.bin", container(items));
     return [&folder] {
-      const MarianFile file = MarianFile::open(folder / "m.bin");
+      const detail::MarianFile file = detail::MarianFile::open(folder / "m.bin");
       (void)file.tensor<float>("b_Wq");
       (void)file.input_multiplier("b_Wq");
     };

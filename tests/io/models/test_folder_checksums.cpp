@@ -50,7 +50,7 @@ TEST_CASE("a flipped byte, a missing end and a missing file are reported by the 
   CHECK(verify_model_folder(saved.folder) == 4);
   for (const std::string& name : saved.files) {
     CAPTURE(name);
-    const std::string bytes = read_text_file(saved.folder / name);
+    const std::string bytes = detail::read_text_file(saved.folder / name);
     for (std::size_t at = 0; at < bytes.size(); at += name == "options.json" ? 1 : bytes.size() / 50 + 1) {
       CAPTURE(at);
       for (const char flip : {'\1', '\x20', '\x80'}) {
@@ -86,7 +86,7 @@ TEST_CASE("a folder without checksums loads, and says that it cannot be verified
   CHECK(contains(message_of<IoError>([&] { verify_model_folder(old); }), "options.json has no checksums"));
   // What was edited loads as before.
   const Saved saved;
-  nlohmann::json json = nlohmann::json::parse(read_text_file(saved.folder / "options.json"));
+  nlohmann::json json = nlohmann::json::parse(detail::read_text_file(saved.folder / "options.json"));
   json["training"]["note"] = "edited";
   saved.scratch.write("m/options.json", json.dump(2) + "\n");
   CHECK(contains(saved.failure(), "options.json is not as it was saved"));
@@ -97,13 +97,13 @@ TEST_CASE("crafted checksums are refused") {
   const Saved saved;
   for (const char* sums : {"1", "{}", "{\"options.json\": 1}", "{\"a\": 1}"}) {
     CAPTURE(sums);
-    nlohmann::json json = nlohmann::json::parse(read_text_file(saved.folder / "options.json"));
+    nlohmann::json json = nlohmann::json::parse(detail::read_text_file(saved.folder / "options.json"));
     json["checksums"] = nlohmann::json::parse(sums);
     saved.scratch.write("m/options.json", json.dump(2) + "\n");
     CHECK(contains(saved.failure(), "options.json is not as it was saved"));
   }
   // A right hash of wrong entries.
-  nlohmann::json json = nlohmann::json::parse(read_text_file(saved.folder / "options.json"));
+  nlohmann::json json = nlohmann::json::parse(detail::read_text_file(saved.folder / "options.json"));
   json["checksums"] = {
       {"options.json", {{"hash64", detail::hash_text(0)}}}, {"../m", 1}, {"source.vocab", 2}};
   json["checksums"]["options.json"]["hash64"] = detail::hash_text(Hash64::of(json.dump(2) + "\n"));
@@ -113,31 +113,31 @@ TEST_CASE("crafted checksums are refused") {
 
 TEST_CASE("a resumed training stores its options beside the model that is there") {
   const Saved saved;
-  const std::string weights = read_file(saved.folder / "model.safetensors");
-  const nlohmann::json before = nlohmann::json::parse(read_file(saved.folder / "options.json"));
+  const std::string weights = detail::read_file(saved.folder / "model.safetensors");
+  const nlohmann::json before = nlohmann::json::parse(detail::read_file(saved.folder / "options.json"));
   const auto store = [&](const nlohmann::json& training) {
     FolderTransaction save(saved.folder);
-    stage_training_options(save, saved.folder, training);
+    detail::stage_training_options(save, saved.folder, training);
     save.commit();
   };
   store({{"max_steps", 40}});
   verify_model_folder(saved.folder);
   const auto description = read_model_description<LanguageModel<float>>(saved.folder);
   CHECK(description.training == nlohmann::json{{"max_steps", 40}});
-  nlohmann::json after = nlohmann::json::parse(read_file(saved.folder / "options.json"));
+  nlohmann::json after = nlohmann::json::parse(detail::read_file(saved.folder / "options.json"));
   CHECK(after.at("checksums").at("model.safetensors") == before.at("checksums").at("model.safetensors"));
   for (const char* changed : {"training", "checksums"}) after[changed] = before.at(changed);
   CHECK(after == before);
-  CHECK(read_file(saved.folder / "model.safetensors") == weights);
+  CHECK(detail::read_file(saved.folder / "model.safetensors") == weights);
 
   // The same options once more: the file stays as it is, byte by byte, also one without checksums.
   after.erase("checksums");
   const std::string compact = after.dump();
-  write_file(saved.folder / "options.json", compact);
+  detail::write_file(saved.folder / "options.json", compact);
   store(after.at("training"));
-  CHECK(read_file(saved.folder / "options.json") == compact);
+  CHECK(detail::read_file(saved.folder / "options.json") == compact);
   store({{"max_steps", 41}});
-  CHECK_FALSE(nlohmann::json::parse(read_file(saved.folder / "options.json")).contains("checksums"));
-  write_file(saved.folder / "options.json", compact.substr(1));
+  CHECK_FALSE(nlohmann::json::parse(detail::read_file(saved.folder / "options.json")).contains("checksums"));
+  detail::write_file(saved.folder / "options.json", compact.substr(1));
   CHECK(contains(message_of<IoError>([&] { store({{"max_steps", 42}}); }), "truncated or not a JSON object"));
 }

@@ -40,7 +40,7 @@ std::vector<float> weights_of(const M& model) {
 }
 
 nlohmann::json options_of(const fs::path& folder) {
-  return nlohmann::json::parse(read_text_file(folder / "options.json"));
+  return nlohmann::json::parse(detail::read_text_file(folder / "options.json"));
 }
 
 // A model of somebody's own.
@@ -80,7 +80,7 @@ TEST_CASE("a language model's folder comes back with its tokenizer, in every wei
                                     .tied = true},
                                    rng);
   for (const WeightFormat format : {WeightFormat::float32, WeightFormat::bf16, WeightFormat::int8}) {
-    CAPTURE(weight_format_name(format));
+    CAPTURE(detail::weight_format_name(format));
     const TemporaryFolder scratch;
     save_model_folder(scratch.path() / "m", model, {tokenizer, tokenizer}, {{"epochs", 3}}, format);
     const auto loaded = load_model_folder<LanguageModel<float>>(scratch.path() / "m");
@@ -92,8 +92,8 @@ TEST_CASE("a language model's folder comes back with its tokenizer, in every wei
     CHECK(options_to_json(loaded.model.options) == options_to_json(model.options));
     CHECK((weights_of(loaded.model) == weights_of(model)) == (format == WeightFormat::float32));
     save_model_folder(scratch.path() / "again", loaded, format);
-    CHECK(read_text_file(scratch.path() / "again/model.safetensors") ==
-          read_text_file(scratch.path() / "m/model.safetensors"));
+    CHECK(detail::read_text_file(scratch.path() / "again/model.safetensors") ==
+          detail::read_text_file(scratch.path() / "m/model.safetensors"));
     CHECK(options_of(scratch.path() / "again") == options_of(scratch.path() / "m"));
   }
 }
@@ -144,7 +144,7 @@ TEST_CASE("models whose stacks or positions differ come back from each format of
     const auto loaded = load_model_folder<Seq2SeqTransformer<float>>(scratch.path() / name);
     CHECK(options_to_json(loaded.model.options) == options_to_json(model.options));
     if (format == WeightFormat::float32) CHECK(weights_of(loaded.model) == weights_of(model));
-    CHECK(options_of(scratch.path() / name).at("format_version") == model_format_version);
+    CHECK(options_of(scratch.path() / name).at("format_version") == detail::model_format_version);
   };
   check("same", Seq2SeqTransformer<float>(options, rng));
   check("small", Seq2SeqTransformer<float>(options, rng), WeightFormat::bf16);
@@ -172,7 +172,7 @@ TEST_CASE("sizes that are not the file's are refused before a model of them take
       {.vocab_size = 11, .num_layers = 2, .layer = {.d_model = 12, .num_heads = 3, .dim_feedforward = 20}},
       rng);
   save_model_folder(folder, model);
-  const std::string before = read_text_file(folder / "options.json");
+  const std::string before = detail::read_text_file(folder / "options.json");
   for (const char* name : {"vocab_size", "num_layers", "d_model", "dim_feedforward"}) {
     CAPTURE(name);
     nlohmann::json json = nlohmann::json::parse(before);

@@ -114,7 +114,7 @@ Seq2SeqTransformer<float> model_for(const TokenizerPair& tokenizers) {
                                    rng);
 }
 
-nlohmann::json read_json(const fs::path& path) { return nlohmann::json::parse(read_text_file(path)); }
+nlohmann::json read_json(const fs::path& path) { return nlohmann::json::parse(detail::read_text_file(path)); }
 
 }  // namespace
 
@@ -366,7 +366,7 @@ TEST_CASE("a packed folder translates as the model does, from the mapped file, w
                                           rng);
     const std::vector<std::vector<std::int32_t>> sources = {{4, 5, 6, 3}, {7, 4, 3}};
     for (const WeightFormat format : {WeightFormat::float32, WeightFormat::bf16, WeightFormat::int8}) {
-      CAPTURE(weight_format_name(format));
+      CAPTURE(detail::weight_format_name(format));
       save_model_folder(folder / "m", model, tokenizers, {}, format);
       const PackedModel<Seq2SeqTransformer<float>> packed = load_packed_folder(folder / "m");
       CHECK(packed.loaded.description.weights == format);
@@ -449,7 +449,7 @@ TEST_CASE("a model folder keeps its weights' format, and another version is refu
   save_model_folder(folder / "float", model, tokenizers, {{"epochs", 3}});
   const std::uintmax_t size = fs::file_size(folder / "float" / "model.safetensors");
   for (const WeightFormat format : small_formats) {
-    const std::string name = weight_format_name(format);
+    const std::string name = detail::weight_format_name(format);
     save_model_folder(folder / name, model, tokenizers, {{"epochs", 3}}, format);
     const auto json = read_json(folder / name / "options.json");
     CHECK(json.at("weights") == name);
@@ -461,10 +461,10 @@ TEST_CASE("a model folder keeps its weights' format, and another version is refu
 
     // What is loaded saves to the same bytes.
     save_model_folder(folder / "again", loaded.model, loaded.tokenizers, {{"epochs", 3}}, format);
-    CHECK(read_text_file(folder / "again" / "options.json") ==
-          read_text_file(folder / name / "options.json"));
+    CHECK(detail::read_text_file(folder / "again" / "options.json") ==
+          detail::read_text_file(folder / name / "options.json"));
     const auto read_bytes = [&](const std::string& which) {
-      const auto file = MappedFile::open(folder / which / "model.safetensors");
+      const auto file = detail::MappedFile::open(folder / which / "model.safetensors");
       const auto bytes = file->bytes();
       return std::vector<std::byte>(bytes.begin(), bytes.end());
     };
@@ -481,16 +481,16 @@ TEST_CASE("a model folder whose options and weights do not fit, or of a newer ve
     const auto good = read_json(folder / "m" / "options.json");
     auto json = good;
     json[key] = value;
-    write_file(folder / "m" / "options.json", json.dump());
+    detail::write_file(folder / "m" / "options.json", json.dump());
     const std::string message = message_of<IoError>([&] { load_model_folder<float>(folder / "m"); });
     CHECK_MESSAGE(contains(message, part), message);
-    write_file(folder / "m" / "options.json", good.dump());
+    detail::write_file(folder / "m" / "options.json", good.dump());
   };
   refused_with("weights", "float32", "I8");
   refused_with("weights", "bf16", "is I8, expected BF16");
   refused_with("weights", "int4", "weights is \"int4\", expected one of float32, bf16, int8");
   refused_with("weights", 8, "expected one of float32, bf16, int8");
-  const int newer = model_format_version + 1;
+  const int newer = detail::model_format_version + 1;
   refused_with("format_version", newer,
                "has format_version " + std::to_string(newer) + ", this version of the library");
   CHECK_NOTHROW(load_model_folder<float>(folder / "m"));

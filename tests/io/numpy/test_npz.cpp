@@ -40,7 +40,7 @@ bool same(const Tensor<T>& a, const Tensor<T>& b) {
 
 /// The message with which a .npz file of these bytes is refused, or "no error".
 std::string refusal(const TemporaryFolder& folder, const std::string& bytes) {
-  write_file(folder / "bad.npz", bytes);
+  detail::write_file(folder / "bad.npz", bytes);
   return message_of<IoError>([&] {
     const auto file = NpzFile::open(folder / "bad.npz");
     for (const std::string& name : file.names()) (void)file.info(name);
@@ -52,7 +52,7 @@ std::string archive_of(const TemporaryFolder& folder, const std::string& npy) {
   detail::ZipWriter zip(folder / "made.npz");
   zip.add("x.npy", npy, {});
   zip.commit();
-  return read_file(folder / "made.npz");
+  return detail::read_file(folder / "made.npz");
 }
 
 std::string npy_of(const std::string& dictionary, const std::string& data = "", char version = 1) {
@@ -140,7 +140,7 @@ TEST_CASE("what is written comes back without a copy, and its own copy-on-write"
   CHECK(file.tensor<std::int32_t>("\xC3\xA4").item() == 7);
   CHECK(file.tensor<float>("empty").shape() == Shape{0, 3});
   writer.save(folder / "b.npz");
-  CHECK(read_file(folder / "a.npz") == read_file(folder / "b.npz"));
+  CHECK(detail::read_file(folder / "a.npz") == detail::read_file(folder / "b.npz"));
   CHECK_THROWS_AS(writer.add("x", count<float>({1})), ValueError);
   CHECK_THROWS_AS(writer.add("", count<float>({1})), ValueError);
   CHECK_THROWS_WITH_AS(writer.add("b", Tensor<bfloat16>(Shape{1})), doctest::Contains("no type for BF16"),
@@ -169,7 +169,7 @@ TEST_CASE("zip64 records are written for a directory that begins far behind, wit
   zip.add("x.npy", detail::npy_header(Dtype::f32, x.shape()), std::as_bytes(x.span()));
   zip.add("y.npy", detail::npy_header(Dtype::f32, y.shape()), std::as_bytes(y.span()));
   zip.commit();
-  CHECK(read_file(folder / "far.npz").find("PK\6\6") != std::string::npos);
+  CHECK(detail::read_file(folder / "far.npz").find("PK\6\6") != std::string::npos);
   const auto file = NpzFile::open(folder / "far.npz");
   CHECK(same(file.tensor<float>("x"), x));
   CHECK(same(file.tensor<float>("y"), y));
@@ -179,7 +179,7 @@ TEST_CASE("a comment of an entry in the directory is skipped") {
   const TemporaryFolder folder;
   const auto x = count<float>({2, 3}), y = count<float>({5});
   NpzWriter().add("x", x).add("y", y).save(folder / "plain.npz");
-  std::string bytes = read_file(folder / "plain.npz");
+  std::string bytes = detail::read_file(folder / "plain.npz");
   const std::string comment = "made by hand";
   const std::size_t entry = bytes.find("PK\1\2"), end = bytes.rfind("PK\5\6");
   REQUIRE(entry != std::string::npos);
@@ -191,7 +191,7 @@ TEST_CASE("a comment of an entry in the directory is skipped") {
   bytes[end + 12] = static_cast<char>(byte(end + 12) + comment.size());  // bytes of the directory
   bytes[entry + 32] = static_cast<char>(comment.size());
   bytes.insert(entry + 46 + name_and_extra, comment);
-  write_file(folder / "comment.npz", bytes);
+  detail::write_file(folder / "comment.npz", bytes);
   const auto file = NpzFile::open(folder / "comment.npz");
   CHECK(same(file.tensor<float>("x"), x));
   CHECK(same(file.tensor<float>("y"), y));
@@ -216,7 +216,7 @@ TEST_CASE("a module loads from an archive, and all mismatches are reported") {
 TEST_CASE("archives cut at any byte, or with any byte changed, are refused or read as something") {
   const TemporaryFolder folder;
   NpzWriter().add("x", count<float>({3})).add("y", count<std::int8_t>({2})).save(folder / "a.npz");
-  const std::string whole = read_file(folder / "a.npz");
+  const std::string whole = detail::read_file(folder / "a.npz");
   for (std::size_t n = 0; n < whole.size(); ++n) {
     CAPTURE(n);
     CHECK(contains(refusal(folder, whole.substr(0, n)), "bad.npz"));
@@ -237,7 +237,7 @@ TEST_CASE("arrays of an archive that share their bytes are refused") {
   const TemporaryFolder folder;
   const auto x = count<float>({5});
   NpzWriter().add("x", x).add("y", x).save(folder / "two.npz");
-  std::string bytes = read_file(folder / "two.npz");
+  std::string bytes = detail::read_file(folder / "two.npz");
   CHECK(refusal(folder, bytes) == "no error");
   const std::size_t first = bytes.find("PK\1\2"), second = bytes.find("PK\1\2", first + 1);
   REQUIRE(second != std::string::npos);
@@ -251,7 +251,7 @@ TEST_CASE("bad headers of arrays say what is wrong") {
     const std::string message = refusal(folder, archive_of(folder, npy));
     CHECK_MESSAGE(contains(message, expected), message << " lacks: " << expected);
     CHECK(contains(message, "array 'x' of '"));
-    write_file(folder / "bad.npy", npy);
+    detail::write_file(folder / "bad.npy", npy);
     const std::string alone = message_of<IoError>([&] { (void)load_npy<float>(folder / "bad.npy"); });
     CHECK_MESSAGE(contains(alone, expected), alone << " lacks: " << expected);
   };
@@ -312,5 +312,5 @@ TEST_CASE("NumPy reads what this library writes") {
                               (fixtures_folder() / "scripts" / "numpy_files.py").string() + "' --check '" +
                               folder.path().string() + "' >'" + (folder / "log").string() + "' 2>&1";
   const int code = std::system(command.c_str());
-  CHECK_MESSAGE(code == 0, read_file(folder / "log"));
+  CHECK_MESSAGE(code == 0, detail::read_file(folder / "log"));
 }

@@ -275,7 +275,7 @@ TEST_CASE("a missing, foreign or truncated model file leaves the model as it was
   const TemporaryFolder folder;
   Model<float> model(7.0F);
   CHECK_FALSE(load_failure(folder / "none", model).empty());
-  write_file(folder / "m", "just text, and long enough for a header");
+  detail::write_file(folder / "m", "just text, and long enough for a header");
   CHECK(contains(load_failure(folder / "m", model), "not a safetensors file"));
   save_model(folder / "m", Model<float>(0.0F));
   std::filesystem::resize_file(folder / "m", std::filesystem::file_size(folder / "m") - 4);

@@ -34,7 +34,7 @@ std::string file_of(const std::string& header, const std::string& data = "") {
 
 /// Opens a file of the given bytes and returns the IoError's message, or nothing when it opens.
 std::string refusal(const TemporaryFolder& folder, const std::string& bytes) {
-  write_file(folder / "bad.safetensors", bytes);
+  detail::write_file(folder / "bad.safetensors", bytes);
   try {
     (void)SafetensorsFile::open(folder / "bad.safetensors");
   } catch (const IoError& error) {
@@ -68,7 +68,7 @@ TEST_CASE_TEMPLATE("every element type comes back with the same bits", T, double
                       {{"x", x}, {"empty", Tensor<T>(Shape{0, 3})}, {"scalar", numbers<T>({})}});
   const auto file = SafetensorsFile::open(folder / "x");
   CHECK(file.names() == std::vector<std::string>{"empty", "scalar", "x"});
-  CHECK(file.info("x").dtype == dtype_of<T>());
+  CHECK(file.info("x").dtype == detail::dtype_of<T>());
   CHECK(same_bits(file.tensor<T>("x"), x));
   CHECK(file.tensor<T>("empty").shape() == Shape{0, 3});
   CHECK(file.tensor<T>("scalar").rank() == 0);
@@ -94,7 +94,7 @@ TEST_CASE("several types, metadata and awkward names in one file") {
   CHECK(file.bytes("bytes").size() == 3);
   CHECK_FALSE(file.contains("m"));
   writer.save(folder / "y");
-  CHECK(read_file(folder / "x") == read_file(folder / "y"));
+  CHECK(detail::read_file(folder / "x") == detail::read_file(folder / "y"));
 }
 
 TEST_CASE("an empty file of tensors is a file") {
@@ -137,7 +137,7 @@ TEST_CASE("data that are not aligned for their type are copied") {
   const std::string header = R"({"b":{"dtype":"BOOL","shape":[1],"data_offsets":[0,1]},)"
                              R"("x":{"dtype":"F32","shape":[2],"data_offsets":[1,9]}})";
   for (std::size_t pad = 0; pad < 8; ++pad) {
-    write_file(folder / "x", file_of(header + std::string(pad, ' '), data));
+    detail::write_file(folder / "x", file_of(header + std::string(pad, ' '), data));
     const auto x = SafetensorsFile::open(folder / "x").tensor<float>("x");
     CHECK(reinterpret_cast<std::uintptr_t>(x.data()) % alignof(float) == 0);
     CHECK(same_bits(x, Tensor<float>::from({2}, {1.5F, -2.0F})));
@@ -250,7 +250,7 @@ TEST_CASE("a second mapping of the same file does not see what was written to th
   CHECK(file.is_mapped<float>("x"));
   CHECK_FALSE(file.is_mapped<double>("x"));
 
-  write_file(folder / "y", file_of("{}"));
+  detail::write_file(folder / "y", file_of("{}"));
   const auto cut = SafetensorsFile::open(folder / "y");
   std::filesystem::resize_file(folder / "y", 9);
   CHECK_THROWS_WITH_AS((void)cut.again(), doctest::Contains("has changed since it was opened"), IoError);
@@ -275,7 +275,7 @@ TEST_CASE("a file cut at any byte is refused") {
   SafetensorsWriter writer;
   writer.add("w", numbers<float>({2, 3})).add("b", numbers<double>({1})).set_metadata("a", "b");
   writer.save(folder / "x");
-  const std::string whole = read_file(folder / "x");
+  const std::string whole = detail::read_file(folder / "x");
   const auto data_begin = static_cast<std::size_t>(SafetensorsFile::open(folder / "x").infos().front().begin);
   for (std::size_t n = 0; n < whole.size(); ++n) {
     CAPTURE(n);
@@ -308,7 +308,7 @@ TEST_CASE("foreign and damaged files say what is wrong") {
   check(file_of("{} {}"), "not valid JSON");
   check(file_of("{\"w\":" + std::string(5000, '[') + std::string(5000, ']') + "}"), "nested");
   std::string many = "{\"w\":[0";
-  for (std::size_t i = 0; i < SafetensorsHeader::max_items; ++i) many += ",0";
+  for (std::size_t i = 0; i < detail::SafetensorsHeader::max_items; ++i) many += ",0";
   check(file_of(many + "]}"), "more than 2000000 names and values");
   check(entry("7"), "'w' must be an object");
   check(entry(R"({"dtype":"F32","shape":[2]})"), "dtype, shape and data_offsets");
@@ -336,7 +336,8 @@ TEST_CASE("foreign and damaged files say what is wrong") {
         "'w' overlaps the bytes of 'v'");
   check(file_of("{\"v\":" + f32 + "[0,4]},\"w\":" + f32 + "[5,9]}}", std::string(9, '\0')),
         "1 bytes after the end of 'v'");
-  write_file(folder / "b", file_of(R"({"b":{"dtype":"BOOL","shape":[2],"data_offsets":[0,2]}})", "\1\2"));
+  detail::write_file(folder / "b",
+                     file_of(R"({"b":{"dtype":"BOOL","shape":[2],"data_offsets":[0,2]}})", "\1\2"));
   CHECK_THROWS_WITH_AS(SafetensorsFile::open(folder / "b").tensor<bool>("b"), doctest::Contains("byte 2"),
                        IoError);
   CHECK_THROWS_AS(SafetensorsFile::open(folder / "none"), IoError);
@@ -352,7 +353,7 @@ TEST_CASE("a file of very many tensors opens, and is written, tensor by tensor")
     json += (i == 0 ? "\"n" : ",\"n") + std::to_string(i) +
             R"(":{"dtype":"F32","shape":[0],"data_offsets":[0,0]})";
   }
-  write_file(folder / "many", file_of(json + "}"));
+  detail::write_file(folder / "many", file_of(json + "}"));
   const auto file = SafetensorsFile::open(folder / "many");
   CHECK(file.infos().size() == many);
   CHECK(file.contains("n59999"));
@@ -389,7 +390,7 @@ TEST_CASE("random damage throws IoError or reads something, and never crashes") 
   writer.add("weight", numbers<float>({2, 3})).add("mask", Tensor<bool>::full({5}, true));
   writer.add("tokens", numbers<std::int32_t>({7})).add("half", numbers<bfloat16>({2})).set_metadata("a", "b");
   writer.save(folder / "x");
-  const std::string whole = read_file(folder / "x");
+  const std::string whole = detail::read_file(folder / "x");
   RandomGenerator rng(7);
   int refused = 0;
   for (int round = 0; round < 3000; ++round) {
@@ -401,10 +402,10 @@ TEST_CASE("random damage throws IoError or reads something, and never crashes") 
     }
     const auto bytes = std::as_writable_bytes(std::span<char>(damaged));
     try {
-      const SafetensorsHeader header = parse_safetensors_header(bytes, "damaged");
+      const detail::SafetensorsHeader header = detail::parse_safetensors_header(bytes, "damaged");
       for (const TensorInfo& info : header.tensors) REQUIRE(info.begin + info.bytes <= damaged.size());
       if (round % 10 != 0) continue;
-      write_file(folder / "y", damaged);
+      detail::write_file(folder / "y", damaged);
       const auto file = SafetensorsFile::open(folder / "y");
       for (const std::string& name : file.names()) {
         try {

@@ -10,7 +10,7 @@ using namespace eigenformer;
 using namespace eigenformer::testing;
 
 TEST_CASE("Philox4x32-10 gives its authors' known answers") {
-  using P = Philox4x32;
+  using P = detail::Philox4x32;
   CHECK(P::generate({0, 0, 0, 0}, {0, 0}) == P::Counter{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8});
   CHECK(P::generate({0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff}, {0xffffffff, 0xffffffff}) ==
         P::Counter{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd});
@@ -33,7 +33,7 @@ TEST_CASE("a block of counters gives the words of the scalar generator, on every
       detail::kernels::dispatch<Words>(0xa4093822u, 0x299f31d0u, first, static_cast<std::uint32_t*>(words));
       for (std::uint32_t l = 0; l < 16; ++l) {
         const auto expected =
-            Philox4x32::generate({0x85a308d3, 0xffffffff, 7, first + l}, {0xa4093822, 0x299f31d0});
+            detail::Philox4x32::generate({0x85a308d3, 0xffffffff, 7, first + l}, {0xa4093822, 0x299f31d0});
         for (std::uint32_t w = 0; w < 4; ++w) REQUIRE(words[16 * w + l] == expected[w]);
       }
     }

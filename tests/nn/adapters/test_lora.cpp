@@ -105,7 +105,8 @@ TEST_CASE("a new adapter changes no bit, and merging one computes what it comput
       const auto with = logits_of(model);
       CHECK(difference(with, logits_of(base)) > 0.1);
       const auto copy = model;  // has factors of its own
-      const WeightAdapter<double>& of_first = *detail::adaptable_rows(model).front().weight->adapter();
+      const detail::WeightAdapter<double>& of_first =
+          *detail::adaptable_rows(model).front().weight->adapter();
       CHECK(of_first.parts.front().scale() == doctest::Approx(stabilized ? 1.5 : 0.75));
       merge_lora(model);
       CHECK(lora_parameters(model).empty());

@@ -119,7 +119,7 @@ Rows reference(const MultiHeadAttention<double>& m, const Rows& queries, const R
           score += scale * q[i][hs][c] * key;
         }
         if (std::holds_alternative<AlibiPositions>(o.attention.positions))
-          score -= alibi_slopes(heads)[hs] * static_cast<double>(std::abs(distance));
+          score -= detail::alibi_slopes(heads)[hs] * static_cast<double>(std::abs(distance));
         if (bias.defined()) score += bias.at({h, entry});
         p[j] = std::exp(score);
         total += p[j];
@@ -192,7 +192,7 @@ TEST_CASE(
     randomise(layer, 4);
     Var<double> bias;
     if (const auto* positions = std::get_if<RelativeBiasPositions>(&o.layer.attention.positions)) {
-      RelativeBias<double> table(*positions, o.layer.num_heads, false, rng);
+      detail::RelativeBias<double> table(*positions, o.layer.num_heads, false, rng);
       randomise(table, 5);
       bias = table(ctx);
     }
@@ -287,9 +287,9 @@ TEST_CASE("gradients of models of every variant, and packed = padded on either s
 }
 
 TEST_CASE("slopes and buckets are those of the papers' code") {
-  CHECK(alibi_slopes(4) == std::vector<double>{0.25, 0.0625, 0.015625, 0.00390625});
+  CHECK(detail::alibi_slopes(4) == std::vector<double>{0.25, 0.0625, 0.015625, 0.00390625});
   // Of 6 heads, 4 as above and then the first and third of 8.
-  CHECK(alibi_slopes(6) == std::vector<double>{0.25, 0.0625, 0.015625, 0.00390625, 0.5, 0.125});
+  CHECK(detail::alibi_slopes(6) == std::vector<double>{0.25, 0.0625, 0.015625, 0.00390625, 0.5, 0.125});
   // Both directions: 16 buckets each, 8 of them exact.
   const std::map<index_t, index_t> both{{0, 0},   {-1, 1},    {-7, 7},    {-8, 8},    {-11, 8},
                                         {-12, 9}, {-127, 15}, {-128, 15}, {-500, 15}, {1, 17},
@@ -358,7 +358,7 @@ TEST_CASE("a relative bias has the weights of its buckets at all distances") {
   for (const auto& [buckets, most] :
        {std::pair<index_t, index_t>{18, 37}, {6, 20}, {16, 8}, {9, 2}, {4, 1}}) {
     for (const bool both : {true, false}) {
-      const RelativeBias<double> bias({.buckets = buckets, .max_distance = most}, 3, both, rng);
+      const detail::RelativeBias<double> bias({.buckets = buckets, .max_distance = most}, 3, both, rng);
       const index_t reach = detail::relative_bias_reach(buckets, most, both);
       const Tensor<double> table = bias(Context<double>::inference()).value();
       REQUIRE(table.shape() == Shape{3, 2 * reach + 1});

@@ -37,10 +37,10 @@ TEST_CASE("add_and_norm of an RMS norm is the norm of the sum, forward and backw
 TEST_CASE("either norm stands where a layer holds one, with its parameters") {
   RMSNorm<double> rms({.size = D});
   const auto id = rms.weight.id();
-  const OptionalModule<Norm<double>> held = std::move(rms);
+  const detail::OptionalModule<Norm<double>> held = std::move(rms);
   CHECK(held->weight.id() == id);
   CHECK(held->options.kind == NormKind::rms_norm);
-  const OptionalModule<Norm<double>> other = LayerNorm<double>({.size = D});
+  const detail::OptionalModule<Norm<double>> other = LayerNorm<double>({.size = D});
   CHECK(names_of(*other) == std::vector<std::string>{"weight (12,)", "bias (12,)"});
 }
 

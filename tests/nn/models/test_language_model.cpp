@@ -85,8 +85,8 @@ TEST_CASE_TEMPLATE(
   const auto model = make<T>(small());
   const auto ctx = Context<T>::inference();
   const auto padded = model(ctx, input, layout).value();
-  const auto rows = packed_layout(layout);
-  const auto packed = model(ctx, pack_tokens(input, layout), rows).value();
+  const auto rows = detail::packed_layout(layout);
+  const auto packed = model(ctx, detail::pack_tokens(input, layout), rows).value();
   for (index_t b = 0; b < B; ++b) {
     CHECK(values(sequence(packed, rows, b)) == values(sequence(padded, layout, b)));
   }

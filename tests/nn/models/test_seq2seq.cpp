@@ -60,7 +60,7 @@ TEST_CASE_TEMPLATE("ten steps of Adam lose as in PyTorch", T, float, double) {
     auto options = fixture_options(order == "pre");
     options.padding_index = 0;
     auto model = make_seq2seq<T>(options);
-    load_parameters(start, model);
+    detail::load_parameters(start, model);
     const auto settings = fixture.options();
     Adam<T> optimizer(
         parameters(model),

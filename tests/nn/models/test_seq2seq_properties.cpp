@@ -29,13 +29,13 @@ Trained<T> run_loss(Seq2SeqTransformer<T>& model, const TokenBatch& batch,
   Tape<T> tape;
   const auto ctx = key ? Context<T>::training(tape, *key) : Context<T>::checking(tape);
   Gradients<T> gradients(parameters(model));
-  const auto loss =
-      packed
-          ? model.loss(ctx, pack_tokens(batch.source, batch.source_layout),
-                       packed_layout(batch.source_layout), pack_tokens(batch.target_in, batch.target_layout),
-                       packed_layout(batch.target_layout), pack_tokens(batch.target_out, batch.target_layout))
-          : model.loss(ctx, batch.source, batch.source_layout, batch.target_in, batch.target_layout,
-                       batch.target_out);
+  const auto loss = packed ? model.loss(ctx, detail::pack_tokens(batch.source, batch.source_layout),
+                                        detail::packed_layout(batch.source_layout),
+                                        detail::pack_tokens(batch.target_in, batch.target_layout),
+                                        detail::packed_layout(batch.target_layout),
+                                        detail::pack_tokens(batch.target_out, batch.target_layout))
+                           : model.loss(ctx, batch.source, batch.source_layout, batch.target_in,
+                                        batch.target_layout, batch.target_out);
   const std::vector<T> value{loss.item()};
   tape.backward(loss, gradients);
   return {value, std::move(gradients)};
@@ -58,16 +58,17 @@ TEST_CASE_TEMPLATE("a sentence gives the same logits alone, in a padded batch an
   const auto ctx = Context<T>::inference();
   const auto padded =
       model(ctx, batch.source, batch.source_layout, batch.target_in, batch.target_layout).value();
-  const auto sources = packed_layout(batch.source_layout), targets = packed_layout(batch.target_layout);
-  const auto packed = model(ctx, pack_tokens(batch.source, batch.source_layout), sources,
-                            pack_tokens(batch.target_in, batch.target_layout), targets)
+  const auto sources = detail::packed_layout(batch.source_layout),
+             targets = detail::packed_layout(batch.target_layout);
+  const auto packed = model(ctx, detail::pack_tokens(batch.source, batch.source_layout), sources,
+                            detail::pack_tokens(batch.target_in, batch.target_layout), targets)
                           .value();
   CHECK(packed.shape() == Shape{8, 19});
   for (index_t b = 0; b < B; ++b) {
     const auto expected = values(sequence(padded, batch.target_layout, b));
     CHECK(values(sequence(packed, targets, b)) == expected);
     const auto alone = [&](const Tokens& ids, const SequenceLayout& layout) {
-      return pack_tokens(ids, layout).rows(packed_layout(layout).offset(b), layout.length(b));
+      return detail::pack_tokens(ids, layout).rows(detail::packed_layout(layout).offset(b), layout.length(b));
     };
     CHECK(values(model(ctx, alone(batch.source, batch.source_layout),
                        alone(batch.target_in, batch.target_layout))
@@ -152,7 +153,7 @@ TEST_CASE("dropout's masks follow the sentence: padded, packed and re-ordered ba
   double sum = 0;
   for (std::uint32_t b = 0; b < B; ++b) {
     const auto alone = [&](const Tokens& ids, const SequenceLayout& layout) {
-      return pack_tokens(ids, layout).rows(packed_layout(layout).offset(b), layout.length(b));
+      return detail::pack_tokens(ids, layout).rows(detail::packed_layout(layout).offset(b), layout.length(b));
     };
     const auto layout = [&](const SequenceLayout& from) {
       return SequenceLayout::packed({from.length(b)}).with_sequence_numbers({b});

@@ -88,8 +88,8 @@ TEST_CASE_TEMPLATE("a text's vector is the mean or the first of its rows, the sa
               doctest::Approx(static_cast<double>(expected)).epsilon(1e-5));
       }
     }
-    const auto packed =
-        model.vectors(ctx, pack_tokens(ids, layout), packed_layout(layout), pack_tokens(types, layout));
+    const auto packed = model.vectors(ctx, detail::pack_tokens(ids, layout), detail::packed_layout(layout),
+                                      detail::pack_tokens(types, layout));
     CHECK(values(packed.value()) == values(vectors));
   }
 }

@@ -28,7 +28,7 @@ struct Pair {
 
 struct Holder {
   using value_type = float;
-  OptionalModule<LayerNorm<float>> norm;
+  detail::OptionalModule<LayerNorm<float>> norm;
   static void fields(auto& self, auto&& visit) { visit("norm", self.norm); }
 };
 
@@ -161,7 +161,7 @@ TEST_CASE("freezing stops a parameter's gradient and no other's") {
 }
 
 TEST_CASE("an optional module is listed under its own name, copied deep and assigned by value") {
-  OptionalModule<LayerNorm<float>> absent, present = LayerNorm<float>({.size = 5});
+  detail::OptionalModule<LayerNorm<float>> absent, present = LayerNorm<float>({.size = 5});
   CHECK(!absent);
   CHECK(names_of(Holder{absent}).empty());
   CHECK(names_of(Holder{present}) == std::vector<std::string>{"norm.weight (5,)", "norm.bias (5,)"});

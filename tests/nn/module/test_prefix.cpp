@@ -85,8 +85,8 @@ TEST_CASE("a prefix stands in place of the causal mask of a language model, in e
         model
             .logits(ctx, model.decoder(ctx, model.embed(ctx, input, layout), layout, dense_prefix(prefix, S)))
             .value();
-    const SequenceLayout rows = packed_layout(layout), left = SequenceLayout::padded_left({7, 4}, S);
-    const auto packed = model(ctx, pack_tokens(input, layout), rows, mask).value();
+    const SequenceLayout rows = detail::packed_layout(layout), left = SequenceLayout::padded_left({7, 4}, S);
+    const auto packed = model(ctx, detail::pack_tokens(input, layout), rows, mask).value();
     const auto from_left = model(ctx, moved_right(input, layout), left, mask).value();
     const auto causal = model(ctx, input, layout).value();
     for (index_t b = 0; b < B; ++b) {
@@ -138,8 +138,8 @@ TEST_CASE("the loss of a prefix language model is of the tokens after the prefix
     CHECK(model.loss(ctx, moved_right(input, layout), left, moved_right(output, layout), {}, prefix).item() ==
           doctest::Approx(expected).epsilon(1e-12));
     CHECK(model
-              .loss(ctx, pack_tokens(input, layout), packed_layout(layout), pack_tokens(output, layout), {},
-                    prefix)
+              .loss(ctx, detail::pack_tokens(input, layout), detail::packed_layout(layout),
+                    detail::pack_tokens(output, layout), {}, prefix)
               .item() == doctest::Approx(expected).epsilon(1e-12));
     check_backward(model, {}, [&](const Context<double>& c, const auto&) {
       return model.loss(c, input, layout, output, {}, prefix);
@@ -156,10 +156,10 @@ TEST_CASE("the loss of a prefix language model is of the tokens after the prefix
 TEST_CASE("after_prefix ignores what a prefix sees") {
   const auto targets = Tokens::from({7}, {5, 6, 7, 8, 9, 10, 11});
   const auto rows = SequenceLayout::packed({4, 3});
-  CHECK(values(after_prefix(targets, rows, {3, 1}, {.ignore_index = -7})) ==
+  CHECK(values(detail::after_prefix(targets, rows, {3, 1}, {.ignore_index = -7})) ==
         std::vector<std::int32_t>{-7, -7, 7, 8, 9, 10, 11});
   CHECK(values(targets) == std::vector<std::int32_t>{5, 6, 7, 8, 9, 10, 11});
-  CHECK(values(after_prefix(targets, rows, {}, {})) == values(targets));
+  CHECK(values(detail::after_prefix(targets, rows, {}, {})) == values(targets));
 }
 
 TEST_CASE("a prefix in the decoder of an encoder-decoder") {
@@ -203,7 +203,7 @@ TEST_CASE("prefixes that do not fit are refused") {
                  }),
                  "3 prefix lengths must be 2, one for each sequence"));
   CHECK(contains(message_of<ShapeError>([&] {
-                   (void)after_prefix(Tokens::zeros({5}), SequenceLayout::packed({5}), {3, 2}, {});
+                   (void)detail::after_prefix(Tokens::zeros({5}), SequenceLayout::packed({5}), {3, 2}, {});
                  }),
                  "[prefix] 2 prefix lengths must be 1"));
   CHECK(contains(message_of<ValueError>([&] {

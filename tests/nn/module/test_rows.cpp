@@ -9,9 +9,9 @@ using eigenformer::testing::message_of;
 using eigenformer::testing::values;
 
 TEST_CASE("inputs without a layout are full sequences") {
-  CHECK(full_layout("test", Shape{2, 5, 12}) == SequenceLayout::padded(2, 5));
-  CHECK(full_layout("test", Shape{5, 12}) == SequenceLayout::padded(1, 5));
-  CHECK(contains(message_of<ShapeError>([] { (void)full_layout("test", Shape{12}); }),
+  CHECK(detail::full_layout("test", Shape{2, 5, 12}) == SequenceLayout::padded(2, 5));
+  CHECK(detail::full_layout("test", Shape{5, 12}) == SequenceLayout::padded(1, 5));
+  CHECK(contains(message_of<ShapeError>([] { (void)detail::full_layout("test", Shape{12}); }),
                  "[test] input of shape (12,)"));
 }
 
@@ -25,7 +25,7 @@ TEST_CASE("token layouts end at the last id that is not padding") {
   CHECK(token_layout("test", left.rows(0, 1), 0, PaddingSide::left) == SequenceLayout::padded_left({2}, 4));
   CHECK(token_layout("test", left, 0, PaddingSide::both) ==
         SequenceLayout::padded_around(std::vector<index_t>{2, 0}, std::vector<index_t>{2, 3}, 4));
-  CHECK(values(pack_tokens(left, token_layout("test", left, 0, PaddingSide::both))) ==
+  CHECK(values(detail::pack_tokens(left, token_layout("test", left, 0, PaddingSide::both))) ==
         std::vector<std::int32_t>{5, 6, 7, 9, 8});
   CHECK(message_of<ValueError>([] {
           (void)token_layout("test", Tensor<std::int32_t>::from({2, 3}, {5, 6, 0, 7, 0, 8}), 0);
@@ -43,14 +43,15 @@ TEST_CASE("packing drops the padding and keeps numbers and positions") {
   const auto ids = Tensor<std::int32_t>::from({2, 3}, {1, 2, 9, 4, 9, 9});
   const auto layout =
       SequenceLayout::padded({2, 1}, 3).with_sequence_numbers({8, 5}).with_first_position({0, 4});
-  const auto packed = packed_layout(layout);
-  CHECK(values(pack_tokens(ids, layout)) == std::vector<std::int32_t>{1, 2, 4});
+  const auto packed = detail::packed_layout(layout);
+  CHECK(values(detail::pack_tokens(ids, layout)) == std::vector<std::int32_t>{1, 2, 4});
   CHECK(packed.is_packed());
   CHECK(packed.rows() == 3);
   CHECK(packed.sequence_number(0) == 8);
   CHECK(packed.position(1) == 4);
-  CHECK(packed_layout(packed) == packed);
-  CHECK(values(pack_tokens(pack_tokens(ids, layout), packed)) == std::vector<std::int32_t>{1, 2, 4});
+  CHECK(detail::packed_layout(packed) == packed);
+  CHECK(values(detail::pack_tokens(detail::pack_tokens(ids, layout), packed)) ==
+        std::vector<std::int32_t>{1, 2, 4});
 }
 
 TEST_CASE("rows that do not fit a layout are refused") {

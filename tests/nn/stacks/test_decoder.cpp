@@ -78,14 +78,14 @@ class OwnPass final : public LayerPass<float> {
   }
   Var<float> memory_attention(const Context<float>& c, const MultiHeadAttention<float>& attention,
                               const Var<float>& x, std::size_t) override {
-    const auto heads = AttentionHeads<float>::side_by_side(attention.project_query(c, x), key_value_);
+    const auto heads = detail::AttentionHeads<float>::side_by_side(attention.project_query(c, x), key_value_);
     return attention.out_proj(c, attention.call(c, heads, queries_, keys_).run(c));
   }
   Var<float> window(const Context<float>&, const Var<float>& x, index_t) override { return x; }
   Var<float> recurrence(const Context<float>&, const Var<float>& forget, const Var<float>& input) override {
     return eigenformer::recurrence(forget, input, queries_);
   }
-  void use_bias(const Context<float>&, const RelativeBias<float>*) override {}
+  void use_bias(const Context<float>&, const detail::RelativeBias<float>*) override {}
 
  private:
   SequenceLayout queries_, keys_;

@@ -70,11 +70,11 @@ TEST_CASE_TEMPLATE("every variant gives a sentence the same logits alone, padded
     const auto ctx = Context<T>::inference();
     const auto padded =
         model(ctx, batch.source, batch.source_layout, batch.target_in, batch.target_layout).value();
-    const auto targets = packed_layout(batch.target_layout);
-    const auto packed =
-        model(ctx, pack_tokens(batch.source, batch.source_layout), packed_layout(batch.source_layout),
-              pack_tokens(batch.target_in, batch.target_layout), targets)
-            .value();
+    const auto targets = detail::packed_layout(batch.target_layout);
+    const auto packed = model(ctx, detail::pack_tokens(batch.source, batch.source_layout),
+                              detail::packed_layout(batch.source_layout),
+                              detail::pack_tokens(batch.target_in, batch.target_layout), targets)
+                            .value();
     for (index_t b = 0; b < B; ++b) {
       CHECK(values(sequence(packed, targets, b)) == values(sequence(padded, batch.target_layout, b)));
     }
@@ -271,11 +271,11 @@ TEST_CASE("layer_drop's choices and gradients do not depend on packing") {
     Tape<double> tape;
     const auto ctx = Context<double>::training(tape, key);
     Gradients<double> gradients(parameters(model));
-    const auto loss = packed ? model.loss(ctx, pack_tokens(batch.source, batch.source_layout),
-                                          packed_layout(batch.source_layout),
-                                          pack_tokens(batch.target_in, batch.target_layout),
-                                          packed_layout(batch.target_layout),
-                                          pack_tokens(batch.target_out, batch.target_layout))
+    const auto loss = packed ? model.loss(ctx, detail::pack_tokens(batch.source, batch.source_layout),
+                                          detail::packed_layout(batch.source_layout),
+                                          detail::pack_tokens(batch.target_in, batch.target_layout),
+                                          detail::packed_layout(batch.target_layout),
+                                          detail::pack_tokens(batch.target_out, batch.target_layout))
                              : model.loss(ctx, batch.source, batch.source_layout, batch.target_in,
                                           batch.target_layout, batch.target_out);
     const double value = loss.item();

@@ -92,10 +92,11 @@ TEST_CASE("a layer of one's own has right gradients, packed and padded alike") {
   const auto padded =
       model(ctx, batch.source, batch.source_layout, batch.target_in, batch.target_layout).value();
   CHECK(padded.shape() == Shape{B, L, 19});
-  const auto packed =
-      model(ctx, pack_tokens(batch.source, batch.source_layout), packed_layout(batch.source_layout),
-            pack_tokens(batch.target_in, batch.target_layout), packed_layout(batch.target_layout))
-          .value();
+  const auto packed = model(ctx, detail::pack_tokens(batch.source, batch.source_layout),
+                            detail::packed_layout(batch.source_layout),
+                            detail::pack_tokens(batch.target_in, batch.target_layout),
+                            detail::packed_layout(batch.target_layout))
+                          .value();
   for (index_t t = 0; t < 3; ++t) CHECK(std::abs(packed.at({t, 4}) - padded.at({0, t, 4})) < 1e-12);
 }
 

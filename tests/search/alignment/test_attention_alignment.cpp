@@ -154,7 +154,8 @@ TEST_CASE("what a model's conventions put around a line stands for none of it") 
   const Ids ids = source_ids(text, words, line, 5);
   REQUIRE(ids.size() == 8);  // "walks" does not fit
   std::string found;
-  for (const ByteSpan& span : source_spans(text, words, ids, line)) found += std::string(span.of(line)) + "|";
+  for (const ByteSpan& span : detail::source_spans(text, words, ids, line))
+    found += std::string(span.of(line)) + "|";
   CHECK(found == "||||a|dog|||");
 }
 
@@ -198,8 +199,9 @@ TEST_CASE("links between words and between tokens") {
   a.links = {{0, 0}, {1, 1}, {2, 2}, {3, 2}, {4, 3}, {1, 4}};
   CHECK(alignment_text(word_links(a, source, target)) == "0-0 1-1 2-2");
   const std::vector<AlignmentLink> words = parse_alignment("2-2 0-0\t1-1 ");
-  CHECK(alignment_text(token_links(words, source, a.source, target, a.target)) == "0-0 1-1 2-2 2-3 3-2 3-3");
-  CHECK_THROWS_WITH_AS((void)token_links(parse_alignment("3-0"), source, a.source, target, a.target),
+  CHECK(alignment_text(detail::token_links(words, source, a.source, target, a.target)) ==
+        "0-0 1-1 2-2 2-3 3-2 3-3");
+  CHECK_THROWS_WITH_AS((void)detail::token_links(parse_alignment("3-0"), source, a.source, target, a.target),
                        doctest::Contains("3 source and 3 target words"), IndexError);
   // A token over two words belongs to both.
   a.source = {{0, 8}, {9, 13}};
@@ -211,7 +213,7 @@ TEST_CASE("links between words and between tokens") {
         (void)word_links(a, source, target),
         doctest::Contains("is outside the alignment, which has 2 source and 5 target tokens"), IndexError);
   }
-  CHECK(word_spans(" \t").empty());
+  CHECK(detail::word_spans(" \t").empty());
   for (const char* line : {"0", "0-", "-1", "0-1x", "a-b", "1--1", "0-0 1", "0-99999999999"})
     CHECK_THROWS_WITH_AS((void)parse_alignment(line), doctest::Contains("is not a link"), ValueError);
   const TemporaryFolder folder;

@@ -61,7 +61,7 @@ std::size_t letters_outside(const std::vector<ByteSpan>& spans, const std::strin
     for (std::size_t i = span.begin; i < span.end; ++i) held[i] = true;
   std::size_t outside = 0, at = 0;
   detail::for_each_code_point(text, [&](char32_t c, std::string_view bytes) {
-    if (!is_space(c) && !held[at]) ++outside;
+    if (!detail::is_space(c) && !held[at]) ++outside;
     at += bytes.size();
   });
   return outside;
@@ -71,7 +71,7 @@ const std::vector<std::string> corpus = {"the dog walks in the park", "a man and
                                          "der Hund läuft im Park herum", "größer! als \"das\" Haus?",
                                          "naïve café — 3.5 €"};
 
-ByteBpeTokenizer byte_bpe() {
+detail::ByteBpeTokenizer byte_bpe() {
   std::vector<std::string> tokens = {"<s>", "<pad>", "</s>", "<unk>"};
   for (std::uint32_t byte = 0, other = 0; byte < 256; ++byte) {
     const bool visible = (byte >= 33 && byte <= 126) || (byte >= 161 && byte <= 172) || byte >= 174;
@@ -83,30 +83,30 @@ ByteBpeTokenizer byte_bpe() {
   return {{tokens, 3, {0, 1, 2}}, {"t h", "th e", "\xC4\xA0 the"}};
 }
 
-WordPieceTokenizer wordpiece() {
+detail::WordPieceTokenizer wordpiece() {
   std::vector<std::string> tokens = {"[PAD]", "[UNK]", "the", "dog", "##s", "walk", "##ing", "##s", ",", "!"};
   for (char c = 'a'; c <= 'z'; ++c) {
     tokens.emplace_back(1, c);
     if (c != 's') tokens.push_back(std::string("##") + c);
   }
-  return WordPieceTokenizer({tokens, 1, {0}});
+  return detail::WordPieceTokenizer({tokens, 1, {0}});
 }
 
-MetaspaceTokenizer metaspace(const std::string& prepend) {
+detail::MetaspaceTokenizer metaspace(const std::string& prepend) {
   const std::string mark = "\xE2\x96\x81";
   std::vector<std::string> tokens = {"<unk>", mark, mark + "the", "dog", mark + "d"};
   for (char c = 'a'; c <= 'z'; ++c) tokens.emplace_back(1, c);
   std::vector<double> scores(tokens.size(), -3);
   scores[0] = std::numeric_limits<double>::quiet_NaN();
   scores[2] = scores[3] = -1;
-  MetaspaceOptions options;
+  detail::MetaspaceOptions options;
   options.prepend = prepend;
   options.normalizer = {{"spaces", "", " "}, {"replace", "A", "a"}};
   return {{tokens, 0, {}}, options, scores};
 }
 
 /// A SentencePiece model of its own normalisation (NFKC), as those of other libraries are.
-SentencePieceTokenizer sentencepiece() {
+detail::SentencePieceTokenizer sentencepiece() {
   std::string text, model;
   for (const std::string& line : corpus) text += line + "\n";
   struct Lines final : sentencepiece::SentenceIterator {
@@ -122,8 +122,8 @@ SentencePieceTokenizer sentencepiece() {
                                                                   {"byte_fallback", "true"},
                                                                   {"minloglevel", "3"}};
   REQUIRE(sentencepiece::SentencePieceTrainer::Train(arguments, &lines, &model).ok());
-  ForeignVocabulary vocabulary;
-  vocabulary.tokens = SentencePieceTokenizer::model_pieces(model);
+  detail::ForeignVocabulary vocabulary;
+  vocabulary.tokens = detail::SentencePieceTokenizer::model_pieces(model);
   vocabulary.unknown_id = 0;
   vocabulary.special_ids = {1, 2};
   return {model, vocabulary};
@@ -138,12 +138,14 @@ std::map<std::string, std::shared_ptr<Tokenizer>> all_tokenizers() {
       SubwordTokenizer::train(corpus, {.vocabulary_size = 340, .byte_fallback = true}));
   all["unigram"] = std::make_shared<SubwordTokenizer>(
       SubwordTokenizer::train(corpus, {.vocabulary_size = 60, .unigram = true}));
-  all["byte_bpe"] = std::make_shared<ByteBpeTokenizer>(byte_bpe());
-  all["wordpiece"] = std::make_shared<WordPieceTokenizer>(wordpiece());
+  all["byte_bpe"] = std::make_shared<detail::ByteBpeTokenizer>(byte_bpe());
+  all["wordpiece"] = std::make_shared<detail::WordPieceTokenizer>(wordpiece());
   for (const char* prepend : {"always", "first", "never"})
-    all[std::string("metaspace ") + prepend] = std::make_shared<MetaspaceTokenizer>(metaspace(prepend));
-  all["tokens"] = std::make_shared<TokenTokenizer>(ForeignVocabulary{{"<unk>", "the", "dog", "a"}, 0, {}});
-  all["sentencepiece"] = std::make_shared<SentencePieceTokenizer>(sentencepiece());
+    all[std::string("metaspace ") + prepend] =
+        std::make_shared<detail::MetaspaceTokenizer>(metaspace(prepend));
+  all["tokens"] = std::make_shared<detail::TokenTokenizer>(
+      detail::ForeignVocabulary{{"<unk>", "the", "dog", "a"}, 0, {}});
+  all["sentencepiece"] = std::make_shared<detail::SentencePieceTokenizer>(sentencepiece());
   return all;
 }
 
@@ -257,7 +259,7 @@ TEST_CASE("token_spans: a long text with differences all over is matched to its 
 }
 
 TEST_CASE("token_spans: a long run of white space, a token for each space") {
-  const ByteBpeTokenizer tokenizer({{"a", "\u0120"}, -1, {}}, {});
+  const detail::ByteBpeTokenizer tokenizer({{"a", "\u0120"}, -1, {}}, {});
   const std::string text = "a" + std::string(100'000, ' ') + "a";
   const std::vector<std::int32_t> ids = tokenizer.encode(text);
   REQUIRE(ids.size() == text.size());

@@ -100,7 +100,7 @@ TEST_CASE(
     const TokenizerPair tokenizers =
         train_tokenizers({.kind = kind, .vocabulary_size = 60, .joint = false}, corpus);
     const Tokenizer& tokenizer = *tokenizers.target;
-    const TermForms forms(tokenizers.target);
+    const detail::TermForms forms(tokenizers.target);
     CAPTURE(kind);
     for (const std::string& term : std::vector<std::string>{"Hund", "roter Ball", "dem Hund"}) {
       const PhraseConstraint constraint = forms.constraint({term});
@@ -127,7 +127,7 @@ TEST_CASE(
   }
   // The word tokenizer does not know this one.
   const TokenizerPair words = train_tokenizers({.kind = "word", .joint = false}, corpus);
-  CHECK(TermForms(words.target).constraint({"Katze"}).forms.empty());
+  CHECK(detail::TermForms(words.target).constraint({"Katze"}).forms.empty());
 }
 
 TEST_CASE("translations have the terms of the glossary, and say which ones they could not have") {

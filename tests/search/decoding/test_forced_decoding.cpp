@@ -35,10 +35,10 @@ TEST_CASE("forced decoding chooses the likeliest token after each prefix of the 
   const auto ctx = Context<float>::inference();
   const Batch batch = Batcher(pairs, {.shuffle = false}).batch(0, 0);
   REQUIRE(batch.target_tokens() > 256);
-  const auto choices = forced_choices(model, ctx, batch);
+  const auto choices = detail::forced_choices(model, ctx, batch);
   REQUIRE(static_cast<index_t>(choices.size()) == batch.target_tokens());
   const std::vector<std::int32_t> forbidden = {choices[0], choices[3]};
-  const auto allowed = forced_choices(model, ctx, batch, forbidden);
+  const auto allowed = detail::forced_choices(model, ctx, batch, forbidden);
 
   // Sentence by sentence, and without blocks.
   std::size_t at = 0, source_at = 0;
@@ -77,10 +77,10 @@ TEST_CASE("smaller weights keep most choices") {
   const auto pairs = corpus();
   const auto model = float_model();
   const Batch batch = Batcher(pairs, {.shuffle = false}).batch(0, 0);
-  const auto exact = forced_choices(model, Context<float>::inference(), batch);
-  CHECK(forced_choices(model, packed_context(pack_weights(model)), batch) == exact);
+  const auto exact = detail::forced_choices(model, Context<float>::inference(), batch);
+  CHECK(detail::forced_choices(model, packed_context(pack_weights(model)), batch) == exact);
   for (const WeightFormat format : {WeightFormat::bf16, WeightFormat::int8}) {
-    const auto choices = forced_choices(model, packed_context(pack_weights(model, format)), batch);
+    const auto choices = detail::forced_choices(model, packed_context(pack_weights(model, format)), batch);
     std::size_t equal = 0;
     for (std::size_t i = 0; i < exact.size(); ++i) equal += choices[i] == exact[i] ? 1 : 0;
     CAPTURE(equal);

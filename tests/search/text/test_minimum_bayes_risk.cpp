@@ -33,7 +33,7 @@ TEST_CASE("expected utilities are those of plain loops, texts counted as often a
   const std::vector<std::string> texts = {"abcd", "abxd", "abcd", "zz", "ab", "abcd"};
   const std::vector<double> weights = {1, 2, 0.5, 3, 0, 0.25};
   for (const bool weighted : {false, true}) {
-    const auto found = expected_utilities(
+    const auto found = detail::expected_utilities(
         texts, weighted ? std::span<const double>(weights) : std::span<const double>(), pairwise);
     REQUIRE(found.size() == 6);
     for (std::size_t i = 0; i < 6; ++i) {
@@ -46,17 +46,18 @@ TEST_CASE("expected utilities are those of plain loops, texts counted as often a
       CHECK(found[i] == doctest::Approx(sum / total).epsilon(1e-12));
     }
   }
-  CHECK(expected_utilities({}, {}, pairwise).empty());
+  CHECK(detail::expected_utilities({}, {}, pairwise).empty());
   // Weights whose sum is beyond the range of double.
   const std::vector<double> large = {1e308, 1e308, 1e308, 0, 0, 0};
   const std::vector<double> equal = {1, 1, 1, 0, 0, 0};
-  CHECK(expected_utilities(texts, large, pairwise) == expected_utilities(texts, equal, pairwise));
+  CHECK(detail::expected_utilities(texts, large, pairwise) ==
+        detail::expected_utilities(texts, equal, pairwise));
 }
 
 TEST_CASE("weights and utilities that do not fit are refused") {
   const std::vector<std::string> texts = {"a", "b"};
   const auto refusal = [&](std::vector<double> weights, const PairwiseUtility& u) {
-    return message_of<ValueError>([&] { (void)expected_utilities(texts, weights, u); });
+    return message_of<ValueError>([&] { (void)detail::expected_utilities(texts, weights, u); });
   };
   CHECK(contains(refusal({1}, pairwise), "1 weights, must be 2"));
   CHECK(contains(refusal({1, -1}, pairwise), "weight 1 is -1, must be finite and not negative"));

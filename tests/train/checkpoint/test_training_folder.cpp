@@ -80,8 +80,8 @@ struct Files {
   bool operator==(const Files&) const = default;
 };
 Files files_of(const fs::path& folder) {
-  return {bytes_of(folder_file(folder, "model.safetensors")), bytes_of(TrainingFolder::state_file(folder)),
-          bytes_of(TrainingFolder::before_decay_file(folder))};
+  return {bytes_of(detail::folder_file(folder, "model.safetensors")),
+          bytes_of(TrainingFolder::state_file(folder)), bytes_of(TrainingFolder::before_decay_file(folder))};
 }
 
 /// Kills a training at every `stride`-th system call that changes files, and checks that each folder it
@@ -178,7 +178,7 @@ TEST_CASE("what a save could not write leaves the last one, and is named as it w
   const Files before = files_of(folder / "m");
   const std::string message = message_of<IoError>([&] {
     training.stage([](const FolderTransaction& save) {
-      write_file(save.file("options.json"), "{}");
+      detail::write_file(save.file("options.json"), "{}");
       throw IoError("write", {"cannot write '", save.file("model.safetensors").string(), "': full"});
     });
   });
@@ -200,7 +200,7 @@ TEST_CASE("a state that is damaged or another training's is refused by the file'
   save_training_state(file, trainer.state());
   const std::string good = bytes_of(file);
   const auto refusal = [&](const std::string& bytes) {
-    write_file(file, bytes);
+    detail::write_file(file, bytes);
     const std::string message = message_of<IoError>([&] { resume_training(trainer, file); });
     CHECK(contains(message, file.string()));
     return message;
@@ -222,16 +222,16 @@ TEST_CASE("a state that is damaged or another training's is refused by the file'
   Trainer of_other_seed(other, corpus, nullptr, {.loop = {.max_steps = 2, .seed = 7}, .batch_tokens = 60});
   save_training_state(file, of_other_seed.state());
   CHECK(contains(refusal(bytes_of(file)), "made with seed 7"));
-  write_file(file, good);
+  detail::write_file(file, good);
   CHECK_NOTHROW(resume_training(trainer, file));
 }
 
 TEST_CASE("room on the disk is asked for, and given back") {
   const TemporaryFolder folder;
-  require_room(folder / "m", {1000, 5000000});
+  detail::require_room(folder / "m", {1000, 5000000});
   CHECK(folder.names().empty());
   const std::string message = message_of<IoError>([&] {
-    require_room(folder.path(), {10, std::uint64_t{1} << 50});
+    detail::require_room(folder.path(), {10, std::uint64_t{1} << 50});
   });
   CHECK(contains(message, "MB in '" + folder.path().string() + "'"));
   CHECK(folder.names().empty());

@@ -105,7 +105,8 @@ TEST_CASE("ema: validations and on_best see the average; training goes its own w
       sink);
   running = &loop;
   {
-    const EvaluationWeights none = loop.evaluation_weights();  // before the first update there is no average
+    const detail::EvaluationWeights none =
+        loop.evaluation_weights();  // before the first update there is no average
     CHECK(values_of(line) == Weights{0.5, -1});
   }
   loop.run();
@@ -117,10 +118,10 @@ TEST_CASE("ema: validations and on_best see the average; training goes its own w
   CHECK(states[0] == raw[9]);
   CHECK(values_of(line) == raw.back());
   {
-    const EvaluationWeights outer = loop.evaluation_weights();
+    const detail::EvaluationWeights outer = loop.evaluation_weights();
     check_close_to(values_of(line), smooth.back());
     {
-      const EvaluationWeights inner = loop.evaluation_weights();
+      const detail::EvaluationWeights inner = loop.evaluation_weights();
       check_close_to(values_of(line), smooth.back());
     }
     check_close_to(values_of(line), smooth.back());

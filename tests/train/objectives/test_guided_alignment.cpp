@@ -98,7 +98,8 @@ TEST_CASE(
   for (const index_t head : {0, 2, -1}) {
     for (const index_t layer : {-1, 0}) {
       const GuidedAlignmentOptions guided{.weight = 0.3, .layer = layer, .head = head};
-      const auto both = guided_alignment_loss(model, Context<double>::inference(), batch, words, guided);
+      const auto both =
+          detail::guided_alignment_loss(model, Context<double>::inference(), batch, words, guided);
       double sum = 0;
       for (index_t b = 0; b < batch.size(); ++b) {
         const auto part = [](const std::vector<std::int32_t>& ids, const SequenceLayout& layout, index_t i) {
@@ -126,7 +127,8 @@ TEST_CASE(
       if (layer == 0 || head == 2) continue;
       check_op(
           [&](Tape<double>& tape, const Vars&) {
-            return guided_alignment_loss(model, Context<double>::checking(tape), batch, words, guided).loss;
+            return detail::guided_alignment_loss(model, Context<double>::checking(tape), batch, words, guided)
+                .loss;
           },
           {}, parameters(model), {.max_elements = 6});
     }

@@ -47,7 +47,7 @@ Result run(const Seq2SeqTransformer<double>& model, const std::vector<Batch>& ba
   Gradients<double> gradients(parameters(copy));
   Tape<double> tape;
   Result result;
-  const SourceTargetLoss<Seq2SeqTransformer<double>> loss{copy, {.label_smoothing = smoothing}};
+  const detail::SourceTargetLoss<Seq2SeqTransformer<double>> loss{copy, {.label_smoothing = smoothing}};
   result.loss = accumulate_gradients(loss, batches, tape, detail::DropoutKey{7, 5, 0}, gradients).loss;
   for (const auto& entry : gradients.entries()) {
     CHECK(entry.written);
@@ -87,11 +87,11 @@ TEST_CASE("what is reported as the loss has no smoothing, whatever the batches")
   Gradients<double> gradients(parameters(model));
   Tape<double> tape;
   const auto loss_of = [&](const std::vector<Batch>& batches, double smoothing) {
-    const SourceTargetLoss<Seq2SeqTransformer<double>> loss{model, {.label_smoothing = smoothing}};
+    const detail::SourceTargetLoss<Seq2SeqTransformer<double>> loss{model, {.label_smoothing = smoothing}};
     return accumulate_gradients(loss, batches, tape, detail::DropoutKey{7, 5, 0}, gradients);
   };
-  const UpdateLoss plain = loss_of({whole}, 0), smoothed = loss_of({whole}, 0.3),
-                   parts = loss_of({part_of(whole, 0, 4), part_of(whole, 4, 11)}, 0.3);
+  const detail::UpdateLoss plain = loss_of({whole}, 0), smoothed = loss_of({whole}, 0.3),
+                           parts = loss_of({part_of(whole, 0, 4), part_of(whole, 4, 11)}, 0.3);
   CHECK(plain.parts.shown(0) == doctest::Approx(plain.loss * plain.weight).epsilon(1e-12));
   CHECK(smoothed.parts.shown(0) == doctest::Approx(plain.loss * plain.weight).epsilon(1e-12));
   CHECK(parts.parts.shown(0) == doctest::Approx(plain.loss * plain.weight).epsilon(1e-12));

@@ -88,8 +88,8 @@ struct Case {
 const std::vector<Case> cases = {{5, 0, 1, 0},     {0, 0.6, 1, 0},     {0, 1, 3, 0},    {2, 0.3, 2, 0},
                                  {1.5, 0, 1, 0.4}, {3, 0.5, 0.5, 0.2}, {0, 0.5, 1, 0.2}};
 
-ObjectiveOptions options_of(const Case& c) {
-  ObjectiveOptions o{.label_smoothing = 0.1};
+detail::ObjectiveOptions options_of(const Case& c) {
+  detail::ObjectiveOptions o{.label_smoothing = 0.1};
   o.guided.weight = c.guided;
   o.r_drop.weight = c.alpha;
   if (c.share > 0) o.distillation = {c.share, c.temperature};
@@ -113,9 +113,9 @@ TEST_CASE("R-Drop, teachers and guided alignment, alone and together: the value 
     CAPTURE(c.share);
     Tape<double> tape, tape1, tape2;
     LossParts parts;
-    const ObjectiveOptions o = options_of(c);
-    const double found = token_objective_loss(model, Context<double>::training(tape, key), batch, o,
-                                              c.share > 0 ? &teacher : nullptr, divisor, &parts)
+    const detail::ObjectiveOptions o = options_of(c);
+    const double found = detail::token_objective_loss(model, Context<double>::training(tape, key), batch, o,
+                                                      c.share > 0 ? &teacher : nullptr, divisor, &parts)
                              .item();
     const auto ctx1 = Context<double>::training(tape1, key), ctx2 = Context<double>::training(tape2, key);
     const bool twice = c.alpha > 0;
@@ -160,10 +160,11 @@ TEST_CASE("the alignment loss of two passes is the mean of theirs") {
   const detail::DropoutKey key{1, 2, 0};
   LossParts parts;
   Tape<double> tape, tape1, tape2;
-  (void)token_objective_loss(model, Context<double>::training(tape, key), batch, options_of({1, 0, 1, 0.7}),
-                             nullptr, 11, &parts);
+  (void)detail::token_objective_loss(model, Context<double>::training(tape, key), batch,
+                                     options_of({1, 0, 1, 0.7}), nullptr, 11, &parts);
   const auto alone = [&](Tape<double>& t, const Batch& b) {
-    return guided_alignment_loss(model, Context<double>::training(t, key), b, {.divisor = 1}, {.weight = 0.7})
+    return detail::guided_alignment_loss(model, Context<double>::training(t, key), b, {.divisor = 1},
+                                         {.weight = 0.7})
         .alignment;
   };
   CHECK(part(parts, "alignment") ==
@@ -178,8 +179,9 @@ TEST_CASE("R-Drop, teachers and guided alignment: gradients, with dropout") {
   for (const Case& c : {cases[0], cases[2], cases[5]}) {
     check_op(
         [&](Tape<double>& tape, const Vars&) {
-          return token_objective_loss(model, Context<double>::training(tape, detail::DropoutKey{5, 1, 0}),
-                                      batch, options_of(c), c.share > 0 ? &teacher : nullptr, 19);
+          return detail::token_objective_loss(model,
+                                              Context<double>::training(tape, detail::DropoutKey{5, 1, 0}),
+                                              batch, options_of(c), c.share > 0 ? &teacher : nullptr, 19);
         },
         {}, parameters(model), {.max_elements = 4});
   }
@@ -241,13 +243,13 @@ TEST_CASE("R-Drop and distillation in training: what they are to bring, and what
 
   // What two passes of the models differ by, when they have dropout.
   const auto disagreement = [&](const Seq2SeqTransformer<float>& model) {
-    ObjectiveOptions rates;
+    detail::ObjectiveOptions rates;
     rates.r_drop.weight = 1;
     LossParts parts;
     Tape<float> tape;
     Batcher batcher(held_out, {.max_target_tokens = 1000});
-    (void)token_objective_loss(model, Context<float>::training(tape, detail::DropoutKey{3, 1, 0}),
-                               batcher.batch(0, 0), rates, nullptr, 1, &parts);
+    (void)detail::token_objective_loss(model, Context<float>::training(tape, detail::DropoutKey{3, 1, 0}),
+                                       batcher.batch(0, 0), rates, nullptr, 1, &parts);
     return part(parts, "r-drop");
   };
   CHECK(disagreement(alike) < 0.7 * disagreement(alone));

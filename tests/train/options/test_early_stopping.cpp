@@ -5,7 +5,7 @@
 
 #include "eigenformer/train/options/options.hpp"
 
-using eigenformer::EarlyStopping;
+using eigenformer::detail::EarlyStopping;
 
 TEST_CASE("early stopping counts validations without improvement") {
   EarlyStopping stopping(2);

@@ -15,11 +15,11 @@ using namespace eigenformer;
 using namespace eigenformer::testing;
 
 TEST_CASE("fitted_warmup: 400 updates, or a quarter of a short training") {
-  CHECK(fitted_warmup(1'000'000) == 400);
-  CHECK(fitted_warmup(1601) == 400);
-  CHECK(fitted_warmup(1000) == 250);
-  CHECK(fitted_warmup(3) == 1);
-  CHECK(fitted_warmup(0) == 1);
+  CHECK(detail::fitted_warmup(1'000'000) == 400);
+  CHECK(detail::fitted_warmup(1601) == 400);
+  CHECK(detail::fitted_warmup(1000) == 250);
+  CHECK(detail::fitted_warmup(3) == 1);
+  CHECK(detail::fitted_warmup(0) == 1);
 }
 
 namespace {
@@ -130,7 +130,7 @@ TEST_CASE("Trainer: the warm-up of a training that time limits is fitted to its 
   const auto expected = saved[0].at("expected_steps").get<index_t>();
   CHECK(expected <= 70);
   const auto state = trainer.state();
-  CHECK(state.values.at("warmup") == fitted_warmup(expected));
+  CHECK(state.values.at("warmup") == detail::fitted_warmup(expected));
   CHECK(contains(sink.notices.at(0), "a quarter of the " + std::to_string(expected)));
   CHECK(sink.steps.at(0).learning_rate == 1e-3 / 400);
   CHECK(sink.steps.at(0).time_limit == doctest::Approx(0.3));
@@ -145,7 +145,7 @@ TEST_CASE("Trainer: the warm-up of a training that time limits is fitted to its 
   std::stop_source stop;
   rest.at_step = [&](index_t) { stop.request_stop(); };
   resumed.run(stop.get_token());
-  CHECK(resumed.state().values.at("warmup") == fitted_warmup(expected));
+  CHECK(resumed.state().values.at("warmup") == detail::fitted_warmup(expected));
   REQUIRE(rest.steps.size() == 1);
   CHECK(rest.steps[0].learning_rate ==
         sink.steps.at(static_cast<std::size_t>(rest.steps[0].step) - 1).learning_rate);

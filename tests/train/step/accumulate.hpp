@@ -8,8 +8,8 @@ namespace eigenformer::testing {
 
 // Adds the gradients of the mean loss of batches to `gradients`, which must be zero.
 template <class T, class Loss, class Batch>
-UpdateLoss accumulate_gradients(Loss& loss, const std::vector<Batch>& batches, Tape<T>& tape,
-                                const detail::DropoutKey& key, Gradients<T>& gradients) {
+detail::UpdateLoss accumulate_gradients(Loss& loss, const std::vector<Batch>& batches, Tape<T>& tape,
+                                        const detail::DropoutKey& key, Gradients<T>& gradients) {
   detail::UpdatesOf<T, Loss&, const std::vector<Batch>&> updates(loss, batches);
   updates.begin(1, 0, static_cast<index_t>(batches.size()));
   return detail::SequentialAccumulator<T>(tape).add(updates, {key}, gradients);

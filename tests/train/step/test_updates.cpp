@@ -12,11 +12,12 @@ using namespace eigenformer::testing;
 namespace {
 
 template <class Loss>
-std::pair<UpdateLoss, std::vector<double>> gradient_of(Line& line, Loss loss,
-                                                       const std::vector<Points>& batches) {
+std::pair<detail::UpdateLoss, std::vector<double>> gradient_of(Line& line, Loss loss,
+                                                               const std::vector<Points>& batches) {
   Gradients<double> gradients(parameters(line));
   Tape<double> tape;
-  const UpdateLoss sum = accumulate_gradients(loss, batches, tape, detail::DropoutKey{1, 1, 0}, gradients);
+  const detail::UpdateLoss sum =
+      accumulate_gradients(loss, batches, tape, detail::DropoutKey{1, 1, 0}, gradients);
   return {sum, {gradients.of(line.slope).item(), gradients.of(line.offset).item()}};
 }
 

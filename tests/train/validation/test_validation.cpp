@@ -186,11 +186,11 @@ TEST_CASE("validation_of: what is impossible is refused") {
 
 TEST_CASE("spread_sample: every so manieth pair") {
   const ParallelCorpus text = reversed_text(10, 3);
-  const ParallelCorpus some = spread_sample(text, 3);
+  const ParallelCorpus some = detail::spread_sample(text, 3);
   REQUIRE(some.size() == 3);
   CHECK(some.source[0] == text.source[1]);
   CHECK(some.target[1] == text.target[4]);
   CHECK(some.source[2] == text.source[7]);
-  CHECK(spread_sample(text, 0).source == text.source);
-  CHECK(spread_sample(text, 20).target == text.target);
+  CHECK(detail::spread_sample(text, 0).source == text.source);
+  CHECK(detail::spread_sample(text, 20).target == text.target);
 }

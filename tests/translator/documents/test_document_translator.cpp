@@ -62,13 +62,14 @@ const auto identity = by([](const std::string& s) { return s; });
 const auto bracketed = by([](const std::string& s) { return "[" + s + "]"; });
 
 /// At most so many words, or bytes of a word.
-SentenceFits at_most(std::size_t words, std::size_t bytes = 1000) {
+detail::SentenceFits at_most(std::size_t words, std::size_t bytes = 1000) {
   return [words, bytes](const std::string& s) {
     std::size_t count = 1;
     bool fits = true;
     std::size_t length = 0;
     for (const char c : s) {
-      const bool space = is_space(static_cast<unsigned char>(c)) && static_cast<unsigned char>(c) < 0x80;
+      const bool space =
+          detail::is_space(static_cast<unsigned char>(c)) && static_cast<unsigned char>(c) < 0x80;
       count += space;
       length = space ? 0 : length + 1;
       fits = fits && length <= bytes;
@@ -77,7 +78,7 @@ SentenceFits at_most(std::size_t words, std::size_t bytes = 1000) {
   };
 }
 
-std::string translated(const std::string& text, DocumentOptions options, SentenceFits fits = {},
+std::string translated(const std::string& text, DocumentOptions options, detail::SentenceFits fits = {},
                        std::vector<std::size_t> boundaries = {}) {
   return DocumentTranslator(bracketed, std::move(options), std::move(fits)).translate(text, boundaries).text;
 }
@@ -142,7 +143,7 @@ TEST_CASE("what is too long is cut at the best place, and the result says so") {
 
 TEST_CASE("a long text without white space is tokenized in pieces only") {
   std::size_t bytes = 0;
-  const SentenceFits fits = [&](const std::string& s) {
+  const detail::SentenceFits fits = [&](const std::string& s) {
     bytes += s.size();
     return s.size() <= 100;
   };
@@ -187,17 +188,17 @@ TEST_CASE("spans lead to the sentences, in the text and in its translation, and 
 
 TEST_CASE("translations that are not UTF-8 are joined") {
   const std::string text = "好。好。";
-  const std::vector<DocumentPart> parts = {{.source = {0, 6}}, {.source = {6, 12}}};
+  const std::vector<detail::DocumentPart> parts = {{.source = {0, 6}}, {.source = {6, 12}}};
   std::vector<Translation> translations(2);
   translations[0].text = "\x80";  // the middle of a character, and no beginning before it
   translations[1].text = "a";
-  CHECK(assemble_document(text, parts, translations).text == "\x80 a");
+  CHECK(detail::assemble_document(text, parts, translations).text == "\x80 a");
 }
 
 TEST_CASE("parts outside their text, out of order, or without a beginning are refused") {
-  const auto refused = [](std::vector<DocumentPart> parts) {
+  const auto refused = [](std::vector<detail::DocumentPart> parts) {
     const std::vector<Translation> translations(parts.size());
-    return message_of<ValueError>([&] { (void)assemble_document("abc", parts, translations); });
+    return message_of<ValueError>([&] { (void)detail::assemble_document("abc", parts, translations); });
   };
   CHECK(contains(refused({{.source = {0, 4}}}),
                  "part 0, bytes 0 to 4 does not follow the part before within the text of 3 bytes"));
@@ -252,7 +253,7 @@ TEST_CASE("the sentences of a document as one translation") {
         return found;
       },
       {}, [](const std::string& s) { return s.size() <= 2; });
-  const Translation t = joined_translation(translator.translate("ab\ncdef "));
+  const Translation t = detail::joined_translation(translator.translate("ab\ncdef "));
   CHECK(t.text == "ab\ncdef ");
   CHECK(t.score == -3);
   CHECK(t.log_probability == -6);
@@ -262,9 +263,9 @@ TEST_CASE("the sentences of a document as one translation") {
   CHECK(t.words[1].word == "cdef");
   CHECK(t.words[1].confidence == 0.25);
   CHECK(t.confidence == 0.375);
-  CHECK(joined_translation(translator.translate(" a ")).text == " a ");
-  CHECK(joined_translation(translator.translate(" a ")).tokens.size() == 1);
-  CHECK(joined_translation(translator.translate(" ")).text == " ");
+  CHECK(detail::joined_translation(translator.translate(" a ")).text == " a ");
+  CHECK(detail::joined_translation(translator.translate(" a ")).tokens.size() == 1);
+  CHECK(detail::joined_translation(translator.translate(" ")).text == " ");
 }
 
 TEST_CASE("an alignment without weights takes no memory or time that grows with the square of the text") {
@@ -284,7 +285,7 @@ TEST_CASE("an alignment without weights takes no memory or time that grows with 
   }
   document.alignment = std::make_shared<const TextAlignment>(std::move(all));
   // The weights would take 40 GB.
-  const Translation t = joined_translation(document, false);
+  const Translation t = detail::joined_translation(document, false);
   REQUIRE(t.alignment != nullptr);
   CHECK(t.alignment->attention.numel() == 0);
   const auto begin = std::chrono::steady_clock::now();
@@ -307,19 +308,19 @@ TEST_CASE("the attention of a document is that of its sentences, one block after
   DocumentTranslation document;
   document.sentences = {sentence(1, 2, 1), DocumentSentence{}, sentence(2, 1, 5)};
   document.alignment = std::make_shared<const TextAlignment>();
-  const Translation t = joined_translation(document);
+  const Translation t = detail::joined_translation(document);
   REQUIRE(t.alignment != nullptr);
   REQUIRE(t.alignment->attention.shape() == Shape{3, 3});
   const auto weights = t.alignment->attention.span();
   CHECK(std::vector<float>(weights.begin(), weights.end()) == std::vector<float>{1, 2, 0, 0, 0, 5, 0, 0, 6});
   document.sentences.push_back(sentence(0, 0, 0));  // has links but no weights
-  CHECK(joined_translation(document).alignment->attention.numel() == 0);
+  CHECK(detail::joined_translation(document).alignment->attention.numel() == 0);
 }
 
 TEST_CASE("lines are cut and put together again, one translation for each line") {
-  const auto translate = [](const SplitLines& split) {
+  const auto translate = [](const detail::SplitLines& split) {
     std::vector<std::vector<Translation>> found;
-    for (const SplitLines::Part& part : split.parts()) {
+    for (const detail::SplitLines::Part& part : split.parts()) {
       found.emplace_back();
       for (const char* mark : {"", "*"}) {
         found.back().emplace_back().text =
@@ -330,7 +331,7 @@ TEST_CASE("lines are cut and put together again, one translation for each line")
     return split.join(std::move(found));
   };
   const Texts lines = {" a\tb ", "", "c d, e  f ", "g"};
-  const SplitLines split(lines, {.layout = DocumentLayout::flow}, at_most(4));
+  const detail::SplitLines split(lines, {.layout = DocumentLayout::flow}, at_most(4));
   CHECK(split.num_split() == 1);
   const auto found = translate(split);
   REQUIRE(found.size() == 4);
@@ -350,7 +351,7 @@ TEST_CASE("lines are cut and put together again, one translation for each line")
                        ValueError);
 #if defined(EIGENFORMER_WITH_ICU) && EIGENFORMER_WITH_ICU
   const Texts paragraphs = {" A.  B\t\tC. ", " "};
-  const SplitLines sentences(paragraphs, {.splitter = splitter("de")}, {});
+  const detail::SplitLines sentences(paragraphs, {.splitter = splitter("de")}, {});
   CHECK(sentences.num_split() == 0);
   const auto joined = translate(sentences);
   CHECK(joined[0][0].text == " [00A.  B]\t\t[01C.] ");
@@ -478,7 +479,7 @@ TEST_CASE(
         boundaries.push_back(at);
     }
     const std::size_t most = 4 + rng() % 60;
-    const SentenceFits fits = [most](const std::string& s) { return s.size() <= most; };
+    const detail::SentenceFits fits = [most](const std::string& s) { return s.size() <= most; };
     const DocumentOptions options{.layout = static_cast<DocumentLayout>(rng() % 3),
                                   .splitter = splitters[rng() % splitters.size()]};
     const DocumentTranslation t = DocumentTranslator(identity, options, fits).translate(text, boundaries);

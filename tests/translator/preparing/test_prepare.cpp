@@ -53,23 +53,23 @@ std::vector<std::string> decoded(const TokenFile& file, const TokenizerPair& tok
 }  // namespace
 
 TEST_CASE("prepare: each pair that is left out is counted once, by its reason") {
-  if (!has_unicode_text()) return;
+  if (!detail::has_unicode_text()) return;
   const TemporaryFolder folder;
-  write_file(folder.path() / "tsv",
-             "\xEF\xBB\xBF"
-             "ein  Haus\ta house\r\n"             // kept, with the spaces made one
-             "ein Haus\ta house\tthird column\n"  // the same pair again
-             "\n"                                 // empty
-             " \tsomething\n"                     // empty
-             "no tab\n"                           // invalid
-             "kaputt \xFF\tbroken\n"              // invalid
-             "Hamburg\tHamburg\n"                 // identical
-             "ja\tthis is far too long for it\n"  // ratio
-             "viel zu viele Zeichen sind das hier\tby far too many characters these\n"  // characters
-             "Привет Welt\thello there\n"                                               // script
-             "12 + 3\t3 + 12\n"                                                         // no letters: kept
-             "a b c d e f g\tone two three\n"                                           // over-long
-             "das letzte\tthe last");
+  detail::write_file(folder.path() / "tsv",
+                     "\xEF\xBB\xBF"
+                     "ein  Haus\ta house\r\n"             // kept, with the spaces made one
+                     "ein Haus\ta house\tthird column\n"  // the same pair again
+                     "\n"                                 // empty
+                     " \tsomething\n"                     // empty
+                     "no tab\n"                           // invalid
+                     "kaputt \xFF\tbroken\n"              // invalid
+                     "Hamburg\tHamburg\n"                 // identical
+                     "ja\tthis is far too long for it\n"  // ratio
+                     "viel zu viele Zeichen sind das hier\tby far too many characters these\n"  // characters
+                     "Привет Welt\thello there\n"                                               // script
+                     "12 + 3\t3 + 12\n"                // no letters: kept
+                     "a b c d e f g\tone two three\n"  // over-long
+                     "das letzte\tthe last");
   PrepareOptions options = word_options();
   options.max_characters = 30;
   options.max_ratio = 4;
@@ -103,7 +103,7 @@ TEST_CASE("prepare: each pair that is left out is counted once, by its reason") 
 }
 
 TEST_CASE("prepare: letters and accents are composed") {
-  if (!has_unicode_text()) return;
+  if (!detail::has_unicode_text()) return;
   const PairFilter filter(word_options());
   const auto clean = filter({{"u\xCC\x88"
                               "ber A\xCC\x8A",
@@ -115,10 +115,10 @@ TEST_CASE("prepare: letters and accents are composed") {
                                                  "\xC3\xBC"
                                                  "ber"});
   CHECK(clean.target == std::vector<std::string>{"\xC3\xB4ter", "above"});
-  CHECK(Scripts("Hani,Hira").share("\xE6\xBC\xA2\xE3\x81\x82 a!") == doctest::Approx(2.0 / 3));
-  CHECK(Scripts("Cyrl").share("12!") == 1);
-  CHECK(
-      contains(message_of<ValueError>([] { Scripts("Latin,Klingonish"); }), "'Klingonish' is not a script"));
+  CHECK(detail::Scripts("Hani,Hira").share("\xE6\xBC\xA2\xE3\x81\x82 a!") == doctest::Approx(2.0 / 3));
+  CHECK(detail::Scripts("Cyrl").share("12!") == 1);
+  CHECK(contains(message_of<ValueError>([] { detail::Scripts("Latin,Klingonish"); }),
+                 "'Klingonish' is not a script"));
 }
 
 TEST_CASE("prepare: the result is that of one thread, and pairs are held out as train holds them out") {
@@ -126,7 +126,7 @@ TEST_CASE("prepare: the result is that of one thread, and pairs are held out as 
   std::string repeated = numbered_tsv(30000);
   repeated += repeated.substr(0, repeated.size() / 2 / 100 * 100);
   repeated = repeated.substr(0, repeated.rfind('\n') + 1);
-  write_file(folder.path() / "tsv", repeated);
+  detail::write_file(folder.path() / "tsv", repeated);
   PrepareOptions options = word_options();
   options.sample_pairs = 500;
   std::string tokens, validation;
@@ -144,8 +144,8 @@ TEST_CASE("prepare: the result is that of one thread, and pairs are held out as 
     CHECK(report.validation == 300);
     CHECK(report.kept + report.validation == 30000);
     CHECK(report.sampled == 500);
-    const std::string own_tokens = read_file(out / PreparedNames::tokens),
-                      own_validation = read_file(out / PreparedNames::validation_source);
+    const std::string own_tokens = detail::read_file(out / PreparedNames::tokens),
+                      own_validation = detail::read_file(out / PreparedNames::validation_source);
     if (threads == 1) {
       tokens = own_tokens;
       validation = own_validation;
@@ -190,9 +190,9 @@ TEST_CASE("prepare: an error of any stage comes out, and nothing stays behind") 
     CHECK(std::filesystem::is_empty(out));
     return message;
   };
-  write_file(folder.path() / "two", "a\nb\n");
-  write_file(folder.path() / "three", "a\nb\nc\n");
-  write_file(folder.path() / "none", "");
+  detail::write_file(folder.path() / "two", "a\nb\n");
+  detail::write_file(folder.path() / "three", "a\nb\nc\n");
+  detail::write_file(folder.path() / "none", "");
   const auto at = [&](const char* name) { return folder.path() / name; };
   CHECK(
       contains(refusal({at("two"), at("three"), {}}, word_options()), "which has 2; expected equal numbers"));
@@ -211,7 +211,7 @@ TEST_CASE("prepare: an error of any stage comes out, and nothing stays behind") 
   options = word_options();
   options.drop_identical = false;
   options.max_length = 1;
-  write_file(folder.path() / "long", "a b\n");
+  detail::write_file(folder.path() / "long", "a b\n");
   CHECK(contains(refusal({at("long"), at("long"), {}}, options), "more than 1 tokens on at least one side"));
 }
 
@@ -220,7 +220,7 @@ TEST_CASE("prepare: tags are tokens of the vocabulary, which no text is cut into
   TemporaryFolder folder;
   std::string lines;
   for (int i = 0; i < 40; ++i) lines += "word " + std::to_string(i) + " <2de> of a line\n";
-  write_file(folder.path() / "text", lines);
+  detail::write_file(folder.path() / "text", lines);
   std::filesystem::create_directory(folder.path() / "out");
   PrepareOptions options;
   options.deduplicate = options.drop_identical = false;

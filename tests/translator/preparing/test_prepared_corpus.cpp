@@ -48,9 +48,9 @@ TEST_CASE("a prepared corpus is read as it was written, from files compressed or
     CAPTURE(detail::compression_name(compression));
     // Two members or frames, as parallel compressors write.
     const std::size_t half = text[0].size() / 2;
-    write_file(folder.path() / "source",
-               compress(compression, text[0].substr(0, half)) + compress(compression, text[0].substr(half)));
-    write_file(folder.path() / "target", compress(compression, text[1]));
+    detail::write_file(folder.path() / "source", compress(compression, text[0].substr(0, half)) +
+                                                     compress(compression, text[0].substr(half)));
+    detail::write_file(folder.path() / "target", compress(compression, text[1]));
     const fs::path out = folder.path() / "prepared";
     const PrepareReport report = prepare_corpus({folder.path() / "source", folder.path() / "target", {}}, out,
                                                 word_options(compression == Compression::zstd));
@@ -74,17 +74,17 @@ TEST_CASE("a prepared corpus is read as it was written, from files compressed or
     if (compression == Compression::gzip) CHECK(corpus.pairs->fingerprint() == fingerprint);
     for (const auto& entry : fs::directory_iterator(out))
       CHECK(entry.path().filename().string().front() != '.');
-    CHECK(contains(read_file(out / "report.txt"), "1485  pairs to train on"));
+    CHECK(contains(detail::read_file(out / "report.txt"), "1485  pairs to train on"));
   }
 }
 
 TEST_CASE("a corpus prepared with a model's tokenizers, and validation files of its own") {
   const TemporaryFolder folder;
   const auto text = sides(1200);
-  write_file(folder.path() / "source", text[0]);
-  write_file(folder.path() / "target", text[1]);
-  write_file(folder.path() / "vs", "satz\nnoch  ein satz\n");
-  write_file(folder.path() / "vt", "sentence\nanother sentence\n");
+  detail::write_file(folder.path() / "source", text[0]);
+  detail::write_file(folder.path() / "target", text[1]);
+  detail::write_file(folder.path() / "vs", "satz\nnoch  ein satz\n");
+  detail::write_file(folder.path() / "vt", "sentence\nanother sentence\n");
   ParallelCorpus small;
   small.source = {"satz nummer 1 2 3"};
   small.target = {"sentence number"};
@@ -117,8 +117,8 @@ TEST_CASE("a corpus prepared with a model's tokenizers, and validation files of 
 TEST_CASE("an interrupted preparation leaves no corpus, and the one that was there") {
   const TemporaryFolder folder;
   const auto text = sides(300);
-  write_file(folder.path() / "source", text[0]);
-  write_file(folder.path() / "target", text[1]);
+  detail::write_file(folder.path() / "source", text[0]);
+  detail::write_file(folder.path() / "target", text[1]);
   const PrepareFiles files{folder.path() / "source", folder.path() / "target", {}};
   struct Interrupted {};
   for (const char* stage : {"reading", "vocabulary", "encoding"}) {
@@ -142,38 +142,39 @@ TEST_CASE("an interrupted preparation leaves no corpus, and the one that was the
 TEST_CASE("a prepared corpus that is damaged or mixed up is refused") {
   const TemporaryFolder folder;
   const auto text = sides(200);
-  write_file(folder.path() / "source", text[0]);
-  write_file(folder.path() / "target", text[1]);
+  detail::write_file(folder.path() / "source", text[0]);
+  detail::write_file(folder.path() / "target", text[1]);
   const PrepareFiles files{folder.path() / "source", folder.path() / "target", {}};
   const fs::path one = folder.path() / "one", two = folder.path() / "two";
   (void)prepare_corpus(files, one, word_options());
   PrepareOptions other = word_options();
   other.vocab_size = 100;
   (void)prepare_corpus(files, two, other);
-  const std::string tokens = read_file(one / "train.tokens"), json = read_file(one / "prepared.json");
+  const std::string tokens = detail::read_file(one / "train.tokens"),
+                    json = detail::read_file(one / "prepared.json");
   const auto refusal = [&] { return message_of<IoError>([&] { (void)load_prepared_corpus(one); }); };
 
   fs::copy_file(two / "train.tokens", one / "train.tokens", fs::copy_options::overwrite_existing);
   CHECK(contains(refusal(), "other tokenizers than those in the folder"));
-  write_file(one / "train.tokens", std::string_view(tokens).substr(0, tokens.size() - 1));
+  detail::write_file(one / "train.tokens", std::string_view(tokens).substr(0, tokens.size() - 1));
   CHECK(contains(refusal(), "truncated or damaged"));
   fs::remove(one / "train.tokens");
   CHECK(contains(refusal(), "train.tokens"));
-  write_file(one / "train.tokens", tokens);
+  detail::write_file(one / "train.tokens", tokens);
   for (const char* bad : {"", "{}", "[1]", "{\"format\": \"eigenformer-corpus\", \"format_version\": 2}"}) {
-    write_file(one / "prepared.json", bad);
+    detail::write_file(one / "prepared.json", bad);
     CHECK(contains(refusal(), "prepared.json' is damaged"));
   }
-  write_file(one / "prepared.json", "{\"source_text\": \"x\", " + json.substr(1));
+  detail::write_file(one / "prepared.json", "{\"source_text\": \"x\", " + json.substr(1));
   CHECK(contains(refusal(), "'source_text' twice"));
   auto nameless = nlohmann::json::parse(json);
   nameless["tokenizer"]["kind"] = "";
-  write_file(one / "prepared.json", nameless.dump());
+  detail::write_file(one / "prepared.json", nameless.dump());
   CHECK(contains(refusal(), "prepared.json' is damaged: its kind of tokenizer is empty"));
-  write_file(one / "prepared.json", json);
+  detail::write_file(one / "prepared.json", json);
   CHECK(load_prepared_corpus(one).pairs->size() == 200);
 
-  write_file(two / "options.json", "{}");  // a model's
+  detail::write_file(two / "options.json", "{}");  // a model's
   CHECK(contains(message_of<IoError>([&] { (void)prepare_corpus(files, two, word_options()); }),
                  "holds a model"));
 }

@@ -21,7 +21,7 @@ namespace {
 
 std::vector<std::string> words_of(const std::string& line) {
   std::vector<std::string> words;
-  for (const ef::ByteSpan& span : ef::word_spans(line)) words.emplace_back(span.of(line));
+  for (const ef::ByteSpan& span : ef::detail::word_spans(line)) words.emplace_back(span.of(line));
   return words;
 }
 
@@ -87,7 +87,7 @@ class Backwards final : public ef::LineTranslator {
   ef::Translation translation(const std::string& line, std::size_t rank) const {
     ef::Translation result;
     ef::TextAlignment alignment;
-    alignment.source = ef::word_spans(line);
+    alignment.source = ef::detail::word_spans(line);
     const auto words = words_of(line);
     for (std::size_t i = words.size(); i-- > 0;) {
       if (!result.text.empty()) result.text += ' ';

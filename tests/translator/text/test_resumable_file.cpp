@@ -31,7 +31,7 @@ TEST_CASE("resumable file: it appears complete, and what was saved outlives an i
         contains(message_of<IoError>([&] { ResumableFile second(path); }), "another process is writing it"));
   }
   CHECK_FALSE(fs::exists(path));
-  CHECK(read_file(part) == "one two thr");
+  CHECK(detail::read_file(part) == "one two thr");
   {
     ResumableFile file(path);
     REQUIRE(file.saved());
@@ -46,7 +46,7 @@ TEST_CASE("resumable file: it appears complete, and what was saved outlives an i
     file.commit();
     CHECK_THROWS_AS(file.write("x"), IoError);
   }
-  CHECK(read_file(path) == "one two three");
+  CHECK(detail::read_file(path) == "one two three");
   CHECK(std::distance(fs::directory_iterator(folder.path()), fs::directory_iterator()) == 1);
 }
 
@@ -63,7 +63,7 @@ TEST_CASE("resumable file: without a save nothing is left, and a restart forgets
     file.write("lost");
   }
   CHECK(in_folder() == 1);
-  CHECK(read_file(path) == "kept");
+  CHECK(detail::read_file(path) == "kept");
   {
     ResumableFile file(path);
     file.restart();
@@ -79,7 +79,7 @@ TEST_CASE("resumable file: without a save nothing is left, and a restart forgets
     file.commit();
   }
   CHECK(in_folder() == 1);
-  CHECK(read_file(path) == "new");
+  CHECK(detail::read_file(path) == "new");
   CHECK(fs::status(path).permissions() == (fs::perms::owner_read | fs::perms::owner_write));
   // A crash of commit() between the rename and the removal of the state.
   folder.write("out.part.state", "3\ns");

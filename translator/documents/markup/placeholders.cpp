@@ -148,7 +148,7 @@ class PlaceholderScanner {
     const std::size_t first = i;
     while (i < all_.size() && i - first < longest) {
       const detail::DecodedCodePoint c = detail::decode_front(all_.substr(i));
-      if (c.length == 0 || c.value <= 0x20 || is_space(c.value) ||
+      if (c.length == 0 || c.value <= 0x20 || detail::is_space(c.value) ||
           (c.value < 0x80 && one_of(byte(i), "<>\"|\\^`")) ||
           (c.value >= 0x80 && detail::is_punctuation(c.value)))
         break;

@@ -35,8 +35,8 @@ std::vector<std::string> word_pieces(std::string_view text, const std::vector<By
 
 /// Adds words, confidences and alignment of a translation to a result.
 void add_details(TranslatedText& result, const std::string& source, const Translation& translation) {
-  const std::vector<ByteSpan> words = word_spans(translation.text);
-  result.source_words = word_pieces(source, word_spans(source));
+  const std::vector<ByteSpan> words = detail::word_spans(translation.text);
+  result.source_words = word_pieces(source, detail::word_spans(source));
   for (std::string& piece : word_pieces(translation.text, words))
     result.words.push_back({std::move(piece), -1});
   if (words.empty()) return;
@@ -54,8 +54,8 @@ void add_details(TranslatedText& result, const std::string& source, const Transl
 /// their sentences among the lines that are passed to the model.
 class ServedDocument {
  public:
-  ServedDocument(std::string text, bool html, const DocumentOptions& options, const SentenceFits& fits,
-                 std::vector<std::string>& lines)
+  ServedDocument(std::string text, bool html, const DocumentOptions& options,
+                 const detail::SentenceFits& fits, std::vector<std::string>& lines)
       : text_(std::move(text)), html_(html), first_(lines.size()) {
     if (!html_) {
       documents_ = {text_};
@@ -68,8 +68,8 @@ class ServedDocument {
     for (const std::string& document : documents_) {
       DocumentOptions own = options;
       if (html_) own.layout = DocumentLayout::flow;
-      parts_.push_back(document_parts(document, own, fits));
-      for (const DocumentPart& part : parts_.back()) lines.emplace_back(part.source.of(document));
+      parts_.push_back(detail::document_parts(document, own, fits));
+      for (const detail::DocumentPart& part : parts_.back()) lines.emplace_back(part.source.of(document));
     }
     lines_ = lines.size() - first_;
   }
@@ -100,7 +100,7 @@ class ServedDocument {
     for (std::size_t d = 0; d < documents_.size(); ++d) {
       const auto own = std::span(found).subspan(at, parts_[d].size());
       at += parts_[d].size();
-      documents.push_back(assemble_documents(documents_[d], parts_[d], own, most));
+      documents.push_back(detail::assemble_documents(documents_[d], parts_[d], own, most));
       count = std::max(count, documents.back().size());
     }
     std::vector<Translation> results;
@@ -109,7 +109,7 @@ class ServedDocument {
         return of_document[std::min(rank, of_document.size() - 1)];
       };
       if (!html_) {
-        results.push_back(joined_translation(of_rank(documents.front()), false));
+        results.push_back(detail::joined_translation(of_rank(documents.front()), false));
         continue;
       }
       results.emplace_back().text = translate_markup(text_, {}, [&](const std::vector<std::string>&) {
@@ -132,17 +132,17 @@ class ServedDocument {
   const std::size_t first_;
   std::size_t lines_ = 0;
   std::vector<std::string> documents_;
-  std::vector<std::vector<DocumentPart>> parts_;
+  std::vector<std::vector<detail::DocumentPart>> parts_;
 };
 
 /// A task whose lines are being translated.
 class ServedTask {
  public:
   ServedTask(TranslationTask task, TaskEvents events, const DocumentOptions& options,
-             PreparedSentences sentences)
+             detail::PreparedSentences sentences)
       : task_(std::move(task)), events_(std::move(events)) {
     std::vector<std::string> texts;
-    const SentenceFits fits = [&](const std::string& sentence) { return sentences.fits(sentence); };
+    const detail::SentenceFits fits = [&](const std::string& sentence) { return sentences.fits(sentence); };
     for (std::string& text : task_.texts)
       documents_.emplace_back(std::move(text), task_.html, options, fits, texts);
     for (const std::string& text : texts) lines.push_back(sentences.prepared(text));
@@ -234,7 +234,7 @@ std::function<void()> TranslatorBackend::start(TranslationTask task, TaskEvents 
   std::string adapter = task.adapter;
   const auto work = std::make_shared<ServedTask>(
       std::move(task), std::move(events), documents_,
-      PreparedSentences([&](const std::string& line) { return translator_.prepare(line, adapter); }));
+      detail::PreparedSentences([&](const std::string& line) { return translator_.prepare(line, adapter); }));
   if (work->lines.empty()) {  // only white space and markup
     work->finish({});
     return [] {};

@@ -77,7 +77,7 @@ int curves(const CurvesCommand& command) {
     runs.push_back(read_training_run(folder, axis->second.first));
     names.push_back(runs.back().name);
   }
-  ef::write_file(command.output, SvgChart(names, axis->second.second).draw(panels_of(runs)));
+  ef::detail::write_file(command.output, SvgChart(names, axis->second.second).draw(panels_of(runs)));
   std::fprintf(stderr, "wrote curves of %s to '%s'\n",
                counted(static_cast<long long>(runs.size()), "training").c_str(), command.output.c_str());
   return 0;

@@ -19,7 +19,8 @@ inline std::filesystem::path confidence_file(const std::string& folder) {
 
 /// Throws IoError.
 inline void save_confidence(const std::string& folder, const eigenformer::ConfidenceScale& scale) {
-  eigenformer::write_file(confidence_file(folder), eigenformer::options_to_json(scale).dump(2) + "\n");
+  eigenformer::detail::write_file(confidence_file(folder),
+                                  eigenformer::options_to_json(scale).dump(2) + "\n");
 }
 
 /// Removes the confidences of a model that was replaced in its folder.
@@ -35,7 +36,7 @@ inline eigenformer::ConfidenceScale load_confidence(const std::string& folder) {
   if (!std::filesystem::exists(path, ignored)) return {};
   try {
     auto scale = eigenformer::options_from_json<eigenformer::ConfidenceScale>(
-        nlohmann::json::parse(eigenformer::read_file(path)));
+        nlohmann::json::parse(eigenformer::detail::read_file(path)));
     eigenformer::validate_fields("confidence", scale);
     return scale;
   } catch (const nlohmann::json::exception& error) {

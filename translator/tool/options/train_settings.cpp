@@ -190,7 +190,7 @@ TrainSettings TrainFlags::settings() const {
   }
   s.model.source_vocab_size = s.model.target_vocab_size = s.corpus.vocab_size;
   s.model.max_length = std::holds_alternative<ef::LearnedPositions>(s.model.input_positions())
-                           ? ef::num_positions(s.corpus.max_length)
+                           ? ef::detail::num_positions(s.corpus.max_length)
                            : s.corpus.max_length;
   require_what_options_need(s);
   return s;
@@ -206,7 +206,7 @@ TrainSettings TrainFlags::taught_by(const ef::ModelDescription& teacher) const {
   s.model.padding_index = of.padding_index;
   s.model.constant_id = of.constant_id;
   if (std::holds_alternative<ef::LearnedPositions>(s.model.input_positions()))
-    s.model.max_length = ef::num_positions(s.corpus.max_length, teacher.text);
+    s.model.max_length = ef::detail::num_positions(s.corpus.max_length, teacher.text);
   return s;
 }
 
@@ -234,7 +234,7 @@ TrainSettings TrainFlags::started_from(const ef::ModelDescription& start) const 
 void TrainFlags::plan_vocabulary(TrainSettings& s, double target_bytes) const {
   if (s.corpus.tokenizer != "subword" || corpus_.given().contains("vocab_size")) return;
   if (!prepared_folders(s.corpus).empty()) return;
-  s.corpus.vocab_size = ef::planned_vocabulary(target_bytes);
+  s.corpus.vocab_size = ef::detail::planned_vocabulary(target_bytes);
 }
 
 namespace {

@@ -30,7 +30,7 @@ inline std::function<std::size_t()> stderr_columns() {
 }
 
 /// The last line on stderr.
-struct StatusLine : eigenformer::ConsoleLine {
+struct StatusLine : eigenformer::detail::ConsoleLine {
   StatusLine() : ConsoleLine(std::cerr, stderr_columns()) {}
 };
 

@@ -102,7 +102,7 @@ class TrainedModel {
   /// Writes it in a transaction of its folder.
   void stage(const ef::FolderTransaction& save) const {
     if (adapter_) {
-      ef::stage_adapter(save, model_, *adapter_);
+      ef::detail::stage_adapter(save, model_, *adapter_);
     } else {
       ef::stage_model(save, model_, tokenizers_, settings_, ef::WeightFormat::float32, text_);
     }
@@ -110,7 +110,7 @@ class TrainedModel {
 
   /// Writes the settings of this training into the description of the model or adapter in the folder.
   void stage_settings(const ef::FolderTransaction& save) const {
-    ef::stage_training_options(save, folder_, adapter_ ? adapter_->training : settings_);
+    ef::detail::stage_training_options(save, folder_, adapter_ ? adapter_->training : settings_);
   }
 
   /// The approximate size in bytes: that of its parameters.

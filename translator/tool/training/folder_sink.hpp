@@ -47,7 +47,7 @@ class FolderSink final : public ef::TrainingSink {
                              "training/before_decay.safetensors"}) {
       if (!decays && std::string_view(name).ends_with("before_decay.safetensors")) continue;  // it stays
       std::error_code none;
-      const std::uintmax_t size = fs::file_size(ef::folder_file(trained_.folder(), name), none);
+      const std::uintmax_t size = fs::file_size(ef::detail::folder_file(trained_.folder(), name), none);
       if (!none) there += size;
     }
     // Everything else is small: a vocabulary, options, headers.
@@ -55,8 +55,8 @@ class FolderSink final : public ef::TrainingSink {
     const std::uint64_t model = trained_.bytes() + rest, state = trainer_->expected_state_bytes() + rest;
     const std::uint64_t kept = decays ? 2 * state : 0, all = model + state + kept;
     const std::uint64_t second = all - std::min(all, there);
-    ef::require_room(trained_.folder(),
-                     {model, state, std::min(second, model), second - std::min(second, model)});
+    ef::detail::require_room(trained_.folder(),
+                             {model, state, std::min(second, model), second - std::min(second, model)});
   }
 
   /// Whether the folder's model and state belong to this training.

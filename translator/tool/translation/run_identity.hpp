@@ -20,7 +20,7 @@ using RunIdentity = std::map<std::string, std::string>;
 
 /// A 64-bit hash of a file's bytes; not cryptographic.
 inline std::string content_hash(const std::filesystem::path& path) {
-  const auto file = eigenformer::MappedFile::open(path);
+  const auto file = eigenformer::detail::MappedFile::open(path);
   const auto bytes = file->bytes();
   std::uint64_t hash = bytes.size() * 0x9E3779B97F4A7C15u + 1;
   for (std::size_t i = 0; i < bytes.size(); i += 8) {

@@ -140,7 +140,7 @@ class Context {
   /// The adapters of with_adapters(); null: those attached to the model.
   const std::shared_ptr<const AdapterSet<T>>& adapters() const noexcept { return adapters_; }
   /// The adapter of products with `weight`, owned by this context or the weight; null without one.
-  const WeightAdapter<T>* adapter_of(const Parameter<T>& weight) const {
+  const detail::WeightAdapter<T>* adapter_of(const Parameter<T>& weight) const {
     return adapters_ == nullptr ? weight.adapter().get() : adapters_->find(weight).get();
   }
 

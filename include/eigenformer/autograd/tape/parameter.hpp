@@ -15,10 +15,10 @@
 
 namespace eigenformer {
 
+namespace detail {
+
 template <class T>
 struct WeightAdapter;
-
-namespace detail {
 
 inline std::uint64_t next_parameter_id() {
   static std::atomic<std::uint64_t> id{0};
@@ -128,9 +128,11 @@ class Parameter {
 
   /// The adapter of products with this weight, unless the Context has others (Context::with_adapters); null
   /// without one. A copy of the parameter has a copy of the adapter.
-  const std::shared_ptr<WeightAdapter<T>>& adapter() const { return state().adapter; }
+  const std::shared_ptr<detail::WeightAdapter<T>>& adapter() const { return state().adapter; }
   /// Attaches an adapter; null removes it.
-  void set_adapter(std::shared_ptr<WeightAdapter<T>> adapter) { state().adapter = std::move(adapter); }
+  void set_adapter(std::shared_ptr<detail::WeightAdapter<T>> adapter) {
+    state().adapter = std::move(adapter);
+  }
 
  private:
   [[noreturn]] void refuse_copy() const {
@@ -143,7 +145,7 @@ class Parameter {
 
   void copy_adapter(const Parameter& other) {
     const auto& theirs = other.state_->adapter;
-    state_->adapter = theirs == nullptr ? nullptr : std::make_shared<WeightAdapter<T>>(*theirs);
+    state_->adapter = theirs == nullptr ? nullptr : std::make_shared<detail::WeightAdapter<T>>(*theirs);
   }
 
   detail::ParameterState<T>& state() const {
@@ -158,6 +160,8 @@ class Parameter {
 
 static_assert(std::is_nothrow_move_constructible_v<Parameter<float>>);
 static_assert(std::is_nothrow_move_assignable_v<Parameter<float>>);
+
+namespace detail {
 
 /// A low-rank term for some rows of a weight: y[rows] += scale() B A dropout(x). LoRA: Hu et al. 2021.
 template <class T>
@@ -186,18 +190,20 @@ struct WeightAdapter {
   std::vector<LowRankPart<T>> parts{};  ///< added in this order
 };
 
+}  // namespace detail
+
 /// The adapters of a model's weights, stored outside the model: several sets can share one model, each in its
 /// own Context (Context::with_adapters).
 template <class T>
 class AdapterSet {
  public:
   /// Sets the adapter of `weight`, in place of an earlier one.
-  void add(const Parameter<T>& weight, std::shared_ptr<WeightAdapter<T>> adapter) {
+  void add(const Parameter<T>& weight, std::shared_ptr<detail::WeightAdapter<T>> adapter) {
     adapters_[weight.id()] = std::move(adapter);
   }
   /// The adapter of `weight`; null without one.
-  const std::shared_ptr<WeightAdapter<T>>& find(const Parameter<T>& weight) const {
-    static const std::shared_ptr<WeightAdapter<T>> none;
+  const std::shared_ptr<detail::WeightAdapter<T>>& find(const Parameter<T>& weight) const {
+    static const std::shared_ptr<detail::WeightAdapter<T>> none;
     const auto at = adapters_.find(weight.id());
     return at == adapters_.end() ? none : at->second;
   }
@@ -205,7 +211,7 @@ class AdapterSet {
   std::size_t size() const noexcept { return adapters_.size(); }
 
  private:
-  std::unordered_map<std::uint64_t, std::shared_ptr<WeightAdapter<T>>> adapters_;
+  std::unordered_map<std::uint64_t, std::shared_ptr<detail::WeightAdapter<T>>> adapters_;
 };
 
 /// A tensor of a module that is never trained, such as a table of positions.

@@ -196,8 +196,6 @@ struct TapeState {
   }
 };
 
-}  // namespace detail
-
 /// Where an op writes the gradient of one input: data = beta * data + gradient. It converts to false when the
 /// input needs no gradient.
 template <class T>
@@ -208,6 +206,8 @@ struct GradientSlot {
   /// Whether a gradient is needed.
   explicit operator bool() const noexcept { return data != nullptr; }
 };
+
+}  // namespace detail
 
 /// The argument of an op's backward function: the gradient of the op's output, and a slot for the gradient of
 /// each input.
@@ -233,7 +233,7 @@ class Backward {
   /// The slot for the gradient of input i. It counts as written after this call, so all of it must be filled.
   /// For an op that has one Var as two inputs, both slots are the same memory: fill the first before the call
   /// for the second, or use SeparateSlots.
-  GradientSlot<T> grad(std::size_t i) {
+  detail::GradientSlot<T> grad(std::size_t i) {
     const std::int32_t id = input(i);
     if (id < 0) return {};
     detail::TapeNode<T>& n = tape_.nodes[static_cast<std::size_t>(id)];
@@ -285,7 +285,7 @@ class Backward {
       n.written = true;
       return;
     }
-    const GradientSlot<T> slot = grad(i);
+    const detail::GradientSlot<T> slot = grad(i);
     const T* g = gradient.data();
     parallel_for(gradient.numel(), 1 << 15, [&](index_t begin, index_t end) {
       if (slot.beta == T(0)) {

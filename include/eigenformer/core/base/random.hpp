@@ -14,6 +14,8 @@
 
 namespace eigenformer {
 
+namespace detail {
+
 /// The counter-based generator Philox4x32-10: four 32-bit words from a 128-bit counter and a 64-bit key.
 /// Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011.
 struct Philox4x32 {
@@ -42,6 +44,8 @@ struct Philox4x32 {
     return {c0, c1, c2, c3};
   }
 };
+
+}  // namespace detail
 
 /// A stream of random numbers that is the same on every compiler and machine, and small enough to save.
 class RandomGenerator {
@@ -83,7 +87,7 @@ class RandomGenerator {
   std::uint32_t next_u32() noexcept {
     const std::uint64_t index = state_.position / 4;
     if (index != block_index_) {
-      block_ = Philox4x32::generate(
+      block_ = detail::Philox4x32::generate(
           {static_cast<std::uint32_t>(index), static_cast<std::uint32_t>(index >> 32), 0, 0},
           {static_cast<std::uint32_t>(state_.seed), static_cast<std::uint32_t>(state_.seed >> 32)});
       block_index_ = index;
@@ -154,7 +158,7 @@ class RandomGenerator {
   static constexpr std::uint64_t none = ~std::uint64_t{0};
   State state_;
   std::uint64_t block_index_ = none;
-  Philox4x32::Counter block_{};
+  detail::Philox4x32::Counter block_{};
   bool idle_ = false;
 };
 

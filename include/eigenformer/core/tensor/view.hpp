@@ -25,6 +25,8 @@ concept IndexNumber = std::same_as<I, std::int32_t> || std::same_as<I, std::int6
 /// The end of a dimension, for slice() and range().
 inline constexpr index_t slice_end = std::numeric_limits<index_t>::max();
 
+namespace detail {
+
 /// The entries begin, begin + step, ... before end: NumPy's begin:end:step. range() makes it.
 struct IndexRange {
   index_t begin = 0;        ///< the first entry; negative counts from the end
@@ -32,9 +34,11 @@ struct IndexRange {
   index_t step = 1;         ///< not zero; negative walks towards the front
 };
 
+}  // namespace detail
+
 /// The entries begin .. end - 1 of a dimension in steps, as an index. As in NumPy, bounds outside the
 /// dimension are moved to its ends, and slice_end leaves one out: range(slice_end, slice_end, -1) is ::-1.
-constexpr IndexRange range(index_t begin, index_t end = slice_end, index_t step = 1) noexcept {
+constexpr detail::IndexRange range(index_t begin, index_t end = slice_end, index_t step = 1) noexcept {
   return {begin, end, step};
 }
 
@@ -85,7 +89,8 @@ class Index {
   requires(!std::same_as<I, bool>) constexpr Index(I i)  // NOLINT(google-explicit-constructor)
       : range{static_cast<index_t>(i), 0, 1}, kind(Kind::number) {}
   /// Some entries.
-  constexpr Index(IndexRange r) : range(r), kind(Kind::range) {}  // NOLINT(google-explicit-constructor)
+  // NOLINTNEXTLINE(google-explicit-constructor)
+  constexpr Index(detail::IndexRange r) : range(r), kind(Kind::range) {}
   /// Every entry.
   constexpr Index(detail::EveryEntry (*)() noexcept)
       : kind(Kind::range) {}  // NOLINT(google-explicit-constructor)
@@ -94,7 +99,7 @@ class Index {
   /// The remaining dimensions.
   constexpr Index(detail::Ellipsis) : kind(Kind::rest) {}  // NOLINT(google-explicit-constructor)
 
-  IndexRange range;          ///< of a range; a number is in `begin`
+  detail::IndexRange range;  ///< of a range; a number is in `begin`
   Kind kind = Kind::absent;  ///< what it is
 };
 

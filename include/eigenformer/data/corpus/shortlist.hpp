@@ -39,7 +39,7 @@ class Shortlist {
 
   /// Reads a binary shortlist of Marian. Throws IoError naming the file and what was expected.
   static Shortlist load(const std::filesystem::path& path) {
-    return parse(read_text_file(path), path.string());
+    return parse(detail::read_text_file(path), path.string());
   }
 
   /// Parses the bytes of such a file; messages call it `name`. Throws IoError.
@@ -180,7 +180,7 @@ EIGENFORMER_FUNCTION void Shortlist::save(const std::filesystem::path& path) con
   std::memcpy(bytes.data(), &head, sizeof head);
   head.checksum = checksum(bytes);
   std::memcpy(bytes.data(), &head, sizeof head);
-  write_file(path, bytes);
+  detail::write_file(path, bytes);
 }
 
 EIGENFORMER_FUNCTION std::vector<std::int32_t> Shortlist::choose(std::span<const std::int32_t> sources,

@@ -147,7 +147,7 @@ class TokenFile final : public PairSource {
   static constexpr std::size_t block = std::size_t{1} << 24;
 
   std::filesystem::path path_;
-  std::shared_ptr<MappedFile> file_;
+  std::shared_ptr<detail::MappedFile> file_;
   detail::TokenFileHead head_;
   detail::TokenFileTail tail_;
   const char* ids_ = nullptr;
@@ -163,7 +163,7 @@ class TokenFile final : public PairSource {
 namespace eigenformer {
 
 EIGENFORMER_IO_FUNCTION TokenFile::TokenFile(const std::filesystem::path& path)
-    : path_(path), file_(MappedFile::open(path)) {
+    : path_(path), file_(detail::MappedFile::open(path)) {
   const std::string_view bytes = std::as_const(*file_).text();
   if (bytes.size() < sizeof head_ + sizeof tail_) throw refuse("is too short to be a token file");
   std::memcpy(&head_, bytes.data(), sizeof head_);

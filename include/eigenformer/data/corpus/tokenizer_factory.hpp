@@ -243,7 +243,7 @@ EIGENFORMER_FUNCTION std::shared_ptr<const Tokenizer> load_tokenizer(const std::
   const std::string what = "kind '" + kind + "'";
   if (kind == "char") return load_shared<CharacterTokenizer>(directory, name);
   if (kind == "word") return load_shared<WordTokenizer>(directory, name);
-  if (kind == "tokens") return load_shared<TokenTokenizer>(directory, name);
+  if (kind == "tokens") return load_shared<detail::TokenTokenizer>(directory, name);
   if (kind == "subword") return require_sentencepiece("tokenizer", what).load_subword(directory, name);
   if (kind == "sentencepiece")
     return require_sentencepiece("tokenizer", what).load_sentencepiece(directory, name);

@@ -109,12 +109,16 @@ class AtomicFile {
   std::uint64_t written_ = 0;
 };
 
+namespace detail {
+
 /// Replaces the contents of a file, completely or not at all, by AtomicFile. Throws IoError as it does.
 inline void write_file(const std::filesystem::path& path, std::string_view contents) {
   AtomicFile file(path);
   file.write(contents);
   file.commit();
 }
+
+}  // namespace detail
 
 }  // namespace eigenformer
 

@@ -88,6 +88,8 @@ class FolderTransaction {
   bool created_ = false;
 };
 
+namespace detail {
+
 /// The path at which to read file `name` of a folder that FolderTransaction writes, also after an interrupted
 /// commit. While another process writes, the file may be moved before it is opened: use read_folder().
 inline std::filesystem::path folder_file(const std::filesystem::path& folder, std::string_view name) {
@@ -102,8 +104,6 @@ inline bool has_folder_file(const std::filesystem::path& folder, std::string_vie
   return std::filesystem::exists(folder / FolderTransaction::commit_name / name, ignored) ||
          std::filesystem::exists(folder / name, ignored);
 }
-
-namespace detail {
 
 // Identifies the current versions of some files of a folder: existing files never share an inode number, and
 // a new file that reuses a number has another modification time.
@@ -120,8 +120,6 @@ struct FolderVersion {
 
   static FolderVersion of(const std::filesystem::path& folder, const std::vector<std::string>& names);
 };
-
-}  // namespace detail
 
 /// Returns the result of read(), which reads files of a folder that another process may be replacing by
 /// FolderTransaction, and calls it again when they changed meanwhile, so that all are of one commit. `names`
@@ -146,6 +144,8 @@ auto read_folder(const std::filesystem::path& folder, const std::vector<std::str
   throw IoError("read",
                 {"the files of '", folder.string(), "' were replaced each time they were read; try again"});
 }
+
+}  // namespace detail
 
 }  // namespace eigenformer
 

@@ -16,7 +16,7 @@
 
 #include "eigenformer/data/files/atomic_file.hpp"
 
-namespace eigenformer {
+namespace eigenformer::detail {
 
 /// A file mapped into memory, copy-on-write: writes to the bytes never reach the file.
 ///
@@ -70,11 +70,11 @@ inline std::string read_file(const std::filesystem::path& path) {
   return std::string(MappedFile::open(path)->text());
 }
 
-}  // namespace eigenformer
+}  // namespace eigenformer::detail
 
 #if EIGENFORMER_IO_DEFINITIONS
 
-namespace eigenformer {
+namespace eigenformer::detail {
 
 EIGENFORMER_IO_FUNCTION std::shared_ptr<MappedFile> MappedFile::open(const std::filesystem::path& path) {
   struct stat state {};
@@ -108,6 +108,6 @@ EIGENFORMER_IO_FUNCTION std::shared_ptr<MappedFile> MappedFile::again() const {
   return file;
 }
 
-}  // namespace eigenformer
+}  // namespace eigenformer::detail
 
 #endif

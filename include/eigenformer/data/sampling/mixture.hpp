@@ -142,7 +142,7 @@ EIGENFORMER_IO_FUNCTION std::string Mixture::fingerprint() const {
     text += "; " + std::to_string(pairs_of(k)) + " of " + part;
     more += "; " + more_of_part;
     if (!parts_[k].text) continue;
-    more += ", " + training_ids(*parts_[k].text);
+    more += ", " + detail::training_ids(*parts_[k].text);
     text += " after";
     for (const auto* ids : {&parts_[k].text->source_prefix, &parts_[k].text->target_prefix}) {
       for (const std::int32_t id : *ids) text += ' ' + std::to_string(id);
@@ -160,7 +160,7 @@ EIGENFORMER_IO_FUNCTION SourceIdentity Mixture::identity() const {
     all.tokenizers += (k == 0 ? "" : "; ") + part.tokenizers;
     all.options += "; " + std::to_string(pairs_of(k)) + " of corpus " + std::to_string(k + 1);
     if (!part.options.empty()) all.options += ", " + part.options;
-    if (parts_[k].text) all.options += ", " + training_ids(*parts_[k].text);
+    if (parts_[k].text) all.options += ", " + detail::training_ids(*parts_[k].text);
   }
   return all;
 }
@@ -174,7 +174,7 @@ EIGENFORMER_IO_FUNCTION Mixture::Place Mixture::place(index_t epoch, index_t i) 
   const index_t read = epoch * pairs_of(k) + (i - begin);  // of this part, in all epochs
   const index_t pass = read / n;
   if (!options_.shuffle) return {k, pass, read % n};
-  const auto words = Philox4x32::generate(
+  const auto words = detail::Philox4x32::generate(
       {static_cast<std::uint32_t>(pass), static_cast<std::uint32_t>(k), 0, 0},
       {static_cast<std::uint32_t>(options_.seed), static_cast<std::uint32_t>(options_.seed >> 32)});
   RandomGenerator rng(std::uint64_t{words[0]} << 32 | words[1]);

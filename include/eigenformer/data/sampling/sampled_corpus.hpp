@@ -115,10 +115,10 @@ EIGENFORMER_IO_FUNCTION void SampledCorpus::draw(const Tokenizer& tokenizer,
                                                  std::vector<std::int32_t>& ids) const {
   // Each (seed, epoch, pair, side) has its own generator.
   const auto pair = static_cast<std::uint64_t>(i);
-  const auto words =
-      Philox4x32::generate({static_cast<std::uint32_t>(epoch), static_cast<std::uint32_t>(pair),
-                            static_cast<std::uint32_t>(pair >> 32), side},
-                           {static_cast<std::uint32_t>(seed_), static_cast<std::uint32_t>(seed_ >> 32)});
+  const auto words = detail::Philox4x32::generate(
+      {static_cast<std::uint32_t>(epoch), static_cast<std::uint32_t>(pair),
+       static_cast<std::uint32_t>(pair >> 32), side},
+      {static_cast<std::uint32_t>(seed_), static_cast<std::uint32_t>(seed_ >> 32)});
   RandomGenerator rng(std::uint64_t{words[0]} << 32 | words[1]);
   std::vector<std::int32_t> drawn =
       tokenizer.encode_sampled(text[static_cast<std::size_t>(i)], sampling_, rng);

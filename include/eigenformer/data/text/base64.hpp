@@ -7,16 +7,16 @@
 
 #include "eigenformer/core/base/config.hpp"
 
-namespace eigenformer {
+namespace eigenformer::detail {
 
 /// Decodes base64 (RFC 4648, section 4) to bytes; returns nothing when the text is not valid base64.
 EIGENFORMER_IO_FUNCTION std::optional<std::string> decode_base64(std::string_view text);
 
-}  // namespace eigenformer
+}  // namespace eigenformer::detail
 
 #if EIGENFORMER_IO_DEFINITIONS
 
-namespace eigenformer {
+namespace eigenformer::detail {
 
 EIGENFORMER_IO_FUNCTION std::optional<std::string> decode_base64(std::string_view text) {
   constexpr std::string_view alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -38,6 +38,6 @@ EIGENFORMER_IO_FUNCTION std::optional<std::string> decode_base64(std::string_vie
   return bytes;
 }
 
-}  // namespace eigenformer
+}  // namespace eigenformer::detail
 
 #endif

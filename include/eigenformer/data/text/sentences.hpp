@@ -85,10 +85,14 @@ class SentenceSplitter {
   std::shared_ptr<const void> rules_;
 };
 
+namespace detail {
+
 /// The largest share of lines of several sentences in a corpus whose lines count as sentences; see
 /// several_sentences(). Corpora aligned by sentences stay well below it, texts aligned by paragraphs well
 /// above; and a model that has seen so many lines of several sentences can translate them.
 inline constexpr double most_several_sentences = 0.2;
+
+}  // namespace detail
 
 /// The share of lines in which a SentenceSplitter without a language finds several sentences, of those with
 /// text among at most 10,000 evenly spread ones. Nothing without such lines and in a program built without

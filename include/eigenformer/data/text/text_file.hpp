@@ -18,8 +18,12 @@
 
 namespace eigenformer {
 
+namespace detail {
+
 /// Reads all bytes of a file, unchanged. Throws IoError when it is missing, a folder or unreadable.
 EIGENFORMER_FUNCTION std::string read_text_file(const std::filesystem::path& path);
+
+}  // namespace detail
 
 /// Splits UTF-8 text into copies of its lines: `\n` and `\r\n` end a line, a byte order mark at the start is
 /// dropped, and the last line needs no line end. Messages call the text `name`. Throws IoError for invalid
@@ -31,7 +35,7 @@ EIGENFORMER_FUNCTION std::vector<std::string> split_lines(std::string_view text,
 /// cannot be read, for a longer text, for invalid UTF-8, for NUL bytes and for damaged compressed data.
 inline std::vector<std::string> read_lines(const std::filesystem::path& path,
                                            std::size_t most = std::numeric_limits<std::size_t>::max()) {
-  return split_lines(decompress(read_text_file(path), path.string(), most), path.string());
+  return split_lines(decompress(detail::read_text_file(path), path.string(), most), path.string());
 }
 
 }  // namespace eigenformer
@@ -39,6 +43,8 @@ inline std::vector<std::string> read_lines(const std::filesystem::path& path,
 #if EIGENFORMER_DEFINITIONS
 
 namespace eigenformer {
+
+namespace detail {
 
 EIGENFORMER_FUNCTION std::string read_text_file(const std::filesystem::path& path) {
   const auto refuse = [&](const std::string& why) -> IoError {
@@ -57,6 +63,8 @@ EIGENFORMER_FUNCTION std::string read_text_file(const std::filesystem::path& pat
   if (file.bad()) throw refuse(errno != 0 ? std::strerror(errno) : "an error while reading");
   return bytes;
 }
+
+}  // namespace detail
 
 EIGENFORMER_FUNCTION std::vector<std::string> split_lines(std::string_view text, const std::string& name) {
   const auto place = [&](std::size_t offset) {

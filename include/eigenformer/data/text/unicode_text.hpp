@@ -12,9 +12,7 @@
 #include "eigenformer/data/text/icu_text.hpp"
 #endif
 
-namespace eigenformer {
-
-namespace detail {
+namespace eigenformer::detail {
 
 /// The Unicode functions that need ICU.
 struct UnicodeFunctions {
@@ -34,8 +32,6 @@ inline const UnicodeFunctions& require_unicode(const char* op, const std::string
   if (const auto* found = find_linked<UnicodeFunctions>()) return *found;
   throw ValueError(op, {what, " needs ICU, which this program was built without"});
 }
-
-}  // namespace detail
 
 /// Whether this program was built with ICU, which to_nfc() and Scripts need.
 inline bool has_unicode_text() noexcept { return detail::find_linked<detail::UnicodeFunctions>() != nullptr; }
@@ -71,11 +67,11 @@ class Scripts {
   std::vector<int> scripts_;
 };
 
-}  // namespace eigenformer
+}  // namespace eigenformer::detail
 
 #if EIGENFORMER_IO_DEFINITIONS
 
-namespace eigenformer {
+namespace eigenformer::detail {
 
 EIGENFORMER_IO_FUNCTION Scripts::Scripts(const std::string& names) {
   for (std::size_t at = 0; at < names.size();) {
@@ -104,6 +100,6 @@ EIGENFORMER_IO_FUNCTION double Scripts::share(std::string_view text) const {
   return letters > 0 ? own / letters : 1;
 }
 
-}  // namespace eigenformer
+}  // namespace eigenformer::detail
 
 #endif

@@ -99,6 +99,8 @@ inline std::vector<std::string_view> split_code_points(std::string_view text) {
   return pieces;
 }
 
+namespace detail {
+
 /// Whether a code point is white space: ASCII's, the separators U+001C to U+001F, U+0085, U+00A0 and the
 /// spaces of U+1680 to U+3000. The same as Python's str.isspace(), which sacreBLEU splits by.
 inline bool is_space(char32_t c) {
@@ -106,8 +108,6 @@ inline bool is_space(char32_t c) {
          (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F ||
          c == 0x3000;
 }
-
-namespace detail {
 
 /// Whether a code point is punctuation or a symbol, by blocks of Unicode: ASCII, Latin-1, general
 /// punctuation, currency, arrows to miscellaneous symbols, CJK and full-width punctuation, emoji.
@@ -148,7 +148,7 @@ inline std::string trim(std::string_view text) {
   const char* first = nullptr;
   const char* last = nullptr;
   detail::for_each_code_point(text, [&](char32_t c, std::string_view bytes) {
-    if (is_space(c)) return;
+    if (detail::is_space(c)) return;
     if (first == nullptr) first = bytes.data();
     last = bytes.data() + bytes.size();
   });

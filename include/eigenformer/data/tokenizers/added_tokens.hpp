@@ -14,9 +14,7 @@
 #include "eigenformer/data/tokenizers/foreign_tokenizer.hpp"
 #include "eigenformer/data/tokenizers/tokenizer_file.hpp"
 
-namespace eigenformer {
-
-namespace detail {
+namespace eigenformer::detail {
 
 /// The classes of characters by which AddedTokens are matched in transformers' tokenizers that are written in
 /// Python; icu::AddedTokenCharacters has those of the tokenizers package.
@@ -26,8 +24,6 @@ struct AddedTokenCharacters {
   /// Whether a code point next to a token makes it a part of a word.
   static bool is_word_character(char32_t c) { return c != U' '; }
 };
-
-}  // namespace detail
 
 /// Added tokens, matched as in Hugging Face's tokenizers package: from left to right, the longest match
 /// first.
@@ -120,11 +116,11 @@ class AddedTokens {
   std::map<char, std::vector<std::size_t>> by_first_byte_;
 };
 
-}  // namespace eigenformer
+}  // namespace eigenformer::detail
 
 #if EIGENFORMER_IO_DEFINITIONS
 
-namespace eigenformer {
+namespace eigenformer::detail {
 
 EIGENFORMER_IO_FUNCTION AddedTokens::AddedTokens(std::vector<AddedToken> tokens)
     : tokens_(std::move(tokens)) {
@@ -182,6 +178,6 @@ EIGENFORMER_IO_FUNCTION const AddedToken* AddedTokens::find(std::string_view res
   return nullptr;
 }
 
-}  // namespace eigenformer
+}  // namespace eigenformer::detail
 
 #endif

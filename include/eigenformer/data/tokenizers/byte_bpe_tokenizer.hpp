@@ -19,7 +19,7 @@
 #include "eigenformer/data/tokenizers/foreign_tokenizer.hpp"
 #include "eigenformer/data/tokenizers/pair_merging.hpp"
 
-namespace eigenformer {
+namespace eigenformer::detail {
 
 /// Byte-level byte pair encoding (Radford et al. 2019): GPT-2, BART, RoBERTa. Text is cut into words by
 /// GPT-2's pattern, with Unicode's classes; each byte is mapped to a printable character; pairs are merged in
@@ -117,11 +117,11 @@ class ByteBpeTokenizer final : public ForeignTokenizer {
   std::unordered_map<char32_t, char> bytes_;
 };
 
-}  // namespace eigenformer
+}  // namespace eigenformer::detail
 
 #if EIGENFORMER_IO_DEFINITIONS
 
-namespace eigenformer {
+namespace eigenformer::detail {
 
 EIGENFORMER_IO_FUNCTION ByteBpeTokenizer::ByteBpeTokenizer(ForeignVocabulary given,
                                                            std::vector<std::string> merges, AddedTokens added)
@@ -200,6 +200,6 @@ EIGENFORMER_IO_FUNCTION std::size_t ByteBpeTokenizer::word_end(const std::u32str
   return end < text.size() && end - begin > 1 ? end - 1 : end;
 }
 
-}  // namespace eigenformer
+}  // namespace eigenformer::detail
 
 #endif

@@ -91,6 +91,8 @@ Text with_target_language(Text text, const std::string& language) {
                                     : "the target language is '" + language + "', expected one of " + names);
 }
 
+namespace detail {
+
 /// The ids that conventions add to a sentence pair in training, as text; equal texts lead to equal batches.
 EIGENFORMER_FUNCTION std::string training_ids(const TextConventions& text);
 
@@ -102,11 +104,13 @@ inline index_t num_positions(index_t tokens, const TextConventions& text = {}) {
   return tokens + static_cast<index_t>(std::max(source, text.target_prefix.size() + 1));
 }
 
+}  // namespace detail
+
 }  // namespace eigenformer
 
 #if EIGENFORMER_DEFINITIONS
 
-namespace eigenformer {
+namespace eigenformer::detail {
 
 EIGENFORMER_FUNCTION std::string training_ids(const TextConventions& text) {
   const auto list = [](const std::vector<std::int32_t>& ids) {
@@ -119,6 +123,6 @@ EIGENFORMER_FUNCTION std::string training_ids(const TextConventions& text) {
          ", end_id " + std::to_string(text.end_id);
 }
 
-}  // namespace eigenformer
+}  // namespace eigenformer::detail
 
 #endif

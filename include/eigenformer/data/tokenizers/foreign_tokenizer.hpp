@@ -14,7 +14,7 @@
 #include "eigenformer/data/tokenizers/tokenizer.hpp"
 #include "eigenformer/data/tokenizers/tokenizer_file.hpp"
 
-namespace eigenformer {
+namespace eigenformer::detail {
 
 /// The vocabulary of a checkpoint from elsewhere, with any ids for special tokens.
 struct ForeignVocabulary {
@@ -137,11 +137,11 @@ class TokenTokenizer final : public ForeignTokenizer {
   }
 };
 
-}  // namespace eigenformer
+}  // namespace eigenformer::detail
 
 #if EIGENFORMER_DEFINITIONS
 
-namespace eigenformer {
+namespace eigenformer::detail {
 
 EIGENFORMER_FUNCTION void ForeignTokenizer::save(const std::filesystem::path& directory,
                                                  const std::string& name) const {
@@ -218,6 +218,6 @@ EIGENFORMER_FUNCTION std::vector<std::int32_t> TokenTokenizer::encode(std::strin
   return ids;
 }
 
-}  // namespace eigenformer
+}  // namespace eigenformer::detail
 
 #endif

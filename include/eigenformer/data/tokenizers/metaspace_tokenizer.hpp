@@ -19,7 +19,7 @@
 #include "eigenformer/data/tokenizers/foreign_tokenizer.hpp"
 #include "eigenformer/data/tokenizers/subword_models.hpp"
 
-namespace eigenformer {
+namespace eigenformer::detail {
 
 /// How a MetaspaceTokenizer normalises and splits a text.
 struct MetaspaceOptions {
@@ -112,11 +112,11 @@ class MetaspaceTokenizer final : public ForeignTokenizer {
   std::variant<detail::UnigramModel, detail::PairModel> model_;
 };
 
-}  // namespace eigenformer
+}  // namespace eigenformer::detail
 
 #if EIGENFORMER_IO_DEFINITIONS
 
-namespace eigenformer {
+namespace eigenformer::detail {
 
 EIGENFORMER_IO_FUNCTION MetaspaceTokenizer MetaspaceTokenizer::load(const std::filesystem::path& directory,
                                                                     const std::string& name) {
@@ -334,6 +334,6 @@ EIGENFORMER_IO_FUNCTION std::string MetaspaceTokenizer::stripped(const std::stri
   return begin < end ? text.substr(begin, end - begin) : std::string();
 }
 
-}  // namespace eigenformer
+}  // namespace eigenformer::detail
 
 #endif

@@ -24,7 +24,7 @@
 #include "eigenformer/data/tokenizers/subword_sampling.hpp"
 #include "eigenformer/data/tokenizers/vocabulary.hpp"
 
-namespace eigenformer {
+namespace eigenformer::detail {
 
 /// Samples segmentations with the pieces and scores of a SentencePiece model. SentencePiece's own sampling
 /// uses one random generator per thread, which cannot be seeded per sentence; this class uses the caller's.
@@ -188,8 +188,6 @@ class SentencePieceSampler {
   std::unordered_map<std::string, std::int32_t, detail::StringHash, std::equal_to<>> ids_;
 };
 
-namespace detail {
-
 /// A sampler that is made on first use and shared by copies. Thread-safe.
 class LazySampler {
  public:
@@ -207,6 +205,4 @@ class LazySampler {
   std::shared_ptr<Shared> shared_ = std::make_shared<Shared>();
 };
 
-}  // namespace detail
-
-}  // namespace eigenformer
+}  // namespace eigenformer::detail

@@ -89,6 +89,8 @@ inline std::optional<std::int32_t> find_token(const Tokenizer& tokenizer, std::s
   return std::nullopt;
 }
 
+namespace detail {
+
 /// Base class of the tokenizers whose ids are those of a Vocabulary: CharacterTokenizer and WordTokenizer.
 class VocabularyTokenizer : public Tokenizer {
  public:
@@ -109,11 +111,13 @@ class VocabularyTokenizer : public Tokenizer {
   Vocabulary vocabulary_;  ///< tokens and ids
 };
 
+}  // namespace detail
+
 /// A tokenizer with one token for each code point.
-class CharacterTokenizer final : public VocabularyTokenizer {
+class CharacterTokenizer final : public detail::VocabularyTokenizer {
  public:
   /// vocabulary: code points, each in UTF-8; other entries are never produced from text.
-  explicit CharacterTokenizer(Vocabulary vocabulary) : VocabularyTokenizer(std::move(vocabulary)) {}
+  explicit CharacterTokenizer(Vocabulary vocabulary) : detail::VocabularyTokenizer(std::move(vocabulary)) {}
 
   /// Makes a tokenizer with the code points of UTF-8 sentences. Throws ValueError as
   /// Vocabulary::from_counts().
@@ -143,10 +147,10 @@ class CharacterTokenizer final : public VocabularyTokenizer {
 /// joiner, U+FFED, on that side, as in `Hund ￭?` and `(￭ alt ￭)`, so that words are spelled the same
 /// everywhere and decoding restores the spaces (the joiner annotation of OpenNMT's Tokenizer). A joiner in
 /// the text itself becomes U+25A0.
-class WordTokenizer final : public VocabularyTokenizer {
+class WordTokenizer final : public detail::VocabularyTokenizer {
  public:
   /// vocabulary: tokens as split() makes them; other entries are never produced from text.
-  explicit WordTokenizer(Vocabulary vocabulary) : VocabularyTokenizer(std::move(vocabulary)) {}
+  explicit WordTokenizer(Vocabulary vocabulary) : detail::VocabularyTokenizer(std::move(vocabulary)) {}
 
   /// Makes a tokenizer with the words and marks of UTF-8 sentences. Throws ValueError as
   /// Vocabulary::from_counts().

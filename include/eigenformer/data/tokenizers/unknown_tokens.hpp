@@ -12,9 +12,7 @@
 #include "eigenformer/data/tokenizers/conventions.hpp"
 #include "eigenformer/data/tokenizers/tokenizer.hpp"
 
-namespace eigenformer {
-
-namespace detail {
+namespace eigenformer::detail {
 
 /// A tokenizer whose decode() leaves unknown tokens out; in all else the given one.
 class UnknownDroppingTokenizer final : public Tokenizer {
@@ -43,8 +41,6 @@ class UnknownDroppingTokenizer final : public Tokenizer {
   std::shared_ptr<const Tokenizer> given_;
 };
 
-}  // namespace detail
-
 /// The tokenizer, which must not be null and must keep unknown tokens, as loaded and trained ones do; or one
 /// that leaves them out when decoding.
 inline std::shared_ptr<const Tokenizer> with_unknown_tokens(std::shared_ptr<const Tokenizer> tokenizer,
@@ -53,4 +49,4 @@ inline std::shared_ptr<const Tokenizer> with_unknown_tokens(std::shared_ptr<cons
   return std::make_shared<detail::UnknownDroppingTokenizer>(std::move(tokenizer));
 }
 
-}  // namespace eigenformer
+}  // namespace eigenformer::detail

@@ -101,7 +101,7 @@ class Vocabulary {
   void save(const std::filesystem::path& path) const {
     std::string text;
     for (const std::string& token : tokens_) text += escape(token) + '\n';
-    write_file(path, text);
+    detail::write_file(path, text);
   }
 
   /// Reads what save() wrote. Throws IoError for anything else, naming file and line.

@@ -14,7 +14,7 @@
 #include "eigenformer/data/tokenizers/added_tokens.hpp"
 #include "eigenformer/data/tokenizers/foreign_tokenizer.hpp"
 
-namespace eigenformer {
+namespace eigenformer::detail {
 
 /// BERT's tokenizer (Devlin et al. 2019): text is cleaned, optionally lower-cased and stripped of accents,
 /// cut at spaces, punctuation and CJK characters, and each word is cut into pieces from the left, the longest
@@ -61,11 +61,11 @@ class WordPieceTokenizer final : public ForeignTokenizer {
   AddedTokens added_;
 };
 
-}  // namespace eigenformer
+}  // namespace eigenformer::detail
 
 #if EIGENFORMER_IO_DEFINITIONS
 
-namespace eigenformer {
+namespace eigenformer::detail {
 
 EIGENFORMER_IO_FUNCTION WordPieceTokenizer::WordPieceTokenizer(ForeignVocabulary given, bool lower_case,
                                                                AddedTokens added)
@@ -162,6 +162,6 @@ EIGENFORMER_IO_FUNCTION void WordPieceTokenizer::append_word(std::vector<std::in
   ids.insert(ids.end(), found.begin(), found.end());
 }
 
-}  // namespace eigenformer
+}  // namespace eigenformer::detail
 
 #endif

@@ -115,8 +115,6 @@ inline nlohmann::json number(double x) {
 EIGENFORMER_IO_FUNCTION std::vector<std::string> target_modules(const std::set<std::string>& chosen,
                                                                 const std::vector<std::string>& all);
 
-}  // namespace detail
-
 /// A fingerprint of base weights, "12 matrices, 1234567": their number and a hash (FNV-1a, 64 bits) of their
 /// values rounded to bfloat16, so that a base model in bf16 and in float32 have the same. Throws ValueError
 /// for weights whose memory was released.
@@ -206,6 +204,8 @@ void stage_adapter(const FolderTransaction& save, const M& model,
   writer.save(save.file("adapter_model.safetensors"));
 }
 
+}  // namespace detail
+
 /// Writes the adapters attached to a model, without the base model, in PEFT's format and in float32. All
 /// files are replaced together. description.fingerprint is ignored: it is computed. Throws ValueError for a
 /// model without adapters, for modules without a name in description.names, and for weights whose memory was
@@ -216,7 +216,7 @@ template <class M>
 void save_adapter(const std::filesystem::path& folder, const M& model,
                   const AdapterDescription& description = {}) {
   FolderTransaction save(folder);
-  stage_adapter(save, model, description);
+  detail::stage_adapter(save, model, description);
   save.commit();
 }
 

@@ -187,15 +187,16 @@ class AdapterReader {
 template <class M>
 auto read_adapter(const std::filesystem::path& folder, M& model) {
   using T = typename M::value_type;
-  auto [description, read] = read_folder(folder, {"adapter_config.json", "adapter_model.safetensors"}, [&] {
-    AdapterDescription found =
-        read_adapter_description(folder);  // first, because its message says what is not an adapter
-    return std::pair(std::move(found),
-                     detail::AdapterReader<T>(folder, detail::adaptable_rows(model)).read());
-  });
+  auto [description, read] =
+      detail::read_folder(folder, {"adapter_config.json", "adapter_model.safetensors"}, [&] {
+        AdapterDescription found =
+            read_adapter_description(folder);  // first, because its message says what is not an adapter
+        return std::pair(std::move(found),
+                         detail::AdapterReader<T>(folder, detail::adaptable_rows(model)).read());
+      });
   auto& [set, weights] = read;
   if (!description.fingerprint.empty()) {
-    const std::string now = adapted_fingerprint(weights);
+    const std::string now = detail::adapted_fingerprint(weights);
     if (now != description.fingerprint) {
       throw IoError("adapter", {"'", folder.string(), "' was trained on another model than this one: on '",
                                 description.base, "', whose weights where it is added (",
@@ -318,10 +319,10 @@ EIGENFORMER_IO_FUNCTION AdapterDescription read_adapter_description(const std::f
     throw IoError("adapter",
                   {"'", folder.string(), "' is not an adapter folder: it has no adapter_config.json"});
   AdapterDescription description;
-  const std::filesystem::path path = folder_file(folder, "base.json");
+  const std::filesystem::path path = detail::folder_file(folder, "base.json");
   std::error_code ignored;
   if (!std::filesystem::exists(path, ignored)) {
-    description.base = detail::read_peft_config(folder_file(folder, "adapter_config.json")).base;
+    description.base = detail::read_peft_config(detail::folder_file(folder, "adapter_config.json")).base;
     return description;
   }
   const nlohmann::json json = detail::read_unique_json("adapter", path);

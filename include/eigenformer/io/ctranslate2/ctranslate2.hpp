@@ -220,7 +220,7 @@ Seq2SeqTransformer<T> ct2_model(const Ct2Transformer& described) {
 template <class T = float>
 TranslationModel<T> import_ctranslate2(const std::filesystem::path& folder,
                                        const ImportOptions& options = {}) {
-  const Ct2File file = Ct2File::open(folder / "model.bin");
+  const detail::Ct2File file = detail::Ct2File::open(folder / "model.bin");
   const detail::JsonFile config = detail::JsonFile::open_if_exists(folder / "config.json");
   std::optional<double> eps;
   if (config.has("layer_norm_epsilon")) eps = config.require<double>("layer_norm_epsilon");

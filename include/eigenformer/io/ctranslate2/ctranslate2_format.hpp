@@ -21,7 +21,7 @@
 #include "eigenformer/core/tensor/tensor.hpp"
 #include "eigenformer/data/files/mapped_file.hpp"
 
-namespace eigenformer {
+namespace eigenformer::detail {
 
 /// The element types of a CTranslate2 model.bin, with the numbers that the file has for them.
 enum class Ct2Type : std::uint8_t {
@@ -39,8 +39,6 @@ struct Ct2Variable {
   Ct2Type type = Ct2Type::float32;     ///< element type
   std::span<const std::byte> bytes{};  ///< the elements in the mapped file, little-endian, not aligned
 };
-
-namespace detail {
 
 inline IoError ct2_refusal(const std::filesystem::path& path, const std::string& what) {
   return IoError("ctranslate2", "'" + path.string() + "' " + what);
@@ -100,8 +98,6 @@ class Ct2Parser {
   std::span<const std::byte> bytes_;
   Ct2Contents contents_;
 };
-
-}  // namespace detail
 
 /// A CTranslate2 model.bin, mapped into memory and validated: every variable is inside the file and has as
 /// many bytes as its shape needs. Versions 1 to 6 of the format; the names of version 1 are converted to
@@ -236,7 +232,7 @@ class Ct2File {
   detail::Ct2Contents contents_;
 };
 
-}  // namespace eigenformer
+}  // namespace eigenformer::detail
 
 #if EIGENFORMER_IO_DEFINITIONS
 
@@ -374,8 +370,6 @@ EIGENFORMER_IO_FUNCTION Ct2Variable Ct2Parser::read_variable(Cursor& in, const s
   return v;
 }
 
-}  // namespace detail
-
 EIGENFORMER_IO_FUNCTION double Ct2File::scalar(const std::string& name, double missing) const {
   if (!contains(name)) return missing;
   const Ct2Variable& v = variable(name);
@@ -405,6 +399,8 @@ EIGENFORMER_IO_FUNCTION double Ct2File::scalar(const std::string& name, double m
   }
   return value;
 }
+
+}  // namespace detail
 
 }  // namespace eigenformer
 

@@ -131,7 +131,7 @@ TextEncoderModel<T> import_bert(const std::filesystem::path& folder) {
                                   {"cls_token", "[CLS]"},
                                   {"mask_token", "[MASK]"}});
     const std::int32_t begin = vocabulary.require("[CLS]"), end = vocabulary.require("[SEP]");
-    ForeignVocabulary v = vocabulary.finish("[UNK]", {begin, end});
+    detail::ForeignVocabulary v = vocabulary.finish("[UNK]", {begin, end});
     auto tokenizer = json ? json->tokenizer(std::move(v))
                           : detail::bert_tokenizer(folder, std::move(v), vocabulary.matched());
     return {std::move(model), std::move(tokenizer), begin, end};

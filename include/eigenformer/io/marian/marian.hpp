@@ -155,13 +155,13 @@ struct MarianInt8 {
   float input_multiplier(const std::string& ours, const Rows& rows, const Int8Rows& product) const;
 };
 
-}  // namespace detail
-
 /// Whether a Marian model, given as its file or folder, has int8 weights. Throws as import_marian() does for
 /// a missing or damaged file.
 inline bool is_marian_int8(const std::filesystem::path& from) {
   return MarianFile::open(detail::find_marian_files(from).model).has_int8();
 }
+
+}  // namespace detail
 
 /// Imports a Marian model as browsers ship them: a .bin file with float32 or intgemm8 weights, which are
 /// dequantised, and in the same folder its SentencePiece vocabularies and optionally decoder.yml or
@@ -179,7 +179,7 @@ template <class T = float>
 TranslationModel<T> import_marian(const std::filesystem::path& from, const ImportOptions& options = {}) {
   const detail::MarianFiles files = detail::find_marian_files(from);
   detail::require_no_languages(files.model, options);
-  const MarianFile file = MarianFile::open(files.model);
+  const detail::MarianFile file = detail::MarianFile::open(files.model);
   const detail::MarianTransformer transformer(file);
   ModelDescription description;
   description.model = transformer.options();
@@ -272,7 +272,7 @@ EIGENFORMER_IO_FUNCTION PackedModel<Seq2SeqTransformer<float>> import_marian_int
     const std::filesystem::path& from, const ImportOptions& options) {
   const detail::MarianFiles files = detail::find_marian_files(from);
   detail::require_no_languages(files.model, options);
-  const MarianFile file = MarianFile::open(files.model);
+  const detail::MarianFile file = detail::MarianFile::open(files.model);
   const detail::MarianTransformer transformer(file);
   ModelDescription description;
   description.model = transformer.options();

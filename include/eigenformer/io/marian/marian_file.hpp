@@ -19,7 +19,7 @@
 #include "eigenformer/core/tensor/tensor.hpp"
 #include "eigenformer/data/files/mapped_file.hpp"
 
-namespace eigenformer {
+namespace eigenformer::detail {
 
 /// The supported element types of a Marian .bin file, with the numbers that the file has for them.
 enum class MarianType : std::uint64_t {
@@ -34,8 +34,6 @@ struct MarianItem {
   MarianType type = MarianType::float32;  ///< element type
   std::span<const std::byte> bytes{};     ///< elements and padding in the mapped file, not aligned
 };
-
-namespace detail {
 
 inline IoError marian_refusal(const std::filesystem::path& path, const std::string& what) {
   return IoError("marian", "'" + path.string() + "' " + what);
@@ -77,8 +75,6 @@ class MarianParser {
   std::span<const std::byte> bytes_;
   std::size_t at_ = 0;
 };
-
-}  // namespace detail
 
 /// A Marian model in .bin format (of browsermt's marian-dev, as browsers ship it), mapped into memory and
 /// validated: every item is inside the file and has at least the bytes of its shape.
@@ -191,7 +187,7 @@ class MarianFile {
   std::map<std::string, Shape> shapes_;
 };
 
-}  // namespace eigenformer
+}  // namespace eigenformer::detail
 
 #if EIGENFORMER_IO_DEFINITIONS
 
@@ -302,8 +298,6 @@ EIGENFORMER_IO_FUNCTION MarianType MarianParser::type(std::uint64_t code, const 
                ", expected float32 or intgemm8 (browsermt's marian-conv --gemm-type intgemm8)");
 }
 
-}  // namespace detail
-
 EIGENFORMER_IO_FUNCTION MarianFile MarianFile::open(const std::filesystem::path& path) {
   MarianFile file;
   file.path_ = path;
@@ -346,6 +340,8 @@ EIGENFORMER_IO_FUNCTION std::optional<float> MarianFile::input_multiplier(const 
   }
   return value;
 }
+
+}  // namespace detail
 
 }  // namespace eigenformer
 

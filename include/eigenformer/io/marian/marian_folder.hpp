@@ -142,18 +142,12 @@ class MarianTransformer {
   std::string source_embedding_, target_embedding_;
 };
 
-}  // namespace eigenformer::detail
-
-namespace eigenformer {
-
 /// Whether a file begins as a Marian model in .bin format; CTranslate2's model.bin does not. False for a
 /// missing file.
 EIGENFORMER_IO_FUNCTION bool is_marian_file(const std::filesystem::path& path);
 
 /// The paths of the Marian models (.bin) in a folder, sorted by name; none when it cannot be read.
 EIGENFORMER_IO_FUNCTION std::vector<std::filesystem::path> marian_files(const std::filesystem::path& folder);
-
-namespace detail {
 
 /// The files of a Marian model: the model, the configuration of its decoder, and its vocabularies.
 struct MarianFiles {
@@ -171,9 +165,7 @@ EIGENFORMER_IO_FUNCTION TokenizerPair marian_tokenizers(const MarianFiles& files
                                                         const ImportOptions& options,
                                                         ModelDescription& description);
 
-}  // namespace detail
-
-}  // namespace eigenformer
+}  // namespace eigenformer::detail
 
 #if EIGENFORMER_IO_DEFINITIONS
 
@@ -323,8 +315,6 @@ EIGENFORMER_IO_FUNCTION void MarianTransformer::expect_all() const {
   }
 }
 
-}  // namespace detail
-
 EIGENFORMER_IO_FUNCTION bool is_marian_file(const std::filesystem::path& path) {
   std::error_code ignored;
   if (!std::filesystem::is_regular_file(path, ignored)) return false;
@@ -343,8 +333,6 @@ EIGENFORMER_IO_FUNCTION std::vector<std::filesystem::path> marian_files(const st
   std::sort(found.begin(), found.end());
   return found;
 }
-
-namespace detail {
 
 EIGENFORMER_IO_FUNCTION MarianFiles find_marian_files(const std::filesystem::path& from) {
   namespace fs = std::filesystem;

@@ -44,8 +44,6 @@ template <class Field>
 inline constexpr bool is_target_languages =
     std::is_same_v<std::remove_cvref_t<Field>, std::vector<TargetLanguage>>;
 
-}  // namespace detail
-
 /// Converts conventions to a JSON object with every field under its name. Fields that older versions do not
 /// know are left out where they have their defaults: target_languages, an object of names and ids, unknown,
 /// and lines_are_sentences; and the search where it has no fields.
@@ -58,11 +56,13 @@ EIGENFORMER_IO_FUNCTION nlohmann::json conventions_to_json(const ModelConvention
 EIGENFORMER_IO_FUNCTION ModelConventions conventions_from_json(const nlohmann::json& json,
                                                                index_t source_size, index_t target_size);
 
+}  // namespace detail
+
 }  // namespace eigenformer
 
 #if EIGENFORMER_IO_DEFINITIONS
 
-namespace eigenformer {
+namespace eigenformer::detail {
 
 EIGENFORMER_IO_FUNCTION nlohmann::json conventions_to_json(const ModelConventions& conventions) {
   nlohmann::json json = nlohmann::json::object();
@@ -126,6 +126,6 @@ EIGENFORMER_IO_FUNCTION ModelConventions conventions_from_json(const nlohmann::j
   return conventions;
 }
 
-}  // namespace eigenformer
+}  // namespace eigenformer::detail
 
 #endif

@@ -99,12 +99,6 @@ void require_sizes(const std::filesystem::path& path, const Options& o) {
   }
 }
 
-}  // namespace eigenformer::detail
-
-namespace eigenformer {
-
-namespace detail {
-
 struct FileChecksum {
   std::uint64_t bytes = 0;
   std::string hash64;  // 16 hexadecimal digits
@@ -131,7 +125,9 @@ EIGENFORMER_IO_FUNCTION std::string options_with_checksums(nlohmann::json option
 // verify_model_folder() without protection from concurrent writers.
 EIGENFORMER_IO_FUNCTION int verify_files(const std::filesystem::path& folder);
 
-}  // namespace detail
+}  // namespace eigenformer::detail
+
+namespace eigenformer {
 
 /// Checks the files of a model folder, of any kind of model, against the sizes and hashes (Hash64) that
 /// options.json holds, its own hash included, and returns how many there are: options.json, model.safetensors
@@ -272,8 +268,8 @@ EIGENFORMER_IO_FUNCTION int verify_files(const std::filesystem::path& folder) {
 }  // namespace detail
 
 EIGENFORMER_IO_FUNCTION int verify_model_folder(const std::filesystem::path& folder) {
-  return read_folder(folder, {"options.json", "model.safetensors"},
-                     [&] { return detail::verify_files(folder); });
+  return detail::read_folder(folder, {"options.json", "model.safetensors"},
+                             [&] { return detail::verify_files(folder); });
 }
 
 }  // namespace eigenformer

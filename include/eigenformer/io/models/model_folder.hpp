@@ -41,8 +41,12 @@
 /// of them for a model without a tokenizer.
 namespace eigenformer {
 
+namespace detail {
+
 /// The version of the format of model folders.
 inline constexpr int model_format_version = 1;
+
+}  // namespace detail
 
 /// A model that can be stored in a folder: a module that is made from options, an OptionsStruct, and a random
 /// generator. M::format identifies its kind in options.json.
@@ -202,6 +206,8 @@ void stage_model(const FolderTransaction& save, const M& model, const TokenizerP
                        [&](const auto& path) { save_quantized_model(path, model, weights); });
 }
 
+namespace detail {
+
 /// Writes the options.json of a model folder, or the base.json of an adapter folder, into a transaction with
 /// other options of the training, so that a resumed training can store its options before it saves a model.
 /// All else in the file stays as it is; nothing is written when it has these options already. Throws IoError
@@ -209,6 +215,8 @@ void stage_model(const FolderTransaction& save, const M& model, const TokenizerP
 EIGENFORMER_IO_FUNCTION void stage_training_options(const FolderTransaction& save,
                                                     const std::filesystem::path& folder,
                                                     const nlohmann::json& training);
+
+}  // namespace detail
 
 /// Writes a model folder. All files are replaced together: an error or an interruption leaves an old model
 /// unchanged. tokenizers: null ones are not saved. training: options of the training, stored for information.
@@ -323,8 +331,8 @@ FolderDescription<std::remove_cvref_t<decltype(M::options)>> read_description(
 template <FolderModel M>
 FolderDescription<std::remove_cvref_t<decltype(M::options)>> read_model_description(
     const std::filesystem::path& folder) {
-  return read_folder(folder, detail::files_of_each_save(),
-                     [&] { return detail::read_description<M>(folder); });
+  return detail::read_folder(folder, detail::files_of_each_save(),
+                             [&] { return detail::read_description<M>(folder); });
 }
 
 namespace detail {
@@ -440,11 +448,12 @@ EIGENFORMER_IO_FUNCTION TokenizerPair load_folder_tokenizers(const std::string& 
 }  // namespace detail
 
 EIGENFORMER_IO_FUNCTION bool is_model_folder(const std::filesystem::path& folder) {
-  return has_folder_file(folder, "options.json") || has_folder_file(folder, "model.safetensors");
+  return detail::has_folder_file(folder, "options.json") ||
+         detail::has_folder_file(folder, "model.safetensors");
 }
 
 EIGENFORMER_IO_FUNCTION bool is_adapter_folder(const std::filesystem::path& folder) {
-  return has_folder_file(folder, "adapter_config.json");
+  return detail::has_folder_file(folder, "adapter_config.json");
 }
 
 namespace detail {
@@ -453,8 +462,6 @@ EIGENFORMER_IO_FUNCTION const std::vector<std::string>& files_of_each_save() {
   static const std::vector<std::string> names = {"options.json", "model.safetensors"};
   return names;
 }
-
-}  // namespace detail
 
 EIGENFORMER_IO_FUNCTION void stage_training_options(const FolderTransaction& save,
                                                     const std::filesystem::path& folder,
@@ -470,6 +477,8 @@ EIGENFORMER_IO_FUNCTION void stage_training_options(const FolderTransaction& sav
                                   ? detail::options_with_own_checksum(std::move(json))
                                   : json.dump(2) + "\n");
 }
+
+}  // namespace detail
 
 }  // namespace eigenformer
 

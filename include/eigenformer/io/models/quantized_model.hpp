@@ -47,12 +47,12 @@ struct EnumNames<WeightFormat> {
   static constexpr std::array names = {"float32", "bf16", "int8"};
 };
 
+namespace detail {
+
 /// The name of a weight format: float32, bf16 or int8.
 inline const char* weight_format_name(WeightFormat format) {
   return EnumNames<WeightFormat>::names[static_cast<std::size_t>(format)];
 }
-
-namespace detail {
 
 inline std::string scale_name(const std::string& name) { return name + "_scale"; }
 
@@ -230,6 +230,8 @@ void save_quantized_model(const std::filesystem::path& path, const M& model, Wei
   writer.save(path);
 }
 
+namespace detail {
+
 /// Writes a model whose matrices are packed in int8 and released, in the format of save_quantized_model()
 /// with WeightFormat::int8; the bytes, scales and input steps of `packed` are kept. Throws ValueError for a
 /// matrix that is not packed in int8, IoError when writing fails.
@@ -259,6 +261,8 @@ void save_packed_model(const std::filesystem::path& path, const M& model,
   }
   writer.save(path);
 }
+
+}  // namespace detail
 
 /// Loads a file of save_quantized_model() into a module of the same structure. Weights are dequantised;
 /// packing them in the same format restores the bits of the file. Throws IoError that names the file and what

@@ -18,6 +18,8 @@
 
 namespace eigenformer {
 
+namespace detail {
+
 /// The header of a NumPy array, in the format of numpy.lib.format, versions 1.0, 2.0 and 3.0.
 struct NpyHeader {
   Dtype dtype = Dtype::f32;    ///< element type
@@ -25,8 +27,6 @@ struct NpyHeader {
   bool fortran_order = false;  ///< true: column-major, the first dimension varies fastest
   std::size_t begin = 0;       ///< offset of the data in bytes, from the start of the header
 };
-
-namespace detail {
 
 inline constexpr std::string_view npy_magic = "\x93NUMPY";
 
@@ -143,13 +143,13 @@ Tensor<T> npy_tensor(std::span<std::byte> bytes, const NpyHeader& header, std::s
   return header.fortran_order && header.shape.rank() > 1 ? from_fortran_order(found) : found;
 }
 
-}  // namespace detail
-
 /// Parses and validates the header of a NumPy array in memory; bytes: header and data; messages call it
 /// `what`. Throws IoError for a damaged header, an unsupported type, and data of another size.
 inline NpyHeader parse_npy_header(std::span<const std::byte> bytes, const std::string& what) {
   return detail::NpyParser(bytes, what).parse();
 }
+
+}  // namespace detail
 
 /// Loads a .npy file. When the element type is T and the order row-major, the tensor shares the mapped file,
 /// copy-on-write. Otherwise the values are converted: floating-point types to each other (rounding), integers
@@ -159,9 +159,9 @@ inline NpyHeader parse_npy_header(std::span<const std::byte> bytes, const std::s
 ///     auto x = ef::load_npy<float>("x.npy");
 template <class T>
 [[nodiscard]] Tensor<T> load_npy(const std::filesystem::path& path) {
-  const auto file = MappedFile::open(path);
+  const auto file = detail::MappedFile::open(path);
   const std::string what = "'" + path.string() + "'";
-  const NpyHeader header = parse_npy_header(file->bytes(), what);
+  const detail::NpyHeader header = detail::parse_npy_header(file->bytes(), what);
   return detail::npy_tensor<T>(file->bytes(), header, file, what);
 }
 
@@ -170,7 +170,7 @@ template <class T>
 template <class T>
 void save_npy(const std::filesystem::path& path, const Tensor<T>& tensor) {
   detail::require_memory_to_save("npy", path.string(), tensor);
-  const std::string header = detail::npy_header(dtype_of<T>(), tensor.shape());
+  const std::string header = detail::npy_header(detail::dtype_of<T>(), tensor.shape());
   AtomicFile file(path);
   file.write(header);
   file.write(std::as_bytes(tensor.span()));

@@ -142,7 +142,7 @@ class NpzFile {
 
  private:
   struct Array {
-    NpyHeader header;
+    detail::NpyHeader header;
     std::span<std::byte> bytes;
     std::shared_ptr<void> keep_alive;
   };
@@ -157,7 +157,7 @@ class NpzFile {
     return found->second;
   }
 
-  Array read(const std::shared_ptr<MappedFile>& map, const detail::ZipEntry& entry) const;
+  Array read(const std::shared_ptr<detail::MappedFile>& map, const detail::ZipEntry& entry) const;
 
   std::filesystem::path path_;
   std::map<std::string, Array> arrays_;
@@ -178,7 +178,7 @@ class NpzWriter {
     if (name.empty() || name.size() > 1000)
       throw ValueError("npz", {"the name '", name, "' has ", name.size(), " bytes, must have 1 to 1000"});
     if (!names_.insert(name).second) throw ValueError("npz", {"the name '", name, "' is used twice"});
-    entries_.push_back({name + ".npy", detail::npy_header(dtype_of<T>(), tensor.shape()),
+    entries_.push_back({name + ".npy", detail::npy_header(detail::dtype_of<T>(), tensor.shape()),
                         std::as_bytes(tensor.span()), std::make_shared<Tensor<T>>(tensor)});
     return *this;
   }
@@ -337,7 +337,7 @@ EIGENFORMER_IO_FUNCTION void ZipWriter::add_to_directory(const std::string& name
 EIGENFORMER_IO_FUNCTION NpzFile NpzFile::open(const std::filesystem::path& path) {
   NpzFile file;
   file.path_ = path;
-  const auto map = MappedFile::open(path);
+  const auto map = detail::MappedFile::open(path);
   for (const detail::ZipEntry& entry : detail::ZipParser(map->bytes(), path.string()).parse()) {
     if (!entry.name.ends_with(".npy")) {
       throw IoError("npz",
@@ -348,7 +348,7 @@ EIGENFORMER_IO_FUNCTION NpzFile NpzFile::open(const std::filesystem::path& path)
   return file;
 }
 
-EIGENFORMER_IO_FUNCTION NpzFile::Array NpzFile::read(const std::shared_ptr<MappedFile>& map,
+EIGENFORMER_IO_FUNCTION NpzFile::Array NpzFile::read(const std::shared_ptr<detail::MappedFile>& map,
                                                      const detail::ZipEntry& entry) const {
   const std::string name = what(entry.name.substr(0, entry.name.size() - 4));
   Array array{
@@ -371,7 +371,7 @@ EIGENFORMER_IO_FUNCTION NpzFile::Array NpzFile::read(const std::shared_ptr<Mappe
   }
   if (detail::crc32_of(array.bytes) != entry.crc)
     throw IoError("npz", {name, " is damaged: its checksum does not match"});
-  array.header = parse_npy_header(array.bytes, name);
+  array.header = detail::parse_npy_header(array.bytes, name);
   return array;
 }
 

@@ -260,6 +260,8 @@ struct ParityOutputs {
       : outputs(std::move(named)), loss(std::move(own_loss)) {}
 };
 
+namespace detail {
+
 /// Compares the gradients of a module's parameters with those of a fixture, `grad.NAME`, and adds the results
 /// to `report`; missing and superfluous gradients are reported as problems.
 template <class M, class T>
@@ -296,6 +298,8 @@ void load_parameters(const ParityFixture& fixture, M& module, const std::string&
   load_state_dict(module, entries);
 }
 
+}  // namespace detail
+
 /// Runs a module on a fixture's inputs and compares its outputs, and the gradients of its parameters and of
 /// the inputs that it used, with the fixture's. Parameters are loaded from the fixture if it has any.
 /// run(ctx, inputs) calls the module and returns a Var, or ParityOutputs for several outputs or a loss.
@@ -315,7 +319,7 @@ template <class M, class F>
     return std::any_of(names.begin(), names.end(),
                        [&](const std::string& n) { return n.starts_with(prefix); });
   };
-  if (any("param.")) load_parameters(fixture, module);
+  if (any("param.")) detail::load_parameters(fixture, module);
   Tape<T> tape;
   ParityInputs<T> inputs(fixture, tape);
   const ParityOutputs<T> result = run(Context<T>::checking(tape), inputs);
@@ -346,7 +350,7 @@ template <class M, class F>
   }
   Gradients<T> gradients(parameters(module));
   tape.backward(loss, gradients);
-  compare_gradients(report, fixture, module, gradients, options.gradient_tolerance);
+  detail::compare_gradients(report, fixture, module, gradients, options.gradient_tolerance);
   for (const auto& [name, x] : inputs.vars()) {
     if (!fixture.contains("grad_in." + name)) continue;
     report.tensors.push_back(compare_tensors("grad_in." + name, tape.gradient(x),

@@ -197,8 +197,9 @@ TrainingState<T> load_training_state(const std::filesystem::path& path) {
   for (auto& entry : read_state_dict<T>(file)) state.tensors.emplace_back(entry.name, std::move(entry.value));
   // Converted tensors have other bytes.
   const auto checksum = file.metadata().find("checksum");
-  const bool converted = std::any_of(file.infos().begin(), file.infos().end(),
-                                     [](const TensorInfo& info) { return info.dtype != dtype_of<T>(); });
+  const bool converted = std::any_of(file.infos().begin(), file.infos().end(), [](const TensorInfo& info) {
+    return info.dtype != detail::dtype_of<T>();
+  });
   if (!converted && (checksum == file.metadata().end() ||
                      checksum->second != detail::state_checksum(state, text->second))) {
     throw IoError("load_training_state",

@@ -60,8 +60,6 @@ inline constexpr std::array<DtypeEntry, 13> dtype_table{{{Dtype::boolean, "BOOL"
                                                          {Dtype::f32, "F32", 4},
                                                          {Dtype::f64, "F64", 8}}};
 
-}  // namespace detail
-
 /// The name of an element type, as in a safetensors header: "F32".
 inline const char* dtype_name(Dtype dtype) {
   return detail::dtype_table[static_cast<std::size_t>(dtype)].name;
@@ -109,8 +107,6 @@ constexpr Dtype dtype_of() {
     return Dtype::i64;
   }
 }
-
-namespace detail {
 
 template <class T>
 inline constexpr bool is_float_like =

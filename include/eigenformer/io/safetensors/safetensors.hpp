@@ -35,6 +35,8 @@ struct TensorInfo {
   std::uint64_t bytes = 0;   ///< size of its data in bytes
 };
 
+namespace detail {
+
 /// The header of a safetensors file, validated against the size of the file.
 struct SafetensorsHeader {
   /// The format's own limit on the header's length, in bytes.
@@ -45,8 +47,6 @@ struct SafetensorsHeader {
   std::vector<TensorInfo> tensors;              ///< in the order of their data
   std::map<std::string, std::string> metadata;  ///< `__metadata__`: texts by key; empty when there is none
 };
-
-namespace detail {
 
 /// Parses and validates a safetensors header: a length n in 8 bytes, n bytes of JSON, then the tensors' bytes
 /// without gaps.
@@ -91,13 +91,13 @@ class SafetensorsParser {
   std::uint64_t data_begin_ = 0;
 };
 
-}  // namespace detail
-
 /// Parses and validates the header of a safetensors file. file: all bytes of the file; path: its name in
 /// messages. Format: https://github.com/huggingface/safetensors. Throws IoError that says what is wrong.
 inline SafetensorsHeader parse_safetensors_header(std::span<const std::byte> file, const std::string& path) {
   return detail::SafetensorsParser(file, path).parse();
 }
+
+}  // namespace detail
 
 /// A safetensors file, mapped into memory and validated. Tensors may outlive the object: they keep the
 /// mapping alive.
@@ -198,8 +198,8 @@ class SafetensorsFile {
   }
 
   std::filesystem::path path_;
-  std::shared_ptr<MappedFile> map_;
-  SafetensorsHeader header_;
+  std::shared_ptr<detail::MappedFile> map_;
+  detail::SafetensorsHeader header_;
   std::map<std::string, std::size_t> index_;
   std::map<std::string, std::string> aliases_;
 };
@@ -232,7 +232,7 @@ class SafetensorsWriter {
       const auto [begin, end] = by_data_.equal_range(tensor.data());
       for (auto at = begin; at != end; ++at) {
         const Entry& entry = entries_[at->second];
-        if (entry.dtype != dtype_of<T>() || entry.shape != tensor.shape()) continue;
+        if (entry.dtype != detail::dtype_of<T>() || entry.shape != tensor.shape()) continue;
         aliases_.emplace(quoted, quote(entry.name));
         return *this;
       }
@@ -240,9 +240,11 @@ class SafetensorsWriter {
     }
     std::string shape;
     for (const index_t n : tensor.shape()) shape += (shape.empty() ? "" : ",") + std::to_string(n);
-    entries_.push_back(
-        {name, quoted + ":{\"dtype\":\"" + dtype_name(dtype_of<T>()) + "\",\"shape\":[" + shape + "]",
-         std::as_bytes(tensor.span()), std::make_shared<Tensor<T>>(tensor), dtype_of<T>(), tensor.shape()});
+    entries_.push_back({name,
+                        quoted + ":{\"dtype\":\"" + detail::dtype_name(detail::dtype_of<T>()) +
+                            "\",\"shape\":[" + shape + "]",
+                        std::as_bytes(tensor.span()), std::make_shared<Tensor<T>>(tensor),
+                        detail::dtype_of<T>(), tensor.shape()});
     return *this;
   }
 
@@ -433,8 +435,8 @@ EIGENFORMER_IO_FUNCTION void SafetensorsParser::check_layout(SafetensorsHeader& 
 EIGENFORMER_IO_FUNCTION SafetensorsFile SafetensorsFile::open(const std::filesystem::path& path) {
   SafetensorsFile file;
   file.path_ = path;
-  file.map_ = MappedFile::open(path);
-  file.header_ = parse_safetensors_header(file.map_->bytes(), path.string());
+  file.map_ = detail::MappedFile::open(path);
+  file.header_ = detail::parse_safetensors_header(file.map_->bytes(), path.string());
   for (std::size_t i = 0; i < file.header_.tensors.size(); ++i) file.index_[file.header_.tensors[i].name] = i;
   for (const auto& [key, value] : file.header_.metadata) {
     if (file.index_.count(value) > 0 && file.index_.count(key) == 0) file.aliases_.emplace(key, value);
@@ -455,12 +457,12 @@ EIGENFORMER_IO_FUNCTION void SafetensorsWriter::save(const std::filesystem::path
   std::vector<const Entry*> order;
   for (const Entry& entry : entries_) order.push_back(&entry);
   std::stable_sort(order.begin(), order.end(), [](const Entry* a, const Entry* b) {
-    return dtype_size(a->dtype) > dtype_size(b->dtype);
+    return detail::dtype_size(a->dtype) > detail::dtype_size(b->dtype);
   });
   const std::string text = header(order);
-  if (text.size() > SafetensorsHeader::max_length) {
+  if (text.size() > detail::SafetensorsHeader::max_length) {
     throw IoError("safetensors", {"the names and metadata take ", text.size(), " bytes, at most ",
-                                  SafetensorsHeader::max_length, " are allowed"});
+                                  detail::SafetensorsHeader::max_length, " are allowed"});
   }
   AtomicFile file(path);
   const std::uint64_t length = text.size();

@@ -84,7 +84,7 @@ auto lora_parameters(const M& model) {
   std::vector<ParameterHandle<T>> factors;
   for_each_parameter(model, [&](const std::string&, const Parameter<T>& weight) {
     if (weight.adapter() == nullptr) return;
-    for (const LowRankPart<T>& part : weight.adapter()->parts) {
+    for (const detail::LowRankPart<T>& part : weight.adapter()->parts) {
       factors.push_back(part.a.handle());
       factors.push_back(part.b.handle());
     }
@@ -123,20 +123,21 @@ void add_lora(M& model, const LoraOptions& options, RandomGenerator& rng) {
   const auto chosen = detail::lora_targets(detail::adaptable_rows(model), options.targets);
   const auto all = parameters(model);
   const RandomGenerator::State before = rng.state();
-  std::vector<std::pair<Parameter<T>*, std::shared_ptr<WeightAdapter<T>>>> adapters;
+  std::vector<std::pair<Parameter<T>*, std::shared_ptr<detail::WeightAdapter<T>>>> adapters;
   try {
     for (const detail::AdaptableRows<T>& rows : chosen) {
       const index_t in = rows.weight->shape()[1];
       const double bound = 1 / std::sqrt(static_cast<double>(in));
       // The parts of a weight follow each other.
       if (adapters.empty() || adapters.back().first != rows.weight)
-        adapters.emplace_back(rows.weight, std::make_shared<WeightAdapter<T>>());
+        adapters.emplace_back(rows.weight, std::make_shared<detail::WeightAdapter<T>>());
       adapters.back().second->parts.push_back(detail::make_part(
-          rows, LowRankPart<T>{.a = Parameter<T>(init::uniform<T>({options.rank, in}, rng, -bound, bound)),
-                               .b = Parameter<T>(Tensor<T>::zeros({rows.rows, options.rank})),
-                               .alpha = options.alpha,
-                               .rank_stabilized = options.rank_stabilized,
-                               .dropout = options.dropout}));
+          rows,
+          detail::LowRankPart<T>{.a = Parameter<T>(init::uniform<T>({options.rank, in}, rng, -bound, bound)),
+                                 .b = Parameter<T>(Tensor<T>::zeros({rows.rows, options.rank})),
+                                 .alpha = options.alpha,
+                                 .rank_stabilized = options.rank_stabilized,
+                                 .dropout = options.dropout}));
     }
   } catch (...) {
     rng.set_state(before);
@@ -179,7 +180,7 @@ void merge_lora(M& model) {
   for_each_parameter(model, [&](const std::string&, Parameter<T>& weight) {
     if (weight.adapter() == nullptr) return;
     const index_t in = weight.shape()[1];
-    for (const LowRankPart<T>& part : weight.adapter()->parts) {
+    for (const detail::LowRankPart<T>& part : weight.adapter()->parts) {
       detail::kernels::gemm<T>(false, false, part.rows, in, part.rank(), static_cast<T>(part.scale()),
                                part.b.value().data(), part.rank(), part.a.value().data(), in, T(1),
                                weight.value().data() + part.first_row * in, in, {}, GemmPrecision::full);

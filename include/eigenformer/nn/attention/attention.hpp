@@ -137,6 +137,8 @@ static_assert(std::is_nothrow_move_constructible_v<InProjection<float>>);
 
 EIGENFORMER_MODULE_INSTANCES(InProjection)
 
+namespace detail {
+
 /// Rotary positions: rotates the heads of queries and keys before the scores are computed (Su et al. 2021).
 /// Part of MultiHeadAttention with RotaryPositions.
 template <class T>
@@ -196,18 +198,20 @@ struct Shaw {
   }
 };
 
+}  // namespace detail
+
 /// One attention: the heads that a layer has projected, the layouts of their rows, what they may see, and how
 /// weights are computed. Every attention of a layer, in training and in decoding, is the run() of a call that
 /// MultiHeadAttention::call() made; a cache replaces its keys and values.
 template <class T>
 struct AttentionCall {
   AttentionKind kind = AttentionKind::softmax;  ///< softmax, or linear
-  AttentionHeads<T> heads;                      ///< projected and rotated
+  detail::AttentionHeads<T> heads;              ///< projected and rotated
   SequenceLayout queries;                       ///< of the rows of heads.q
   SequenceLayout keys;                          ///< of the rows of heads.k and heads.v
   AttentionMask mask{};                         ///< with linear attention none(), causal() or key_padding()
-  AttentionOp op{};                             ///< heads, scale, key_sequence, dropout, rule
-  RelativePositions<T> relative{};              ///< learned terms by distance
+  detail::AttentionOp op{};                     ///< heads, scale, key_sequence, dropout, rule
+  detail::RelativePositions<T> relative{};      ///< learned terms by distance
   /// Linear attention in decoding: the sums over each sequence's earlier keys. run() adds the call's own
   /// keys, if it has any, and reads them. null: all keys are in the call.
   Tensor<T>* state = nullptr;
@@ -261,12 +265,12 @@ template <class T = float>
 struct MultiHeadAttention {
   using value_type = T;  ///< element type, float or double
 
-  InProjection<T> in_proj;             ///< D, kdim and vdim features -> queries, keys, values
-  Linear<T> out_proj;                  ///< H head_dim -> D
-  OptionalModule<Norm<T>> query_norm;  ///< of each head's queries, with query_key_norm
-  OptionalModule<Norm<T>> key_norm;    ///< of each head's keys, with query_key_norm
-  OptionalModule<Shaw<T>> shaw;        ///< with ShawPositions
-  MultiHeadAttentionOptions options;   ///< as given, with kdim and vdim filled in
+  InProjection<T> in_proj;                       ///< D, kdim and vdim features -> queries, keys, values
+  Linear<T> out_proj;                            ///< H head_dim -> D
+  detail::OptionalModule<Norm<T>> query_norm;    ///< of each head's queries, with query_key_norm
+  detail::OptionalModule<Norm<T>> key_norm;      ///< of each head's keys, with query_key_norm
+  detail::OptionalModule<detail::Shaw<T>> shaw;  ///< with ShawPositions
+  MultiHeadAttentionOptions options;             ///< as given, with kdim and vdim filled in
   /// A rule of the caller's own that changes the scores, called by the kernel for each tile:
   /// `attention.score_rule = MyRule{}`. Softmax attention only. It is not saved with the model.
   ScoreRule score_rule{};
@@ -290,7 +294,7 @@ struct MultiHeadAttention {
     if (const auto* o = std::get_if<RotaryPositions>(&options.attention.positions))
       rotary_.emplace(*o, head_dim);
     if (std::holds_alternative<AlibiPositions>(options.attention.positions))
-      slopes_ = alibi_slopes(options.num_heads);
+      slopes_ = detail::alibi_slopes(options.num_heads);
     if (const auto* o = std::get_if<ShawPositions>(&options.attention.positions))
       shaw.emplace(*o, head_dim, rng);
     name_parameters(*this);
@@ -299,7 +303,7 @@ struct MultiHeadAttention {
   /// Attention of a sequence to itself. x: (B, L, D), or (L, D) for one sequence. Returns x's shape. Throws
   /// ShapeError if x or the mask has the wrong shape, ValueError if kdim or vdim is not d_model.
   [[nodiscard]] Var<T> self(const Context<T>& ctx, const Var<T>& x, const AttentionMask& mask = {}) const {
-    return self(ctx, x, full_layout(name, x.shape()), mask);
+    return self(ctx, x, detail::full_layout(name, x.shape()), mask);
   }
   /// The same for rows in the given layout, padded or packed. bias: (H, 2 R + 1), added to the scores by
   /// distance; see RelativeBias. weights, if not null, receives the weights of each head, (B, H, L, L);
@@ -315,7 +319,8 @@ struct MultiHeadAttention {
   /// sequence. Returns x's shape. Throws ShapeError if shapes or the mask do not match.
   [[nodiscard]] Var<T> cross(const Context<T>& ctx, const Var<T>& x, const Var<T>& memory,
                              const AttentionMask& mask = {}) const {
-    const SequenceLayout queries = full_layout(name, x.shape()), keys = full_layout(name, memory.shape());
+    const SequenceLayout queries = detail::full_layout(name, x.shape()),
+                         keys = detail::full_layout(name, memory.shape());
     check_batch(x, queries, memory, keys);
     return cross(ctx, x, queries, memory, keys, mask);
   }
@@ -328,7 +333,7 @@ struct MultiHeadAttention {
     check_sequences(queries, keys, key_sequence);
     check_input("query", x, queries, options.d_model);
     check_input("memory", memory, keys, options.kdim);
-    AttentionHeads<T> heads = project_cross(ctx, x, queries, memory, keys);
+    detail::AttentionHeads<T> heads = project_cross(ctx, x, queries, memory, keys);
     return finish(ctx, call(ctx, std::move(heads), queries, keys, mask, std::move(key_sequence)), weights);
   }
 
@@ -337,7 +342,8 @@ struct MultiHeadAttention {
   /// match.
   [[nodiscard]] Var<T> operator()(const Context<T>& ctx, const Var<T>& query, const Var<T>& key,
                                   const Var<T>& value, const AttentionMask& mask = {}) const {
-    const SequenceLayout queries = full_layout(name, query.shape()), keys = full_layout(name, key.shape());
+    const SequenceLayout queries = detail::full_layout(name, query.shape()),
+                         keys = detail::full_layout(name, key.shape());
     check_batch(query, queries, key, keys);
     return (*this)(ctx, query, queries, key, value, keys, mask);
   }
@@ -346,7 +352,7 @@ struct MultiHeadAttention {
                                   const Var<T>& key, const Var<T>& value, const SequenceLayout& keys,
                                   const AttentionMask& mask, std::vector<std::int32_t> key_sequence = {},
                                   const Var<T>& bias = {}) const {
-    AttentionHeads<T> heads = project_three(ctx, query, queries, key, value, keys, key_sequence);
+    detail::AttentionHeads<T> heads = project_three(ctx, query, queries, key, value, keys, key_sequence);
     return finish(ctx, call(ctx, std::move(heads), queries, keys, mask, std::move(key_sequence), bias),
                   nullptr);
   }
@@ -357,7 +363,8 @@ struct MultiHeadAttention {
   [[nodiscard]] AttentionResult<T> with_weights(const Context<T>& ctx, const Var<T>& query, const Var<T>& key,
                                                 const Var<T>& value, const AttentionMask& mask = {},
                                                 HeadWeights heads = HeadWeights::averaged) const {
-    const SequenceLayout queries = full_layout(name, query.shape()), keys = full_layout(name, key.shape());
+    const SequenceLayout queries = detail::full_layout(name, query.shape()),
+                         keys = detail::full_layout(name, key.shape());
     check_batch(query, queries, key, keys);
     return with_weights(ctx, query, queries, key, value, keys, mask, heads);
   }
@@ -370,7 +377,8 @@ struct MultiHeadAttention {
                                                 std::vector<std::int32_t> key_sequence = {},
                                                 const Var<T>& bias = {}) const {
     AttentionResult<T> result;
-    const AttentionHeads<T> projected = project_three(ctx, query, queries, key, value, keys, key_sequence);
+    const detail::AttentionHeads<T> projected =
+        project_three(ctx, query, queries, key, value, keys, key_sequence);
     result.output = finish(ctx, call(ctx, projected, queries, keys, mask, std::move(key_sequence), bias),
                            &result.weights);
     if (heads == HeadWeights::averaged) result.weights = mean(result.weights, {1});
@@ -383,13 +391,13 @@ struct MultiHeadAttention {
   /// The inputs of the attention op in self-attention: x (..., D) projected, normalised if the options say
   /// so, and rotated by the layout's positions if these are rotary. Throws ValueError if kdim or vdim is not
   /// d_model.
-  [[nodiscard]] AttentionHeads<T> project_self(const Context<T>& ctx, const Var<T>& x,
-                                               const SequenceLayout& layout) const {
+  [[nodiscard]] detail::AttentionHeads<T> project_self(const Context<T>& ctx, const Var<T>& x,
+                                                       const SequenceLayout& layout) const {
     require_one_width();
     const Var<T> all = in_proj.all(ctx, x);
     const index_t q = options.query_width(), kv = options.key_width();
     if (!query_norm) {
-      return AttentionHeads<T>::side_by_side(
+      return detail::AttentionHeads<T>::side_by_side(
           turned(all, layout, options.num_heads + options.key_value_heads()), q);
     }
     return {turned(normalised(ctx, query_norm, slice(all, -1, 0, q)), layout, options.num_heads),
@@ -413,7 +421,7 @@ struct MultiHeadAttention {
 
   /// The call of this attention for projected heads, whose run() is the input of out_proj. key_sequence as in
   /// cross(), bias as in self(). Throws ValueError for a score_rule with linear attention.
-  [[nodiscard]] AttentionCall<T> call(const Context<T>& ctx, AttentionHeads<T> heads,
+  [[nodiscard]] AttentionCall<T> call(const Context<T>& ctx, detail::AttentionHeads<T> heads,
                                       const SequenceLayout& queries, const SequenceLayout& keys,
                                       const AttentionMask& mask = {},
                                       std::vector<std::int32_t> key_sequence = {},
@@ -459,16 +467,18 @@ struct MultiHeadAttention {
     return out_proj(ctx, c.run(ctx));
   }
 
-  AttentionHeads<T> project_cross(const Context<T>& ctx, const Var<T>& x, const SequenceLayout& queries,
-                                  const Var<T>& memory, const SequenceLayout& keys) const {
+  detail::AttentionHeads<T> project_cross(const Context<T>& ctx, const Var<T>& x,
+                                          const SequenceLayout& queries, const Var<T>& memory,
+                                          const SequenceLayout& keys) const {
     if (!in_proj.fused() || rotary_) return project_apart(ctx, x, queries, memory, memory, keys);
     const Var<T> q = project_query(ctx, x);
-    return AttentionHeads<T>::side_by_side(q, project_key_value(of_keys(ctx, keys), memory));
+    return detail::AttentionHeads<T>::side_by_side(q, project_key_value(of_keys(ctx, keys), memory));
   }
 
-  AttentionHeads<T> project_three(const Context<T>& ctx, const Var<T>& query, const SequenceLayout& queries,
-                                  const Var<T>& key, const Var<T>& value, const SequenceLayout& keys,
-                                  const std::vector<std::int32_t>& key_sequence) const {
+  detail::AttentionHeads<T> project_three(const Context<T>& ctx, const Var<T>& query,
+                                          const SequenceLayout& queries, const Var<T>& key,
+                                          const Var<T>& value, const SequenceLayout& keys,
+                                          const std::vector<std::int32_t>& key_sequence) const {
     check_sequences(queries, keys, key_sequence);
     check_input("query", query, queries, options.d_model);
     check_input("key", key, keys, options.kdim);
@@ -477,8 +487,9 @@ struct MultiHeadAttention {
   }
 
   // Queries, keys and values in separate matrices.
-  AttentionHeads<T> project_apart(const Context<T>& ctx, const Var<T>& query, const SequenceLayout& queries,
-                                  const Var<T>& key, const Var<T>& value, const SequenceLayout& keys) const {
+  detail::AttentionHeads<T> project_apart(const Context<T>& ctx, const Var<T>& query,
+                                          const SequenceLayout& queries, const Var<T>& key,
+                                          const Var<T>& value, const SequenceLayout& keys) const {
     const Context<T> key_ctx = of_keys(ctx, keys);
     return {turned(project_query(ctx, query), queries, options.num_heads),
             turned(normalised(ctx, key_norm, in_proj.key(key_ctx, key)), keys, options.key_value_heads()),
@@ -491,7 +502,8 @@ struct MultiHeadAttention {
   }
 
   // Each head of x, (..., heads * head_dim), normalised if there is a norm.
-  Var<T> normalised(const Context<T>& ctx, const OptionalModule<Norm<T>>& norm, const Var<T>& x) const {
+  Var<T> normalised(const Context<T>& ctx, const detail::OptionalModule<Norm<T>>& norm,
+                    const Var<T>& x) const {
     if (!norm) return x;
     const index_t head_dim = options.head_features();
     return reshape((*norm)(ctx, reshape(x, Shape{x.numel() / head_dim, head_dim})), x.shape());
@@ -540,7 +552,7 @@ struct MultiHeadAttention {
                      {x.shape()});
   }
 
-  std::optional<Rotary<T>> rotary_;
+  std::optional<detail::Rotary<T>> rotary_;
   std::vector<double> slopes_;
 };
 

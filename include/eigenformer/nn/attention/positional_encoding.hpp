@@ -172,6 +172,8 @@ static_assert(std::is_nothrow_move_constructible_v<LearnedPositionalEmbedding<fl
 EIGENFORMER_MODULE_INSTANCES(SinusoidalPositionalEncoding)
 EIGENFORMER_MODULE_INSTANCES(LearnedPositionalEmbedding)
 
+namespace detail {
+
 /// The positions that a model adds to its inputs: the given ones; if unset, sinusoidal ones, or none if the
 /// layers' attention has positions of its own.
 inline InputPositions input_positions(const std::optional<InputPositions>& given, const LayerOptions& layer) {
@@ -217,8 +219,14 @@ struct PositionalEncoding {
   static void fields(auto& self, auto&& visit) { visit("", self.learned); }
 };
 
-static_assert(std::is_nothrow_move_constructible_v<PositionalEncoding<float>>);
+}  // namespace detail
+
+static_assert(std::is_nothrow_move_constructible_v<detail::PositionalEncoding<float>>);
+
+namespace detail {
 
 EIGENFORMER_MODULE_INSTANCES(PositionalEncoding)
+
+}  // namespace detail
 
 }  // namespace eigenformer

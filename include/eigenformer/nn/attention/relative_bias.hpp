@@ -63,8 +63,6 @@ inline index_t relative_bias_reach(index_t buckets, index_t max_distance, bool b
   return high;
 }
 
-}  // namespace detail
-
 /// A learned bias for each head and distance, which all layers of a stack add to the scores of their
 /// self-attention. Raffel et al. 2020, 2.1.
 ///
@@ -104,8 +102,14 @@ struct RelativeBias {
   static void fields(auto& self, auto&& visit) { visit("weight", self.weight); }
 };
 
-static_assert(std::is_nothrow_move_constructible_v<RelativeBias<float>>);
+}  // namespace detail
+
+static_assert(std::is_nothrow_move_constructible_v<detail::RelativeBias<float>>);
+
+namespace detail {
 
 EIGENFORMER_MODULE_INSTANCES(RelativeBias)
+
+}  // namespace detail
 
 }  // namespace eigenformer

@@ -14,6 +14,8 @@
 
 namespace eigenformer {
 
+namespace detail {
+
 /// A memory during decoding: its keys and values are computed once for each attention, and each hypothesis
 /// has the number of the memory's sequence that it attends to. Used by CachedPass.
 template <class T>
@@ -83,6 +85,8 @@ class CachedMemory {
       made_;  // by slot: (rows, 2 G head_dim) keys and values, or the state of linear attention
 };
 
+}  // namespace detail
+
 /// The pass of decoding: new tokens, whose predecessors and memories are cached. For inference contexts; used
 /// by DecoderState. A step is begin(), the layers' calls and commit(); every step must make the same calls in
 /// the same order.
@@ -131,7 +135,7 @@ class CachedPass final : public LayerPass<T> {
   /// The keys, values and states of the sequences.
   const KeyValueCache<T>& cache() const noexcept { return cache_; }
   /// The memories, in the constructor's order.
-  const std::vector<CachedMemory<T>>& memories() const noexcept { return memories_; }
+  const std::vector<detail::CachedMemory<T>>& memories() const noexcept { return memories_; }
 
   const SequenceLayout& layout() const noexcept override { return layout_; }
 
@@ -165,7 +169,7 @@ class CachedPass final : public LayerPass<T> {
   Var<T> recurrence(const Context<T>&, const Var<T>& forget, const Var<T>& input) override {
     return cache_.recurrence(next({Call::of_recurrence, 0}), forget, input);
   }
-  void use_bias(const Context<T>& ctx, const RelativeBias<T>* bias) override {
+  void use_bias(const Context<T>& ctx, const detail::RelativeBias<T>* bias) override {
     const std::uint64_t id = bias == nullptr ? 0 : bias->weight.id();
     if (id == bias_id_) return;
     bias_ = bias == nullptr ? Var<T>() : (*bias)(ctx);
@@ -196,7 +200,7 @@ class CachedPass final : public LayerPass<T> {
   }
 
   KeyValueCache<T> cache_;
-  std::vector<CachedMemory<T>> memories_;
+  std::vector<detail::CachedMemory<T>> memories_;
   SequenceLayout layout_;
   Var<T> bias_;
   std::uint64_t bias_id_ = 0;
@@ -205,6 +209,8 @@ class CachedPass final : public LayerPass<T> {
   std::size_t call_ = 0;
   bool first_ = true;
 };
+
+namespace detail {
 
 template <class T>
 Var<T> CachedMemory<T>::attend(const Context<T>& ctx, std::size_t slot,
@@ -233,6 +239,9 @@ Var<T> CachedMemory<T>::attend(const Context<T>& ctx, std::size_t slot,
 }
 
 EIGENFORMER_INSTANCES(class CachedMemory)
+
+}  // namespace detail
+
 EIGENFORMER_INSTANCES(class CachedPass)
 
 /// Sequences of tokens that grow step by step: the keys and values of earlier tokens are cached, those of the

@@ -14,14 +14,14 @@ namespace eigenformer {
 
 /// Options of a Conv2d. Pairs are {height, width}, or one number for both.
 struct Conv2dOptions {
-  index_t in_channels = 0;   ///< channels of an input image; required
-  index_t out_channels = 0;  ///< channels of a result; required
-  SizePair kernel_size = 0;  ///< required
-  SizePair stride = 1;       ///< elements between windows
-  SizePair padding = 0;      ///< zeros around the image
-  SizePair dilation = 1;     ///< elements between entries of the kernel
-  index_t groups = 1;        ///< parts of the channels, each with its own kernels
-  bool bias = true;          ///< add a bias
+  index_t in_channels = 0;           ///< channels of an input image; required
+  index_t out_channels = 0;          ///< channels of a result; required
+  detail::SizePair kernel_size = 0;  ///< required
+  detail::SizePair stride = 1;       ///< elements between windows
+  detail::SizePair padding = 0;      ///< zeros around the image
+  detail::SizePair dilation = 1;     ///< elements between entries of the kernel
+  index_t groups = 1;                ///< parts of the channels, each with its own kernels
+  bool bias = true;                  ///< add a bias
 };
 
 /// Options of a Conv1d.

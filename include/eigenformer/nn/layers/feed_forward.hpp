@@ -36,11 +36,11 @@ template <class T = float>
 struct FeedForward {
   using value_type = T;  ///< element type, float or double
 
-  Linear<T> linear1;                  ///< d_model -> dim_feedforward
-  Linear<T> linear2;                  ///< dim_feedforward -> d_model
-  OptionalModule<Linear<T>> linear3;  ///< d_model -> dim_feedforward; absent unless gated
-  Activation activation;              ///< applied to linear1's output
-  double dropout;                     ///< rate after the activation, in training
+  Linear<T> linear1;                          ///< d_model -> dim_feedforward
+  Linear<T> linear2;                          ///< dim_feedforward -> d_model
+  detail::OptionalModule<Linear<T>> linear3;  ///< d_model -> dim_feedforward; absent unless gated
+  Activation activation;                      ///< applied to linear1's output
+  double dropout;                             ///< rate after the activation, in training
 
   /// Throws ValueError that names the invalid field.
   FeedForward(const FeedForwardOptions& options, RandomGenerator& rng)

@@ -75,7 +75,7 @@ struct Norm {
  private:
   bool rms() const noexcept { return options.kind == NormKind::rms_norm; }
   const char* name() const noexcept { return rms() ? "rms_norm" : "layer_norm"; }
-  LayerNormOp op() const { return {options.eps, options.formula, options.scalar_gain}; }
+  detail::LayerNormOp op() const { return {options.eps, options.formula, options.scalar_gain}; }
 
   void check(const Var<T>& x) const {
     (void)weight.shape();  // throws for a norm that was moved from

@@ -59,7 +59,7 @@ struct LanguageModelOptions {
             .d_model = layer.d_model,
             .dropout = embedding_dropout.value_or(layer.dropout.rate),
             .scale = scale_embedding,
-            .positions = input_positions(positions, layer),
+            .positions = detail::input_positions(positions, layer),
             .max_length = max_length,
             .padding_index = padding_index};
   }
@@ -203,11 +203,11 @@ struct LanguageModel {
                             const std::vector<index_t>& prefix = {}) const {
     detail::check_tokens(name, "input", input, layout);
     detail::check_tokens(name, "output", output, layout);
-    const SequenceLayout rows = packed_layout(layout);
-    const Var<T> decoded = decode(ctx, pack_tokens(input, layout), rows, prefix_mask(prefix));
-    return linear_cross_entropy(ctx, scaled(decoded), projection_weight(), projection_bias,
-                                after_prefix(pack_tokens(output, layout), rows, prefix, loss_options),
-                                loss_options);
+    const SequenceLayout rows = detail::packed_layout(layout);
+    const Var<T> decoded = decode(ctx, detail::pack_tokens(input, layout), rows, detail::prefix_mask(prefix));
+    return linear_cross_entropy(
+        ctx, scaled(decoded), projection_weight(), projection_bias,
+        detail::after_prefix(detail::pack_tokens(output, layout), rows, prefix, loss_options), loss_options);
   }
   /// The same for ids (B, L): trailing ids of input equal to padding_index are padding, and outputs equal to
   /// it do not count.
@@ -215,7 +215,7 @@ struct LanguageModel {
                             const CrossEntropyOptions& loss_options = {},
                             const std::vector<index_t>& prefix = {}) const {
     return loss(ctx, input, token_layout(name, input, options.padding_index), output,
-                ignoring_padding(loss_options, options.padding_index), prefix);
+                detail::ignoring_padding(loss_options, options.padding_index), prefix);
   }
 
   /// The weight of the output projection (V, D), the embedding's if tied.
@@ -252,7 +252,7 @@ struct LanguageModel {
     options.validate(name);
     return options;
   }
-  static OptionalModule<Norm<T>> make_norm(const LanguageModelOptions& o) {
+  static detail::OptionalModule<Norm<T>> make_norm(const LanguageModelOptions& o) {
     if (!o.embedding_norm) return {};
     return Norm<T>(detail::norm_options(o.layer));
   }

@@ -45,12 +45,13 @@ struct Seq2SeqTransformer {
   /// The model type recorded in the options.json of a model folder.
   static constexpr const char* format = "eigenformer-translation";
 
-  Embedding<T> source_embedding;                      ///< (source_vocab_size, D)
-  OptionalModule<Embedding<T>> own_target_embedding;  ///< absent if all are tied; see target_embedding()
-  PositionalEncoding<T> source_positions;             ///< added to source embeddings
-  PositionalEncoding<T> target_positions;             ///< added to target embeddings
-  OptionalModule<Norm<T>> source_embedding_norm;      ///< with embedding_norm
-  OptionalModule<Norm<T>> target_embedding_norm;      ///< with embedding_norm
+  Embedding<T> source_embedding;  ///< (source_vocab_size, D)
+  detail::OptionalModule<Embedding<T>>
+      own_target_embedding;                               ///< absent if all are tied; see target_embedding()
+  detail::PositionalEncoding<T> source_positions;         ///< added to source embeddings
+  detail::PositionalEncoding<T> target_positions;         ///< added to target embeddings
+  detail::OptionalModule<Norm<T>> source_embedding_norm;  ///< with embedding_norm
+  detail::OptionalModule<Norm<T>> target_embedding_norm;  ///< with embedding_norm
   Transformer<T, EncoderLayerType, DecoderLayerType> transformer;  ///< encoder and decoder
   Parameter<T> own_projection;   ///< (V, D); absent if tied; see projection_weight()
   Parameter<T> projection_bias;  ///< (V); absent without projection_bias
@@ -240,8 +241,8 @@ struct Seq2SeqTransformer {
   static constexpr const char* name = "seq2seq_transformer";
 
   Var<T> embed(const Context<T>& ctx, const char* what, const Embedding<T>& table,
-               const PositionalEncoding<T>& positions, const OptionalModule<Norm<T>>& norm, const Tokens& ids,
-               const SequenceLayout& layout) const;
+               const detail::PositionalEncoding<T>& positions, const detail::OptionalModule<Norm<T>>& norm,
+               const Tokens& ids, const SequenceLayout& layout) const;
 
   void finish(RandomGenerator& rng) {
     options.target_vocab_size = options.target_size();
@@ -262,16 +263,17 @@ struct Seq2SeqTransformer {
     options.validate(name);
     return options;
   }
-  static OptionalModule<Embedding<T>> make_target_embedding(const Seq2SeqOptions& o, RandomGenerator& rng) {
+  static detail::OptionalModule<Embedding<T>> make_target_embedding(const Seq2SeqOptions& o,
+                                                                    RandomGenerator& rng) {
     if (o.tying == Tying::all) return {};
     return Embedding<T>({o.target_size(), o.layer.d_model, o.padding_index}, rng);
   }
-  static OptionalModule<Norm<T>> make_embedding_norm(const Seq2SeqOptions& o) {
+  static detail::OptionalModule<Norm<T>> make_embedding_norm(const Seq2SeqOptions& o) {
     if (!o.embedding_norm) return {};
     return Norm<T>(detail::norm_options(o.layer));
   }
-  static PositionalEncoding<T> make_positions(const Seq2SeqOptions& o, RandomGenerator& rng) {
-    return PositionalEncoding<T>(name, o.input_positions(), o.max_length, o.layer.d_model, rng);
+  static detail::PositionalEncoding<T> make_positions(const Seq2SeqOptions& o, RandomGenerator& rng) {
+    return detail::PositionalEncoding<T>(name, o.input_positions(), o.max_length, o.layer.d_model, rng);
   }
 };
 
@@ -354,12 +356,13 @@ Var<T> Seq2SeqTransformer<T, EncoderLayerType, DecoderLayerType>::loss(
   detail::check_tokens(name, "source", source, source_layout);
   detail::check_tokens(name, "target", target_in, target_layout);
   detail::check_tokens(name, "target output", target_out, target_layout);
-  const SequenceLayout sources = packed_layout(source_layout), targets = packed_layout(target_layout);
-  const Memory<T> memory(encode(ctx, pack_tokens(source, source_layout), sources), sources);
-  const Var<T> decoded = decode(ctx, pack_tokens(target_in, target_layout), targets, memory,
-                                {.target = prefix_mask(target_prefix)});
-  const Tokens asked =
-      after_prefix(pack_tokens(target_out, target_layout), targets, target_prefix, loss_options);
+  const SequenceLayout sources = detail::packed_layout(source_layout),
+                       targets = detail::packed_layout(target_layout);
+  const Memory<T> memory(encode(ctx, detail::pack_tokens(source, source_layout), sources), sources);
+  const Var<T> decoded = decode(ctx, detail::pack_tokens(target_in, target_layout), targets, memory,
+                                {.target = detail::prefix_mask(target_prefix)});
+  const Tokens asked = detail::after_prefix(detail::pack_tokens(target_out, target_layout), targets,
+                                            target_prefix, loss_options);
   return token_loss(ctx, decoded, asked, loss_options);
 }
 
@@ -369,14 +372,14 @@ Var<T> Seq2SeqTransformer<T, EncoderLayerType, DecoderLayerType>::loss(
     const CrossEntropyOptions& loss_options) const {
   return loss(ctx, source, token_layout(name, source, options.padding_index), target_in,
               token_layout(name, target_in, options.padding_index), target_out,
-              ignoring_padding(loss_options, options.padding_index));
+              detail::ignoring_padding(loss_options, options.padding_index));
 }
 
 template <class T, class EncoderLayerType, class DecoderLayerType>
 Var<T> Seq2SeqTransformer<T, EncoderLayerType, DecoderLayerType>::embed(
     const Context<T>& ctx, const char* what, const Embedding<T>& table,
-    const PositionalEncoding<T>& positions, const OptionalModule<Norm<T>>& norm, const Tokens& ids,
-    const SequenceLayout& layout) const {
+    const detail::PositionalEncoding<T>& positions, const detail::OptionalModule<Norm<T>>& norm,
+    const Tokens& ids, const SequenceLayout& layout) const {
   detail::check_tokens(name, what, ids, layout);
   const double scale = options.scale_embedding ? std::sqrt(static_cast<double>(options.layer.d_model)) : 1.0;
   const Var<T> placed = positions(ctx, table(ctx, ids, scale), layout);

@@ -83,8 +83,8 @@ struct Seq2SeqOptions {
   index_t target_vocab_size = 0;  ///< 0: source_vocab_size
   LayerOptions layer{};           ///< of both stacks
   bool final_norm = true;         ///< a norm after each stack, even with post-norm layers, as in PyTorch
-  ModelStack encoder{};           ///< num_layers of the encoder, and what overrides the two above
-  ModelStack decoder{};           ///< num_layers of the decoder, and what overrides the two above
+  detail::ModelStack encoder{};   ///< num_layers of the encoder, and what overrides the two above
+  detail::ModelStack decoder{};   ///< num_layers of the decoder, and what overrides the two above
   std::optional<InputPositions>
       positions{};  ///< unset: sinusoidal, or none if layer.attention.positions has some
   /// Most tokens of a sequence; enforced only for learned positions, as their tables' size.
@@ -137,7 +137,7 @@ struct Seq2SeqOptions {
   /// Dropout rate of embedding + position.
   double embedding_rate() const noexcept { return embedding_dropout.value_or(layer.dropout.rate); }
   /// The positions that are added to the embeddings.
-  InputPositions input_positions() const { return eigenformer::input_positions(positions, layer); }
+  InputPositions input_positions() const { return eigenformer::detail::input_positions(positions, layer); }
   /// Options of the model's Transformer.
   TransformerOptions transformer() const { return {layer, final_norm, encoder, decoder}; }
 

@@ -13,13 +13,13 @@ namespace eigenformer {
 
 /// Options of a SequenceRegressor: the layers of Seq2SeqOptions, for real-valued sequences.
 struct SequenceRegressorOptions {
-  index_t source_features = 1;  ///< of a source row
-  index_t target_features = 1;  ///< of a target row
-  index_t output_features = 1;  ///< of an output row
-  LayerOptions layer{};         ///< of both stacks
-  bool final_norm = true;       ///< a norm after each stack, even with post-norm layers, as in PyTorch
-  ModelStack encoder{};         ///< num_layers of the encoder, and what overrides the two above
-  ModelStack decoder{};         ///< num_layers of the decoder, and what overrides the two above
+  index_t source_features = 1;   ///< of a source row
+  index_t target_features = 1;   ///< of a target row
+  index_t output_features = 1;   ///< of an output row
+  LayerOptions layer{};          ///< of both stacks
+  bool final_norm = true;        ///< a norm after each stack, even with post-norm layers, as in PyTorch
+  detail::ModelStack encoder{};  ///< num_layers of the encoder, and what overrides the two above
+  detail::ModelStack decoder{};  ///< num_layers of the decoder, and what overrides the two above
   std::optional<InputPositions>
       positions{};            ///< unset: sinusoidal, or none if layer.attention.positions has some
   index_t max_length = 1024;  ///< rows of a sequence, if positions are learned: the size of their tables
@@ -43,7 +43,7 @@ struct SequenceRegressorOptions {
   /// Dropout rate of input + position.
   double embedding_rate() const noexcept { return embedding_dropout.value_or(layer.dropout.rate); }
   /// The positions that are added to the inputs.
-  InputPositions input_positions() const { return eigenformer::input_positions(positions, layer); }
+  InputPositions input_positions() const { return eigenformer::detail::input_positions(positions, layer); }
   /// Options of the model's Transformer.
   TransformerOptions transformer() const { return {layer, final_norm, encoder, decoder}; }
 
@@ -74,13 +74,13 @@ struct SequenceRegressor {
   /// The model type recorded in the options.json of a model folder.
   static constexpr const char* format = "eigenformer-sequence-regressor";
 
-  Linear<T> source_input;                  ///< source_features -> D
-  Linear<T> target_input;                  ///< target_features -> D
-  PositionalEncoding<T> source_positions;  ///< added to source rows
-  PositionalEncoding<T> target_positions;  ///< added to target rows
-  Transformer<T> transformer;              ///< encoder and decoder
-  Linear<T> output;                        ///< D -> output_features
-  SequenceRegressorOptions options;        ///< as given
+  Linear<T> source_input;                          ///< source_features -> D
+  Linear<T> target_input;                          ///< target_features -> D
+  detail::PositionalEncoding<T> source_positions;  ///< added to source rows
+  detail::PositionalEncoding<T> target_positions;  ///< added to target rows
+  Transformer<T> transformer;                      ///< encoder and decoder
+  Linear<T> output;                                ///< D -> output_features
+  SequenceRegressorOptions options;                ///< as given
 
   /// Throws ValueError that names the invalid field.
   SequenceRegressor(const SequenceRegressorOptions& given, RandomGenerator& rng)
@@ -97,7 +97,8 @@ struct SequenceRegressor {
   /// source: (B, S, source_features), target: (B, T, target_features), or one sequence each without B.
   /// Returns (B, T, output_features). Throws ShapeError if shapes do not match.
   [[nodiscard]] Var<T> operator()(const Context<T>& ctx, const Var<T>& source, const Var<T>& target) const {
-    return (*this)(ctx, source, full_layout(name, source.shape()), target, full_layout(name, target.shape()));
+    return (*this)(ctx, source, detail::full_layout(name, source.shape()), target,
+                   detail::full_layout(name, target.shape()));
   }
 
   /// The same for rows in the given layouts, padded or packed.
@@ -135,14 +136,15 @@ struct SequenceRegressor {
  private:
   static constexpr const char* name = "sequence_regressor";
 
-  Var<T> embed(const Context<T>& ctx, const Linear<T>& input, const PositionalEncoding<T>& positions,
+  Var<T> embed(const Context<T>& ctx, const Linear<T>& input, const detail::PositionalEncoding<T>& positions,
                const Var<T>& x, const SequenceLayout& layout) const {
     detail::check_rows(name, "input", x.shape(), layout);
     return dropout(ctx.for_rows(layout), positions(ctx, input(ctx, x), layout), options.embedding_rate());
   }
 
-  static PositionalEncoding<T> make_positions(const SequenceRegressorOptions& o, RandomGenerator& rng) {
-    return PositionalEncoding<T>(name, o.input_positions(), o.max_length, o.layer.d_model, rng);
+  static detail::PositionalEncoding<T> make_positions(const SequenceRegressorOptions& o,
+                                                      RandomGenerator& rng) {
+    return detail::PositionalEncoding<T>(name, o.input_positions(), o.max_length, o.layer.d_model, rng);
   }
 
   static const SequenceRegressorOptions& validated(const SequenceRegressorOptions& options) {

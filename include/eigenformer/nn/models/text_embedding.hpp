@@ -47,14 +47,14 @@ struct TextEmbedding {
   using value_type = T;                 ///< element type, float or double
   using Tokens = Tensor<std::int32_t>;  ///< token ids
 
-  Embedding<T> embedding;                    ///< (vocab_size, D)
-  PositionalEncoding<T> positions;           ///< added to token vectors
-  OptionalModule<Embedding<T>> token_types;  ///< (num_token_types, D); absent if that is 0
-  OptionalModule<Norm<T>> embedding_norm;    ///< of the sum; absent unless given
-  TextEmbeddingOptions options;              ///< as given
+  Embedding<T> embedding;                            ///< (vocab_size, D)
+  detail::PositionalEncoding<T> positions;           ///< added to token vectors
+  detail::OptionalModule<Embedding<T>> token_types;  ///< (num_token_types, D); absent if that is 0
+  detail::OptionalModule<Norm<T>> embedding_norm;    ///< of the sum; absent unless given
+  TextEmbeddingOptions options;                      ///< as given
 
   /// Throws ValueError (`[op] ...`) that names the invalid field.
-  TextEmbedding(const char* op, const TextEmbeddingOptions& given, OptionalModule<Norm<T>> norm,
+  TextEmbedding(const char* op, const TextEmbeddingOptions& given, detail::OptionalModule<Norm<T>> norm,
                 RandomGenerator& rng)
       : embedding({validated(op, given).vocab_size, given.d_model, given.padding_index}, rng),
         positions(op, given.positions, given.max_length, given.d_model, rng),

@@ -60,7 +60,7 @@ struct TextEncoderOptions {
             .num_token_types = num_token_types,
             .dropout = embedding_dropout.value_or(layer.dropout.rate),
             .scale = scale_embedding,
-            .positions = input_positions(positions, layer),
+            .positions = detail::input_positions(positions, layer),
             .max_length = max_length,
             .padding_index = padding_index};
   }
@@ -136,9 +136,9 @@ struct TextEncoder {
                                const Tokens& types = {}) const {
     detail::check_tokens(name, "tokens", ids, layout);
     if (types.defined()) detail::check_tokens(name, "token types", types, layout);
-    const SequenceLayout packed = packed_layout(layout);
-    const Var<T> rows = (*this)(ctx, pack_tokens(ids, layout), packed,
-                                types.defined() ? pack_tokens(types, layout) : Tokens());
+    const SequenceLayout packed = detail::packed_layout(layout);
+    const Var<T> rows = (*this)(ctx, detail::pack_tokens(ids, layout), packed,
+                                types.defined() ? detail::pack_tokens(types, layout) : Tokens());
     return pool(rows, packed, options.pooling);
   }
 
@@ -155,7 +155,7 @@ struct TextEncoder {
     options.validate(name);
     return options;
   }
-  static OptionalModule<Norm<T>> make_norm(const TextEncoderOptions& o) {
+  static detail::OptionalModule<Norm<T>> make_norm(const TextEncoderOptions& o) {
     if (!o.embedding_norm) return {};
     return Norm<T>(detail::norm_options(o.layer));
   }

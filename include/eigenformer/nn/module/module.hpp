@@ -104,8 +104,6 @@ class FieldCaller final : public FieldVisitor<T> {
   F& f_;
 };
 
-}  // namespace detail
-
 /// Calls f(name, member) for every Parameter and Buffer of a module, in the order of its fields, with dotted
 /// names. Tied parameters appear under each of their names, absent ones too. If the module has a
 /// `value_type`, all must be of that type.
@@ -121,11 +119,13 @@ void for_each_field(M& module, F&& f) {
   }
 }
 
+}  // namespace detail
+
 /// Calls f(name, parameter) once for every defined parameter, with its first name.
 template <class M, class F>
 void for_each_parameter(M& module, F&& f) {
   std::unordered_set<std::uint64_t> seen;
-  for_each_field(module, [&](const std::string& name, auto& member) {
+  detail::for_each_field(module, [&](const std::string& name, auto& member) {
     if constexpr (detail::is_parameter<std::remove_cvref_t<decltype(member)>>::value) {
       if (member.defined() && seen.insert(member.id()).second) f(name, member);
     }
@@ -195,7 +195,7 @@ void tie(M& module, M& source) {
   using T = typename M::value_type;
   const auto parameters_of = [](M& of) {
     std::vector<std::pair<std::string, Parameter<T>*>> found;
-    for_each_field(of, [&](const std::string& name, auto& member) {
+    detail::for_each_field(of, [&](const std::string& name, auto& member) {
       if constexpr (detail::is_parameter<std::remove_cvref_t<decltype(member)>>::value) {
         if (member.defined()) found.emplace_back(name, &member);
       }
@@ -241,7 +241,7 @@ auto state_dict(const M& module) {
   using T = typename M::value_type;
   std::vector<StateEntry<T>> entries;
   std::unordered_map<std::uint64_t, std::string> first;
-  for_each_field(module, [&](const std::string& name, const auto& member) {
+  detail::for_each_field(module, [&](const std::string& name, const auto& member) {
     if constexpr (detail::is_parameter<std::remove_cvref_t<decltype(member)>>::value) {
       if (!member.defined()) return;
       const auto [at, inserted] = first.emplace(member.id(), name);

@@ -3,7 +3,7 @@
 #include <utility>
 #include <vector>
 
-namespace eigenformer {
+namespace eigenformer::detail {
 
 /// A sub-module that may be absent, such as a stack's final norm. Its parameters are listed under the name of
 /// the OptionalModule.
@@ -53,4 +53,4 @@ class OptionalModule {
   std::vector<M> held_;
 };
 
-}  // namespace eigenformer
+}  // namespace eigenformer::detail

@@ -10,7 +10,7 @@
 #include "eigenformer/core/tensor/mask.hpp"
 #include "eigenformer/core/tensor/tensor.hpp"
 
-namespace eigenformer {
+namespace eigenformer::detail {
 
 /// AttentionMask::prefix of these lengths, or no mask if there are none. Throws ValueError for a negative
 /// length.
@@ -48,4 +48,4 @@ inline CrossEntropyOptions ignoring_padding(CrossEntropyOptions options, index_t
   return options;
 }
 
-}  // namespace eigenformer
+}  // namespace eigenformer::detail

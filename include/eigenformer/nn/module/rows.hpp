@@ -10,6 +10,8 @@
 
 namespace eigenformer {
 
+namespace detail {
+
 /// The layout of inputs without one: (B, L, d) is B sequences of L tokens, (L, d) one sequence. Throws
 /// ShapeError (`[op] ...`) for any other rank.
 inline SequenceLayout full_layout(const char* op, const Shape& shape) {
@@ -18,8 +20,6 @@ inline SequenceLayout full_layout(const char* op, const Shape& shape) {
   throw ShapeError(op, {"input of shape ", shape, " must be (batch, length, features) or (rows, features)"},
                    {shape});
 }
-
-namespace detail {
 
 /// Throws ShapeError (`[op] ...`) unless a tensor of shape (rows, d) or (B, L, d) has the rows of the layout;
 /// `what` is its name in the message.
@@ -98,8 +98,6 @@ inline void check_tokens(const char* op, const char* what, const Tensor<std::int
   detail::require_ids(op, what, ids);
 }
 
-}  // namespace detail
-
 /// The packed form of a layout: the same sequences, sequence numbers and positions, without padding.
 inline SequenceLayout packed_layout(const SequenceLayout& layout) {
   if (layout.is_packed()) return layout;
@@ -120,5 +118,7 @@ inline Tensor<std::int32_t> pack_tokens(const Tensor<std::int32_t>& ids, const S
     out = std::copy_n(ids.data() + layout.offset(b), layout.length(b), out);
   return packed;
 }
+
+}  // namespace detail
 
 }  // namespace eigenformer

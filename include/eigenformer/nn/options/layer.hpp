@@ -322,6 +322,8 @@ struct StackOptions {
 using EncoderOptions = StackOptions<LayerOptions>;  ///< options of an Encoder
 using DecoderOptions = StackOptions<LayerOptions>;  ///< options of a Decoder
 
+namespace detail {
+
 /// One stack of a model with two; what is unset is taken from the model.
 struct ModelStack {
   index_t num_layers = defaults::num_layers;  ///< at least 1
@@ -338,12 +340,14 @@ struct ModelStack {
   friend bool operator==(const ModelStack&, const ModelStack&) = default;
 };
 
+}  // namespace detail
+
 /// Options of a Transformer, an encoder and a decoder as in PyTorch's nn.Transformer.
 struct TransformerOptions {
-  LayerOptions layer{};    ///< of both stacks
-  bool final_norm = true;  ///< a norm after each stack, even with post-norm layers, as in PyTorch
-  ModelStack encoder{};    ///< num_layers of the encoder, and what overrides the two above
-  ModelStack decoder{};    ///< num_layers of the decoder, and what overrides the two above
+  LayerOptions layer{};          ///< of both stacks
+  bool final_norm = true;        ///< a norm after each stack, even with post-norm layers, as in PyTorch
+  detail::ModelStack encoder{};  ///< num_layers of the encoder, and what overrides the two above
+  detail::ModelStack decoder{};  ///< num_layers of the decoder, and what overrides the two above
 
   /// The encoder's options: its own values, and the model's where they are unset. Nothing is checked.
   EncoderOptions encoder_options() const { return stack_options(encoder); }
@@ -354,7 +358,7 @@ struct TransformerOptions {
   void validate(const char* op) const;
 
  private:
-  StackOptions<LayerOptions> stack_options(const ModelStack& stack) const {
+  StackOptions<LayerOptions> stack_options(const detail::ModelStack& stack) const {
     return {stack.num_layers, stack.final_norm.value_or(final_norm), stack.layer.value_or(layer)};
   }
 };

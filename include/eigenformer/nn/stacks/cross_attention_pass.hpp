@@ -6,7 +6,7 @@
 
 #include "eigenformer/nn/stacks/pass.hpp"
 
-namespace eigenformer {
+namespace eigenformer::detail {
 
 /// A pass over whole sequences that stores the weights of one attention to the memory, where
 /// SequencePass::collect stores those of all: for extracting and training alignments. Differentiable.
@@ -69,4 +69,4 @@ class CrossAttentionPass final : public LayerPass<T> {
   Var<T> weights_;
 };
 
-}  // namespace eigenformer
+}  // namespace eigenformer::detail

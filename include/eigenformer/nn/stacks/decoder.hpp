@@ -70,17 +70,17 @@ struct DecoderLayer {
   static constexpr const char* stack_name = "decoder";  ///< name of a Stack of these layers in messages
   static constexpr bool is_decoder = true;  ///< in a Stack, a relative bias is not bidirectional by default
 
-  OptionalModule<MultiHeadAttention<T>> self_attn;  ///< absent with SelfMixing::ssru
-  OptionalModule<Ssru<T>> ssru;                     ///< with SelfMixing::ssru
-  MultiHeadAttention<T> multihead_attn;             ///< attention to the memory
-  FeedForward<T> feed_forward;         ///< its parameters are listed as the layer's linear1, linear2, linear3
-  Norm<T> norm1;                       ///< of self-attention or the SSRU
-  Norm<T> norm2;                       ///< of the attention to the memory
-  Norm<T> norm3;                       ///< of the feed-forward network
-  OptionalModule<Norm<T>> post_norm1;  ///< of the first sub-layer's output, with sandwich_norm
-  OptionalModule<Norm<T>> post_norm2;  ///< of the memory attention's output, with sandwich_norm
-  OptionalModule<Norm<T>> post_norm3;  ///< of the feed-forward network's output, with sandwich_norm
-  LayerOptions options;                ///< as given
+  detail::OptionalModule<MultiHeadAttention<T>> self_attn;  ///< absent with SelfMixing::ssru
+  detail::OptionalModule<Ssru<T>> ssru;                     ///< with SelfMixing::ssru
+  MultiHeadAttention<T> multihead_attn;                     ///< attention to the memory
+  FeedForward<T> feed_forward;  ///< its parameters are listed as the layer's linear1, linear2, linear3
+  Norm<T> norm1;                ///< of self-attention or the SSRU
+  Norm<T> norm2;                ///< of the attention to the memory
+  Norm<T> norm3;                ///< of the feed-forward network
+  detail::OptionalModule<Norm<T>> post_norm1;  ///< of the first sub-layer's output, with sandwich_norm
+  detail::OptionalModule<Norm<T>> post_norm2;  ///< of the memory attention's output, with sandwich_norm
+  detail::OptionalModule<Norm<T>> post_norm3;  ///< of the feed-forward network's output, with sandwich_norm
+  LayerOptions options;                        ///< as given
 
   /// Throws ValueError that names the invalid field.
   DecoderLayer(const LayerOptions& given, RandomGenerator& rng)
@@ -116,7 +116,7 @@ struct DecoderLayer {
   /// ShapeError if shapes or masks do not match.
   [[nodiscard]] Var<T> operator()(const Context<T>& ctx, const Var<T>& x, const Memory<T>& memory,
                                   const DecoderMasks& masks = {}) const {
-    return (*this)(ctx, x, full_layout("decoder_layer", x.shape()), memory, masks);
+    return (*this)(ctx, x, detail::full_layout("decoder_layer", x.shape()), memory, masks);
   }
   /// The same for rows in the given layout. maps, if not null, receives the weights (B, H, T, T) and (B, H,
   /// T, S).
@@ -149,11 +149,12 @@ struct DecoderLayer {
   }
 
  private:
-  static OptionalModule<MultiHeadAttention<T>> make_attention(const LayerOptions& o, RandomGenerator& rng) {
+  static detail::OptionalModule<MultiHeadAttention<T>> make_attention(const LayerOptions& o,
+                                                                      RandomGenerator& rng) {
     if (o.self_mixing != SelfMixing::attention) return {};
     return MultiHeadAttention<T>(detail::self_attention_options(o), rng);
   }
-  static OptionalModule<Ssru<T>> make_ssru(const LayerOptions& o, RandomGenerator& rng) {
+  static detail::OptionalModule<Ssru<T>> make_ssru(const LayerOptions& o, RandomGenerator& rng) {
     if (o.self_mixing != SelfMixing::ssru) return {};
     return Ssru<T>({.d_model = o.d_model, .bias = o.bias}, rng);
   }

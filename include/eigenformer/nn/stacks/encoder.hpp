@@ -64,13 +64,13 @@ struct EncoderLayer {
   using Options = LayerOptions;                         ///< what the layer is constructed from
   static constexpr const char* stack_name = "encoder";  ///< name of a Stack of these layers in messages
 
-  MultiHeadAttention<T> self_attn;     ///< of the rows of a sequence to each other
-  FeedForward<T> feed_forward;         ///< its parameters are listed as the layer's linear1, linear2, linear3
-  Norm<T> norm1;                       ///< of self-attention
-  Norm<T> norm2;                       ///< of the feed-forward network
-  OptionalModule<Norm<T>> post_norm1;  ///< of self-attention's output, with sandwich_norm
-  OptionalModule<Norm<T>> post_norm2;  ///< of the feed-forward network's output, with sandwich_norm
-  LayerOptions options;                ///< as given
+  MultiHeadAttention<T> self_attn;  ///< of the rows of a sequence to each other
+  FeedForward<T> feed_forward;      ///< its parameters are listed as the layer's linear1, linear2, linear3
+  Norm<T> norm1;                    ///< of self-attention
+  Norm<T> norm2;                    ///< of the feed-forward network
+  detail::OptionalModule<Norm<T>> post_norm1;  ///< of self-attention's output, with sandwich_norm
+  detail::OptionalModule<Norm<T>> post_norm2;  ///< of the feed-forward network's output, with sandwich_norm
+  LayerOptions options;                        ///< as given
 
   /// Throws ValueError that names the invalid field, and for self_mixing ssru.
   EncoderLayer(const LayerOptions& given, RandomGenerator& rng)
@@ -98,7 +98,7 @@ struct EncoderLayer {
   /// ShapeError if x or the mask has the wrong shape.
   [[nodiscard]] Var<T> operator()(const Context<T>& ctx, const Var<T>& x,
                                   const AttentionMask& mask = {}) const {
-    return (*this)(ctx, x, full_layout("encoder_layer", x.shape()), mask);
+    return (*this)(ctx, x, detail::full_layout("encoder_layer", x.shape()), mask);
   }
   /// The same for rows in the given layout.
   [[nodiscard]] Var<T> operator()(const Context<T>& ctx, const Var<T>& x, const SequenceLayout& layout,

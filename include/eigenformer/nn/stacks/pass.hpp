@@ -25,7 +25,8 @@ struct Memory {
   std::vector<std::int32_t> key_sequence{};
 
   /// Sequences of full length, (B, S, D), or one sequence, (S, D). Throws ShapeError for other ranks.
-  explicit Memory(Var<T> encoded) : rows(std::move(encoded)), layout(full_layout("memory", rows.shape())) {}
+  explicit Memory(Var<T> encoded)
+      : rows(std::move(encoded)), layout(detail::full_layout("memory", rows.shape())) {}
   /// Rows in the given layout; sequences: key_sequence. Nothing is checked before the memory is used.
   Memory(Var<T> encoded, SequenceLayout encoded_layout, std::vector<std::int32_t> sequences = {})
       : rows(std::move(encoded)), layout(std::move(encoded_layout)), key_sequence(std::move(sequences)) {}
@@ -79,7 +80,7 @@ class LayerPass {
 
   /// Sets the bias by distance for the self-attentions whose options have RelativeBiasPositions; nullptr:
   /// none. Called by Stack.
-  virtual void use_bias(const Context<T>& ctx, const RelativeBias<T>* bias) = 0;
+  virtual void use_bias(const Context<T>& ctx, const detail::RelativeBias<T>* bias) = 0;
 
   /// A copy of this pass on which a layer can run again during backward (checkpoint()), with other Vars in
   /// place of those of shared(); nullptr if layers can only run on the pass itself.
@@ -167,7 +168,7 @@ class SequencePass final : public LayerPass<T> {
     }
     return eigenformer::recurrence(forget, input, layout_);
   }
-  void use_bias(const Context<T>& ctx, const RelativeBias<T>* bias) override {
+  void use_bias(const Context<T>& ctx, const detail::RelativeBias<T>* bias) override {
     bias_ = bias == nullptr ? Var<T>() : (*bias)(ctx);
   }
   /// nullptr while weights are collected, because a copy would not record them.

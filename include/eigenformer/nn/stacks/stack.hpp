@@ -85,9 +85,10 @@ struct Stack {
   using T = value_type;                               ///< short for value_type
   using Options = StackOptions<typename L::Options>;  ///< what the stack is constructed from
 
-  std::vector<L> layers;                          ///< in the order of their application
-  OptionalModule<Norm<T>> norm;                   ///< after the last layer, with final_norm
-  OptionalModule<RelativeBias<T>> relative_bias;  ///< with RelativeBiasPositions; one for all layers
+  std::vector<L> layers;                 ///< in the order of their application
+  detail::OptionalModule<Norm<T>> norm;  ///< after the last layer, with final_norm
+  detail::OptionalModule<detail::RelativeBias<T>>
+      relative_bias;  ///< with RelativeBiasPositions; one for all layers
 
   /// Throws ValueError that names the invalid field.
   Stack(const Options& options, RandomGenerator& rng) : layers(detail::make_layers<L>(name(), options, rng)) {
@@ -107,7 +108,7 @@ struct Stack {
 
   /// A stack of given layers, without a relative bias. Throws ValueError if there are none or the widths of
   /// layers and norm differ.
-  explicit Stack(std::vector<L> given, OptionalModule<Norm<T>> final_norm = {})
+  explicit Stack(std::vector<L> given, detail::OptionalModule<Norm<T>> final_norm = {})
       : layers(std::move(given)), norm(std::move(final_norm)) {
     finish();
   }
@@ -130,7 +131,7 @@ struct Stack {
   /// Throws ShapeError if x or the mask has the wrong shape.
   [[nodiscard]] Var<T> operator()(const Context<T>& ctx, const Var<T>& x,
                                   const AttentionMask& mask = {}) const {
-    return (*this)(ctx, x, full_layout(name(), x.shape()), mask);
+    return (*this)(ctx, x, detail::full_layout(name(), x.shape()), mask);
   }
   /// The same for rows in the given layout. maps, if not null, receives each layer's attention weights (B, H,
   /// L, L).
@@ -148,7 +149,7 @@ struct Stack {
   /// ShapeError if shapes or masks do not match.
   [[nodiscard]] Var<T> operator()(const Context<T>& ctx, const Var<T>& x, const Memory<T>& memory,
                                   const DecoderMasks& masks = {}) const {
-    return (*this)(ctx, x, full_layout(name(), x.shape()), memory, masks);
+    return (*this)(ctx, x, detail::full_layout(name(), x.shape()), memory, masks);
   }
   /// The same for rows in the given layout. maps, if not null, receives the attention weights of every layer;
   /// see DecoderMaps.

@@ -74,8 +74,8 @@ struct Transformer {
   /// Throws ShapeError if shapes or masks do not match.
   [[nodiscard]] Var<T> operator()(const Context<T>& ctx, const Var<T>& source, const Var<T>& target,
                                   const TransformerMasks& masks = {}) const {
-    return (*this)(ctx, source, full_layout("transformer", source.shape()), target,
-                   full_layout("transformer", target.shape()), masks);
+    return (*this)(ctx, source, detail::full_layout("transformer", source.shape()), target,
+                   detail::full_layout("transformer", target.shape()), masks);
   }
 
   /// The same for rows in the given layouts, padded or packed. Padding of a layout is masked as a key.

@@ -19,10 +19,10 @@
 
 namespace eigenformer {
 
+namespace detail {
+
 /// The bytes of each word of a text, split at white space.
 EIGENFORMER_IO_FUNCTION std::vector<ByteSpan> word_spans(std::string_view text);
-
-namespace detail {
 
 // The words that each token overlaps, as a range [first, last); both lists are in order.
 struct WordRange {
@@ -48,6 +48,8 @@ EIGENFORMER_IO_FUNCTION std::vector<AlignmentLink> word_links(const TextAlignmen
                                                               std::string_view source,
                                                               std::string_view target);
 
+namespace detail {
+
 /// The reverse of word_links(): links all tokens of linked words. source_tokens, target_tokens: from
 /// token_spans(). Sorted by source, then target, without duplicates. Throws IndexError for a word number
 /// outside its sentence.
@@ -56,6 +58,8 @@ EIGENFORMER_IO_FUNCTION std::vector<AlignmentLink> token_links(std::span<const A
                                                                std::span<const ByteSpan> source_tokens,
                                                                std::string_view target,
                                                                std::span<const ByteSpan> target_tokens);
+
+}  // namespace detail
 
 /// Sets encoded.alignment from word links, converted to token links.
 ///
@@ -74,6 +78,8 @@ EIGENFORMER_IO_FUNCTION void align_corpus(EncodedCorpus& encoded, const Parallel
 
 namespace eigenformer {
 
+namespace detail {
+
 EIGENFORMER_IO_FUNCTION std::vector<ByteSpan> word_spans(std::string_view text) {
   std::vector<ByteSpan> words;
   std::size_t at = 0;
@@ -87,8 +93,6 @@ EIGENFORMER_IO_FUNCTION std::vector<ByteSpan> word_spans(std::string_view text) 
   });
   return words;
 }
-
-namespace detail {
 
 EIGENFORMER_IO_FUNCTION std::vector<WordRange> words_of_tokens(std::span<const ByteSpan> tokens,
                                                                std::span<const ByteSpan> words) {
@@ -111,8 +115,8 @@ EIGENFORMER_IO_FUNCTION std::vector<WordRange> words_of_tokens(std::span<const B
 EIGENFORMER_IO_FUNCTION std::vector<AlignmentLink> word_links(const TextAlignment& alignment,
                                                               std::string_view source,
                                                               std::string_view target) {
-  const auto sources = detail::words_of_tokens(alignment.source, word_spans(source));
-  const auto targets = detail::words_of_tokens(alignment.target, word_spans(target));
+  const auto sources = detail::words_of_tokens(alignment.source, detail::word_spans(source));
+  const auto targets = detail::words_of_tokens(alignment.target, detail::word_spans(target));
   std::vector<AlignmentLink> links;
   for (const auto& [s, t] : alignment.links) {
     if (s >= sources.size() || t >= targets.size()) {
@@ -127,6 +131,8 @@ EIGENFORMER_IO_FUNCTION std::vector<AlignmentLink> word_links(const TextAlignmen
   detail::sort_links(links);
   return links;
 }
+
+namespace detail {
 
 EIGENFORMER_IO_FUNCTION std::vector<AlignmentLink> token_links(std::span<const AlignmentLink> words,
                                                                std::string_view source,
@@ -163,6 +169,8 @@ EIGENFORMER_IO_FUNCTION std::vector<AlignmentLink> token_links(std::span<const A
   return links;
 }
 
+}  // namespace detail
+
 EIGENFORMER_IO_FUNCTION void align_corpus(EncodedCorpus& encoded, const ParallelCorpus& corpus,
                                           const std::vector<std::vector<AlignmentLink>>& words,
                                           const Tokenizer& source, const Tokenizer& target) {
@@ -178,8 +186,8 @@ EIGENFORMER_IO_FUNCTION void align_corpus(EncodedCorpus& encoded, const Parallel
     const auto line = read ? static_cast<std::size_t>(corpus.lines[pair]) : pair;
     const std::string &s = corpus.source[pair], &t = corpus.target[pair];
     try {
-      alignment.push_back(token_links(words[line], s, token_spans(source, encoded.source[i], s), t,
-                                      token_spans(target, encoded.target[i], t)));
+      alignment.push_back(detail::token_links(words[line], s, token_spans(source, encoded.source[i], s), t,
+                                              token_spans(target, encoded.target[i], t)));
     } catch (const IndexError& error) {
       throw IndexError("alignment", {"line ", line + 1, ": ", detail::message_of(error)});
     }

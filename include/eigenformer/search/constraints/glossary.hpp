@@ -165,7 +165,7 @@ class Glossary {
   /// Reads a file. Throws IoError when it cannot be read, is not UTF-8 or is malformed; the message names the
   /// line.
   static Glossary load(const std::filesystem::path& path, bool ignore_case = false) {
-    return parse(read_text_file(path), path.string(), ignore_case);
+    return parse(detail::read_text_file(path), path.string(), ignore_case);
   }
 
   /// Parses the text of such a file. name: the file's name in messages. Throws as load().
@@ -297,9 +297,7 @@ EIGENFORMER_IO_FUNCTION std::pair<std::size_t, const std::vector<std::string>*> 
 
 #endif
 
-namespace eigenformer {
-
-namespace detail {
+namespace eigenformer::detail {
 
 inline bool ends_in_word(std::string_view text) {
   char32_t last = 0;
@@ -309,8 +307,6 @@ inline bool ends_in_word(std::string_view text) {
 
 // Tokens of a text that ends in a word and survives encoding and decoding.
 EIGENFORMER_IO_FUNCTION std::vector<std::int32_t> some_word(const Tokenizer& tokenizer);
-
-}  // namespace detail
 
 /// Finds out which tokens of a vocabulary continue words, by decoding each one after a word. Takes one
 /// decode() per id.
@@ -348,7 +344,7 @@ class TermForms {
   std::shared_ptr<SharedEdges> edges_ = std::make_shared<SharedEdges>();
 };
 
-}  // namespace eigenformer
+}  // namespace eigenformer::detail
 
 #if EIGENFORMER_IO_DEFINITIONS
 
@@ -364,8 +360,6 @@ EIGENFORMER_IO_FUNCTION std::vector<std::int32_t> some_word(const Tokenizer& tok
   }
   return {};
 }
-
-}  // namespace detail
 
 EIGENFORMER_IO_FUNCTION detail::TokenEdges token_edges(const Tokenizer& tokenizer) {
   const auto size = static_cast<std::size_t>(tokenizer.vocabulary_size());
@@ -416,6 +410,8 @@ EIGENFORMER_IO_FUNCTION void TermForms::add(std::vector<Ids>& forms, std::string
   if (form.size() > detail::max_form_length || !detail::has_phrase(tokenizer_->decode(form), wanted)) return;
   if (std::find(forms.begin(), forms.end(), form) == forms.end()) forms.push_back(std::move(form));
 }
+
+}  // namespace detail
 
 }  // namespace eigenformer
 

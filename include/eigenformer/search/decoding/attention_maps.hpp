@@ -113,9 +113,9 @@ template <class T, class E, class D>
   const AttentionMask mask = prefix == 0
                                  ? AttentionMask::none()
                                  : AttentionMask::prefix(std::vector<index_t>(targets.size(), prefix));
-  CrossAttentionPass<T> pass(SequenceLayout::packed(lengths),
-                             model.options.causal ? mask.within_causal() : mask,
-                             model.encode_sentences(ctx, sources), detail::alignment_layer(layer, layers));
+  detail::CrossAttentionPass<T> pass(
+      SequenceLayout::packed(lengths), model.options.causal ? mask.within_causal() : mask,
+      model.encode_sentences(ctx, sources), detail::alignment_layer(layer, layers));
   (void)model.run_decoder(ctx, Tensor<std::int32_t>::from(Shape{static_cast<index_t>(input.size())}, input),
                           pass);
   if (!pass.weights().defined()) {

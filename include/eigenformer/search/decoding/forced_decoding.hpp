@@ -8,7 +8,7 @@
 #include "eigenformer/data/corpus/batching.hpp"
 #include "eigenformer/nn/models/seq2seq.hpp"
 
-namespace eigenformer {
+namespace eigenformer::detail {
 
 /// Forced decoding: for every target token of a batch, the id with the highest logit, given the source and
 /// the batch's own tokens before it. Comparing the choices of two models shows, for example, what
@@ -47,4 +47,4 @@ std::vector<std::int32_t> forced_choices(const Seq2SeqTransformer<T, E, D>& mode
   return choices;
 }
 
-}  // namespace eigenformer
+}  // namespace eigenformer::detail

@@ -92,7 +92,7 @@ EIGENFORMER_IO_FUNCTION std::vector<WordConfidence> word_confidences(
     std::vector<std::string> words;
     bool inside = false;
     detail::for_each_code_point(text, [&](char32_t c, std::string_view bytes) {
-      const bool space = is_space(c);
+      const bool space = detail::is_space(c);
       if (!space && !inside) words.emplace_back();
       if (!space) words.back() += bytes;
       inside = !space;

@@ -44,6 +44,8 @@ std::vector<std::int32_t> source_ids(const FolderDescription<Options>& descripti
   return source_ids(description.text, tokenizer, line, max_tokens, cut);
 }
 
+namespace detail {
+
 /// The bytes of each id of source_ids() in its line; empty for ids that the conventions add.
 EIGENFORMER_IO_FUNCTION std::vector<ByteSpan> source_spans(const TextConventions& text,
                                                            const Tokenizer& tokenizer,
@@ -53,6 +55,8 @@ EIGENFORMER_IO_FUNCTION std::vector<ByteSpan> source_spans(const TextConventions
 /// The language whose token the conventions put around a source sentence, such as __en__, en_XX or eng_Latn,
 /// as a code that SentenceSplitter knows; empty if there is none.
 EIGENFORMER_IO_FUNCTION std::string source_language(const TextConventions& text, const Tokenizer& tokenizer);
+
+}  // namespace detail
 
 /// How lines are split for a model: into sentences if its lines are sentences (TextConventions) and the
 /// program was built with ICU; else only into parts that the model can read. language: of the lines, for the
@@ -97,6 +101,8 @@ index_t max_target_tokens(const FolderDescription<Options>& description, index_t
   return std::min(wanted, std::max<index_t>(1, room - forced));
 }
 
+namespace detail {
+
 /// The maximum number of tokens of a target text that is scored, end symbol included: as many as a line may
 /// have, max_source_tokens(), or fewer if the model has fewer positions; unlimited for options without
 /// max_length. Attention takes time by the square of this number.
@@ -108,6 +114,8 @@ index_t max_scored_tokens(const FolderDescription<Options>& description) {
   }
   return max_target_tokens(description, wanted);
 }
+
+}  // namespace detail
 
 }  // namespace eigenformer
 
@@ -143,6 +151,8 @@ EIGENFORMER_IO_FUNCTION std::vector<std::int32_t> source_ids(const TextConventio
   return ids;
 }
 
+namespace detail {
+
 EIGENFORMER_IO_FUNCTION std::vector<ByteSpan> source_spans(const TextConventions& text,
                                                            const Tokenizer& tokenizer,
                                                            std::span<const std::int32_t> ids,
@@ -176,11 +186,13 @@ EIGENFORMER_IO_FUNCTION std::string source_language(const TextConventions& text,
   return {};
 }
 
+}  // namespace detail
+
 EIGENFORMER_IO_FUNCTION DocumentOptions line_splitting(const TextConventions& text,
                                                        const Tokenizer& tokenizer, std::string language) {
   DocumentOptions options{.layout = DocumentLayout::flow};
   if (!text.lines_are_sentences || !SentenceSplitter::available()) return options;
-  if (language.empty()) language = source_language(text, tokenizer);
+  if (language.empty()) language = detail::source_language(text, tokenizer);
   options.splitter =
       std::make_shared<const SentenceSplitter>(SentenceOptions{.language = std::move(language)});
   return options;

@@ -33,6 +33,8 @@ struct DocumentOptions {
   std::shared_ptr<const SentenceSplitter> splitter{};
 };
 
+namespace detail {
+
 /// A sentence of a document, or a part of a sentence that is too long for the model.
 struct DocumentPart {
   ByteSpan source{};            ///< its bytes in the document, without white space around it
@@ -42,8 +44,6 @@ struct DocumentPart {
 
 /// Tells whether a model can read a sentence in one piece; an empty function: there is no limit.
 using SentenceFits = std::function<bool(const std::string& sentence)>;
-
-namespace detail {
 
 /// Whether white space between two words ends a paragraph.
 EIGENFORMER_IO_FUNCTION bool ends_paragraph(std::string_view spaces, DocumentLayout layout);
@@ -76,8 +76,6 @@ EIGENFORMER_IO_FUNCTION std::size_t longest_fitting_end(std::string_view text, B
 EIGENFORMER_IO_FUNCTION std::size_t best_cut(std::string_view text, ByteSpan sentence,
                                              const SentenceFits& fits, bool whole_sentences);
 
-}  // namespace detail
-
 /// Splits a document into sentences, and sentences that do not fit into parts: without a splitter after the
 /// end of a sentence, else after a semicolon, colon or dash, else after a comma, else at white space, else
 /// between characters.
@@ -88,6 +86,8 @@ EIGENFORMER_IO_FUNCTION std::size_t best_cut(std::string_view text, ByteSpan sen
 EIGENFORMER_IO_FUNCTION std::vector<DocumentPart> document_parts(
     std::string_view text, const DocumentOptions& options, const SentenceFits& fits = {},
     std::span<const std::size_t> boundaries = {});
+
+}  // namespace detail
 
 }  // namespace eigenformer
 
@@ -228,8 +228,6 @@ EIGENFORMER_IO_FUNCTION std::size_t best_cut(std::string_view text, ByteSpan sen
   return longest;
 }
 
-}  // namespace detail
-
 EIGENFORMER_IO_FUNCTION std::vector<DocumentPart> document_parts(std::string_view text,
                                                                  const DocumentOptions& options,
                                                                  const SentenceFits& fits,
@@ -262,6 +260,8 @@ EIGENFORMER_IO_FUNCTION std::vector<DocumentPart> document_parts(std::string_vie
   }
   return parts;
 }
+
+}  // namespace detail
 
 }  // namespace eigenformer
 

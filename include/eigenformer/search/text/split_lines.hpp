@@ -55,8 +55,6 @@ inline bool needs_space(std::string_view source, std::string_view before, std::s
 EIGENFORMER_IO_FUNCTION void append_alignment(TextAlignment& all, const TextAlignment& one,
                                               const DocumentSentence& sentence);
 
-}  // namespace detail
-
 /// Joins the translations of a document's parts with the white space between the parts. A space is added only
 /// between adjacent sentences of a script without spaces whose translations are in another script. parts: as
 /// document_parts() returns them for the text. Throws ValueError for unequal numbers of parts and
@@ -73,12 +71,8 @@ EIGENFORMER_IO_FUNCTION std::vector<DocumentTranslation> assemble_documents(
     std::string_view text, std::span<const DocumentPart> parts,
     std::span<const std::vector<Translation>> translations, std::size_t most = static_cast<std::size_t>(-1));
 
-namespace detail {
-
 /// The attention of all tokens of a document, block-diagonal by sentence; empty if a sentence has none.
 EIGENFORMER_IO_FUNCTION Tensor<float> joined_attention(const DocumentTranslation& document);
-
-}  // namespace detail
 
 /// Merges the sentences of a document into one Translation: the document's text and alignment, the sums of
 /// scores and log-probabilities, all tokens and words with the mean confidence of the words, and the mean
@@ -197,6 +191,8 @@ class PreparedParts {
   std::vector<PreparedLine> lines_;
 };
 
+}  // namespace detail
+
 }  // namespace eigenformer
 
 #if EIGENFORMER_IO_DEFINITIONS
@@ -216,8 +212,6 @@ EIGENFORMER_IO_FUNCTION void append_alignment(TextAlignment& all, const TextAlig
   for (const auto& [source, target] : one.links)
     all.links.emplace_back(first_source + source, first_target + target);
 }
-
-}  // namespace detail
 
 EIGENFORMER_IO_FUNCTION DocumentTranslation assemble_document(std::string_view text,
                                                               std::span<const DocumentPart> parts,
@@ -282,8 +276,6 @@ EIGENFORMER_IO_FUNCTION std::vector<DocumentTranslation> assemble_documents(
   return documents;
 }
 
-namespace detail {
-
 EIGENFORMER_IO_FUNCTION Tensor<float> joined_attention(const DocumentTranslation& document) {
   index_t rows = 0, columns = 0;
   for (const DocumentSentence& sentence : document.sentences) {
@@ -306,8 +298,6 @@ EIGENFORMER_IO_FUNCTION Tensor<float> joined_attention(const DocumentTranslation
   }
   return all;
 }
-
-}  // namespace detail
 
 EIGENFORMER_IO_FUNCTION Translation joined_translation(DocumentTranslation document, bool weights) {
   Translation all;
@@ -431,6 +421,8 @@ EIGENFORMER_IO_FUNCTION PreparedParts::PreparedParts(std::span<const std::string
     lines_.back().number = number;
   }
 }
+
+}  // namespace detail
 
 }  // namespace eigenformer
 

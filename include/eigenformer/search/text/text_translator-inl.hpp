@@ -28,7 +28,7 @@ std::vector<std::vector<Translation>> TextTranslator<M>::alternatives(std::span<
                                                                       std::span<const std::string> prefixes,
                                                                       bool weights) const {
   detail::require_one_prefix_each("text_translator", prefixes.size(), lines.size());
-  const PreparedParts parts(
+  const detail::PreparedParts parts(
       lines, options_.splitting, first, prefixes,
       [this](const std::string& text, std::uint64_t number, const std::string& prefix, std::size_t line) {
         return prepare(text, number, prefix, "the prefix of line " + std::to_string(line + 1));
@@ -95,7 +95,7 @@ std::vector<Translation> TextTranslator<M>::score(std::span<const std::string> l
   std::vector<Translation> translations(lines.size());
   std::vector<Ids> sources, given;
   std::vector<std::size_t> places;
-  const index_t most = max_scored_tokens(*description_);
+  const index_t most = detail::max_scored_tokens(*description_);
   for (std::size_t i = 0; i < lines.size(); ++i) {
     Translation& translation = translations[i];
     Ids source = source_ids(description_->text, *tokenizers_.source, lines[i],
@@ -179,7 +179,8 @@ void TextTranslator<M>::set(TextTranslatorOptions options) {
         "text_translator",
         "a glossary is given together with sampling, which does not support constraints; use beam search");
   }
-  tokenizers_.target = with_unknown_tokens(target_, options.unknown.value_or(description_->text.unknown));
+  tokenizers_.target =
+      detail::with_unknown_tokens(target_, options.unknown.value_or(description_->text.unknown));
   options_ = std::move(options);
 }
 
@@ -250,7 +251,7 @@ TextAlignment TextTranslator<M>::alignment_of(const Alignable& part, const Tenso
           .rows(static_cast<index_t>(forced), static_cast<index_t>(part.target.size()) + (part.ended ? 1 : 0))
           .clone();
   alignment.links = attention_links(alignment.attention, options_.alignment->threshold);
-  alignment.source = source_spans(description_->text, *tokenizers_.source, *part.source, *part.line);
+  alignment.source = detail::source_spans(description_->text, *tokenizers_.source, *part.source, *part.line);
   const std::string& text = *part.text;
   alignment.target = token_spans(*tokenizers_.target, part.target, text);
   if (part.ended) alignment.target.push_back({text.size(), text.size()});
@@ -348,7 +349,7 @@ void TextTranslator<M>::order_by_utility(std::vector<Translation>& translations)
     candidates.push_back(t.text);
     if (!options_.search.sampling) weights.push_back(std::exp(t.log_probability - most));
   }
-  const std::vector<double> expected = expected_utilities(candidates, weights, options_.utility);
+  const std::vector<double> expected = detail::expected_utilities(candidates, weights, options_.utility);
   for (std::size_t i = 0; i < expected.size(); ++i) translations[i].expected_utility = expected[i];
   std::stable_sort(translations.begin(), translations.end(), [](const Translation& a, const Translation& b) {
     return a.expected_utility > b.expected_utility;

@@ -33,6 +33,8 @@ namespace eigenformer {
 /// hypotheses as rows; higher is better. pairwise_chrf() and pairwise_bleu() in metrics/ are such functions.
 using PairwiseUtility = std::function<std::vector<double>(std::span<const std::string> texts)>;
 
+namespace detail {
+
 /// The expected utility of each candidate with all candidates as weighted references (Eikema & Aziz 2020, eq.
 /// 6); the candidate with the highest has minimum Bayes risk.
 ///
@@ -42,6 +44,8 @@ using PairwiseUtility = std::function<std::vector<double>(std::span<const std::s
 EIGENFORMER_IO_FUNCTION std::vector<double> expected_utilities(std::span<const std::string> candidates,
                                                                std::span<const double> weights,
                                                                const PairwiseUtility& utility);
+
+}  // namespace detail
 
 /// Options of a TextTranslator.
 struct TextTranslatorOptions {
@@ -65,12 +69,16 @@ struct TextTranslatorOptions {
   std::optional<UnknownTokens> unknown{};
 };
 
+namespace detail {
+
 /// Whether prepared lines with these options may share a batch: all fields but batching and splitting are
 /// equal. Always false with a utility: functions cannot be compared.
 inline bool translate_alike(const TextTranslatorOptions& a, const TextTranslatorOptions& b) {
   return a.search == b.search && a.confidence == b.confidence && a.alignment == b.alignment &&
          a.glossary == b.glossary && a.unknown == b.unknown && !a.utility && !b.utility;
 }
+
+}  // namespace detail
 
 /// The options of a model's conventions; a start for others.
 template <class Options>
@@ -252,14 +260,14 @@ class TextTranslator {
   TextTranslatorOptions options_;
   std::optional<DocumentOptions> splitting_{};  // by the conventions, once it was needed
   Context<T> ctx_;
-  TermForms term_forms_;
+  detail::TermForms term_forms_;
 };
 
 }  // namespace eigenformer
 
 #if EIGENFORMER_IO_DEFINITIONS
 
-namespace eigenformer {
+namespace eigenformer::detail {
 
 EIGENFORMER_IO_FUNCTION std::vector<double> expected_utilities(std::span<const std::string> candidates,
                                                                std::span<const double> weights,
@@ -310,7 +318,7 @@ EIGENFORMER_IO_FUNCTION std::vector<double> expected_utilities(std::span<const s
   return of_candidates;
 }
 
-}  // namespace eigenformer
+}  // namespace eigenformer::detail
 
 #endif
 

@@ -13,22 +13,18 @@
 #include "eigenformer/data/files/folder_transaction.hpp"
 #include "eigenformer/data/files/posix.hpp"
 
-namespace eigenformer {
-
-namespace detail {
+namespace eigenformer::detail {
 
 // Allocates disk space for a file; returns 0 or the errno of the failure. Where the file system cannot
 // allocate in advance, its free space decides.
 EIGENFORMER_IO_FUNCTION int take_room(const std::filesystem::path& path, std::uint64_t bytes);
-
-}  // namespace detail
 
 /// Throws IoError unless the disk has room for new files of these sizes (bytes) in a folder. Creates the
 /// folder if it is missing; the files it allocates for the check are removed.
 EIGENFORMER_IO_FUNCTION void require_room(const std::filesystem::path& folder,
                                           const std::vector<std::uint64_t>& sizes);
 
-}  // namespace eigenformer
+}  // namespace eigenformer::detail
 
 #if EIGENFORMER_IO_DEFINITIONS
 
@@ -46,8 +42,6 @@ EIGENFORMER_IO_FUNCTION int take_room(const std::filesystem::path& path, std::ui
   return static_cast<std::uint64_t>(disk.f_bavail) * disk.f_frsize < bytes ? ENOSPC : 0;
 }
 
-}  // namespace detail
-
 EIGENFORMER_IO_FUNCTION void require_room(const std::filesystem::path& folder,
                                           const std::vector<std::uint64_t>& sizes) {
   const FolderTransaction never_committed(folder);
@@ -62,6 +56,8 @@ EIGENFORMER_IO_FUNCTION void require_room(const std::filesystem::path& folder,
     }
   }
 }
+
+}  // namespace detail
 
 }  // namespace eigenformer
 

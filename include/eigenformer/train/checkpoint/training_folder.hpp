@@ -30,13 +30,13 @@ class TrainingFolder {
 
   /// The path of the state in a folder, also after an interrupted save. The file need not exist.
   static std::filesystem::path state_file(const std::filesystem::path& folder) {
-    return folder_file(folder, state_name);
+    return detail::folder_file(folder, state_name);
   }
 
   /// The path of the state before the decay of the learning rate, which save_before_decay() writes. The file
   /// need not exist.
   static std::filesystem::path before_decay_file(const std::filesystem::path& folder) {
-    return folder_file(folder, before_decay_name);
+    return detail::folder_file(folder, before_decay_name);
   }
 
   /// Writes a model with write(transaction) next to the current one; the next save() replaces the current one

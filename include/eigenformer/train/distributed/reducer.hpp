@@ -119,10 +119,6 @@ void for_entries(const Bucket& bucket, std::size_t begin, std::size_t end, F&& f
   }
 }
 
-}  // namespace eigenformer::detail
-
-namespace eigenformer {
-
 /// Sums the gradients of all ranks, bucket by bucket, while backward still runs.
 ///
 /// An update has rounds; in each, a rank has the gradient of one micro-batch, or none. Each rank reduces a
@@ -494,4 +490,4 @@ class Reducer {
   std::thread thread_;
 };
 
-}  // namespace eigenformer
+}  // namespace eigenformer::detail

@@ -167,6 +167,8 @@ concept Schedule = requires(S& s, index_t step) {
   { s(step, total) } -> std::convertible_to<double>;
 };
 
+namespace detail {
+
 /// A guard that keeps the weights for evaluation in a model for its lifetime; see
 /// TrainingLoop::evaluation_weights().
 class EvaluationWeights {
@@ -184,6 +186,8 @@ class EvaluationWeights {
  private:
   std::function<void()> restore_;
 };
+
+}  // namespace detail
 
 /// Trains parameters with any loss: batches, dropout, gradient accumulation, clipping, a schedule, an
 /// optimizer, validation, weight averaging, early stopping. Its state can be saved and loaded between any two
@@ -260,7 +264,7 @@ class TrainingLoop {
   ///     trainer.run();
   ///     const auto average = trainer.evaluation_weights();
   ///     ef::save_model_folder("en-de", model, ...);
-  [[nodiscard]] EvaluationWeights evaluation_weights();
+  [[nodiscard]] detail::EvaluationWeights evaluation_weights();
 
   /// All that training needs to resume besides options and batches: weights, the optimizer's state,
   /// snapshots, counters. The tensors share memory with the loop: save or clone them before the next update.
@@ -314,10 +318,10 @@ class TrainingLoop {
   void require_finite() const;
   void report();
   void validate();
-  void validate_into(EarlyStopping& early_stopping, StateAverage<T>& snapshots);
+  void validate_into(detail::EarlyStopping& early_stopping, StateAverage<T>& snapshots);
   void tell(double value, bool best, index_t averaged = 0);
   TrainingEnd finish(TrainingEnd end);
-  void try_average(EarlyStopping& early_stopping, const StateAverage<T>& snapshots);
+  void try_average(detail::EarlyStopping& early_stopping, const StateAverage<T>& snapshots);
 
   LoopOptions options_;
   TrainingSink& sink_;
@@ -333,7 +337,7 @@ class TrainingLoop {
   Gradients<T> gradients_;
   std::shared_ptr<detail::kernels::WeightCache> weights_ = std::make_shared<detail::kernels::WeightCache>();
   Tape<T> tape_;
-  EarlyStopping early_stopping_;
+  detail::EarlyStopping early_stopping_;
   StateAverage<T> snapshots_;
   std::optional<double> best_at_end_;
   std::unique_ptr<ExponentialAverage<T>> average_;  // with ema_decay

@@ -229,11 +229,11 @@ std::vector<StateEntry<T>> TrainingLoop<T>::weights() const {
 }
 
 template <class T>
-EvaluationWeights TrainingLoop<T>::evaluation_weights() {
+detail::EvaluationWeights TrainingLoop<T>::evaluation_weights() {
   if (average_ == nullptr || average_->updates() == 0 || average_->exchanged() || !displaced_.empty())
-    return EvaluationWeights();
+    return detail::EvaluationWeights();
   average_->exchange();
-  return EvaluationWeights([this] { average_->exchange(); });
+  return detail::EvaluationWeights([this] { average_->exchange(); });
 }
 
 template <class T>
@@ -354,7 +354,7 @@ void TrainingLoop<T>::update() {
   const detail::DropoutKey key{options_.seed, static_cast<std::uint32_t>(progress_.step), 0};
   gradients_.zero();
   updates_->begin(progress_.epoch, progress_.batch, count);
-  const UpdateLoss mean = accumulator_->add(
+  const detail::UpdateLoss mean = accumulator_->add(
       *updates_,
       {key, detail::kernels::faster_precision(options_.precision), weights_, options_.checkpoint_activations},
       gradients_);
@@ -447,12 +447,12 @@ void TrainingLoop<T>::validate() {
 }
 
 template <class T>
-void TrainingLoop<T>::validate_into(EarlyStopping& early_stopping, StateAverage<T>& snapshots) {
+void TrainingLoop<T>::validate_into(detail::EarlyStopping& early_stopping, StateAverage<T>& snapshots) {
   const auto begin = Clock::now();
   require_finite();
   if (sharded_) sharded_->gather(optimizer_);
   {
-    const EvaluationWeights in_place = evaluation_weights();
+    const detail::EvaluationWeights in_place = evaluation_weights();
     if (options_.average_last > 1) snapshots.add(weights());
     if (!validates()) {
       if (progress_.bad_updates == 0) sink_.on_best();
@@ -491,7 +491,7 @@ void TrainingLoop<T>::tell(double value, bool best, index_t averaged) {
 // Works on copies: state() must not change; see run().
 template <class T>
 TrainingEnd TrainingLoop<T>::finish(TrainingEnd end) {
-  EarlyStopping early_stopping = early_stopping_;
+  detail::EarlyStopping early_stopping = early_stopping_;
   StateAverage<T> snapshots = snapshots_;
   if (progress_.validated_step != progress_.step) validate_into(early_stopping, snapshots);
   if (snapshots.size() > 1) try_average(early_stopping, snapshots);
@@ -502,7 +502,7 @@ TrainingEnd TrainingLoop<T>::finish(TrainingEnd end) {
 // The mean of the snapshots becomes the best model when it validates better, or without a validation. The
 // weights of training are restored afterwards.
 template <class T>
-void TrainingLoop<T>::try_average(EarlyStopping& early_stopping, const StateAverage<T>& snapshots) {
+void TrainingLoop<T>::try_average(detail::EarlyStopping& early_stopping, const StateAverage<T>& snapshots) {
   struct Restore {
     TrainingLoop& loop;
     ~Restore() {

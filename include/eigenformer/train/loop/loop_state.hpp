@@ -59,7 +59,7 @@ void TrainingLoop<T>::load(const TrainingState<T>& state) {
   const auto without = other_data ? 0 : reader.template value<index_t>("without_improvement");
   const double best = reader.has("best_loss") && !other_data
                           ? reader.template value<double>("best_loss")
-                          : EarlyStopping::worst(options_.validation.better);
+                          : detail::EarlyStopping::worst(options_.validation.better);
   StateAverage<T> snapshots = load_snapshots(reader);
   // Snapshots ranked on other validation data cannot be compared.
   if (other_data && options_.average_best > 1)

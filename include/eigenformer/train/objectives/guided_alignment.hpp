@@ -31,14 +31,14 @@ concept GuidedModel = requires(const M& model, const Context<typename M::value_t
   model.transformer.decoder.layers.size();
 };
 
+namespace detail {
+
 /// The loss of a batch with guided alignment, and the alignment's term alone.
 template <class T>
 struct GuidedLoss {
   Var<T> loss;           ///< the words' loss plus weight times the alignment loss; a recorded scalar
   double alignment = 0;  ///< the alignment loss in nats without its weight, with the divisor of the loss
 };
-
-namespace detail {
 
 // The expected rows of attention: uniform over the source tokens that a target token is linked with.
 EIGENFORMER_IO_FUNCTION std::vector<ExpectedAttention> expected_attention(const Batch& batch);
@@ -87,8 +87,6 @@ DecodedBatch<typename M::value_type> decode_batch(const M& model, const Context<
   return {rows, pass.weights()};
 }
 
-}  // namespace detail
-
 /// The loss of a packed batch with guided alignment (Chen et al. 2016; Garg et al. 2019): the cross entropy
 /// of the target tokens plus guided.weight times alignment_loss(). Both are divided by options.divisor, or by
 /// the batch's target tokens when it is 0. Throws ValueError when the model lacks the layer or head, and
@@ -107,6 +105,8 @@ template <GuidedModel M>
   return {add(words, multiply(alignment, static_cast<T>(guided.weight))),
           static_cast<double>(alignment.value().item())};
 }
+
+}  // namespace detail
 
 }  // namespace eigenformer
 

@@ -40,6 +40,8 @@ template <SourceTargetModel M>
                     batch.target_layout, tokens(batch.target_output), options);
 }
 
+namespace detail {
+
 /// The loss function of a training on sentence pairs; the weight of a batch is its number of target tokens.
 /// Thread-safe if the model is. The model must outlive it.
 template <SourceTargetModel M>
@@ -47,7 +49,7 @@ struct SourceTargetLoss {
   using T = typename M::value_type;  ///< the model's scalar type
 
   const M& model;                                       ///< the model to train
-  ObjectiveOptions options{};                           ///< the terms of the objective
+  detail::ObjectiveOptions options{};                   ///< the terms of the objective
   std::shared_ptr<const Teacher<T>> teacher = nullptr;  ///< of a distillation; null: none
 
   /// The batch's share of the update's objective (divided by update.total), a recorded scalar. Adds the
@@ -55,7 +57,8 @@ struct SourceTargetLoss {
   Var<T> operator()(const Context<T>& ctx, const Batch& batch, UpdateWeight update) const {
     if constexpr (TokenObjectiveModel<M>) {
       if (options.r_drop.weight > 0 || teacher != nullptr)
-        return token_objective_loss(model, ctx, batch, options, teacher.get(), update.total, update.parts);
+        return detail::token_objective_loss(model, ctx, batch, options, teacher.get(), update.total,
+                                            update.parts);
     }
     double unsmoothed = std::numeric_limits<double>::quiet_NaN();
     const CrossEntropyOptions words{
@@ -63,7 +66,7 @@ struct SourceTargetLoss {
     const auto loss = [&]() -> Var<T> {
       if constexpr (GuidedModel<M>) {
         if (!batch.alignment.empty() && options.guided.weight > 0) {
-          const auto both = guided_alignment_loss(model, ctx, batch, words, options.guided);
+          const auto both = detail::guided_alignment_loss(model, ctx, batch, words, options.guided);
           if (update.parts != nullptr) update.parts->add("alignment", both.alignment * update.total);
           return both.loss;
         }
@@ -78,6 +81,8 @@ struct SourceTargetLoss {
   /// The number of target tokens.
   double weight(const Batch& batch) const { return static_cast<double>(batch.target_tokens()); }
 };
+
+}  // namespace detail
 
 /// The mean loss of a corpus in nats per target token, without dropout and label smoothing. batch_tokens:
 /// target tokens per batch, which affects speed, memory and rounding. ctx: an inference context, for example

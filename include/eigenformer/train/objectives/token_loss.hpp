@@ -77,7 +77,7 @@ class Teacher {
   /// Runs the models on a batch and returns a function that computes rows of their mean probabilities,
   /// softmax(logits / temperature): (first row, count, output (count, vocabulary_size())). Throws ValueError
   /// without a model.
-  TeacherRows<T> read(const Batch& batch, double temperature) const {
+  detail::TeacherRows<T> read(const Batch& batch, double temperature) const {
     if (members_.empty()) throw ValueError("teacher", "there is no model, expected at least one");
     std::vector<Logits> all;
     for (const auto& member : members_) all.push_back(member(batch));
@@ -113,6 +113,8 @@ concept TokenObjectiveModel = GuidedModel<M> &&
   model.projection_bias;
 };
 
+namespace detail {
+
 /// The objective of a training on sentence pairs.
 struct ObjectiveOptions {
   double label_smoothing = 0;          ///< in [0, 1)
@@ -120,8 +122,6 @@ struct ObjectiveOptions {
   RDropOptions r_drop{};               ///< off by default
   DistillationOptions distillation{};  ///< used with a teacher only
 };
-
-namespace detail {
 
 // A batch with all pairs repeated; the repeated ones have sequence numbers of their own, hence other dropout.
 EIGENFORMER_IO_FUNCTION Batch twice(const Batch& batch);
@@ -158,8 +158,6 @@ void require_objective(const M& model, const RDropOptions& r_drop,
                      "the model is not a Seq2SeqTransformer, whose token probabilities are needed");
   }
 }
-
-}  // namespace detail
 
 /// The loss of a packed batch with R-Drop, a teacher, or both, and with guided alignment when the batch has
 /// alignments; a recorded scalar:
@@ -207,6 +205,8 @@ template <TokenObjectiveModel M>
   tell("alignment", static_cast<double>(alignment.value().item()) * divisor);
   return add(loss, multiply(alignment, static_cast<T>(options.guided.weight)));
 }
+
+}  // namespace detail
 
 }  // namespace eigenformer
 

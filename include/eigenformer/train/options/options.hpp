@@ -90,6 +90,8 @@ enum class Better {
   higher  ///< as for BLEU
 };
 
+namespace detail {
+
 /// Tracks the best validation, and stops after `patience` validations without improvement.
 class EarlyStopping {
  public:
@@ -132,8 +134,6 @@ class EarlyStopping {
 /// The default length of the linear warm-up, in updates, for a training of `total` updates: 400, or a quarter
 /// of the total if that is less, and at least 1.
 inline index_t fitted_warmup(index_t total) noexcept { return std::clamp<index_t>(total / 4, 1, 400); }
-
-namespace detail {
 
 // The warm-up of one training: as given, or fitted once to the expected number of updates. Reports a fitted
 // or an overlong warm-up when it is decided.
@@ -365,7 +365,7 @@ struct TrainingOptions {
   bool uses_total() const { return schedule == ScheduleKind::cosine; }
   /// The learning rate of update `step` (from 1) of `total`.
   double rate(index_t step, index_t total) const {
-    return rate(step, total, warmup.value_or(fitted_warmup(total)));
+    return rate(step, total, warmup.value_or(detail::fitted_warmup(total)));
   }
   /// The same with a given number of warm-up updates. done: the part of the training before the update, in
   /// place of that of its updates; see ExpectedSteps.
@@ -404,6 +404,8 @@ EIGENFORMER_IO_FUNCTION std::vector<std::string> ValidationOptions::names() cons
   return all;
 }
 
+namespace detail {
+
 EIGENFORMER_IO_FUNCTION bool EarlyStopping::update(double value) {
   if (improves(value)) {
     best_ = value;
@@ -413,8 +415,6 @@ EIGENFORMER_IO_FUNCTION bool EarlyStopping::update(double value) {
   ++without_improvement_;
   return false;
 }
-
-namespace detail {
 
 EIGENFORMER_IO_FUNCTION index_t Warmup::at(index_t total, bool settled) {
   if (decided_) return *decided_;

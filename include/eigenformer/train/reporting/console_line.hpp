@@ -12,9 +12,7 @@
 
 #include "eigenformer/core/base/config.hpp"
 
-namespace eigenformer {
-
-namespace detail {
+namespace eigenformer::detail {
 
 // printf into a string of at most 511 bytes.
 [[gnu::format(printf, 1, 2)]] EIGENFORMER_IO_FUNCTION std::string format(const char* pattern, ...);
@@ -25,8 +23,6 @@ inline std::string clock(double seconds) {
   return s < 3600 ? format("%ld:%02ld", s / 60, s % 60)
                   : format("%ld:%02ld:%02ld", s / 3600, s / 60 % 60, s % 60);
 }
-
-}  // namespace detail
 
 /// The last line of a terminal, which changes in place, above which permanent lines are printed. Elsewhere
 /// only the permanent lines are printed.
@@ -79,7 +75,7 @@ class ConsoleLine {
   bool open_ = false;
 };
 
-}  // namespace eigenformer
+}  // namespace eigenformer::detail
 
 #if EIGENFORMER_IO_DEFINITIONS
 

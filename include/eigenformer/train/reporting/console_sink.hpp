@@ -75,7 +75,7 @@ class ConsoleSink : public TrainingSink {
 
   void watch_validations();
 
-  ConsoleLine line_;
+  detail::ConsoleLine line_;
   double interval_;
   TrainingSink& next_;
   double next_line_ = 0;

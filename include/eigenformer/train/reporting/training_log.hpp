@@ -51,6 +51,8 @@ parse_training_log(std::string_view text, index_t last_step = std::numeric_limit
 /// message names.
 EIGENFORMER_IO_FUNCTION TrainingLogLines read_training_log(const std::filesystem::path& path);
 
+namespace detail {
+
 /// A text file to which whole lines are appended, each with one system call: a killed process leaves no
 /// partial line, and a line that a full disk cut short is removed. Not thread-safe.
 class LineFile {
@@ -82,6 +84,8 @@ class LineFile {
   std::uint64_t bytes_ = 0;
   int descriptor_ = -1;
 };
+
+}  // namespace detail
 
 /// Writes the events of a training to a file, one JSON object per line, and passes them on to another sink.
 /// The schema is in docs/training/log.md.
@@ -162,7 +166,7 @@ class TrainingLog final : public TrainingSink {
 
   std::filesystem::path path_;
   TrainingSink& sink_;
-  std::optional<LineFile> file_;
+  std::optional<detail::LineFile> file_;
   std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
   double seconds_before_ = 0;  // of earlier runs
   double last_seconds_ = 0;    // of the last line
@@ -204,7 +208,7 @@ EIGENFORMER_IO_FUNCTION TrainingLogLines parse_training_log(std::string_view tex
 }
 
 EIGENFORMER_IO_FUNCTION TrainingLogLines read_training_log(const std::filesystem::path& path) {
-  TrainingLogLines log = parse_training_log(read_text_file(path));
+  TrainingLogLines log = parse_training_log(detail::read_text_file(path));
   if (log.damaged) {
     throw IoError("training_log", {"'", path.string(), "', line ", log.lines.size() + 1,
                                    " is not a line of a training log, expected a JSON object with "
@@ -212,6 +216,8 @@ EIGENFORMER_IO_FUNCTION TrainingLogLines read_training_log(const std::filesystem
   }
   return log;
 }
+
+namespace detail {
 
 EIGENFORMER_IO_FUNCTION LineFile::LineFile(const std::filesystem::path& path, std::uint64_t keep)
     : path_(path) {
@@ -239,6 +245,8 @@ EIGENFORMER_IO_FUNCTION int LineFile::append(std::string_view line) {
   }
   return error;
 }
+
+}  // namespace detail
 
 EIGENFORMER_IO_FUNCTION void TrainingLog::start(const nlohmann::json& about, std::optional<index_t> resumed) {
   std::uint64_t keep = 0;
@@ -344,7 +352,7 @@ EIGENFORMER_IO_FUNCTION TrainingLog::Line TrainingLog::begun(const char* event,
 }
 
 EIGENFORMER_IO_FUNCTION std::uint64_t TrainingLog::take_up(index_t resumed) {
-  const TrainingLogLines log = parse_training_log(read_text_file(path_), resumed);
+  const TrainingLogLines log = parse_training_log(detail::read_text_file(path_), resumed);
   for (const nlohmann::json& line : log.lines) {
     seconds_before_ = std::max(seconds_before_, line.at("seconds").get<double>());
     const auto tokens = line.find("tokens");

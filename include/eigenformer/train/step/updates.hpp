@@ -102,6 +102,8 @@ concept EpochBatches = requires(Batches& batches, index_t epoch, index_t k) {
   batches.batch(epoch, k);
 };
 
+namespace detail {
+
 /// The loss of an update.
 struct UpdateLoss {
   double loss = 0;    ///< weighted mean over its batches
@@ -114,8 +116,6 @@ struct UpdateLoss {
     parts.add(of_batch.parts);
   }
 };
-
-namespace detail {
 
 template <class Loss, class Batch>
 double batch_weight(const Loss& loss, const Batch& batch) {

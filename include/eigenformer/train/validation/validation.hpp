@@ -19,14 +19,20 @@
 
 namespace eigenformer {
 
+namespace detail {
+
 /// Copies at most `most` pairs of a corpus, evenly spaced; 0: all pairs.
 EIGENFORMER_IO_FUNCTION ParallelCorpus spread_sample(const ParallelCorpus& corpus, index_t most);
+
+}  // namespace detail
 
 /// Text to validate on, with its conventions, such as a target language's tag.
 struct ValidationText {
   ParallelCorpus pairs;     ///< sources and references
   ModelConventions text{};  ///< special tokens around the sentences, and the search
 };
+
+namespace detail {
 
 /// The same for several texts, sampled as if they were one; texts without a sampled pair are left out.
 EIGENFORMER_IO_FUNCTION std::vector<ValidationText> spread_sample(const std::vector<ValidationText>& texts,
@@ -130,8 +136,6 @@ class TranslationSample {
   std::vector<Part> parts_;
 };
 
-namespace detail {
-
 // Validates a model on held-out pairs: the loss of all of them, and translations of a sample. The deciding
 // measure comes first; the others reuse its translations.
 template <class M>
@@ -221,7 +225,7 @@ Validation validation_of(const M& model, const PairSource& pairs, const Parallel
 
 #if EIGENFORMER_IO_DEFINITIONS
 
-namespace eigenformer {
+namespace eigenformer::detail {
 
 EIGENFORMER_IO_FUNCTION ParallelCorpus spread_sample(const ParallelCorpus& corpus, index_t most) {
   const index_t n = corpus.size();
@@ -256,6 +260,6 @@ EIGENFORMER_IO_FUNCTION std::vector<ValidationText> spread_sample(const std::vec
   return sample;
 }
 
-}  // namespace eigenformer
+}  // namespace eigenformer::detail
 
 #endif

@@ -47,7 +47,7 @@ TEST_CASE("alignment_loss: the value and the gradient, of one head and of the me
 
 TEST_CASE("alignment_loss: the gradient goes through attention weights of packed sequences") {
   const SequenceLayout queries = SequenceLayout::packed({2, 3}), keys = SequenceLayout::packed({4, 3});
-  const AttentionOp op{.heads = 2};
+  const detail::AttentionOp op{.heads = 2};
   const std::vector<ExpectedAttention> some = {{0, 0, 3, 1}, {1, 2, 0, 0.5}, {1, 2, 2, 0.5}};
   for (const index_t head : {-1, 1}) {
     check_op(

@@ -130,7 +130,7 @@ TEST_CASE("attention: gradients where some inputs are constants") {
 }
 
 TEST_CASE("attention with heads: gradients with dropout, padded and packed, and shared key sequences") {
-  const AttentionOp op{.heads = H, .dropout = 0.3};
+  const detail::AttentionOp op{.heads = H, .dropout = 0.3};
   const auto ctx = [](Tape<double>& tape) {
     return Context<double>::training(tape, detail::DropoutKey{2, 1, 0});
   };
@@ -143,7 +143,7 @@ TEST_CASE("attention with heads: gradients with dropout, padded and packed, and 
       {random({B, Lq, H * dk}, 1), random({B, Lk, H * dk}, 2), random({B, Lk, H * dv}, 3)});
   // Packed; the third query sequence looks at the first keys, as beams do.
   const auto q_packed = SequenceLayout::packed({3, 1, 4}), k_packed = SequenceLayout::packed({2, 5});
-  const AttentionOp beams{.heads = H, .scale = 0.7, .dropout = 0.3, .key_sequence = {0, 1, 0}};
+  const detail::AttentionOp beams{.heads = H, .scale = 0.7, .dropout = 0.3, .key_sequence = {0, 1, 0}};
   check_op(
       [&](Tape<double>& t, const Vars& v) {
         return attention(ctx(t), v[0], v[1], v[2], q_packed, k_packed, AttentionMask::none(), beams);
@@ -153,7 +153,7 @@ TEST_CASE("attention with heads: gradients with dropout, padded and packed, and 
 
 TEST_CASE("self_attention, cross_attention: gradients, and the values of attention() on the parts") {
   const auto layout = SequenceLayout::packed({3, 5});
-  const AttentionOp op{.heads = H, .dropout = 0.2};
+  const detail::AttentionOp op{.heads = H, .dropout = 0.2};
   const index_t width = H * dk;
   const auto ctx = [](Tape<double>& tape) {
     return Context<double>::training(tape, detail::DropoutKey{2, 1, 0});
@@ -197,16 +197,16 @@ TEST_CASE("self_attention, cross_attention: gradients, and the values of attenti
 TEST_CASE(
     "attention of columns: one matrix in any order, columns that nobody reads, and columns read twice") {
   const auto layout = SequenceLayout::packed({3, 5});
-  const AttentionOp op{.heads = H, .dropout = 0.2};
+  const detail::AttentionOp op{.heads = H, .dropout = 0.2};
   const index_t width = H * dk, spare = 5;
   const auto mask = AttentionMask::causal();
   const auto ctx = [](Tape<double>& tape) {
     return Context<double>::training(tape, detail::DropoutKey{2, 1, 0});
   };
   const auto part = [&](const Var<double>& x, index_t column) {
-    return AttentionInput<double>(x, column, width);
+    return detail::AttentionInput<double>(x, column, width);
   };
-  using Heads = AttentionHeads<double>;
+  using Heads = detail::AttentionHeads<double>;
   const std::vector<std::pair<std::string, std::function<Heads(const Vars&)>>> kinds{
       {"values, queries, keys",
        [&](const Vars& x) {
@@ -256,7 +256,7 @@ TEST_CASE(
   const double nan = std::nan("");
   const index_t width = H * dk;
   const auto padded = SequenceLayout::padded({3, 5}, 6), packed = SequenceLayout::packed({3, 5});
-  const AttentionOp op{.heads = H};
+  const detail::AttentionOp op{.heads = H};
   const Tensor<double> rows = random({8, 3 * width}, 1);
   Tensor<double> spread = Tensor<double>::full({2, 6, 3 * width}, nan);
   std::copy_n(rows.data(), 3 * 3 * width, spread.data());
@@ -314,7 +314,7 @@ TEST_CASE("attention: a query with nothing to look at gives zeros and gets zero 
 }
 
 TEST_CASE("attention_weights: gradients and values for every mask") {
-  const AttentionOp op{.heads = H};
+  const detail::AttentionOp op{.heads = H};
   const Tensor<double> q = random({B, H, Lq, dk}, 1), k = random({B, H, Lk, dk}, 2),
                        v = random({B, H, Lk, dv}, 3);
   for (const NamedMask& m : masks()) {
@@ -345,7 +345,7 @@ TEST_CASE("attention_weights: gradients and values for every mask") {
       {random({B, Lq, H * dk}, 4)});
   Tape<double> tape;
   const Var<double> x = random({B, Lq, H * dk}, 4);
-  AttentionOp dropping = op;
+  detail::AttentionOp dropping = op;
   dropping.dropout = 0.5;
   CHECK(values(attention_weights(Context<double>::training(tape, detail::DropoutKey{}), x, x, queries,
                                  queries, none, dropping)
@@ -364,7 +364,7 @@ TEST_CASE(
     const Var<float> v = tape.variable(x);
     const Var<float> y =
         self_attention(Context<float>::training(tape, detail::DropoutKey{1, 1, 0}), v, layout,
-                       AttentionMask::causal(), AttentionOp{.heads = 2, .dropout = 0.1});
+                       AttentionMask::causal(), detail::AttentionOp{.heads = 2, .dropout = 0.1});
     tape.backward(sum(y * y));
     return std::vector<std::vector<float>>{values(y.value()), values(tape.gradient(v))};
   };
@@ -378,39 +378,45 @@ TEST_CASE("attention: shapes and options that do not fit") {
   const Var<double> q = random({B, Lq, 12}), k = random({B, Lk, 12}), narrow = random({B, Lk, 9});
   const auto none = AttentionMask::none();
   CHECK(message_of<ShapeError>([&] {
-          (void)attention(ctx, q, narrow, k, queries, keys, none, AttentionOp{.heads = 3});
+          (void)attention(ctx, q, narrow, k, queries, keys, none, detail::AttentionOp{.heads = 3});
         }) == "[attention] query of width 12 and key of width 9 must agree");
   CHECK(message_of<ShapeError>([&] {
-          (void)attention(ctx, q, k, k, queries, queries, none, AttentionOp{.heads = 3});
+          (void)attention(ctx, q, k, k, queries, queries, none, detail::AttentionOp{.heads = 3});
         }) == "[attention] key of shape (2, 7, 12) must have the 10 rows of its layout");
   CHECK(message_of<ShapeError>([&] {
-          (void)attention(ctx, q, k, k, queries, keys, none, AttentionOp{.heads = 5});
+          (void)attention(ctx, q, k, k, queries, keys, none, detail::AttentionOp{.heads = 5});
         }) == "[attention] query of width 12 must divide into 5 heads");
-  CHECK_THROWS_AS((void)attention(ctx, q, k, k, queries, keys, none, AttentionOp{.heads = 0}), ValueError);
-  CHECK_THROWS_AS((void)attention(ctx, q, k, k, queries, keys, none, AttentionOp{.heads = 3, .dropout = 1}),
+  CHECK_THROWS_AS((void)attention(ctx, q, k, k, queries, keys, none, detail::AttentionOp{.heads = 0}),
                   ValueError);
-  CHECK_THROWS_AS((void)attention(ctx, q, k, k, queries, keys,
-                                  AttentionMask::allow(Tensor<bool>::ones({5, 6})), AttentionOp{.heads = 3}),
-                  ShapeError);
+  CHECK_THROWS_AS(
+      (void)attention(ctx, q, k, k, queries, keys, none, detail::AttentionOp{.heads = 3, .dropout = 1}),
+      ValueError);
+  CHECK_THROWS_AS(
+      (void)attention(ctx, q, k, k, queries, keys, AttentionMask::allow(Tensor<bool>::ones({5, 6})),
+                      detail::AttentionOp{.heads = 3}),
+      ShapeError);
   // Query sequences and key sequences must pair up, and key_sequence must name sequences that exist.
   const auto one_key = SequenceLayout::packed({B * Lk});
-  CHECK_THROWS_AS((void)attention(ctx, q, k, k, queries, one_key, none, AttentionOp{.heads = 3}), Error);
-  CHECK_THROWS_AS(
-      (void)attention(ctx, q, k, k, queries, keys, none, AttentionOp{.heads = 3, .key_sequence = {0, 2}}),
-      Error);
-  CHECK_THROWS_AS(
-      (void)attention(ctx, q, k, k, queries, keys, none, AttentionOp{.heads = 3, .key_sequence = {0, -1}}),
-      Error);
-  CHECK_THROWS_AS(
-      (void)attention(ctx, q, k, k, queries, keys, none, AttentionOp{.heads = 3, .key_sequence = {0}}),
-      ShapeError);
-  CHECK_THROWS_AS((void)self_attention(ctx, q, SequenceLayout::padded(B, Lq), none, AttentionOp{.heads = 5}),
-                  ShapeError);
-  CHECK_THROWS_AS((void)self_attention(ctx, Var<double>(random({B, Lq, 11})), queries, none, AttentionOp{}),
+  CHECK_THROWS_AS((void)attention(ctx, q, k, k, queries, one_key, none, detail::AttentionOp{.heads = 3}),
+                  Error);
+  CHECK_THROWS_AS((void)attention(ctx, q, k, k, queries, keys, none,
+                                  detail::AttentionOp{.heads = 3, .key_sequence = {0, 2}}),
+                  Error);
+  CHECK_THROWS_AS((void)attention(ctx, q, k, k, queries, keys, none,
+                                  detail::AttentionOp{.heads = 3, .key_sequence = {0, -1}}),
+                  Error);
+  CHECK_THROWS_AS((void)attention(ctx, q, k, k, queries, keys, none,
+                                  detail::AttentionOp{.heads = 3, .key_sequence = {0}}),
                   ShapeError);
   CHECK_THROWS_AS(
-      (void)cross_attention(ctx, q, Var<double>(random({B, Lk, 11})), queries, keys, none, AttentionOp{}),
+      (void)self_attention(ctx, q, SequenceLayout::padded(B, Lq), none, detail::AttentionOp{.heads = 5}),
       ShapeError);
+  CHECK_THROWS_AS(
+      (void)self_attention(ctx, Var<double>(random({B, Lq, 11})), queries, none, detail::AttentionOp{}),
+      ShapeError);
+  CHECK_THROWS_AS((void)cross_attention(ctx, q, Var<double>(random({B, Lk, 11})), queries, keys, none,
+                                        detail::AttentionOp{}),
+                  ShapeError);
   CHECK_THROWS_AS((void)attention(q, Var<double>(random({B, 1, Lk, 12})), k), ShapeError);
   CHECK_THROWS_AS((void)attention(q, random({3, Lk, 12}), random({3, Lk, 12})), ShapeError);
   CHECK_THROWS_AS((void)attention(q, k, random({B, Lq, 12})), ShapeError);
@@ -426,8 +432,9 @@ TEST_CASE("attention: the profiler counts the products of the pairs that windows
     Tape<double> tape;
     const auto x = tape.variable(Tensor<double>::ones({batch, length, heads * head_dim}));
     const auto layout = SequenceLayout::padded(batch, length);
-    const auto y = attention(Context<double>::checking(tape), x, x, x, layout, layout,
-                             causal ? AttentionMask::causal() : AttentionMask{}, AttentionOp{.heads = heads});
+    const auto y =
+        attention(Context<double>::checking(tape), x, x, x, layout, layout,
+                  causal ? AttentionMask::causal() : AttentionMask{}, detail::AttentionOp{.heads = heads});
     Gradients<double> none;
     tape.backward(y, Tensor<double>::ones(y.shape()), none);
     profiler.stop();

@@ -21,9 +21,9 @@ constexpr index_t B = 2, H = 4, G = 2, Lq = 5, Lk = 7, dk = 4, dv = 6, R = 2, E 
 const SequenceLayout queries = SequenceLayout::padded(B, Lq).with_first_position({1, 2});
 const SequenceLayout keys = SequenceLayout::padded(B, Lk);
 
-AttentionOp grouped() { return {.heads = H, .key_value_heads = G}; }
-AttentionOp sloped() {
-  AttentionOp op = grouped();
+detail::AttentionOp grouped() { return {.heads = H, .key_value_heads = G}; }
+detail::AttentionOp sloped() {
+  detail::AttentionOp op = grouped();
   op.slopes = {0.5, 0.25, 0.125, 0.0625};
   return op;
 }
@@ -35,7 +35,7 @@ struct Inputs {
 
 // Attention by definition: scale q (k + a^K) + bias - slope |distance|, softmax, times (v + a^V). Parts that
 // are not wanted are undefined.
-Tensor<double> reference(const Inputs& x, const AttentionOp& op, const AttentionMask& mask, bool bias,
+Tensor<double> reference(const Inputs& x, const detail::AttentionOp& op, const AttentionMask& mask, bool bias,
                          bool relative_keys, bool relative_values) {
   Tensor<double> out = Tensor<double>::zeros({B, Lq, H * dv});
   const Tensor<float> forbidden = mask.to_additive(B, H, Lq, Lk, 0);
@@ -76,7 +76,7 @@ TEST_CASE("attention with positions and shared heads: values against plain loops
   const Inputs x;
   const auto ctx = Context<double>::inference();
   const auto none = AttentionMask::none();
-  const auto run = [&](const AttentionOp& op, const RelativePositions<double>& relative) {
+  const auto run = [&](const detail::AttentionOp& op, const detail::RelativePositions<double>& relative) {
     return attention(ctx, Var<double>(x.q), Var<double>(x.k), Var<double>(x.v), queries, keys, none, op,
                      relative)
         .value();
@@ -107,8 +107,8 @@ TEST_CASE("attention with positions and shared heads: gradients") {
   const auto mask = AttentionMask::window(3, 1);
   for (const double rate : {0.0, 0.3}) {
     CAPTURE(rate);
-    const auto run = [&](Tape<double>& t, const Vars& v, AttentionOp op,
-                         const RelativePositions<double>& relative) {
+    const auto run = [&](Tape<double>& t, const Vars& v, detail::AttentionOp op,
+                         const detail::RelativePositions<double>& relative) {
       op.dropout = rate;
       return attention(Context<double>::training(t, detail::DropoutKey{2, 1, 0}), v[0], v[1], v[2], queries,
                        keys, mask, op, relative);
@@ -180,7 +180,7 @@ TEST_CASE("self_attention, cross_attention, attention_weights with positions: gr
   // The fused ops give what attention() gives on the parts.
   const auto inference = Context<double>::inference();
   const Var<double> x = qkv;
-  const RelativePositions<double> relative{.keys = rel_k, .values = rel_v};
+  const detail::RelativePositions<double> relative{.keys = rel_k, .values = rel_v};
   const Var<double> parts[] = {slice(x, 1, 0, H * dk), slice(x, 1, H * dk, (H + G) * dk),
                                slice(x, 1, (H + G) * dk)};
   CHECK(values(self_attention(inference, x, packed, mask, grouped(), relative).value()) ==
@@ -244,7 +244,7 @@ TEST_CASE("attention with positions: shapes and options that do not fit") {
   const Inputs x;
   const auto ctx = Context<double>::inference();
   const auto none = AttentionMask::none();
-  const auto run = [&](const AttentionOp& op, const RelativePositions<double>& relative) {
+  const auto run = [&](const detail::AttentionOp& op, const detail::RelativePositions<double>& relative) {
     (void)attention(ctx, Var<double>(x.q), Var<double>(x.k), Var<double>(x.v), queries, keys, none, op,
                     relative);
   };

@@ -44,8 +44,8 @@ struct SoftCap {
   }
 };
 
-AttentionOp with(const ScoreRule& rule) {
-  AttentionOp op{.heads = H, .key_value_heads = G};
+detail::AttentionOp with(const ScoreRule& rule) {
+  detail::AttentionOp op{.heads = H, .key_value_heads = G};
   op.slopes = {0.5, 0.25, 0.125, 0.0625};
   op.rule = rule;
   return op;
@@ -62,7 +62,7 @@ TEST_CASE("attention with a rule of scores: gradients") {
       const auto ctx = [](Tape<double>& t) {
         return Context<double>::training(t, detail::DropoutKey{2, 1, 0});
       };
-      AttentionOp dropping = with(rule);
+      detail::AttentionOp dropping = with(rule);
       dropping.dropout = 0.3;
       check_op(
           [&](Tape<double>& t, const Vars& x) {
@@ -110,7 +110,7 @@ TEST_CASE("attention with a rule of scores: fused projections, and a rule that t
 TEST_CASE("attention with a rule of scores: weights are those of the capped scores") {
   const Tensor<double> q = random({1, 3, 2}, 1), k = random({1, 4, 2}, 2);
   const auto rows = SequenceLayout::padded(1, 3), columns = SequenceLayout::padded(1, 4);
-  AttentionOp op{.scale = 2};
+  detail::AttentionOp op{.scale = 2};
   op.rule = SoftCap{0.7};
   const auto w = attention_weights(Context<double>::inference(), Var<double>(q), Var<double>(k), rows,
                                    columns, AttentionMask::none(), op)

@@ -15,7 +15,7 @@ namespace {
 // The definition, as plain loops over every query and every key: O(n^2), and no state.
 Tensor<double> reference(const Tensor<double>& q, const Tensor<double>& k, const Tensor<double>& v,
                          const SequenceLayout& queries, const SequenceLayout& keys,
-                         const LinearAttentionOp& op) {
+                         const detail::LinearAttentionOp& op) {
   const index_t width = q.dim(-1), values = v.dim(-1), d = width / op.heads, dv = values / op.heads;
   const auto feature = [](double x) { return x > 0 ? x + 1 : std::exp(x); };
   Tensor<double> out = Tensor<double>::zeros(q.shape().with(-1, values));
@@ -50,7 +50,7 @@ TEST_CASE("linear attention equals the definition, and its gradients are right")
   const auto queries = SequenceLayout::padded({5, 3}, 5), keys = SequenceLayout::padded({7, 4}, 7);
   const auto packed = SequenceLayout::packed({6, 1, 3});
   const auto check = [](const SequenceLayout& of_queries, const SequenceLayout& of_keys,
-                        const LinearAttentionOp& op) {
+                        const detail::LinearAttentionOp& op) {
     // Heads of 4 features and of 3 values, and of 19 values, which is more than a vector.
     for (const index_t values : {9, 57}) {
       const auto q = random({of_queries.rows(), 12}, 1), k = random({of_keys.rows(), 12}, 2),
@@ -178,15 +178,15 @@ TEST_CASE("linear attention names what does not fit") {
   const auto value = [&](auto&&... args) {
     return message_of<ValueError>([&] { (void)linear_attention(args...); });
   };
-  CHECK(contains(shape(x, wide, x, layout, layout, LinearAttentionOp{}),
+  CHECK(contains(shape(x, wide, x, layout, layout, detail::LinearAttentionOp{}),
                  "as many features as the queries, 12"));
   CHECK(
       contains(shape(x, x, x, layout, SequenceLayout::packed({2, 2})), "must have the 4 rows of its layout"));
-  CHECK(contains(shape(x, x, x, layout, layout, LinearAttentionOp{.heads = 5}),
+  CHECK(contains(shape(x, x, x, layout, layout, detail::LinearAttentionOp{.heads = 5}),
                  "features for each of 5 heads"));
   CHECK(contains(shape(x, x, x, layout, other), "2 sequences of queries and 1 of keys"));
-  CHECK(contains(value(x, x, x, layout, other, LinearAttentionOp{.causal = true}),
+  CHECK(contains(value(x, x, x, layout, other, detail::LinearAttentionOp{.causal = true}),
                  "needs queries and keys of the same sequences"));
-  CHECK(contains(value(x, x, x, layout, other, LinearAttentionOp{.key_sequence = {0, 1}}),
+  CHECK(contains(value(x, x, x, layout, other, detail::LinearAttentionOp{.key_sequence = {0, 1}}),
                  "key_sequence has 1"));
 }

@@ -97,7 +97,7 @@ TEST_CASE("rotary: scores depend on distances alone") {
     const Var<double> a = rotary(Var<double>(q), layout, 2, head_dim, table),
                       b = rotary(Var<double>(k), layout, 2, head_dim, table);
     return attention_weights(Context<double>::inference(), a, b, layout, layout, AttentionMask::none(),
-                             AttentionOp{.heads = 2})
+                             detail::AttentionOp{.heads = 2})
         .value();
   };
   CHECK(worst_difference(weights(37), weights(0)) < 1e-12);

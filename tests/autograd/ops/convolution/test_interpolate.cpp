@@ -11,7 +11,7 @@ using namespace eigenformer;
 using namespace eigenformer::testing;
 
 TEST_CASE_TEMPLATE("interpolate and its gradients are PyTorch's", T, float, double) {
-  const auto check = [](const std::string& key, const SizePair& size) {
+  const auto check = [](const std::string& key, const detail::SizePair& size) {
     check_fixture<T>("interpolate.nearest." + key,
                      [&](const auto& v) { return ef::interpolate(v[0], size); });
     check_fixture<T>("interpolate.bilinear." + key,

@@ -13,7 +13,7 @@ using namespace eigenformer::testing;
 
 TEST_CASE_TEMPLATE("pooling and its gradients are PyTorch's: ties, -infinity, padding, partial windows", T,
                    float, double) {
-  const auto max = [](const std::string& key, const SizePair& kernel, const MaxPoolOp& o) {
+  const auto max = [](const std::string& key, const detail::SizePair& kernel, const detail::MaxPoolOp& o) {
     check_fixture<T>("max_pool2d." + key, [&](const auto& v) { return ef::max_pool2d(v[0], kernel, o); });
   };
   max("plain", 2, {});
@@ -23,7 +23,7 @@ TEST_CASE_TEMPLATE("pooling and its gradients are PyTorch's: ties, -infinity, pa
   check_fixture<T>("max_pool1d.plain", [](const auto& v) {
     return ef::max_pool1d(v[0], 3, {.stride = 2, .padding = 1, .dilation = 2, .ceil_mode = true});
   });
-  const auto avg = [](const std::string& key, const SizePair& kernel, const AvgPoolOp& o) {
+  const auto avg = [](const std::string& key, const detail::SizePair& kernel, const detail::AvgPoolOp& o) {
     check_fixture<T>("avg_pool2d." + key, [&](const auto& v) { return ef::avg_pool2d(v[0], kernel, o); });
   };
   avg("plain", 2, {});

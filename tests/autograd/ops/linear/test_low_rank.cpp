@@ -15,8 +15,9 @@ namespace {
 
 constexpr index_t in = 5, out = 8, rank = 3;
 
-LowRankPart<double> part(index_t first_row, index_t rows, double dropout, std::uint64_t seed) {
-  LowRankPart<double> p{.module = "part " + std::to_string(seed), .first_row = first_row, .rows = rows};
+detail::LowRankPart<double> part(index_t first_row, index_t rows, double dropout, std::uint64_t seed) {
+  detail::LowRankPart<double> p{
+      .module = "part " + std::to_string(seed), .first_row = first_row, .rows = rows};
   p.a = Parameter<double>(random({rank, in}, seed));
   p.b = Parameter<double>(random({rows, rank}, seed + 1));
   p.a.set_name(p.module + " A");
@@ -29,7 +30,7 @@ LowRankPart<double> part(index_t first_row, index_t rows, double dropout, std::u
 /// A linear layer of 8 outputs; its rows 0 to 2 and 3 to 7 have an adapter of their own.
 struct Adapted {
   Parameter<double> weight{random({out, in}, 1)};
-  std::shared_ptr<WeightAdapter<double>> adapter = std::make_shared<WeightAdapter<double>>();
+  std::shared_ptr<detail::WeightAdapter<double>> adapter = std::make_shared<detail::WeightAdapter<double>>();
 
   explicit Adapted(double dropout) {
     weight.set_name("weight");

@@ -15,7 +15,7 @@ namespace {
 
 // The two formulas, written out.
 Tensor<double> reference(const Tensor<double>& x, const Tensor<double>& gamma, const Tensor<double>& beta,
-                         const LayerNormOp& op) {
+                         const detail::LayerNormOp& op) {
   Tensor<double> y(x.shape());
   const index_t n = x.dim(-1);
   for (index_t r = 0; r < x.shape().rows(); ++r) {
@@ -41,7 +41,7 @@ TEST_CASE("layer_norm: gradients for both formulas, both gains, with and without
     for (const bool scalar : {false, true}) {
       CAPTURE(static_cast<int>(formula));
       CAPTURE(scalar);
-      const LayerNormOp op{1e-3, formula, scalar};
+      const detail::LayerNormOp op{1e-3, formula, scalar};
       const Shape width{scalar ? 1 : 7};
       const Tensor<double> x = random({2, 5, 7}, 1), g = random(width, 2), b = random(width, 3);
       check_op([&](const Vars& v) { return layer_norm(v[0], v[1], v[2], op); }, {x, g, b});
@@ -87,7 +87,7 @@ TEST_CASE_TEMPLATE(
   for (const index_t n : {2, 7, 8, 16, 17, 33, 129}) {
     for (const auto formula : {LayerNormFormula::pytorch, LayerNormFormula::teaching}) {
       for (const bool scalar : {false, true}) {
-        const LayerNormOp op{1e-5, formula, scalar};
+        const detail::LayerNormOp op{1e-5, formula, scalar};
         const Shape width{scalar ? 1 : n};
         const Tensor<double> x = random({5, n}, 1), g = random(width, 2), b = random(width, 3);
         CHECK(
@@ -101,7 +101,7 @@ TEST_CASE_TEMPLATE(
   for (double& value : tiny.span()) value *= 1e-4;
   const Tensor<double> one = Tensor<double>::ones({16}), zero = Tensor<double>::zeros({16});
   for (const auto formula : {LayerNormFormula::pytorch, LayerNormFormula::teaching}) {
-    const LayerNormOp op{1e-5, formula, false};
+    const detail::LayerNormOp op{1e-5, formula, false};
     CHECK(worst_difference(
               layer_norm(Var<T>(tiny.to<T>()), Var<T>(one.to<T>()), Var<T>(zero.to<T>()), op).value(),
               reference(tiny, one, zero, op)) < 1e-3);

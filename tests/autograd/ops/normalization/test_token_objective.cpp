@@ -19,7 +19,7 @@ using namespace eigenformer::testing;
 namespace {
 
 /// softmax(logits) of a fixed tensor (N, V), row by row as it is asked for.
-TeacherRows<double> teacher_of(const Tensor<double>& logits) {
+detail::TeacherRows<double> teacher_of(const Tensor<double>& logits) {
   return [p = softmax(Var<double>(logits)).value()](index_t first, index_t count, double* out) {
     const auto rows = p.rows(first, count);
     std::copy_n(rows.data(), rows.numel(), out);
@@ -48,8 +48,8 @@ TEST_CASE("linear_token_objective: value and gradients, those of the plain ops")
   for (const TokenObjective& o : objectives) {
     const index_t copies = o.divergence > 0 ? 2 : 1;
     const Tensor<double> x = random({copies * n, d}, 5);
-    const TeacherRows<double> teacher =
-        o.distillation > 0 ? teacher_of(teacher_logits) : TeacherRows<double>();
+    const detail::TeacherRows<double> teacher =
+        o.distillation > 0 ? teacher_of(teacher_logits) : detail::TeacherRows<double>();
     TokenLosses losses;
     const auto fused = [&](Tape<double>& t, const Vars& v) {
       return linear_token_objective(Context<double>::checking(t), v[0], w, b, targets, o, 17, teacher,
@@ -153,7 +153,8 @@ TEST_CASE("linear_token_objective: what does not fit is refused") {
   const auto message = [&](const TokenObjective& o, index_t rows, double divisor, bool teacher) {
     return message_of<Error>([&] {
       (void)linear_token_objective(ctx, Var<double>(random({rows, 3})), w, absent, targets, o, divisor,
-                                   teacher ? teacher_of(random({2, 5})) : TeacherRows<double>(), losses);
+                                   teacher ? teacher_of(random({2, 5})) : detail::TeacherRows<double>(),
+                                   losses);
     });
   };
   CHECK(contains(message({}, 2, 0, false), "divisor is 0"));

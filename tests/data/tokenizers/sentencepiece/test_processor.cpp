@@ -154,20 +154,22 @@ TEST_CASE("every way to a tokenizer has its model checked") {
   const std::string expected =
       "a damaged SentencePiece model: piece 7 has 200000 bytes, expected at most 7999";
   CHECK(contains(message_of<ValueError>([&] { (void)SentencePieceProcessor(bad); }), expected));
-  CHECK(contains(message_of<ValueError>([&] { (void)SentencePieceTokenizer(bad, {}); }),
+  CHECK(contains(message_of<ValueError>([&] { (void)detail::SentencePieceTokenizer(bad, {}); }),
                  "[tokenizer] the file is " + expected));
-  CHECK(contains(message_of<ValueError>([&] { (void)SentencePieceTokenizer::model_pieces(bad); }), expected));
-  CHECK(contains(message_of<ValueError>([&] { (void)SentencePieceSampler(bad); }), expected));
+  CHECK(contains(message_of<ValueError>([&] { (void)detail::SentencePieceTokenizer::model_pieces(bad); }),
+                 expected));
+  CHECK(contains(message_of<ValueError>([&] { (void)detail::SentencePieceSampler(bad); }), expected));
   const TemporaryFolder folder;
   folder.write("tokenizer.model", bad);
   CHECK(contains(message_of<IoError>([&] { (void)SubwordTokenizer::load(folder.path()); }),
                  "tokenizer.model' is " + expected));
-  const std::vector<std::string> pieces = SentencePieceTokenizer::model_pieces(model_of());
-  SentencePieceTokenizer(model_of(), {pieces, 0, {}}).save(folder.path());
+  const std::vector<std::string> pieces = detail::SentencePieceTokenizer::model_pieces(model_of());
+  detail::SentencePieceTokenizer(model_of(), {pieces, 0, {}}).save(folder.path());
   detail::TokenizerParts parts = detail::TokenizerParts::load(folder / "tokenizer.tokenizer");
   parts.set("model", bad);
   parts.save(folder / "tokenizer.tokenizer");
-  CHECK(contains(message_of<IoError>([&] { (void)SentencePieceTokenizer::load(folder.path()); }), expected));
+  CHECK(contains(message_of<IoError>([&] { (void)detail::SentencePieceTokenizer::load(folder.path()); }),
+                 expected));
   // What the check cannot know is the library's own to refuse.
   const std::string empty = piece("<unk>", 2) + training(number_field(3, 1));
   CHECK(contains(message_of<ValueError>([&] { (void)SentencePieceProcessor(empty); }),

@@ -20,12 +20,12 @@ namespace {
 using Ids = std::vector<std::int32_t>;
 
 std::string model() {
-  return read_text_file(testing::fixtures_folder() / "checkpoints" / "hf_marian" / "source.spm");
+  return detail::read_text_file(testing::fixtures_folder() / "checkpoints" / "hf_marian" / "source.spm");
 }
 
 // The model's pieces from the last to the first, and a language.
-ForeignVocabulary vocabulary() {
-  std::vector<std::string> tokens = SentencePieceTokenizer::model_pieces(model());
+detail::ForeignVocabulary vocabulary() {
+  std::vector<std::string> tokens = detail::SentencePieceTokenizer::model_pieces(model());
   std::reverse(tokens.begin(), tokens.end());
   tokens.push_back(">>deu<<");
   const auto language = static_cast<std::int32_t>(tokens.size()) - 1;
@@ -35,9 +35,9 @@ ForeignVocabulary vocabulary() {
 }  // namespace
 
 TEST_CASE("a SentencePiece model's pieces have the ids of the vocabulary") {
-  const std::vector<std::string> own = SentencePieceTokenizer::model_pieces(model());
+  const std::vector<std::string> own = detail::SentencePieceTokenizer::model_pieces(model());
   CHECK(own[0] == "<unk>");
-  const SentencePieceTokenizer tokenizer(model(), vocabulary());
+  const detail::SentencePieceTokenizer tokenizer(model(), vocabulary());
   CHECK(tokenizer.vocabulary_size() == static_cast<index_t>(own.size()) + 1);
   CHECK(tokenizer.token(0) == own.back());
   const Ids ids = tokenizer.encode("the small dog");
@@ -55,7 +55,7 @@ TEST_CASE("a SentencePiece model's pieces have the ids of the vocabulary") {
 }
 
 TEST_CASE("a text may begin with a language where the model has several") {
-  const SentencePieceTokenizer one(model(), vocabulary()), several(model(), vocabulary(), true);
+  const detail::SentencePieceTokenizer one(model(), vocabulary()), several(model(), vocabulary(), true);
   const auto language = static_cast<std::int32_t>(several.vocabulary_size()) - 1;
   Ids expected = several.encode(" a dog");
   expected.insert(expected.begin(), language);
@@ -69,23 +69,24 @@ TEST_CASE("a text may begin with a language where the model has several") {
 
 TEST_CASE("pieces that the model does not have become spaces and text, as in transformers") {
   const std::filesystem::path folder = testing::fixtures_folder() / "checkpoints" / "hf_marian";
-  const auto map = nlohmann::json::parse(read_text_file(folder / "vocab.json"));
+  const auto map = nlohmann::json::parse(detail::read_text_file(folder / "vocab.json"));
   std::vector<std::string> tokens(map.size());
   for (const auto& [token, id] : map.items()) tokens[id.get<std::size_t>()] = token;
-  const SentencePieceTokenizer target(read_text_file(folder / "target.spm"), {tokens, 1, {0, 47}});
-  const auto decoded = nlohmann::json::parse(read_text_file(folder / "decoded.json"));
+  const detail::SentencePieceTokenizer target(detail::read_text_file(folder / "target.spm"),
+                                              {tokens, 1, {0, 47}});
+  const auto decoded = nlohmann::json::parse(detail::read_text_file(folder / "decoded.json"));
   REQUIRE(decoded.size() == 12);
   for (const auto& one : decoded) {
     CAPTURE(one.at("pieces").dump());
     CHECK(target.decode(one.at("ids").get<Ids>()) == one.at("text").get<std::string>());
   }
   tokens.back() = "\xE2\x96\x81people";
-  const SentencePieceTokenizer more(read_text_file(folder / "target.spm"), {tokens, 1, {0}});
+  const detail::SentencePieceTokenizer more(detail::read_text_file(folder / "target.spm"), {tokens, 1, {0}});
   CHECK(more.decode(Ids{24, 47, 10}) == "kleine peoples");
   CHECK(more.decode(Ids{47, 24, 2}) == "people kleine");
 }
 
 TEST_CASE("bytes that are no SentencePiece model are refused") {
-  CHECK_THROWS_AS(SentencePieceTokenizer("abc", vocabulary()), ValueError);
-  CHECK_THROWS_AS((void)SentencePieceTokenizer::model_pieces(model().substr(0, 30)), ValueError);
+  CHECK_THROWS_AS(detail::SentencePieceTokenizer("abc", vocabulary()), ValueError);
+  CHECK_THROWS_AS((void)detail::SentencePieceTokenizer::model_pieces(model().substr(0, 30)), ValueError);
 }

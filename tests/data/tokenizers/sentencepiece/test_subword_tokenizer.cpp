@@ -38,7 +38,7 @@ std::string printed_by(F&& f) {
   std::fflush(stdout), std::fflush(stderr);
   dup2(out, 1), dup2(err, 2);
   close(out), close(err), std::fclose(file);
-  return read_text_file(path);
+  return detail::read_text_file(path);
 }
 
 }  // namespace
@@ -103,7 +103,8 @@ TEST_CASE("subword_tokenizer: equal text gives an equal model, saved and loaded 
   for (const bool unigram : {false, true}) {
     SubwordTokenizer::train(text, {.vocabulary_size = 70, .unigram = unigram}).save(folder.path(), "first");
     SubwordTokenizer::train(text, {.vocabulary_size = 70, .unigram = unigram}).save(folder.path(), "second");
-    CHECK(read_text_file(folder.path() / "first.model") == read_text_file(folder.path() / "second.model"));
+    CHECK(detail::read_text_file(folder.path() / "first.model") ==
+          detail::read_text_file(folder.path() / "second.model"));
     const SubwordTokenizer loaded = SubwordTokenizer::load(folder.path(), "first");
     CHECK(loaded.encode(text[5]) ==
           SubwordTokenizer::train(text, {.vocabulary_size = 70, .unigram = unigram}).encode(text[5]));
@@ -220,7 +221,7 @@ TEST_CASE("subword_tokenizer: a missing or foreign file is refused") {
   CHECK(contains(message_of<IoError>([&] { SubwordTokenizer::load(folder.path(), "empty"); }),
                  "empty.model' is empty, expected a SentencePiece model"));
   SubwordTokenizer::train(sentences_of_word_parts(), {.vocabulary_size = 60}).save(folder.path(), "whole");
-  const std::string whole = read_text_file(folder.path() / "whole.model");
+  const std::string whole = detail::read_text_file(folder.path() / "whole.model");
   folder.write("half.model", whole.substr(0, whole.size() / 2));
   CHECK(contains(message_of<IoError>([&] { SubwordTokenizer::load(folder.path(), "half"); }),
                  "half.model' is truncated or not a SentencePiece model: "));

@@ -45,8 +45,8 @@ void print_imported(const ImportCommand& command, const ef::ModelDescription& de
 }
 
 int import_model(const ImportCommand& command) {
-  const bool marian = ef::is_marian_checkpoint(command.from);
-  ef::WeightFormat format = marian && command.format.empty() && ef::is_marian_int8(command.from)
+  const bool marian = ef::detail::is_marian_checkpoint(command.from);
+  ef::WeightFormat format = marian && command.format.empty() && ef::detail::is_marian_int8(command.from)
                                 ? ef::WeightFormat::int8
                                 : ef::WeightFormat::float32;
   if (!command.format.empty()) ef::detail::option_from_json("weights", command.format, format);

@@ -108,7 +108,7 @@ void print_training(const fs::path& folder, const nlohmann::json& options) {
   ef::index_t updates = 0, pairs = 0;
   double seconds = 0;
   nlohmann::json best;
-  for (const nlohmann::json& line : ef::parse_training_log(ef::read_text_file(file)).lines) {
+  for (const nlohmann::json& line : ef::parse_training_log(ef::detail::read_text_file(file)).lines) {
     updates = line.at("step").get<ef::index_t>();
     seconds = line.at("seconds").get<double>();
     if (ef::detail::is_text(line.at("event"), "start") && line.contains("pairs") &&
@@ -136,8 +136,10 @@ int inspect_adapter(const InspectCommand& command) {
                                      "' holds an adapter, which has no checksums; --verify is for models"});
   }
   const ef::AdapterDescription d = ef::read_adapter_description(command.folder);
-  const auto config = ef::detail::read_peft_config(ef::folder_file(command.folder, "adapter_config.json"));
-  const auto file = ef::SafetensorsFile::open(ef::folder_file(command.folder, "adapter_model.safetensors"));
+  const auto config =
+      ef::detail::read_peft_config(ef::detail::folder_file(command.folder, "adapter_config.json"));
+  const auto file =
+      ef::SafetensorsFile::open(ef::detail::folder_file(command.folder, "adapter_model.safetensors"));
   std::printf("adapter in %s for the model in %s\n\nadapter\n", command.folder.c_str(), d.base.c_str());
   ef::index_t values = 0;
   std::map<ef::index_t, int> ranks;
@@ -170,7 +172,7 @@ int inspect(const InspectCommand& command) {
   const ef::TranslationModel<float> loaded = ef::load_model_folder<float>(command.folder);
   const ef::ModelDescription& d = loaded.description;
   std::printf("model in %s: %s weights, written by eigenformer %s\n", command.folder.c_str(),
-              ef::weight_format_name(d.weights), d.library_version.c_str());
+              ef::detail::weight_format_name(d.weights), d.library_version.c_str());
   print_options("model", ef::options_to_json(d.model));
   std::printf("\nvocabulary\n");
   if (!loaded.tokenizers.source) {

@@ -41,7 +41,7 @@ int merge(const MergeCommand& command) {
                         loaded.description.text);
   remove_confidence(command.output);
   std::printf("%s: the model in '%s' with the adapter in '%s', %s weights\n", command.output.c_str(),
-              command.folder.c_str(), command.adapter.c_str(), ef::weight_format_name(format));
+              command.folder.c_str(), command.adapter.c_str(), ef::detail::weight_format_name(format));
   return 0;
 }
 

@@ -42,7 +42,7 @@ void check_output(const QuantizeCommand& command, const fs::path& output) {
 }
 
 double megabytes(const fs::path& folder) {
-  return static_cast<double>(fs::file_size(ef::folder_file(folder, "model.safetensors"))) / 1e6;
+  return static_cast<double>(fs::file_size(ef::detail::folder_file(folder, "model.safetensors"))) / 1e6;
 }
 
 int quantize(const QuantizeCommand& command) {
@@ -50,7 +50,7 @@ int quantize(const QuantizeCommand& command) {
   ef::detail::option_from_json("to", command.format, format);
   const ef::WeightFormat before = ef::read_model_description(command.folder).weights;
   if (before != ef::WeightFormat::float32) {
-    throw ef::ValueError("quantize", {"'", command.folder, "' has ", ef::weight_format_name(before),
+    throw ef::ValueError("quantize", {"'", command.folder, "' has ", ef::detail::weight_format_name(before),
                                       " weights already; give the float32 model that it was made from"});
   }
   const fs::path output = output_folder(command);

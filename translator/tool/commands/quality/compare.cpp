@@ -58,8 +58,9 @@ ef::Accuracy agreement(const DecodingModel& a, const DecodingModel& b, const ef:
   std::uint64_t done = 0;
   for (ef::index_t k = 0; k < batcher.num_batches(0); ++k) {
     const ef::Batch batch = batcher.batch(0, k);
-    const ef::Accuracy part = ef::exact_match(ef::forced_choices(a.loaded.model, a.ctx, batch, forbidden),
-                                              ef::forced_choices(b.loaded.model, b.ctx, batch, forbidden));
+    const ef::Accuracy part =
+        ef::exact_match(ef::detail::forced_choices(a.loaded.model, a.ctx, batch, forbidden),
+                        ef::detail::forced_choices(b.loaded.model, b.ctx, batch, forbidden));
     equal.correct += part.correct;
     equal.total += part.total;
     progress.add(done += static_cast<std::uint64_t>(batch.size()));
@@ -85,7 +86,7 @@ int compare(const CompareCommand& command) {
         translate_whole(translator, sources, models == &first ? "translating with A" : "translating with B");
     const ef::BleuScore bleu = ef::corpus_bleu(translated.texts(), references);
     std::printf("%s %-8s %s\n", models == &first ? "A" : "B",
-                ef::weight_format_name(models->description().weights), bleu.str().c_str());
+                ef::detail::weight_format_name(models->description().weights), bleu.str().c_str());
   }
   std::printf("%s\n", ef::bleu_signature().c_str());
   return 0;

@@ -102,8 +102,8 @@ ef::AlignmentError alignment_error(const EvaluateCommand& command, const Decodin
   const auto pairs = score_whole(sentence_translator(models, options), sources, references, "aligning");
   ef::AlignmentError error;
   for (std::size_t i = 0; i < pairs.size(); ++i) {
-    const std::size_t source_words = ef::word_spans(sources[i]).size(),
-                      target_words = ef::word_spans(references[i]).size();
+    const std::size_t source_words = ef::detail::word_spans(sources[i]).size(),
+                      target_words = ef::detail::word_spans(references[i]).size();
     for (const auto* links : {&right[i].sure, &right[i].possible}) {
       for (const ef::AlignmentLink& link : *links) {
         if (static_cast<std::size_t>(link.source) < source_words &&
@@ -150,7 +150,7 @@ int evaluate(const EvaluateCommand& command) {
   if (!command.output.empty()) {
     std::string text;
     for (const std::string& line : translations) (text += ef::one_line(line)) += '\n';
-    ef::write_file(command.output, text);
+    ef::detail::write_file(command.output, text);
   }
   std::size_t num_cut = 0;
   const Quality quality{ef::corpus_bleu(translations, references), ef::corpus_chrf(translations, references),

@@ -318,7 +318,7 @@ class TrainingCall {
       // weights instead.
       if (end == ef::TrainingEnd::interrupted && !std::isfinite(trainer.best()) && trainer.step() > first) {
         {
-          const ef::EvaluationWeights in_place = trainer.evaluation_weights();
+          const ef::detail::EvaluationWeights in_place = trainer.evaluation_weights();
           log.on_best();
         }
         log.on_checkpoint();

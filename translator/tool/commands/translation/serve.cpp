@@ -112,7 +112,7 @@ ef::ServedModel served_model(const ServeCommand& command, const ef::ModelPlace& 
   // Checked here, so that errors are reported at the start and not to the first client.
   // A multilingual model is listed once for each language pair that is served.
   std::string language;
-  ef::read_folder(place.folder, ef::detail::files_of_each_save(), [&] {
+  ef::detail::read_folder(place.folder, ef::detail::files_of_each_save(), [&] {
     const ef::ModelDescription description = ef::read_model_description(place.folder);
     language = description.text.target_languages.empty() ? std::string() : place.target;
     (void)ef::with_target_language(description.text, language);
@@ -121,7 +121,7 @@ ef::ServedModel served_model(const ServeCommand& command, const ef::ModelPlace& 
         ef::detail::load_folder_tokenizers(description.tokenizer, description.joint, place.folder);
     ef::detail::require_tokenizers(place.folder, tokenizers);
     (void)command.splitting.splitting(description.text, *tokenizers.source, rules_of(place));
-    return ef::SafetensorsFile::open(ef::folder_file(place.folder, "model.safetensors"));
+    return ef::SafetensorsFile::open(ef::detail::folder_file(place.folder, "model.safetensors"));
   });
   // Whether an adapter fits shows only with the model's weights.
   if (!adapters.merged.empty() || !adapters.named.empty()) (void)load_models(place, adapters, language);

@@ -111,7 +111,7 @@ inline std::vector<CorpusEntry> read_corpus_list(const std::string& path) {
   const std::string name = "'" + path + "'";
   nlohmann::json json;
   try {
-    json = ef::detail::parse_unique_json(ef::read_text_file(path));
+    json = ef::detail::parse_unique_json(ef::detail::read_text_file(path));
   } catch (const ef::ValueError& error) {
     throw ef::IoError("train", {name, " ", ef::detail::message_of(error)});
   }

@@ -121,12 +121,12 @@ inline bool lines_are_sentences(const std::vector<TextCorpus>& corpora, bool kno
   }
   if (all == 0) return known;
   const double share = several / all;
-  if (share > ef::most_several_sentences)
+  if (share > ef::detail::most_several_sentences)
     progress.say(
         format("%.0f %% of the source lines have several sentences: the model's lines will not be "
                "split into sentences",
                100 * share));
-  return share <= ef::most_several_sentences;
+  return share <= ef::detail::most_several_sentences;
 }
 
 /// The vocabulary of a new training: that of its prepared corpora, or a new one from the text of all, with

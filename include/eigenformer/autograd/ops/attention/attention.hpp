@@ -110,10 +110,10 @@ struct AttentionSlots {
 /// that may attend to nothing has an output and gradients of zero. Throws ShapeError when widths, rows or the
 /// mask do not fit, ValueError for invalid options.
 template <class T>
-[[nodiscard]] Var<T> attention(const Context<T>& ctx, const AttentionHeads<T>& heads,
+[[nodiscard]] Var<T> attention(const Context<T>& ctx, const detail::AttentionHeads<T>& heads,
                                const SequenceLayout& queries, const SequenceLayout& keys,
-                               const AttentionMask& mask, const AttentionOp& op,
-                               const std::type_identity_t<RelativePositions<T>>& relative = {}) {
+                               const AttentionMask& mask, const detail::AttentionOp& op,
+                               const std::type_identity_t<detail::RelativePositions<T>>& relative = {}) {
   detail::require_defined("attention", heads.q.of, heads.k.of, heads.v.of);
   const detail::AttentionSources<T> sources(heads, relative);
   const detail::AttentionParts parts = sources.parts;
@@ -140,9 +140,9 @@ template <class T>
 [[nodiscard]] Var<T> attention(const Context<T>& ctx, const std::type_identity_t<Var<T>>& q,
                                const std::type_identity_t<Var<T>>& k, const std::type_identity_t<Var<T>>& v,
                                const SequenceLayout& queries, const SequenceLayout& keys,
-                               const AttentionMask& mask, const AttentionOp& op,
-                               const std::type_identity_t<RelativePositions<T>>& relative = {}) {
-  return attention(ctx, AttentionHeads<T>{q, k, v}, queries, keys, mask, op, relative);
+                               const AttentionMask& mask, const detail::AttentionOp& op,
+                               const std::type_identity_t<detail::RelativePositions<T>>& relative = {}) {
+  return attention(ctx, detail::AttentionHeads<T>{q, k, v}, queries, keys, mask, op, relative);
 }
 
 /// attention() with fused queries, keys and values. qkv: (..., (H + 2 G) dk), the heads of queries, then
@@ -151,8 +151,8 @@ template <class T>
 template <class T>
 [[nodiscard]] Var<T> self_attention(const Context<T>& ctx, const std::type_identity_t<Var<T>>& qkv,
                                     const SequenceLayout& layout, const AttentionMask& mask,
-                                    const AttentionOp& op,
-                                    const std::type_identity_t<RelativePositions<T>>& relative = {}) {
+                                    const detail::AttentionOp& op,
+                                    const std::type_identity_t<detail::RelativePositions<T>>& relative = {}) {
   detail::require_defined("self_attention", qkv);
   const index_t key_heads = op.key_value_heads == 0 ? op.heads : op.key_value_heads;
   const index_t heads = op.heads + 2 * key_heads, total = qkv.shape().cols();
@@ -166,34 +166,34 @@ template <class T>
                      {qkv.shape()});
   }
   const index_t width = parts == 3 ? total / 3 : total / heads * op.heads;
-  return attention(ctx, AttentionHeads<T>::side_by_side(qkv, width), layout, layout, mask, op, relative);
+  return attention(ctx, detail::AttentionHeads<T>::side_by_side(qkv, width), layout, layout, mask, op,
+                   relative);
 }
 
 /// attention() with fused keys and values. q: (..., H dk); kv: (..., 2 G dk), the heads of keys, then those
 /// of values. Returns (..., H dk). Throws as attention(), and ShapeError for an odd width of kv.
 template <class T>
-[[nodiscard]] Var<T> cross_attention(const Context<T>& ctx, const std::type_identity_t<Var<T>>& q,
-                                     const std::type_identity_t<Var<T>>& kv, const SequenceLayout& queries,
-                                     const SequenceLayout& keys, const AttentionMask& mask,
-                                     const AttentionOp& op,
-                                     const std::type_identity_t<RelativePositions<T>>& relative = {}) {
+[[nodiscard]] Var<T> cross_attention(
+    const Context<T>& ctx, const std::type_identity_t<Var<T>>& q, const std::type_identity_t<Var<T>>& kv,
+    const SequenceLayout& queries, const SequenceLayout& keys, const AttentionMask& mask,
+    const detail::AttentionOp& op, const std::type_identity_t<detail::RelativePositions<T>>& relative = {}) {
   detail::require_defined("cross_attention", q, kv);
   if (kv.shape().cols() % 2 != 0) {
     throw ShapeError("cross_attention",
                      {"fused projection of shape ", kv.shape(), " must have twice the model's width"},
                      {kv.shape()});
   }
-  return attention(ctx, AttentionHeads<T>::side_by_side(q, kv), queries, keys, mask, op, relative);
+  return attention(ctx, detail::AttentionHeads<T>::side_by_side(q, kv), queries, keys, mask, op, relative);
 }
 
 /// The attention weights, before dropout: (B, H, Lq, Lk), zero outside the sequences. Differentiable; the
 /// only attention op that stores Lq x Lk numbers. heads.q: (..., H dk), heads.k: (..., G dk); heads.v is not
 /// read. Throws as attention().
 template <class T>
-[[nodiscard]] Var<T> attention_weights(const Context<T>& ctx, AttentionHeads<T> heads,
+[[nodiscard]] Var<T> attention_weights(const Context<T>& ctx, detail::AttentionHeads<T> heads,
                                        const SequenceLayout& queries, const SequenceLayout& keys,
-                                       const AttentionMask& mask, AttentionOp op,
-                                       std::type_identity_t<RelativePositions<T>> relative = {}) {
+                                       const AttentionMask& mask, detail::AttentionOp op,
+                                       std::type_identity_t<detail::RelativePositions<T>> relative = {}) {
   const OpScope scope(Runtime::instance().profiler(), "attention_weights");
   detail::require_defined("attention_weights", heads.q.of, heads.k.of);
   heads.v = {};
@@ -224,12 +224,11 @@ template <class T>
 
 /// The same for queries and keys in matrices of their own.
 template <class T>
-[[nodiscard]] Var<T> attention_weights(const Context<T>& ctx, const std::type_identity_t<Var<T>>& q,
-                                       const std::type_identity_t<Var<T>>& k, const SequenceLayout& queries,
-                                       const SequenceLayout& keys, const AttentionMask& mask,
-                                       const AttentionOp& op,
-                                       const std::type_identity_t<RelativePositions<T>>& relative = {}) {
-  return attention_weights(ctx, AttentionHeads<T>{q, k, {}}, queries, keys, mask, op, relative);
+[[nodiscard]] Var<T> attention_weights(
+    const Context<T>& ctx, const std::type_identity_t<Var<T>>& q, const std::type_identity_t<Var<T>>& k,
+    const SequenceLayout& queries, const SequenceLayout& keys, const AttentionMask& mask,
+    const detail::AttentionOp& op, const std::type_identity_t<detail::RelativePositions<T>>& relative = {}) {
+  return attention_weights(ctx, detail::AttentionHeads<T>{q, k, {}}, queries, keys, mask, op, relative);
 }
 
 /// Attention as a plain function. q: (B, H, Lq, dk) or (B, Lq, dk), k: (..., Lk, dk), v: (..., Lk, dv).
@@ -258,9 +257,9 @@ template <class T>
     if (rank == 3) return x;
     return reshape(permute(x, {0, 2, 1, 3}), Shape{x.dim(0), x.dim(2), x.dim(1) * x.dim(3)});
   };
-  const Var<T> y = attention(Context<T>::inference(), rows(q), rows(k), rows(v),
-                             SequenceLayout::padded(q.dim(0), q.dim(-2)),
-                             SequenceLayout::padded(k.dim(0), k.dim(-2)), mask, AttentionOp{.heads = heads});
+  const Var<T> y = attention(
+      Context<T>::inference(), rows(q), rows(k), rows(v), SequenceLayout::padded(q.dim(0), q.dim(-2)),
+      SequenceLayout::padded(k.dim(0), k.dim(-2)), mask, detail::AttentionOp{.heads = heads});
   if (rank == 3) return y;
   return permute(reshape(y, Shape{q.dim(0), q.dim(2), heads, v.dim(3)}), {0, 2, 1, 3});
 }

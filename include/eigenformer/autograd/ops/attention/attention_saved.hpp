@@ -16,7 +16,7 @@
 #include "eigenformer/kernels/elementwise/elementwise.hpp"
 #include "eigenformer/kernels/gemm/gemm.hpp"
 
-namespace eigenformer {
+namespace eigenformer::detail {
 
 /// Options of attention().
 struct AttentionOp {
@@ -87,8 +87,6 @@ struct AttentionHeads {
     return {q, {kv, 0, w}, {kv, w, w}};
   }
 };
-
-namespace detail {
 
 // The values of an AttentionInput, which a backward may keep.
 template <class T>
@@ -377,6 +375,4 @@ struct AttentionSaved {
   }
 };
 
-}  // namespace detail
-
-}  // namespace eigenformer
+}  // namespace eigenformer::detail

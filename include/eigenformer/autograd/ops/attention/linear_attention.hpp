@@ -15,6 +15,8 @@
 
 namespace eigenformer {
 
+namespace detail {
+
 /// Options of linear_attention().
 struct LinearAttentionOp {
   index_t heads = 1;  ///< at least 1
@@ -26,8 +28,6 @@ struct LinearAttentionOp {
   /// NaN, have no effect.
   Tensor<bool> admitted{};
 };
-
-namespace detail {
 
 // The data that the backward of a linear attention needs: features and values, and the output.
 template <class T>
@@ -187,7 +187,7 @@ inline Tensor<bool> admitted_keys(const AttentionMask& mask, const SequenceLayou
 template <class T>
 [[nodiscard]] Var<T> linear_attention(const Var<T>& q, const Var<T>& k, const Var<T>& v,
                                       const SequenceLayout& queries, const SequenceLayout& keys,
-                                      const LinearAttentionOp& op = {}) {
+                                      const detail::LinearAttentionOp& op = {}) {
   detail::require_defined("linear_attention", q, k, v);
   detail::require_defined_or_absent("linear_attention", op.admitted);
   detail::LinearAttentionSaved<T> saved{q.value(), k.value(), v.value(), Tensor<T>(), queries, keys, op};
@@ -237,7 +237,7 @@ template <class Q, class K, class V>
 requires detail::Converted<Q, K, V>
 [[nodiscard]] Var<element_t<Q>> linear_attention(const Q& q, const K& k, const V& v,
                                                  const SequenceLayout& queries, const SequenceLayout& keys,
-                                                 const LinearAttentionOp& op = {}) {
+                                                 const detail::LinearAttentionOp& op = {}) {
   using T = element_t<Q>;
   return linear_attention(detail::operand<T>(q), detail::operand<T>(k), detail::operand<T>(v), queries, keys,
                           op);

@@ -12,14 +12,14 @@
 
 namespace eigenformer {
 
+namespace detail {
+
 /// Options of batch_norm(), with PyTorch's defaults.
 struct BatchNormOp {
   bool training = false;  ///< normalise by the statistics of the batch, and update the running ones
   double momentum = 0.1;  ///< how much of a batch's statistics goes into the running ones
   double eps = 1e-5;      ///< added to the variance
 };
-
-namespace detail {
 
 /// The planes of images (N, C, plane...) in the sets that are normalised together: those of a channel
 /// (groups 0), or those of a group of channels of one image.
@@ -208,7 +208,7 @@ template <class X, class W = Var<element_t<X>>, class B = Var<element_t<X>>>
 requires Operands<X, W, B>
 [[nodiscard]] Var<element_t<X>> batch_norm(const X& x, Tensor<element_t<X>>& running_mean,
                                            Tensor<element_t<X>>& running_var, const W& weight = {},
-                                           const B& bias = {}, const BatchNormOp& op = {}) {
+                                           const B& bias = {}, const detail::BatchNormOp& op = {}) {
   using T = element_t<X>;
   const OpScope scope(Runtime::instance().profiler(), "batch_norm");
   const Var<T>&v = detail::operand<T>(x), &w = detail::operand<T>(weight), &b = detail::operand<T>(bias);

@@ -16,6 +16,8 @@
 
 namespace eigenformer {
 
+namespace detail {
+
 /// Options of conv2d(), with PyTorch's defaults. Pairs are {height, width}, or one number for both.
 struct Conv2dOp {
   SizePair stride = 1;    ///< elements between windows
@@ -56,8 +58,6 @@ struct UnfoldOp {
   SizePair padding = 0;   ///< zeros around the image
   SizePair dilation = 1;  ///< elements between entries of the kernel
 };
-
-namespace detail {
 
 /// A convolution of images (groups * in, grid.in) to (groups * out, grid.out) by kernels (groups * out, in,
 /// grid.kernel). The transposed one goes from the second to the first with the same kernels.
@@ -312,7 +312,7 @@ Var<T> convolution(const char* op, const Var<T>& x, const Var<T>& w, const Var<T
 template <class X, class W, class B = Var<element_t<X>>>
 requires Operands<X, W, B>
 [[nodiscard]] Var<element_t<X>> conv2d(const X& x, const W& weight, const B& bias = {},
-                                       const Conv2dOp& options = {}) {
+                                       const detail::Conv2dOp& options = {}) {
   using T = element_t<X>;
   return detail::convolution<T>("conv2d", detail::operand<T>(x), detail::operand<T>(weight),
                                 detail::operand<T>(bias), 2, options, nullptr);
@@ -323,7 +323,7 @@ requires Operands<X, W, B>
 template <class X, class W, class B = Var<element_t<X>>>
 requires Operands<X, W, B>
 [[nodiscard]] Var<element_t<X>> conv1d(const X& x, const W& weight, const B& bias = {},
-                                       const Conv1dOp& options = {}) {
+                                       const detail::Conv1dOp& options = {}) {
   using T = element_t<X>;
   return detail::convolution<T>(
       "conv1d", detail::operand<T>(x), detail::operand<T>(weight), detail::operand<T>(bias), 1,
@@ -338,7 +338,7 @@ requires Operands<X, W, B>
 template <class X, class W, class B = Var<element_t<X>>>
 requires Operands<X, W, B>
 [[nodiscard]] Var<element_t<X>> conv_transpose2d(const X& x, const W& weight, const B& bias = {},
-                                                 const ConvTranspose2dOp& options = {}) {
+                                                 const detail::ConvTranspose2dOp& options = {}) {
   using T = element_t<X>;
   return detail::convolution<T>(
       "conv_transpose2d", detail::operand<T>(x), detail::operand<T>(weight), detail::operand<T>(bias), 2,
@@ -350,9 +350,9 @@ requires Operands<X, W, B>
 template <class X, class W, class B = Var<element_t<X>>>
 requires Operands<X, W, B>
 [[nodiscard]] Var<element_t<X>> conv_transpose1d(const X& x, const W& weight, const B& bias = {},
-                                                 const ConvTranspose1dOp& options = {}) {
+                                                 const detail::ConvTranspose1dOp& options = {}) {
   using T = element_t<X>;
-  const SizePair output_padding(0, options.output_padding);
+  const detail::SizePair output_padding(0, options.output_padding);
   return detail::convolution<T>(
       "conv_transpose1d", detail::operand<T>(x), detail::operand<T>(weight), detail::operand<T>(bias), 1,
       {{1, options.stride}, {0, options.padding}, {1, options.dilation}, options.groups}, &output_padding);
@@ -364,8 +364,8 @@ requires Operands<X, W, B>
 /// of conv2d()'s result. Throws ShapeError when the kernel does not fit, ValueError for options that no
 /// kernel has.
 template <Operand X>
-[[nodiscard]] Var<element_t<X>> unfold(const X& input, const SizePair& kernel_size,
-                                       const UnfoldOp& options = {}) {
+[[nodiscard]] Var<element_t<X>> unfold(const X& input, const detail::SizePair& kernel_size,
+                                       const detail::UnfoldOp& options = {}) {
   using T = element_t<X>;
   const OpScope scope(Runtime::instance().profiler(), "unfold");
   const Var<T>& x = detail::operand<T>(input);

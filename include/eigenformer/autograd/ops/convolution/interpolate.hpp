@@ -108,7 +108,7 @@ struct Interpolation {
 ///
 ///     auto twice = ef::interpolate(x, {2 * x.dim(2), 2 * x.dim(3)}, ef::InterpolateMode::bilinear);
 template <Operand X>
-[[nodiscard]] Var<element_t<X>> interpolate(const X& input, const SizePair& size,
+[[nodiscard]] Var<element_t<X>> interpolate(const X& input, const detail::SizePair& size,
                                             InterpolateMode mode = InterpolateMode::nearest) {
   using T = element_t<X>;
   const OpScope scope(Runtime::instance().profiler(), "interpolate");

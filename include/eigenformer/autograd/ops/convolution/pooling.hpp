@@ -14,6 +14,8 @@
 
 namespace eigenformer {
 
+namespace detail {
+
 /// Options of max_pool2d() and max_pool1d(), with PyTorch's defaults; of a signal only the widths count.
 struct MaxPoolOp {
   SizePair stride = 0;     ///< elements between windows; 0: the kernel's size
@@ -29,8 +31,6 @@ struct AvgPoolOp {
   bool ceil_mode = false;         ///< also windows that are partly behind the end
   bool count_include_pad = true;  ///< whether the padding counts in the mean
 };
-
-namespace detail {
 
 // The grid of a pooling op, of which the kernel of a signal has height 1.
 EIGENFORMER_NOINLINE inline WindowGrid pooling_grid(const char* op, const Shape& x, index_t spatial,
@@ -188,15 +188,16 @@ Var<T> avg_pool(const char* op, const Var<T>& x, index_t spatial, const SizePair
 /// x: (N, C, H, W) or (C, H, W). Returns (N, C, H', W') with H' = (H + 2 padding - dilation (kernel - 1) - 1)
 /// / stride + 1. Throws ShapeError when the kernel does not fit, ValueError for options that no kernel has.
 template <Operand X>
-[[nodiscard]] Var<element_t<X>> max_pool2d(const X& x, const SizePair& kernel_size,
-                                           const MaxPoolOp& options = {}) {
+[[nodiscard]] Var<element_t<X>> max_pool2d(const X& x, const detail::SizePair& kernel_size,
+                                           const detail::MaxPoolOp& options = {}) {
   using T = element_t<X>;
   return detail::max_pool<T>("max_pool2d", detail::operand<T>(x), 2, kernel_size, options);
 }
 
 /// max_pool2d() of signals. x: (N, C, L) or (C, L). Returns (N, C, L').
 template <Operand X>
-[[nodiscard]] Var<element_t<X>> max_pool1d(const X& x, index_t kernel_size, const MaxPoolOp& options = {}) {
+[[nodiscard]] Var<element_t<X>> max_pool1d(const X& x, index_t kernel_size,
+                                           const detail::MaxPoolOp& options = {}) {
   using T = element_t<X>;
   return detail::max_pool<T>("max_pool1d", detail::operand<T>(x), 1, kernel_size, options);
 }
@@ -204,15 +205,16 @@ template <Operand X>
 /// The mean of each window. x: (N, C, H, W) or (C, H, W). Returns (N, C, H', W') with H' = (H + 2 padding -
 /// kernel) / stride + 1. Errors as for max_pool2d().
 template <Operand X>
-[[nodiscard]] Var<element_t<X>> avg_pool2d(const X& x, const SizePair& kernel_size,
-                                           const AvgPoolOp& options = {}) {
+[[nodiscard]] Var<element_t<X>> avg_pool2d(const X& x, const detail::SizePair& kernel_size,
+                                           const detail::AvgPoolOp& options = {}) {
   using T = element_t<X>;
   return detail::avg_pool<T>("avg_pool2d", detail::operand<T>(x), 2, kernel_size, options);
 }
 
 /// avg_pool2d() of signals. x: (N, C, L) or (C, L). Returns (N, C, L').
 template <Operand X>
-[[nodiscard]] Var<element_t<X>> avg_pool1d(const X& x, index_t kernel_size, const AvgPoolOp& options = {}) {
+[[nodiscard]] Var<element_t<X>> avg_pool1d(const X& x, index_t kernel_size,
+                                           const detail::AvgPoolOp& options = {}) {
   using T = element_t<X>;
   return detail::avg_pool<T>("avg_pool1d", detail::operand<T>(x), 1, kernel_size, options);
 }

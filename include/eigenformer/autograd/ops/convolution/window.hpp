@@ -9,7 +9,7 @@
 
 // Windows that a kernel has on an image, and the columns of their entries.
 
-namespace eigenformer {
+namespace eigenformer::detail {
 
 /// A number for the height and one for the width of an image: `2` for both, or `{2, 1}`.
 struct SizePair {
@@ -21,8 +21,6 @@ struct SizePair {
   /// Height first, as in shapes.
   constexpr SizePair(index_t height, index_t width) noexcept : h(height), w(width) {}
 };
-
-namespace detail {
 
 /// The windows of a kernel on planes of size `in`; there is one for each element of planes of size `out`.
 struct WindowGrid {
@@ -187,6 +185,4 @@ void for_each_task(index_t tasks, index_t work, const F& use) {
   }
 }
 
-}  // namespace detail
-
-}  // namespace eigenformer
+}  // namespace eigenformer::detail

@@ -12,14 +12,14 @@
 
 namespace eigenformer {
 
+namespace detail {
+
 /// Options of layer_norm(); the defaults are PyTorch's.
 struct LayerNormOp {
   double eps = 1e-5;  ///< added to the variance (pytorch) or the standard deviation (teaching)
   LayerNormFormula formula = LayerNormFormula::pytorch;  ///< see LayerNormFormula
   bool scalar_gain = false;                              ///< gamma and beta have one element each
 };
-
-namespace detail {
 
 // Throws ValueError for an eps that is negative or not a number.
 inline void require_eps(const char* op, double eps) {
@@ -85,7 +85,7 @@ struct LayerNormSaved {
 /// negative or not finite. Ba et al. 2016.
 template <class T>
 [[nodiscard]] Var<T> layer_norm(const Var<T>& x, const Var<T>& gamma, const Var<T>& beta,
-                                const LayerNormOp& op = {}) {
+                                const detail::LayerNormOp& op = {}) {
   const OpScope scope(Runtime::instance().profiler(), "layer_norm");
   detail::require_defined("layer_norm", x);
   detail::LayerNormSaved<T> saved("layer_norm", x, gamma, beta, op);
@@ -109,7 +109,7 @@ template <class T>
 template <class X, class G = Var<element_t<X>>, class B = Var<element_t<X>>>
 requires detail::Converted<X, G, B>
 [[nodiscard]] Var<element_t<X>> layer_norm(const X& x, const G& gamma, const B& beta,
-                                           const LayerNormOp& op = {}) {
+                                           const detail::LayerNormOp& op = {}) {
   using T = element_t<X>;
   return layer_norm(detail::operand<T>(x), detail::operand<T>(gamma), detail::operand<T>(beta), op);
 }
@@ -120,7 +120,8 @@ template <class T>
 [[nodiscard]] Var<T> add_layer_norm(const Context<T>& ctx, const std::type_identity_t<Var<T>>& x,
                                     const std::type_identity_t<Var<T>>& r, double dropout_rate,
                                     const std::type_identity_t<Var<T>>& gamma,
-                                    const std::type_identity_t<Var<T>>& beta, const LayerNormOp& op = {}) {
+                                    const std::type_identity_t<Var<T>>& beta,
+                                    const detail::LayerNormOp& op = {}) {
   const OpScope scope(Runtime::instance().profiler(), "add_layer_norm");
   detail::require_defined("add_layer_norm", x, r);
   if (x.shape() != r.shape()) {

@@ -11,10 +11,14 @@
 
 namespace eigenformer {
 
+namespace detail {
+
 /// Writes a teacher's probabilities (count, V) for the rows [first, first + count), at the temperature of the
 /// objective.
 template <class T>
 using TeacherRows = std::function<void(index_t first, index_t count, T* probabilities)>;
+
+}  // namespace detail
 
 /// detail::kernels::token_objective() of linear(x, weight, bias), divided by `divisor`, without storing all
 /// logits or all of the teacher's probabilities.
@@ -28,7 +32,7 @@ template <class T>
                                             const Parameter<T>& weight, const Parameter<T>& bias,
                                             const Tensor<std::int32_t>& targets,
                                             const TokenObjective& objective, double divisor,
-                                            const TeacherRows<T>& teacher, TokenLosses& losses) {
+                                            const detail::TeacherRows<T>& teacher, TokenLosses& losses) {
   constexpr const char* name = "token_objective";
   const OpScope scope(Runtime::instance().profiler(), name);
   const auto require = [](bool holds, const char* field, double value, const char* expected) {

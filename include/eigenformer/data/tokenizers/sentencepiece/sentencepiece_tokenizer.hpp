@@ -13,7 +13,7 @@
 #include "eigenformer/data/tokenizers/foreign_tokenizer.hpp"
 #include "eigenformer/data/tokenizers/sentencepiece/processor.hpp"
 
-namespace eigenformer {
+namespace eigenformer::detail {
 
 /// A pretrained SentencePiece model (Kudo and Richardson 2018) whose pieces have the ids of a separate
 /// vocabulary instead of the model's own: Marian, mBART, M2M100, NLLB, T5.
@@ -127,4 +127,4 @@ class SentencePieceTokenizer final : public ForeignTokenizer {
   AddedTokens added_;
 };
 
-}  // namespace eigenformer
+}  // namespace eigenformer::detail

@@ -216,12 +216,12 @@ class SubwordTokenizer final : public Tokenizer {
   static SubwordTokenizer load(const std::filesystem::path& directory,
                                const std::string& name = "tokenizer") {
     const std::filesystem::path path = directory / (name + ".model");
-    return SubwordTokenizer(read_text_file(path), "'" + path.string() + "'");
+    return SubwordTokenizer(detail::read_text_file(path), "'" + path.string() + "'");
   }
 
   /// Writes `directory/name.model`, in SentencePiece's own format. Throws IoError.
   void save(const std::filesystem::path& directory, const std::string& name = "tokenizer") const override {
-    write_file(directory / (name + ".model"), processor_.model());
+    detail::write_file(directory / (name + ".model"), processor_.model());
   }
 
   std::string kind() const override { return "subword"; }
