@@ -148,7 +148,7 @@ TEST_CASE("uniform, normal: parameters that describe no distribution are errors"
   RandomGenerator rng(7);
   const double infinity = std::numeric_limits<double>::infinity();
   CHECK(message_of<ValueError>([&] { (void)ef::uniform({3}, rng, 2, 1); }) ==
-                 "[uniform] needs finite low <= high, got 2 and 1");
+        "[uniform] needs finite low <= high, got 2 and 1");
   CHECK_THROWS_AS((void)ef::uniform({3}, rng, 0, infinity), ValueError);
   CHECK(ef::uniform({3}, rng, 2, 2)(1) == 2);
   CHECK(contains(message_of<ValueError>([&] { (void)ef::normal({3}, rng, 1, -2); }),

@@ -72,13 +72,12 @@ TEST_CASE("Adam refuses impossible options and states that do not fit, changing 
   // A damaged count would make the first step divide by zero.
   for (const double count : {-1.0, 0.5, 1e300, std::numeric_limits<double>::quiet_NaN()}) {
     CAPTURE(count);
-    CHECK(
-        contains(message_of<ValueError>([&] {
-                   optimizer.load({{"a.exp_avg", Tensor<double>::ones({3, 5}), {}},
-                                   {"a.exp_avg_sq", Tensor<double>::ones({3, 5}), {}},
-                                   {"a.step", Tensor<double>::scalar(count), {}}});
-                 }),
-                 "[adam] wrong value: a.step is " + std::to_string(count) + ", must be a number of steps."));
+    CHECK(contains(message_of<ValueError>([&] {
+                     optimizer.load({{"a.exp_avg", Tensor<double>::ones({3, 5}), {}},
+                                     {"a.exp_avg_sq", Tensor<double>::ones({3, 5}), {}},
+                                     {"a.step", Tensor<double>::scalar(count), {}}});
+                   }),
+                   detail::join({"[adam] wrong value: a.step is ", count, ", must be a number of steps."})));
     CHECK(optimizer.state().empty());
   }
   // A state that was loaded belongs to the optimizer alone.

@@ -191,8 +191,7 @@ TEST_CASE("groups that hold nothing are refused with the nearest names, and then
   CHECK(contains(refusal({{.pattern = "*.gain"}}), "the nearest names are 'gain'"));
   CHECK(refusal({{.pattern = "*"}, {.pattern = "encoder.*"}}) ==
         "[adamw] group 'encoder.*' is empty: earlier groups already hold every parameter that it matches");
-  CHECK(contains(refusal({{.pattern = "*", .rate = -1}}),
-                 "rate of group '*' is -1, must be finite and not"));
+  CHECK(contains(refusal({{.pattern = "*", .rate = -1}}), "rate of group '*' is -1, must be finite and not"));
   CHECK(contains(refusal({{.pattern = "*", .weight_decay = std::nan("")}}),
                  "weight_decay of group '*' is nan"));
 

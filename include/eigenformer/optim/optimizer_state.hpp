@@ -120,7 +120,7 @@ void load_slots(const char* op, const std::vector<StateSlot<T>>& slots,
       list(misshaped, slot.name + " is " + at->second->shape().str() + ", must be " + slot.shape.str());
     } else if (const T n = slot.counts ? at->second->item() : T(0);
                !(n >= 0 && n == std::floor(n) && n < T(1e15))) {
-      list(invalid, slot.name + " is " + std::to_string(n) + ", must be a number of steps");
+      list(invalid, join({slot.name, " is ", n, ", must be a number of steps"}));
     }
     // A slot that has memory keeps it. The memory of others is allocated before the first slot changes,
     // because it may run out.

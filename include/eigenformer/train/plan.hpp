@@ -103,10 +103,10 @@ struct TrainingPlan {
 namespace detail::loss_law {
 
 // Written by bench/training/fit.
-inline constexpr double floor_of_entropy = 0.1541, size_factor = 299.7, size_power = 0.5226,
-                        half_way = 1.874e+05, half_way_of_entropy = 0.598, data_power = 0.93,
-                        worth_of_repeats = 2.747, critical_batch = 2011, dropout_slows = 1.855,
-                        dropout_keeps = 5.144, bpe_dropout_slows = 7.118, relative_error = 0.026;
+inline constexpr double floor_of_entropy = 0.1284, size_factor = 59.09, size_power = 0.3622,
+                        half_way = 2.067e+05, half_way_of_entropy = 0.6302, data_power = 0.9177,
+                        worth_of_repeats = 2.888, critical_batch = 2078, dropout_slows = 1.933,
+                        dropout_keeps = 4.743, bpe_dropout_slows = 9.704, relative_error = 0.13;
 
 }  // namespace detail::loss_law
 

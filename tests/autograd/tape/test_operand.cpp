@@ -691,7 +691,7 @@ TEST_CASE("options that are not numbers are refused by name") {
     CAPTURE(eps);
     const auto refused = [&](const std::string& op, const auto& f) {
       const std::string message = message_of<ef::ValueError>([&] { (void)f(); });
-      CHECK(message == "[" + op + "] eps is " + std::to_string(eps) + ", must be 0 or a positive number");
+      CHECK(message == ef::detail::join({"[", op, "] eps is ", eps, ", must be 0 or a positive number"}));
     };
     refused("layer_norm", [&] { return ef::layer_norm(x, {}, {}, {.eps = eps}); });
     refused("add_layer_norm", [&] { return ef::add_layer_norm(ctx, x, x, 0.0, {}, {}, {.eps = eps}); });
@@ -705,7 +705,7 @@ TEST_CASE("options that are not numbers are refused by name") {
     const auto refused = [&](const std::string& op, const auto& f) {
       const std::string message = message_of<ef::ValueError>([&] { (void)f(); });
       CHECK(message ==
-            "[" + op + "] scale is " + std::to_string(scale) + ", must be finite; 0 is 1 / sqrt(head width)");
+            ef::detail::join({"[", op, "] scale is ", scale, ", must be finite; 0 is 1 / sqrt(head width)"}));
     };
     const ef::detail::AttentionOp op{.scale = scale};
     refused("attention", [&] { return ef::attention(ctx, x, x, x, layout, layout, {}, op); });
