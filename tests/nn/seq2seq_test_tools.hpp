@@ -43,4 +43,18 @@ struct TokenBatch {
   SequenceLayout target_layout = SequenceLayout::padded({3, 5}, L);
 };
 
+// The model's loss of a batch, padded or packed.
+template <class T>
+Var<T> token_batch_loss(const Seq2SeqTransformer<T>& model, const Context<T>& ctx, const TokenBatch& batch,
+                        bool packed) {
+  if (!packed) {
+    return model.loss(ctx, batch.source, batch.source_layout, batch.target_in, batch.target_layout,
+                      batch.target_out);
+  }
+  return model.loss(
+      ctx, detail::pack_tokens(batch.source, batch.source_layout), detail::packed_layout(batch.source_layout),
+      detail::pack_tokens(batch.target_in, batch.target_layout), detail::packed_layout(batch.target_layout),
+      detail::pack_tokens(batch.target_out, batch.target_layout));
+}
+
 }  // namespace eigenformer::testing

@@ -47,8 +47,7 @@ namespace detail {
 inline double truncated_quantile(double a, double b, double u) {
   // The left tail keeps its digits, the right one does not.
   if (a > 30) return std::min(b, std::sqrt(a * a - 2 * std::log1p(u * std::expm1((a * a - b * b) / 2))));
-  if (a > 0) return -truncated_quantile(-b, -a, 1 - u);
-  if (b < -30) return -truncated_quantile(-b, -a, 1 - u);
+  if (a > 0 || b < -30) return -truncated_quantile(-b, -a, 1 - u);
   const auto below = [](double x) { return std::erfc(-x * 0.7071067811865476) / 2; };
   const double target = below(a) + u * (below(b) - below(a));
   double low = std::max(a, -40.0), high = std::max(low, std::min(b, 40.0));

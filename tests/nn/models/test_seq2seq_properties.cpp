@@ -29,13 +29,7 @@ Trained<T> run_loss(Seq2SeqTransformer<T>& model, const TokenBatch& batch,
   Tape<T> tape;
   const auto ctx = key ? Context<T>::training(tape, *key) : Context<T>::checking(tape);
   Gradients<T> gradients(parameters(model));
-  const auto loss = packed ? model.loss(ctx, detail::pack_tokens(batch.source, batch.source_layout),
-                                        detail::packed_layout(batch.source_layout),
-                                        detail::pack_tokens(batch.target_in, batch.target_layout),
-                                        detail::packed_layout(batch.target_layout),
-                                        detail::pack_tokens(batch.target_out, batch.target_layout))
-                           : model.loss(ctx, batch.source, batch.source_layout, batch.target_in,
-                                        batch.target_layout, batch.target_out);
+  const auto loss = token_batch_loss(model, ctx, batch, packed);
   const std::vector<T> value{loss.item()};
   tape.backward(loss, gradients);
   return {value, std::move(gradients)};

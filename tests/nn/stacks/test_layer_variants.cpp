@@ -271,13 +271,7 @@ TEST_CASE("layer_drop's choices and gradients do not depend on packing") {
     Tape<double> tape;
     const auto ctx = Context<double>::training(tape, key);
     Gradients<double> gradients(parameters(model));
-    const auto loss = packed ? model.loss(ctx, detail::pack_tokens(batch.source, batch.source_layout),
-                                          detail::packed_layout(batch.source_layout),
-                                          detail::pack_tokens(batch.target_in, batch.target_layout),
-                                          detail::packed_layout(batch.target_layout),
-                                          detail::pack_tokens(batch.target_out, batch.target_layout))
-                             : model.loss(ctx, batch.source, batch.source_layout, batch.target_in,
-                                          batch.target_layout, batch.target_out);
+    const auto loss = token_batch_loss(model, ctx, batch, packed);
     const double value = loss.item();
     tape.backward(loss, gradients);
     std::vector<double> all{value};
