@@ -128,7 +128,7 @@ def row_words(name):
     threads = f"{parts[-1]} thread{'s' if parts[-1] != '1' else ''}"
     words = {"train": ("train", model, kind), "own": ("train in bf16", model), "decode": ("decode", model, kind, *search, *batch),
              "hf": ("decode", model, kind, *search, *batch), "latency": ("one sentence", model, kind, *search),
-             "gemm": ("matrix products", "float32", threads), "step": ("arithmetic of a training step", model),
+             "gemm": ("matrix products", kind, *(["1, 4 and 32 rows, packed weights"] if "packed" in parts else []), threads), "step": ("arithmetic of a training step", model),
              "threads": ("gain of all threads in training", model),
              "portable": ("portable build", {"train": "train", "decode": "decode, beam 4, batch 32"}.get(parts[-1], ""), model)}
     peers = {"train": "PyTorch", "decode": "CTranslate2", "latency": "CTranslate2", "hf": "transformers"}

@@ -22,6 +22,7 @@ case $preset in
   clang)
     options+=(-DCMAKE_CXX_FLAGS_RELEASE="-O0 -DNDEBUG" -DEIGENFORMER_BUILD_EXAMPLES=ON -DEIGENFORMER_BUILD_BENCH=ON
       -DEIGENFORMER_EXAMPLES_OPTIMIZATION=-O0 -DEIGENFORMER_BENCH_OPTIMIZATION=-O0 -DEIGENFORMER_KERNEL_OPTIMIZATION=-O1
+      -DEIGENFORMER_MODULE_OPTIMIZATION=-O0
       -DEIGENFORMER_TEST_FOLDERS="core;kernels;autograd;nn;optim;data;io;search;metrics;train;translator;fixtures;examples;bench;readme")
     ;;
   asan)

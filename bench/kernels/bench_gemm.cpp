@@ -21,7 +21,7 @@
 #include "eigenformer/kernels/simd/simd.hpp"
 
 #if defined(EIGENFORMER_WITH_ONEDNN)
-#include <dnnl.h>
+#include <dnnl.hpp>
 #endif
 #if defined(EIGENFORMER_WITH_BLAS)
 #include <cblas.h>
@@ -95,6 +95,66 @@ void onednn(benchmark::State& state, const Case& p) {
                0.0f, c, p.n);
   });
 }
+
+// Products in bf16 or int8 from float to float, as ours are: converts a in each call, in layouts that oneDNN
+// chooses. Int8 is rounded without the scales that ours computes for each row, so it has less to do.
+class OneDnnProduct {
+ public:
+  OneDnnProduct(const Case& p, dnnl::memory::data_type type)
+      : a_(p.transpose_a() ? columns(p.m, p.k) : rows(p.m, p.k)),
+        b_(p.transpose_b() ? columns(p.k, p.n) : rows(p.k, p.n)),
+        c_(rows(p.m, p.n)),
+        product_(describe({{p.m, p.k}, type, Tag::any}, {{p.k, p.n}, type, Tag::any})),
+        matmul_(product_),
+        a_converted_(product_.src_desc(), engine_),
+        convert_a_(memory(a_, nullptr), a_converted_) {}
+
+  [[nodiscard]] dnnl::memory convert_b(const float* b) {
+    dnnl::memory from = memory(b_, b), to(product_.weights_desc(), engine_);
+    dnnl::reorder(from, to).execute(stream_, from, to);
+    return to;
+  }
+
+  void run(const float* a, const dnnl::memory& b, float* c) {
+    dnnl::memory from = memory(a_, a);
+    convert_a_.execute(stream_, from, a_converted_);
+    matmul_.execute(stream_,
+                    {{DNNL_ARG_SRC, a_converted_}, {DNNL_ARG_WEIGHTS, b}, {DNNL_ARG_DST, memory(c_, c)}});
+    stream_.wait();
+  }
+
+ private:
+  using Desc = dnnl::memory::desc;
+  using Tag = dnnl::memory::format_tag;
+
+  static Desc rows(index_t m, index_t n) { return {{m, n}, dnnl::memory::data_type::f32, Tag::ab}; }
+  static Desc columns(index_t m, index_t n) { return {{m, n}, dnnl::memory::data_type::f32, Tag::ba}; }
+  dnnl::memory memory(const Desc& desc, const float* data) {
+    return {desc, engine_, const_cast<float*>(data)};
+  }
+  dnnl::matmul::primitive_desc describe(const Desc& a, const Desc& b) {
+#if DNNL_VERSION_MAJOR >= 3
+    return {engine_, a, b, c_};
+#else
+    return {dnnl::matmul::desc(a, b, c_), engine_};
+#endif
+  }
+
+  dnnl::engine engine_{dnnl::engine::kind::cpu, 0};
+  dnnl::stream stream_{engine_};
+  Desc a_, b_, c_;
+  dnnl::matmul::primitive_desc product_;
+  dnnl::matmul matmul_;
+  dnnl::memory a_converted_;
+  dnnl::reorder convert_a_;
+};
+
+void onednn_bf16(benchmark::State& state, const Case& p) {
+  OneDnnProduct product(p, dnnl::memory::data_type::bf16);
+  run(state, p, [&](const float* a, index_t, const float* b, index_t, float* c) {
+    product.run(a, product.convert_b(b), c);
+  });
+}
 #endif
 
 #if defined(EIGENFORMER_WITH_BLAS)
@@ -108,27 +168,55 @@ void blas(benchmark::State& state, const Case& p) {
 }
 #endif
 
-// A row of weights is read once for all rows of x: what counts with few rows is the weights' bytes per
-// second.
-void packed(benchmark::State& state, const Case& p, ef::detail::kernels::PackedMatrix::Format format) {
+// x times weights that are packed once. A row of weights is read once for all rows of x: what counts with few
+// rows is the weights' bytes per second. pack(weights) packs them; multiply(x, packed, c) computes a product.
+template <class Pack, class Multiply>
+void packed(benchmark::State& state, const Case& p, double bytes, Pack&& pack, Multiply&& multiply) {
   const auto weights = random_matrix(p.n * p.k, 2), x = random_matrix(p.m * p.k, 1);
   std::vector<float> c(static_cast<std::size_t>(p.m * p.n));
   // As many copies as the caches do not hold, as a model's many matrices.
   const std::size_t copies =
       static_cast<std::size_t>(std::max<index_t>(1, (index_t{96} << 18) / (p.n * p.k)));
-  std::vector<ef::detail::kernels::PackedMatrix> w;
-  for (std::size_t i = 0; i < copies; ++i) {
-    w.push_back(ef::detail::kernels::PackedMatrix::pack(weights.data(), p.n, p.k, false, format));
-  }
+  std::vector<decltype(pack(weights.data()))> w;
+  for (std::size_t i = 0; i < copies; ++i) w.push_back(pack(weights.data()));
   std::size_t next = 0;
   for (auto _ : state) {
-    ef::detail::kernels::gemm_packed(p.m, x.data(), p.k, w[next], 0.0f, c.data(), p.n);
+    multiply(x.data(), w[next], c.data());
     benchmark::ClobberMemory();
     next = next + 1 == copies ? 0 : next + 1;
   }
-  state.counters["GB/s"] = benchmark::Counter(static_cast<double>(w[0].bytes()) * 1e-9,
-                                              benchmark::Counter::kIsIterationInvariantRate);
+  const double weight_count = static_cast<double>(p.n) * static_cast<double>(p.k);
+  const auto rate = [&](double each) {
+    return benchmark::Counter(each * 1e-9, benchmark::Counter::kIsIterationInvariantRate);
+  };
+  state.counters["GB/s"] = rate(bytes * weight_count);
+  state.counters["GFLOP/s"] = rate(2.0 * static_cast<double>(p.m) * weight_count);
 }
+
+using Format = ef::detail::kernels::PackedMatrix::Format;
+
+double bytes(Format format) { return format == Format::float32 ? 4 : format == Format::bf16 ? 2 : 1; }
+
+void packed_ours(benchmark::State& state, const Case& p, Format format) {
+  using ef::detail::kernels::PackedMatrix;
+  packed(
+      state, p, bytes(format), [&](const float* w) { return PackedMatrix::pack(w, p.n, p.k, false, format); },
+      [&](const float* x, const PackedMatrix& w, float* c) {
+        ef::detail::kernels::gemm_packed(p.m, x, p.k, w, 0.0f, c, p.n);
+      });
+}
+
+#if defined(EIGENFORMER_WITH_ONEDNN)
+void packed_onednn(benchmark::State& state, const Case& p, Format format) {
+  using Type = dnnl::memory::data_type;
+  OneDnnProduct product(p, format == Format::float32 ? Type::f32
+                           : format == Format::bf16  ? Type::bf16
+                                                     : Type::s8);
+  packed(
+      state, p, bytes(format), [&](const float* w) { return product.convert_b(w); },
+      [&](const float* x, const dnnl::memory& w, float* c) { product.run(x, w, c); });
+}
+#endif
 
 const Case training_shapes[] = {{"", 2048, 512, 512},  {"", 2048, 256, 256},  {"", 2048, 1024, 256},
                                 {"", 2048, 256, 1024}, {"", 2048, 8000, 256}, {"", 256, 256, 2048},
@@ -154,20 +242,27 @@ void register_all() {
       add("eigen", eigen);
       add("eigenformer_bf16",
           [](benchmark::State& s, const Case& q) { ours(s, q, ef::GemmPrecision::bf16); });
+#if defined(EIGENFORMER_WITH_ONEDNN)
+      add("onednn_bf16", onednn_bf16);
+#endif
     }
   }
-  using Format = ef::detail::kernels::PackedMatrix::Format;
   for (const index_t m : {1, 4, 32}) {
     for (const auto& [n, k] :
          {std::pair<index_t, index_t>{256, 256}, {1024, 256}, {256, 1024}, {8000, 256}, {2048, 512}}) {
       const Case p{"NT", m, n, k};
-      for (const auto& [name, format] : {std::pair<const char*, Format>{"packed_float32", Format::float32},
+      for (const auto& [name, format] : {std::pair<std::string, Format>{"packed_float32", Format::float32},
                                          {"packed_bf16", Format::bf16},
                                          {"packed_int8", Format::int8}}) {
-        const Format f = format;
-        RegisterBenchmark((p.name() + "/" + name).c_str(), [=](benchmark::State& s) {
-          packed(s, p, f);
-        })->UseRealTime();
+        const auto add = [&, f = format](const std::string& who, auto function) {
+          RegisterBenchmark((p.name() + "/" + who).c_str(), [=](benchmark::State& s) {
+            function(s, p, f);
+          })->UseRealTime();
+        };
+        add("eigenformer_" + name, packed_ours);
+#if defined(EIGENFORMER_WITH_ONEDNN)
+        add("onednn_" + name, packed_onednn);
+#endif
       }
     }
   }

@@ -109,7 +109,8 @@ case $kind in
       prefix=("-DCMAKE_PREFIX_PATH=$scratch/prefix")
     fi
     cmake -S "$here/$kind" -B client-build -DCMAKE_CXX_COMPILER="$compiler" -DCMAKE_CXX_FLAGS=-O0 \
-      -DEIGENFORMER_KERNEL_OPTIMIZATION=-O0 -DEIGENFORMER_SOURCE="$root" -DEIGENFORMER_COMPONENTS="$components" "${prefix[@]}"
+      -DEIGENFORMER_KERNEL_OPTIMIZATION=-O0 -DEIGENFORMER_MODULE_OPTIMIZATION=-O0 \
+      -DEIGENFORMER_SOURCE="$root" -DEIGENFORMER_COMPONENTS="$components" "${prefix[@]}"
     cmake --build client-build
     ./client-build/client
     if [[ $kind == find_package ]]; then
