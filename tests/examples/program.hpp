@@ -30,6 +30,7 @@ struct Ended {
   int code = -1;  ///< exit code, or 1000 + the signal that killed it
   std::string out;
   std::string err;
+  std::size_t peak_bytes = 0;  ///< of resident memory, at most; of the test's as well before it started
 };
 
 /// One of the built programs, running with its streams tied to files.
@@ -92,9 +93,11 @@ class Program {
 
   Ended wait() {
     int status = 0;
-    ::waitpid(pid_, &status, 0);
+    rusage usage{};
+    ::wait4(pid_, &status, 0, &usage);
     pid_ = 0;
     Ended ended;
+    ended.peak_bytes = static_cast<std::size_t>(usage.ru_maxrss) << 10;
     ended.code = WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
     ended.out = read_file(folder_.path() / "out");
     ended.err = read_file(folder_.path() / "err");

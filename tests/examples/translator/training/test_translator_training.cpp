@@ -63,6 +63,40 @@ TEST_CASE("train: a plan keeps what is given, and --plan writes nothing") {
   CHECK(contains(refused.err, "--plan is for new models"));
 }
 
+TEST_CASE("train: a process stays within --memory-limit, which its batches would exceed") {
+  TinyCorpus corpus;
+  // 90 long pairs, all in one update.
+  const auto long_lines = [](const std::string& sentences, std::size_t shift) {
+    const std::vector<std::string> lines = lines_of(sentences);
+    std::string text;
+    for (std::size_t i = 0; i < 90; ++i) {
+      for (std::size_t j = 0; j < 24; ++j) text += lines[(i * shift + j) % lines.size()] + ' ';
+      text += '\n';
+    }
+    return text;
+  };
+  corpus.source = corpus.folder.write("long.en", long_lines(corpus.english(), 7)).string();
+  corpus.target = corpus.folder.write("long.de", long_lines(corpus.german(), 7)).string();
+  constexpr std::size_t mib = std::size_t{1} << 20;
+  const auto peak = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> options = {"--max-steps", "2", "--batch-tokens", "16384", "--d-model",  "64",
+                                        "--layers",    "2", "--ff",           "256",   "--overwrite"};
+    options.insert(options.end(), more.begin(), more.end());
+    const Ended trained = run("translator", corpus.train(options));
+    CAPTURE(trained.err);
+    REQUIRE(trained.code == 0);
+    CHECK(contains(trained.err, "memory: batches of ") == !more.empty());
+    return trained.peak_bytes;
+  };
+  CHECK(peak({}) > 160 * mib);
+  CHECK(peak({"--memory-limit", "120M"}) <= 120 * mib);
+
+  const Ended refused =
+      run("translator", corpus.train({"--max-steps", "2", "--memory-limit", "8M", "--overwrite"}));
+  CHECK(refused.code == 1);
+  CHECK(contains(refused.err, "training within 8 MiB of memory is not possible: it takes about "));
+}
+
 TEST_CASE("train: --minutes is the time of the command, and the rest of the options are planned for it") {
   const TinyCorpus corpus;
   const Ended trained = run("translator", corpus.train({"--minutes", "0.1"}));
