@@ -129,13 +129,13 @@ template <class F>
 auto read_folder(const std::filesystem::path& folder, const std::vector<std::string>& names, F&& read) {
   constexpr int tries = 100;
   for (int i = 0; i < tries; ++i) {
-    const auto before = detail::FolderVersion::of(folder, names);
+    const auto before = FolderVersion::of(folder, names);
     try {
       auto result = read();
-      if (detail::FolderVersion::of(folder, names).entries == before.entries) return result;
+      if (FolderVersion::of(folder, names).entries == before.entries) return result;
     } catch (const IoError&) {
       // During a commit, files that are not in `names` are moved, too.
-      const auto after = detail::FolderVersion::of(folder, names);
+      const auto after = FolderVersion::of(folder, names);
       const bool changes = before.in_commit || after.in_commit || after.entries != before.entries;
       if (!changes || i + 1 == tries) throw;
     }

@@ -56,7 +56,7 @@ class MappedFile {
   void map(int descriptor, std::size_t size) {
     if (size == 0) return;
     void* data = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE, descriptor, 0);
-    if (data == MAP_FAILED) throw detail::errno_error("read", "read", path_, errno);
+    if (data == MAP_FAILED) throw errno_error("read", "read", path_, errno);
     bytes_ = {static_cast<std::byte*>(data), size};
   }
 
@@ -78,24 +78,24 @@ namespace eigenformer::detail {
 
 EIGENFORMER_IO_FUNCTION std::shared_ptr<MappedFile> MappedFile::open(const std::filesystem::path& path) {
   struct stat state {};
-  if (::stat(path.c_str(), &state) != 0) throw detail::errno_error("read", "open", path, errno);
+  if (::stat(path.c_str(), &state) != 0) throw errno_error("read", "open", path, errno);
   if (!S_ISREG(state.st_mode)) {
     throw IoError("read", {"cannot open '", path.string(), "': it is not a regular file"});
   }
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (descriptor < 0) throw detail::errno_error("read", "open", path, errno);
+  if (descriptor < 0) throw errno_error("read", "open", path, errno);
   std::shared_ptr<MappedFile> file(new MappedFile);
   file->path_ = path;
   file->descriptor_ = descriptor;
-  if (::fstat(descriptor, &state) != 0) throw detail::errno_error("read", "read", path, errno);
-  if (!std::in_range<std::ptrdiff_t>(state.st_size)) throw detail::errno_error("read", "read", path, EFBIG);
+  if (::fstat(descriptor, &state) != 0) throw errno_error("read", "read", path, errno);
+  if (!std::in_range<std::ptrdiff_t>(state.st_size)) throw errno_error("read", "read", path, EFBIG);
   file->map(descriptor, static_cast<std::size_t>(state.st_size));
   return file;
 }
 
 EIGENFORMER_IO_FUNCTION std::shared_ptr<MappedFile> MappedFile::again() const {
   struct stat state {};
-  if (::fstat(descriptor_, &state) != 0) throw detail::errno_error("read", "read", path_, errno);
+  if (::fstat(descriptor_, &state) != 0) throw errno_error("read", "read", path_, errno);
   if (!std::cmp_equal(state.st_size, bytes_.size())) {
     throw IoError("read", {"'", path_.string(), "' has changed since it was opened: it had ", bytes_.size(),
                            " bytes, and now has ", state.st_size});
@@ -103,7 +103,7 @@ EIGENFORMER_IO_FUNCTION std::shared_ptr<MappedFile> MappedFile::again() const {
   std::shared_ptr<MappedFile> file(new MappedFile);
   file->path_ = path_;
   file->descriptor_ = ::fcntl(descriptor_, F_DUPFD_CLOEXEC, 0);
-  if (file->descriptor_ < 0) throw detail::errno_error("read", "read", path_, errno);
+  if (file->descriptor_ < 0) throw errno_error("read", "read", path_, errno);
   file->map(descriptor_, bytes_.size());
   return file;
 }

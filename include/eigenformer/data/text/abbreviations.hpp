@@ -240,8 +240,7 @@ EIGENFORMER_IO_FUNCTION Abbreviations abbreviations_of(std::string_view language
 
 #if EIGENFORMER_IO_DEFINITIONS
 
-namespace eigenformer {
-namespace detail {
+namespace eigenformer::detail {
 
 EIGENFORMER_IO_FUNCTION Abbreviations abbreviations_of(std::string_view language) {
   if (language == "en")
@@ -256,7 +255,6 @@ EIGENFORMER_IO_FUNCTION Abbreviations abbreviations_of(std::string_view language
   return {};
 }
 
-}  // namespace detail
-}  // namespace eigenformer
+}  // namespace eigenformer::detail
 
 #endif

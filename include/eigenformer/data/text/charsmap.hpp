@@ -15,9 +15,7 @@
 #include "eigenformer/core/base/error.hpp"
 #include "eigenformer/data/text/icu_text.hpp"
 
-namespace eigenformer {
-
-namespace detail {
+namespace eigenformer::detail {
 
 /// The normalisation table of a SentencePiece model, `precompiled_charsmap`, which replaces strings by
 /// others. Its bytes are the size of a trie, the trie as a double array of 32-bit units (as in the library
@@ -73,15 +71,11 @@ class Charsmap {
   std::size_t units_ = 0;
 };
 
-}  // namespace detail
-
-}  // namespace eigenformer
+}  // namespace eigenformer::detail
 
 #if EIGENFORMER_IO_DEFINITIONS
 
-namespace eigenformer {
-
-namespace detail {
+namespace eigenformer::detail {
 
 EIGENFORMER_IO_FUNCTION Charsmap::Charsmap(std::string bytes) : bytes_(std::move(bytes)) {
   const std::size_t size = bytes_.size() < 4 ? 0 : word(0);
@@ -126,8 +120,6 @@ EIGENFORMER_IO_FUNCTION std::optional<std::string_view> Charsmap::replacement(st
   return std::nullopt;
 }
 
-}  // namespace detail
-
-}  // namespace eigenformer
+}  // namespace eigenformer::detail
 
 #endif

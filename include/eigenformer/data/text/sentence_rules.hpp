@@ -157,8 +157,7 @@ class SentenceRules {
 
 #if EIGENFORMER_IO_DEFINITIONS
 
-namespace eigenformer {
-namespace detail {
+namespace eigenformer::detail {
 
 EIGENFORMER_IO_FUNCTION SentenceRules::SentenceRules(const std::string& language,
                                                      const std::vector<std::string>& abbreviations) {
@@ -387,7 +386,6 @@ EIGENFORMER_IO_FUNCTION bool SentenceRules::is_initial(std::string_view token) {
   return any;
 }
 
-}  // namespace detail
-}  // namespace eigenformer
+}  // namespace eigenformer::detail
 
 #endif

@@ -68,7 +68,7 @@ inline std::optional<index_t> find_invalid_utf8(std::string_view text) {
       ++i;
       continue;
     }
-    const std::size_t length = detail::decode_front(text.substr(i)).length;
+    const std::size_t length = decode_front(text.substr(i)).length;
     if (length == 0) return static_cast<index_t>(i);
     i += length;
   }
@@ -81,7 +81,7 @@ inline std::optional<index_t> find_invalid_utf8(std::string_view text) {
 template <class F>
 void for_each_code_point(std::string_view text, F&& f) {
   for (std::size_t i = 0; i < text.size();) {
-    const detail::DecodedCodePoint c = detail::decode_front(text.substr(i));
+    const DecodedCodePoint c = decode_front(text.substr(i));
     const std::size_t length = c.length == 0 ? c.invalid_bytes : c.length;
     f(c.value, text.substr(i, length));
     i += length;

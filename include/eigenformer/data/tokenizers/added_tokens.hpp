@@ -67,9 +67,9 @@ class AddedTokens {
   }
 
   /// Stores the tokens as the part "added"; nothing when there are none.
-  void add_to(detail::TokenizerParts& parts) const;
+  void add_to(TokenizerParts& parts) const;
   /// Reads what add_to() stored; no tokens when there is no such part. Throws IoError for a damaged part.
-  static AddedTokens read(const detail::TokenizerParts& parts);
+  static AddedTokens read(const TokenizerParts& parts);
   /// Throws ValueError for an id outside a vocabulary of this size.
   void require_ids(index_t size) const;
 
@@ -80,7 +80,7 @@ class AddedTokens {
   static std::size_t white_space_at_start(std::string_view text) {
     std::size_t n = 0;
     while (n < text.size()) {
-      const detail::DecodedCodePoint c = detail::decode_front(text.substr(n));
+      const DecodedCodePoint c = decode_front(text.substr(n));
       if (c.length == 0 || !Characters::is_white_space(c.value)) break;
       n += c.length;
     }
@@ -97,19 +97,19 @@ class AddedTokens {
     std::size_t end = text.size();
     while (end > 0) {
       const std::size_t at = last_code_point(text.substr(0, end));
-      if (!Characters::is_white_space(detail::decode_front(text.substr(at, end - at)).value)) break;
+      if (!Characters::is_white_space(decode_front(text.substr(at, end - at)).value)) break;
       end = at;
     }
     return text.size() - end;
   }
   template <class Characters>
   static bool starts_with_word(std::string_view text) {
-    return !text.empty() && Characters::is_word_character(detail::decode_front(text).value);
+    return !text.empty() && Characters::is_word_character(decode_front(text).value);
   }
   template <class Characters>
   static bool ends_with_word(std::string_view text) {
     return !text.empty() &&
-           Characters::is_word_character(detail::decode_front(text.substr(last_code_point(text))).value);
+           Characters::is_word_character(decode_front(text.substr(last_code_point(text))).value);
   }
 
   std::vector<AddedToken> tokens_;
@@ -134,7 +134,7 @@ EIGENFORMER_IO_FUNCTION AddedTokens::AddedTokens(std::vector<AddedToken> tokens)
   }
 }
 
-EIGENFORMER_IO_FUNCTION void AddedTokens::add_to(detail::TokenizerParts& parts) const {
+EIGENFORMER_IO_FUNCTION void AddedTokens::add_to(TokenizerParts& parts) const {
   if (empty()) return;
   std::vector<std::string> items;
   for (const AddedToken& t : tokens_) {
@@ -147,7 +147,7 @@ EIGENFORMER_IO_FUNCTION void AddedTokens::add_to(detail::TokenizerParts& parts) 
   parts.set_list("added", items);
 }
 
-EIGENFORMER_IO_FUNCTION AddedTokens AddedTokens::read(const detail::TokenizerParts& parts) {
+EIGENFORMER_IO_FUNCTION AddedTokens AddedTokens::read(const TokenizerParts& parts) {
   std::vector<AddedToken> tokens;
   if (!parts.contains("added")) return {};
   const std::vector<std::string> items = parts.list("added");

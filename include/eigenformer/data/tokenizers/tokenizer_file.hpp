@@ -14,9 +14,7 @@
 #include "eigenformer/data/files/atomic_file.hpp"
 #include "eigenformer/data/text/text_file.hpp"
 
-namespace eigenformer {
-
-namespace detail {
+namespace eigenformer::detail {
 
 /// The named parts of an imported tokenizer in one file: a line with magic and version, then for each part
 /// its name, its number of bytes, and the bytes.
@@ -83,15 +81,11 @@ class TokenizerParts {
   std::map<std::string, std::string> parts_;
 };
 
-}  // namespace detail
-
-}  // namespace eigenformer
+}  // namespace eigenformer::detail
 
 #if EIGENFORMER_DEFINITIONS
 
-namespace eigenformer {
-
-namespace detail {
+namespace eigenformer::detail {
 
 EIGENFORMER_FUNCTION std::vector<std::string> TokenizerParts::list(const std::string& name) const {
   std::string_view rest = get(name);
@@ -147,8 +141,6 @@ EIGENFORMER_FUNCTION std::size_t TokenizerParts::take_number(std::string_view& r
   return number;
 }
 
-}  // namespace detail
-
-}  // namespace eigenformer
+}  // namespace eigenformer::detail
 
 #endif

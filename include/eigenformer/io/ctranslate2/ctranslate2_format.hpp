@@ -112,7 +112,7 @@ class Ct2File {
     Ct2File file;
     file.path_ = path;
     file.map_ = MappedFile::open(path);
-    file.contents_ = detail::Ct2Parser(path, file.map_->bytes()).parse();
+    file.contents_ = Ct2Parser(path, file.map_->bytes()).parse();
     return file;
   }
 
@@ -186,7 +186,7 @@ class Ct2File {
   double scalar(const std::string& name, double missing) const;
 
   /// Makes an error about this file; `what` continues a sentence that begins with its name.
-  IoError refuse(const std::string& what) const { return detail::ct2_refusal(path_, what); }
+  IoError refuse(const std::string& what) const { return ct2_refusal(path_, what); }
 
  private:
   // Calls f(i, value) for each element; elements are not aligned in the file.
@@ -215,8 +215,8 @@ class Ct2File {
       }
       each<float>(s, [&](std::size_t i, float x) {
         if (!(x > 0) || x > std::numeric_limits<float>::max()) {
-          throw refuse(detail::join(
-              {"has a scale ", x, " in '", name, "_scale', row ", i, ", expected a positive number"}));
+          throw refuse(
+              join({"has a scale ", x, " in '", name, "_scale', row ", i, ", expected a positive number"}));
         }
         scale.push_back(x);
       });
@@ -229,15 +229,14 @@ class Ct2File {
 
   std::filesystem::path path_;
   std::shared_ptr<MappedFile> map_;
-  detail::Ct2Contents contents_;
+  Ct2Contents contents_;
 };
 
 }  // namespace eigenformer::detail
 
 #if EIGENFORMER_IO_DEFINITIONS
 
-namespace eigenformer {
-namespace detail {
+namespace eigenformer::detail {
 
 EIGENFORMER_IO_FUNCTION Ct2Contents Ct2Parser::parse() {
   Cursor in{*this, bytes_};
@@ -400,8 +399,6 @@ EIGENFORMER_IO_FUNCTION double Ct2File::scalar(const std::string& name, double m
   return value;
 }
 
-}  // namespace detail
-
-}  // namespace eigenformer
+}  // namespace eigenformer::detail
 
 #endif

@@ -36,8 +36,7 @@ EIGENFORMER_IO_FUNCTION TokenizerPair ctranslate2_tokenizers(const std::filesyst
 
 #if EIGENFORMER_IO_DEFINITIONS
 
-namespace eigenformer {
-namespace detail {
+namespace eigenformer::detail {
 
 EIGENFORMER_IO_FUNCTION Ct2Vocabulary read_ctranslate2_vocabulary(const std::filesystem::path& folder,
                                                                   const std::string& name) {
@@ -199,7 +198,6 @@ EIGENFORMER_IO_FUNCTION TokenizerPair ctranslate2_tokenizers(const std::filesyst
   return pair;
 }
 
-}  // namespace detail
-}  // namespace eigenformer
+}  // namespace eigenformer::detail
 
 #endif

@@ -55,8 +55,7 @@ EIGENFORMER_IO_FUNCTION void read_search(const HuggingFaceConfig& config, const 
 
 #if EIGENFORMER_IO_DEFINITIONS
 
-namespace eigenformer {
-namespace detail {
+namespace eigenformer::detail {
 
 EIGENFORMER_IO_FUNCTION const JsonFile& HuggingFaceConfig::search_file() const {
   return generation.json().empty() ? model : generation;
@@ -228,8 +227,7 @@ EIGENFORMER_IO_FUNCTION void read_search(const HuggingFaceConfig& config, const 
   warn_of_settings(config, options, force_end);
 }
 
-}  // namespace detail
-}  // namespace eigenformer
+}  // namespace eigenformer::detail
 
 #endif
 

@@ -151,8 +151,7 @@ class HuggingFaceBart {
 
 #if EIGENFORMER_IO_DEFINITIONS
 
-namespace eigenformer {
-namespace detail {
+namespace eigenformer::detail {
 
 EIGENFORMER_IO_FUNCTION HuggingFaceBart::HuggingFaceBart(const HuggingFaceFamily& family,
                                                          const JsonFile& config,
@@ -206,7 +205,6 @@ EIGENFORMER_IO_FUNCTION HuggingFaceBart::HuggingFaceBart(const HuggingFaceFamily
   require_layers(config, weights, {o.encoder.num_layers, o.decoder.num_layers});
 }
 
-}  // namespace detail
-}  // namespace eigenformer
+}  // namespace eigenformer::detail
 
 #endif

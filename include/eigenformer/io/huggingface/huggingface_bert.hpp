@@ -144,8 +144,7 @@ TextEncoderModel<T> import_bert(const std::filesystem::path& folder) {
 
 #if EIGENFORMER_IO_DEFINITIONS
 
-namespace eigenformer {
-namespace detail {
+namespace eigenformer::detail {
 
 EIGENFORMER_IO_FUNCTION TextEncoderOptions bert_options(const JsonFile& config,
                                                         const HuggingFaceWeights& weights) {
@@ -204,7 +203,6 @@ EIGENFORMER_IO_FUNCTION std::shared_ptr<const Tokenizer> bert_tokenizer(const st
   }
 }
 
-}  // namespace detail
-}  // namespace eigenformer
+}  // namespace eigenformer::detail
 
 #endif

@@ -120,8 +120,7 @@ class HuggingFaceT5 {
 
 #if EIGENFORMER_IO_DEFINITIONS
 
-namespace eigenformer {
-namespace detail {
+namespace eigenformer::detail {
 
 EIGENFORMER_IO_FUNCTION HuggingFaceT5::HuggingFaceT5(const HuggingFaceFamily& family, const JsonFile& config,
                                                      const HuggingFaceWeights& weights)
@@ -186,7 +185,6 @@ EIGENFORMER_IO_FUNCTION void HuggingFaceT5::set_projection(const HuggingFaceFami
     options_.logit_scale = 1 / std::sqrt(static_cast<double>(options_.layer.d_model));
 }
 
-}  // namespace detail
-}  // namespace eigenformer
+}  // namespace eigenformer::detail
 
 #endif

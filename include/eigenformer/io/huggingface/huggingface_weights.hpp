@@ -103,8 +103,7 @@ EIGENFORMER_IO_FUNCTION Activation huggingface_activation(const JsonFile& config
 
 #if EIGENFORMER_IO_DEFINITIONS
 
-namespace eigenformer {
-namespace detail {
+namespace eigenformer::detail {
 
 EIGENFORMER_IO_FUNCTION HuggingFaceWeights HuggingFaceWeights::open(const std::filesystem::path& folder,
                                                                     const char* python_class) {
@@ -193,7 +192,6 @@ EIGENFORMER_IO_FUNCTION Activation huggingface_activation(const JsonFile& config
                       "', expected relu, gelu, gelu_new, silu, swish, tanh or sigmoid");
 }
 
-}  // namespace detail
-}  // namespace eigenformer
+}  // namespace eigenformer::detail
 
 #endif

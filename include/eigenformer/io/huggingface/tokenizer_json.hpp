@@ -121,8 +121,7 @@ class TokenizerJson {
 
 #if EIGENFORMER_IO_DEFINITIONS
 
-namespace eigenformer {
-namespace detail {
+namespace eigenformer::detail {
 
 EIGENFORMER_IO_FUNCTION TokenizerJson TokenizerJson::open(const std::filesystem::path& path) {
   TokenizerJson json{JsonFile::open(path)};
@@ -283,7 +282,6 @@ EIGENFORMER_IO_FUNCTION std::vector<std::int32_t> TokenizerJson::special_ids(
   return found;
 }
 
-}  // namespace detail
-}  // namespace eigenformer
+}  // namespace eigenformer::detail
 
 #endif

@@ -158,7 +158,7 @@ struct MarianInt8 {
 /// Whether a Marian model, given as its file or folder, has int8 weights. Throws as import_marian() does for
 /// a missing or damaged file.
 inline bool is_marian_int8(const std::filesystem::path& from) {
-  return MarianFile::open(detail::find_marian_files(from).model).has_int8();
+  return MarianFile::open(find_marian_files(from).model).has_int8();
 }
 
 }  // namespace detail

@@ -171,7 +171,7 @@ class MarianFile {
   }
 
   /// Makes an error about this file; `what` continues a sentence that begins with its name.
-  IoError refuse(const std::string& what) const { return detail::marian_refusal(path_, what); }
+  IoError refuse(const std::string& what) const { return marian_refusal(path_, what); }
 
  private:
   static bool is_product(const std::string& name, const MarianItem& item) {
@@ -191,8 +191,7 @@ class MarianFile {
 
 #if EIGENFORMER_IO_DEFINITIONS
 
-namespace eigenformer {
-namespace detail {
+namespace eigenformer::detail {
 
 EIGENFORMER_IO_FUNCTION std::map<std::string, MarianItem> MarianParser::parse() {
   const auto version = number<std::uint64_t>("the version");
@@ -302,7 +301,7 @@ EIGENFORMER_IO_FUNCTION MarianFile MarianFile::open(const std::filesystem::path&
   MarianFile file;
   file.path_ = path;
   file.map_ = MappedFile::open(path);
-  file.items_ = detail::MarianParser(path, file.map_->bytes()).parse();
+  file.items_ = MarianParser(path, file.map_->bytes()).parse();
   for (const auto& [name, item] : file.items_)
     file.shapes_.emplace(name, is_product(name, item) ? transposed(item.shape) : item.shape);
   return file;
@@ -317,8 +316,7 @@ EIGENFORMER_IO_FUNCTION const std::int8_t* MarianFile::int8_values(const std::st
   std::memcpy(&multiplier, i.bytes.data() + n, sizeof multiplier);
   *scale = 1.0f / multiplier;
   if (!(multiplier > 0) || !std::isfinite(multiplier) || !std::isfinite(*scale * 128.0f)) {
-    throw refuse(
-        detail::join({"has the scale ", multiplier, " in '", name, "', expected a positive finite number"}));
+    throw refuse(join({"has the scale ", multiplier, " in '", name, "', expected a positive finite number"}));
   }
   const auto* values = reinterpret_cast<const std::int8_t*>(i.bytes.data());
   if (const auto* bad = std::find(values, values + n, std::int8_t{-128}); bad != values + n) {
@@ -341,8 +339,6 @@ EIGENFORMER_IO_FUNCTION std::optional<float> MarianFile::input_multiplier(const 
   return value;
 }
 
-}  // namespace detail
-
-}  // namespace eigenformer
+}  // namespace eigenformer::detail
 
 #endif

@@ -169,8 +169,7 @@ EIGENFORMER_IO_FUNCTION TokenizerPair marian_tokenizers(const MarianFiles& files
 
 #if EIGENFORMER_IO_DEFINITIONS
 
-namespace eigenformer {
-namespace detail {
+namespace eigenformer::detail {
 
 EIGENFORMER_IO_FUNCTION MarianSettings::MarianSettings(std::string where, std::string_view text)
     : where_(std::move(where)) {
@@ -453,7 +452,6 @@ EIGENFORMER_IO_FUNCTION TokenizerPair marian_tokenizers(const MarianFiles& files
   return pair;
 }
 
-}  // namespace detail
-}  // namespace eigenformer
+}  // namespace eigenformer::detail
 
 #endif

@@ -82,8 +82,7 @@ EIGENFORMER_IO_FUNCTION kernels::PackedMatrix view_int8_panels(const Safetensors
 
 #if EIGENFORMER_IO_DEFINITIONS
 
-namespace eigenformer {
-namespace detail {
+namespace eigenformer::detail {
 
 EIGENFORMER_IO_FUNCTION void add_packed_panels(SafetensorsWriter& writer, const std::string& name,
                                                const kernels::PackedMatrix& packed) {
@@ -149,8 +148,8 @@ EIGENFORMER_IO_FUNCTION kernels::PackedMatrix view_int8_panels(const Safetensors
   for (index_t row = 0; row < rows.count; ++row) {
     const float s = parts->scale.data()[row];
     if (std::isfinite(127.0f * s) && s >= 0) continue;
-    throw refuse(detail::join({"are damaged or not written by this library: the scale of row ", row, " is ",
-                               s, ", must be finite and not negative"}));
+    throw refuse(join({"are damaged or not written by this library: the scale of row ", row, " is ", s,
+                       ", must be finite and not negative"}));
   }
   const std::int8_t* panels = parts->panels.data();
   const float* scale = parts->scale.data();
@@ -166,7 +165,6 @@ EIGENFORMER_IO_FUNCTION kernels::PackedMatrix view_int8_panels(const Safetensors
   }
 }
 
-}  // namespace detail
-}  // namespace eigenformer
+}  // namespace eigenformer::detail
 
 #endif

@@ -247,21 +247,21 @@ namespace detail {
 template <class Options>
 void read_description_fields(const nlohmann::json& json, FolderDescription<Options>& d) {
   if (json.contains("library_version"))
-    detail::option_from_json("library_version", json.at("library_version"), d.library_version);
-  if (json.contains("weights")) detail::option_from_json("weights", json.at("weights"), d.weights);
+    option_from_json("library_version", json.at("library_version"), d.library_version);
+  if (json.contains("weights")) option_from_json("weights", json.at("weights"), d.weights);
   d.model = options_from_json<Options>(json.at("model"));
-  detail::validate_file_options(d.model);
+  validate_file_options(d.model);
   const nlohmann::json& tokenizer = json.at("tokenizer");
   d.tokenizer.clear();
   if (!tokenizer.is_null()) {
     if (!tokenizer.is_object() || !tokenizer.contains("kind") || !tokenizer.contains("joint")) {
       throw ValueError("options", {"tokenizer is ", tokenizer.dump(), ", expected kind and joint"});
     }
-    detail::option_from_json("kind", tokenizer.at("kind"), d.tokenizer);
-    detail::option_from_json("joint", tokenizer.at("joint"), d.joint);
+    option_from_json("kind", tokenizer.at("kind"), d.tokenizer);
+    option_from_json("joint", tokenizer.at("joint"), d.joint);
   }
   if (json.contains("text")) {
-    auto [source_size, target_size] = detail::vocabulary_sizes(d.model);
+    auto [source_size, target_size] = vocabulary_sizes(d.model);
     if (source_size == 0) source_size = target_size = std::numeric_limits<std::int32_t>::max();
     d.text = conventions_from_json(json.at("text"), source_size, target_size);
   }
@@ -377,18 +377,18 @@ void require_type(const std::filesystem::path& folder, const std::filesystem::pa
 template <FolderModel M, class F>
 LoadedModel<M> load_files(const std::filesystem::path& folder, F&& load_weights) {
   auto description = read_description<M>(folder);
-  TokenizerPair tokenizers = detail::load_folder_tokenizers(description.tokenizer, description.joint, folder);
+  TokenizerPair tokenizers = load_folder_tokenizers(description.tokenizer, description.joint, folder);
   const auto check = [&](const char* side, const std::shared_ptr<const Tokenizer>& tokenizer, index_t size) {
     if (!tokenizer || size == 0 || tokenizer->vocabulary_size() == size) return;
     throw IoError("load_model_folder",
                   {"the ", side, " tokenizer of '", folder.string(), "' does not match its model: the ", side,
                    " tokenizer has ", tokenizer->vocabulary_size(), " ids, options.json says ", size});
   };
-  const auto [source_size, target_size] = detail::vocabulary_sizes(description.model);
+  const auto [source_size, target_size] = vocabulary_sizes(description.model);
   check("source", tokenizers.source, source_size);
   check("target", tokenizers.target, target_size);
   const std::filesystem::path weights = folder_file(folder, "model.safetensors");
-  detail::require_sizes(weights, description.model);
+  require_sizes(weights, description.model);
   RandomGenerator rng = RandomGenerator::idle();
   M model(description.model, rng);
   try {
@@ -468,13 +468,13 @@ EIGENFORMER_IO_FUNCTION void stage_training_options(const FolderTransaction& sav
                                                     const nlohmann::json& training) {
   const char* const name = has_folder_file(folder, "base.json") ? "base.json" : "options.json";
   const std::filesystem::path path = folder_file(folder, name);
-  nlohmann::json json = detail::read_unique_json("stage_training_options", path);
+  nlohmann::json json = read_unique_json("stage_training_options", path);
   if (json.is_discarded() || !json.is_object())
     throw IoError("stage_training_options", {"'", path.string(), "' is truncated or not a JSON object"});
   if (json.contains("training") && json.at("training") == training) return;
   json["training"] = training;
   write_file(save.file(name), json.contains("checksums") && json.at("checksums").is_object()
-                                  ? detail::options_with_own_checksum(std::move(json))
+                                  ? options_with_own_checksum(std::move(json))
                                   : json.dump(2) + "\n");
 }
 

@@ -237,26 +237,26 @@ namespace detail {
 /// matrix that is not packed in int8, IoError when writing fails.
 template <class M>
 void save_packed_model(const std::filesystem::path& path, const M& model,
-                       const detail::kernels::PackedWeights& packed) {
+                       const kernels::PackedWeights& packed) {
   SafetensorsWriter writer;
   writer.set_metadata("format", "pt");
-  writer.set_metadata("int8_layout", detail::int8_panels_layout);
-  writer.set_metadata("int8_scales", detail::int8_given_scales);
-  const auto products = detail::int8_products(model);
+  writer.set_metadata("int8_layout", int8_panels_layout);
+  writer.set_metadata("int8_scales", int8_given_scales);
+  const auto products = int8_products(model);
   for (const auto& entry : state_dict(model)) {
     if (!entry.alias_of.empty()) continue;
     const auto found = products.find(entry.name);
     if (found == products.end()) {
-      detail::add_quantized(writer, entry.name, entry.value, WeightFormat::int8);
+      add_quantized(writer, entry.name, entry.value, WeightFormat::int8);
       continue;
     }
-    for (const detail::Int8Rows& rows : found->second) {
-      const detail::kernels::PackedMatrix* matrix = packed.find(rows.parameter, rows.first, rows.count);
+    for (const Int8Rows& rows : found->second) {
+      const kernels::PackedMatrix* matrix = packed.find(rows.parameter, rows.first, rows.count);
       if (matrix == nullptr || matrix->format() != WeightFormat::int8)
         throw ValueError(
             "save_model",
             {"'", rows.name, "' is not packed in int8, must be for a model saved with int8 panels"});
-      detail::add_packed_panels(writer, rows.name, *matrix);
+      add_packed_panels(writer, rows.name, *matrix);
     }
   }
   writer.save(path);
@@ -302,8 +302,7 @@ void load_quantized_model(const std::filesystem::path& path, M& model, WeightFor
 
 #if EIGENFORMER_IO_DEFINITIONS
 
-namespace eigenformer {
-namespace detail {
+namespace eigenformer::detail {
 
 EIGENFORMER_IO_FUNCTION void require_quantized_row(const SafetensorsFile& file, const std::string& name,
                                                    index_t row, const std::int8_t* q, index_t n,
@@ -330,7 +329,6 @@ EIGENFORMER_IO_FUNCTION void require_weight_dtype(const SafetensorsFile& file, c
                  dtype_name(wanted), " in a model of ", weight_format_name(format), " weights"});
 }
 
-}  // namespace detail
-}  // namespace eigenformer
+}  // namespace eigenformer::detail
 
 #endif

@@ -146,7 +146,7 @@ Tensor<T> npy_tensor(std::span<std::byte> bytes, const NpyHeader& header, std::s
 /// Parses and validates the header of a NumPy array in memory; bytes: header and data; messages call it
 /// `what`. Throws IoError for a damaged header, an unsupported type, and data of another size.
 inline NpyHeader parse_npy_header(std::span<const std::byte> bytes, const std::string& what) {
-  return detail::NpyParser(bytes, what).parse();
+  return NpyParser(bytes, what).parse();
 }
 
 }  // namespace detail

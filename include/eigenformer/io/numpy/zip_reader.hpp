@@ -123,8 +123,7 @@ inline const bool zlib_is_linked = link(zlib_functions);
 
 #if EIGENFORMER_IO_DEFINITIONS
 
-namespace eigenformer {
-namespace detail {
+namespace eigenformer::detail {
 
 EIGENFORMER_IO_FUNCTION std::vector<ZipEntry> ZipParser::parse() {
   find_directory();
@@ -239,7 +238,6 @@ EIGENFORMER_IO_FUNCTION void ZipParser::read_zip64(std::uint64_t at, std::uint64
   }
 }
 
-}  // namespace detail
-}  // namespace eigenformer
+}  // namespace eigenformer::detail
 
 #endif

@@ -61,14 +61,10 @@ inline constexpr std::array<DtypeEntry, 13> dtype_table{{{Dtype::boolean, "BOOL"
                                                          {Dtype::f64, "F64", 8}}};
 
 /// The name of an element type, as in a safetensors header: "F32".
-inline const char* dtype_name(Dtype dtype) {
-  return detail::dtype_table[static_cast<std::size_t>(dtype)].name;
-}
+inline const char* dtype_name(Dtype dtype) { return dtype_table[static_cast<std::size_t>(dtype)].name; }
 
 /// Size of one element in bytes.
-inline std::size_t dtype_size(Dtype dtype) {
-  return detail::dtype_table[static_cast<std::size_t>(dtype)].size;
-}
+inline std::size_t dtype_size(Dtype dtype) { return dtype_table[static_cast<std::size_t>(dtype)].size; }
 
 /// Whether the elements are floating-point numbers of any size; only these can be loaded as parameters.
 inline bool is_floating_point(Dtype dtype) {

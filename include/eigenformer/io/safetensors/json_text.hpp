@@ -89,8 +89,7 @@ EIGENFORMER_IO_FUNCTION nlohmann::json read_unique_json(const char* op, const st
 
 #if EIGENFORMER_IO_DEFINITIONS
 
-namespace eigenformer {
-namespace detail {
+namespace eigenformer::detail {
 
 EIGENFORMER_IO_FUNCTION bool is_nested_deeper(std::string_view text, std::size_t most) {
   std::size_t depth = 0;
@@ -170,7 +169,6 @@ EIGENFORMER_IO_FUNCTION nlohmann::json read_unique_json(const char* op, const st
   }
 }
 
-}  // namespace detail
-}  // namespace eigenformer
+}  // namespace eigenformer::detail
 
 #endif

@@ -94,7 +94,7 @@ class SafetensorsParser {
 /// Parses and validates the header of a safetensors file. file: all bytes of the file; path: its name in
 /// messages. Format: https://github.com/huggingface/safetensors. Throws IoError that says what is wrong.
 inline SafetensorsHeader parse_safetensors_header(std::span<const std::byte> file, const std::string& path) {
-  return detail::SafetensorsParser(file, path).parse();
+  return SafetensorsParser(file, path).parse();
 }
 
 }  // namespace detail

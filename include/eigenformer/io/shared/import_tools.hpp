@@ -268,8 +268,7 @@ class WeightImport {
 
 #if EIGENFORMER_IO_DEFINITIONS
 
-namespace eigenformer {
-namespace detail {
+namespace eigenformer::detail {
 
 EIGENFORMER_IO_FUNCTION void require_no_languages(const std::filesystem::path& path,
                                                   const ImportOptions& options) {
@@ -308,7 +307,6 @@ EIGENFORMER_IO_FUNCTION bool JsonFile::has(const std::string& name) const {
   return json_.contains(name) && !json_.at(name).is_null();
 }
 
-}  // namespace detail
-}  // namespace eigenformer
+}  // namespace eigenformer::detail
 
 #endif
