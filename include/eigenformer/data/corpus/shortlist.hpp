@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "eigenformer/core/base/bytes.hpp"
 #include "eigenformer/core/base/config.hpp"
 #include "eigenformer/core/base/error.hpp"
 #include "eigenformer/data/corpus/alignment_model.hpp"
@@ -209,9 +210,7 @@ EIGENFORMER_FUNCTION std::vector<std::int32_t> Shortlist::choose(std::span<const
 EIGENFORMER_FUNCTION std::uint64_t Shortlist::checksum(const std::string& bytes) {
   std::uint64_t sum = 0;
   for (std::size_t at = 16; at + 8 <= bytes.size(); at += 8) {
-    std::uint64_t word = 0;
-    std::memcpy(&word, bytes.data() + at, 8);
-    sum ^= word + 0x9e3779b9 + (sum << 6) + (sum >> 2);
+    sum ^= detail::load_as<std::uint64_t>(bytes.data() + at) + 0x9e3779b9 + (sum << 6) + (sum >> 2);
   }
   return sum;
 }

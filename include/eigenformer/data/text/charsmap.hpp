@@ -12,6 +12,7 @@
 #include <string_view>
 #include <utility>
 
+#include "eigenformer/core/base/bytes.hpp"
 #include "eigenformer/core/base/error.hpp"
 #include "eigenformer/data/text/icu_text.hpp"
 
@@ -34,12 +35,7 @@ class Charsmap {
   std::string apply(std::string_view text) const;
 
  private:
-  std::uint32_t word(std::size_t i) const {
-    const auto byte = [&](std::size_t k) {
-      return static_cast<std::uint32_t>(static_cast<std::uint8_t>(bytes_[i * 4 + k]));
-    };
-    return byte(0) | byte(1) << 8 | byte(2) << 16 | byte(3) << 24;
-  }
+  std::uint32_t word(std::size_t i) const { return load_as<std::uint32_t>(bytes_.data() + i * 4); }
 
   // The replacement of the shortest prefix of `text` that is in the trie.
   std::optional<std::string_view> replacement(std::string_view text) const;

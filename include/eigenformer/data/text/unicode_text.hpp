@@ -74,10 +74,8 @@ class Scripts {
 namespace eigenformer::detail {
 
 EIGENFORMER_IO_FUNCTION Scripts::Scripts(const std::string& names) {
-  for (std::size_t at = 0; at < names.size();) {
-    const std::size_t end = std::min(names.find(',', at), names.size());
-    const std::string name = trim(std::string_view(names).substr(at, end - at));
-    at = end + 1;
+  for (const std::string_view part : parts_between(names, ",")) {
+    const std::string name = trim(part);
     unicode_ = &require_unicode("scripts", "a script such as '" + name + "'");
     const int script = unicode_->find_script(name);
     if (name.empty() || script < 0) {

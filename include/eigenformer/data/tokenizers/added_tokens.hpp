@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "eigenformer/core/base/error.hpp"
+#include "eigenformer/data/text/text_walk.hpp"
 #include "eigenformer/data/text/utf8.hpp"
 #include "eigenformer/data/tokenizers/foreign_tokenizer.hpp"
 #include "eigenformer/data/tokenizers/tokenizer_file.hpp"
@@ -78,13 +79,7 @@ class AddedTokens {
 
   template <class Characters>
   static std::size_t white_space_at_start(std::string_view text) {
-    std::size_t n = 0;
-    while (n < text.size()) {
-      const DecodedCodePoint c = decode_front(text.substr(n));
-      if (c.length == 0 || !Characters::is_white_space(c.value)) break;
-      n += c.length;
-    }
-    return n;
+    return after_run(text, 0, Characters::is_white_space);
   }
   // The last code point's first byte.
   static std::size_t last_code_point(std::string_view text) {

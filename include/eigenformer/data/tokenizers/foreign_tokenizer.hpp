@@ -211,10 +211,8 @@ EIGENFORMER_FUNCTION std::vector<std::string> ForeignTokenizer::pieces(
 
 EIGENFORMER_FUNCTION std::vector<std::int32_t> TokenTokenizer::encode(std::string_view text) const {
   std::vector<std::int32_t> ids;
-  for (std::size_t i = 0; i < text.size();) {
-    const std::size_t end = std::min(text.find(' ', i), text.size());
-    if (end > i) append(ids, text.substr(i, end - i));
-    i = end + 1;
+  for (const std::string_view token : parts_between(text, " ")) {
+    if (!token.empty()) append(ids, token);
   }
   return ids;
 }

@@ -111,6 +111,9 @@ class Vocabulary {
   friend bool operator==(const Vocabulary& a, const Vocabulary& b) { return a.tokens_ == b.tokens_; }
 
  private:
+  // What a line cannot hold, and what stands for it behind a backslash.
+  static constexpr std::string_view escaped = "\n\r\\", letters = "nr\\";
+
   static std::string escape(std::string_view token);
 
   static std::optional<std::string> unescape(std::string_view line);
@@ -198,15 +201,9 @@ EIGENFORMER_FUNCTION Vocabulary Vocabulary::load(const std::filesystem::path& pa
 EIGENFORMER_FUNCTION std::string Vocabulary::escape(std::string_view token) {
   std::string out;
   for (const char c : token) {
-    if (c == '\n') {
-      out += "\\n";
-    } else if (c == '\r') {
-      out += "\\r";
-    } else if (c == '\\') {
-      out += "\\\\";
-    } else {
-      out += c;
-    }
+    const std::size_t at = escaped.find(c);
+    if (at != std::string_view::npos) out += '\\';
+    out += at != std::string_view::npos ? letters[at] : c;
   }
   return out;
 }
@@ -219,19 +216,9 @@ EIGENFORMER_FUNCTION std::optional<std::string> Vocabulary::unescape(std::string
       continue;
     }
     if (++i == line.size()) return std::nullopt;
-    switch (line[i]) {
-      case 'n':
-        out += '\n';
-        break;
-      case 'r':
-        out += '\r';
-        break;
-      case '\\':
-        out += '\\';
-        break;
-      default:
-        return std::nullopt;
-    }
+    const std::size_t at = letters.find(line[i]);
+    if (at == std::string_view::npos) return std::nullopt;
+    out += escaped[at];
   }
   return out;
 }

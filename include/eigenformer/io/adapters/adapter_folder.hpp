@@ -227,12 +227,8 @@ void save_adapter(const std::filesystem::path& folder, const M& model,
 namespace eigenformer::detail {
 
 EIGENFORMER_IO_FUNCTION LayerModule LayerModule::of(const std::string& module) {
-  std::vector<std::string> parts;
-  for (std::string_view rest = module; !rest.empty();) {
-    const std::string_view part = rest.substr(0, rest.find('.'));
-    parts.emplace_back(part);
-    rest.remove_prefix(std::min(rest.size(), part.size() + 1));
-  }
+  const auto found = parts_between(module, ".");
+  const std::vector<std::string> parts(found.begin(), found.end());
   if (parts.size() < 4 || parts.size() > 5 || parts[1] != "layers") return {};
   if (parts[0] != "encoder" && parts[0] != "decoder") return {};
   return {parts[0], parts[2], parts.size() == 5 ? parts[3] : "", parts.back()};

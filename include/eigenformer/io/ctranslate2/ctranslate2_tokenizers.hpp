@@ -65,12 +65,8 @@ EIGENFORMER_IO_FUNCTION Ct2Vocabulary read_ctranslate2_vocabulary(const std::fil
   if (const auto bad = find_invalid_utf8(text)) {
     throw refuse("has invalid UTF-8 at byte " + std::to_string(*bad));
   }
-  for (std::size_t i = 0; i < text.size();) {
-    const std::size_t end = std::min(text.find('\n', i), text.size());
-    tokens.push_back(text.substr(i, end - i));
-    i = end + 1;
-  }
-  return {path, std::move(tokens)};
+  const auto lines = parts_between(text, "\n");
+  return {path, {lines.begin(), lines.end()}};
 }
 
 // The tokens that config.json names, or their defaults.

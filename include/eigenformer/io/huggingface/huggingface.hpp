@@ -252,16 +252,6 @@ std::string family_names(const std::array<HuggingFaceFamily, N>& families) {
   return names;
 }
 
-// Reads the vocabulary from vocab.json, or from the pieces of the SentencePiece models.
-EIGENFORMER_IO_FUNCTION void read_vocabulary_files(HuggingFaceVocabulary& vocabulary,
-                                                   const HuggingFaceFamily& family,
-                                                   const std::filesystem::path& source_model,
-                                                   const std::filesystem::path& target_model);
-
-// Adds the tokens that the class of a SentencePiece tokenizer in transformers has without listing them.
-EIGENFORMER_IO_FUNCTION void add_implied(HuggingFaceVocabulary& vocabulary, const HuggingFaceFamily& family,
-                                         bool has_map, const JsonFile& tokenizer);
-
 // Reads the special tokens that the tokenizer's class in transformers matches in a text. has_map: whether the
 // folder has a vocab.json, as M2M100 and not NLLB.
 inline void read_class_tokens(HuggingFaceVocabulary& vocabulary, const HuggingFaceFamily& family,
@@ -328,6 +318,7 @@ TranslationModel<T> import_huggingface(const std::filesystem::path& folder,
 namespace eigenformer {
 namespace detail {
 
+// Reads the vocabulary from vocab.json, or from the pieces of the SentencePiece models.
 EIGENFORMER_IO_FUNCTION void read_vocabulary_files(HuggingFaceVocabulary& vocabulary,
                                                    const HuggingFaceFamily& family,
                                                    const std::filesystem::path& source_model,
@@ -351,6 +342,7 @@ EIGENFORMER_IO_FUNCTION void read_vocabulary_files(HuggingFaceVocabulary& vocabu
     vocabulary.put(source_model, sentencepiece_pieces(source_model), 0);
 }
 
+// Adds the tokens that the class of a SentencePiece tokenizer in transformers has without listing them.
 EIGENFORMER_IO_FUNCTION void add_implied(HuggingFaceVocabulary& vocabulary, const HuggingFaceFamily& family,
                                          bool has_map, const JsonFile& tokenizer) {
   using Implied = HuggingFaceFamily::Implied;

@@ -149,21 +149,13 @@ namespace eigenformer::detail {
 EIGENFORMER_IO_FUNCTION TextEncoderOptions bert_options(const JsonFile& config,
                                                         const HuggingFaceWeights& weights) {
   TextEncoderOptions o;
-  o.vocab_size = config.require<index_t>("vocab_size");
-  o.layer.d_model = config.require<index_t>("hidden_size");
+  o.vocab_size = require_size(config, "vocab_size");
+  o.layer.d_model = require_size(config, "hidden_size");
   o.num_layers = config.require<index_t>("num_hidden_layers");
   o.layer.num_heads = config.require<index_t>("num_attention_heads");
-  o.layer.dim_feedforward = config.require<index_t>("intermediate_size");
-  o.max_length = config.require<index_t>("max_position_embeddings");
-  o.num_token_types = config.get<index_t>("type_vocab_size", 2);
-  for (const auto& [name, size] :
-       std::initializer_list<std::pair<const char*, index_t>>{{"vocab_size", o.vocab_size},
-                                                              {"hidden_size", o.layer.d_model},
-                                                              {"intermediate_size", o.layer.dim_feedforward},
-                                                              {"max_position_embeddings", o.max_length},
-                                                              {"type_vocab_size", o.num_token_types}}) {
-    require_size(config, name, size);
-  }
+  o.layer.dim_feedforward = require_size(config, "intermediate_size");
+  o.max_length = require_size(config, "max_position_embeddings");
+  o.num_token_types = require_size(config, "type_vocab_size", config.get<index_t>("type_vocab_size", 2));
   if (o.max_length < 2)  // for [CLS] and [SEP]
     throw config.refuse("has max_position_embeddings " + std::to_string(o.max_length) +
                         ", expected at least 2");

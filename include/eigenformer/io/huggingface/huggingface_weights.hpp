@@ -29,18 +29,18 @@ struct HuggingFaceFamily {
   /// Tokens that the tokenizer's class has without listing them.
   enum class Implied { none, language_codes, mbart_languages, sentinels };
 
-  const char* type;              ///< model_type in config.json
-  const char* activation;        ///< where config.json has none
-  bool norm_first;               ///< layer norms before the sub-layers, and after the last layer
-  bool scale_embedding;          ///< where config.json says nothing
-  Positions positions;           ///< relative in attention, or added to inputs
-  bool tied;                     ///< one table for embeddings and projection, where config.json says nothing
-  Vocabulary vocabulary;         ///< its files
-  const char* tokenizer_files;   ///< as messages name them
-  Implied implied;               ///< beside the vocabulary
-  bool languages;                ///< whether an import must name two
-  bool begin_and_mask;           ///< whether the class matches <s> and <mask> in a text
-  bool texts_of_many_sentences;  ///< what it was trained on
+  const char* type;                          ///< model_type in config.json
+  const char* activation = "gelu";           ///< where config.json has none
+  bool norm_first = false;                   ///< layer norms before the sub-layers, and after the last layer
+  bool scale_embedding = false;              ///< where config.json says nothing
+  Positions positions = Positions::learned;  ///< relative in attention, or added to inputs
+  bool tied = true;  ///< one table for embeddings and projection, where config.json says nothing
+  Vocabulary vocabulary = Vocabulary::either;               ///< its files
+  const char* tokenizer_files = "sentencepiece.bpe.model";  ///< as messages name them
+  Implied implied = Implied::none;                          ///< beside the vocabulary
+  bool languages = false;                                   ///< whether an import must name two
+  bool begin_and_mask = false;           ///< whether the class matches <s> and <mask> in a text
+  bool texts_of_many_sentences = false;  ///< what it was trained on
 };
 
 /// The weights of a Hugging Face folder: model.safetensors, or the files that model.safetensors.index.json

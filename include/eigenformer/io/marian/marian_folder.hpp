@@ -174,10 +174,9 @@ namespace eigenformer::detail {
 EIGENFORMER_IO_FUNCTION MarianSettings::MarianSettings(std::string where, std::string_view text)
     : where_(std::move(where)) {
   std::string key;
-  for (int number = 1; !text.empty(); ++number) {
-    const std::size_t end = text.find('\n');
-    std::string_view line = text.substr(0, end);
-    text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
+  int number = 0;
+  for (const std::string_view line : parts_between(text, "\n")) {
+    ++number;
     const std::string_view stripped = strip(line);
     if (stripped.empty() || stripped[0] == '#' || stripped == "---" || stripped == "...") continue;
     if (stripped[0] == '-' && (stripped.size() == 1 || stripped[1] == ' ')) {
@@ -194,11 +193,7 @@ EIGENFORMER_IO_FUNCTION MarianSettings::MarianSettings(std::string where, std::s
     list.clear();
     if (value.size() >= 2 && value.front() == '[' && value.back() == ']') {
       value = strip(value.substr(1, value.size() - 2));
-      while (!value.empty()) {
-        const std::size_t comma = std::min(value.find(','), value.size());
-        list.push_back(unquoted(value.substr(0, comma)));
-        value.remove_prefix(std::min(comma + 1, value.size()));
-      }
+      for (const std::string_view item : parts_between(value, ",")) list.push_back(unquoted(item));
     } else if (!value.empty()) {
       list.push_back(unquoted(value));
     }

@@ -30,23 +30,9 @@ struct NpyHeader {
 
 inline constexpr std::string_view npy_magic = "\x93NUMPY";
 
-struct NpyType {
-  const char* descr;
-  Dtype dtype;
-};
-
-inline constexpr std::array<NpyType, 12> npy_types{{{"|b1", Dtype::boolean},
-                                                    {"|u1", Dtype::u8},
-                                                    {"|i1", Dtype::i8},
-                                                    {"<u2", Dtype::u16},
-                                                    {"<i2", Dtype::i16},
-                                                    {"<u4", Dtype::u32},
-                                                    {"<i4", Dtype::i32},
-                                                    {"<u8", Dtype::u64},
-                                                    {"<i8", Dtype::i64},
-                                                    {"<f2", Dtype::f16},
-                                                    {"<f4", Dtype::f32},
-                                                    {"<f8", Dtype::f64}}};
+// NumPy's names of the element types, in the order of Dtype; empty for bfloat16, which it does not have.
+inline constexpr std::array<std::string_view, 13> npy_types = {
+    "|b1", "|u1", "|i1", "<u2", "<i2", "<u4", "<i4", "<u8", "<i8", "<f2", "", "<f4", "<f8"};
 
 /// Parses a header: 6 bytes of magic, 2 of version, the length of the rest (2 bytes, 4 from version 2 on),
 /// and a Python dictionary such as {'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }.
@@ -86,9 +72,6 @@ class NpyParser {
   void read_dictionary(NpyHeader& header);
 
   Dtype read_type();
-  static void append_known(std::string& list, const char* item) {
-    list += (list.empty() ? "" : ", ") + std::string(item);
-  }
 
   // The product of the dimensions other than zero must be in range, too.
   Shape read_shape();
@@ -100,13 +83,6 @@ class NpyParser {
 
 /// Makes the header of a row-major array, padded so that the data begin at a multiple of 64 bytes.
 EIGENFORMER_IO_FUNCTION std::string npy_header(Dtype dtype, const Shape& shape);
-
-template <class T>
-void require_memory_to_save(const char* op, const std::string& name, const Tensor<T>& tensor) {
-  if (!tensor.defined() && tensor.numel() > 0) {
-    throw ValueError(op, {"tensor '", name, "' was released; it cannot be saved"});
-  }
-}
 
 // Converts a column-major array to row-major order.
 template <class T>
@@ -258,9 +234,10 @@ EIGENFORMER_IO_FUNCTION Dtype NpyParser::read_type() {
   if (text_.substr(0, 1) == "[") fail("it is a structured array, which is not supported");
   const std::string descr = read_string();
   std::string known;
-  for (const NpyType& type : npy_types) {
-    if (descr == type.descr) return type.dtype;
-    append_known(known, type.descr);
+  for (std::size_t i = 0; i < npy_types.size(); ++i) {
+    if (npy_types[i].empty()) continue;
+    if (descr == npy_types[i]) return static_cast<Dtype>(i);
+    known += (known.empty() ? "" : ", ") + std::string(npy_types[i]);
   }
   fail("it has dtype '" + descr + "', expected one of " + known);
 }
@@ -293,14 +270,10 @@ EIGENFORMER_IO_FUNCTION Shape NpyParser::read_shape() {
 }
 
 EIGENFORMER_IO_FUNCTION std::string npy_header(Dtype dtype, const Shape& shape) {
-  const char* descr = nullptr;
-  for (const NpyType& type : npy_types) {
-    if (type.dtype == dtype) descr = type.descr;
-  }
-  if (descr == nullptr)
+  const std::string descr(npy_types[static_cast<std::size_t>(dtype)]);
+  if (descr.empty())
     throw ValueError("npy", {"NumPy has no type for ", dtype_name(dtype), "; convert to float"});
-  std::string text =
-      std::string("{'descr': '") + descr + "', 'fortran_order': False, 'shape': " + shape.str() + ", }";
+  std::string text = "{'descr': '" + descr + "', 'fortran_order': False, 'shape': " + shape.str() + ", }";
   text.append(63 - (10 + text.size()) % 64, ' ');
   text += '\n';
   const auto length = static_cast<std::uint16_t>(text.size());

@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "eigenformer/core/base/bytes.hpp"
 #include "eigenformer/data/files/atomic_file.hpp"
 #include "eigenformer/data/files/mapped_file.hpp"
 #include "eigenformer/io/numpy/npy.hpp"
@@ -229,10 +230,7 @@ EIGENFORMER_IO_FUNCTION std::uint32_t crc32_of(std::span<const std::byte> bytes,
   std::size_t n = bytes.size();
   const auto& t = crc32_tables;
   for (; n >= 8; p += 8, n -= 8) {
-    std::uint32_t low = 0, high = 0;
-    std::memcpy(&low, p, 4);
-    std::memcpy(&high, p + 4, 4);
-    low ^= c;
+    const std::uint32_t low = load_as<std::uint32_t>(p) ^ c, high = load_as<std::uint32_t>(p + 4);
     c = t[7][low & 0xffU] ^ t[6][low >> 8U & 0xffU] ^ t[5][low >> 16U & 0xffU] ^ t[4][low >> 24U] ^
         t[3][high & 0xffU] ^ t[2][high >> 8U & 0xffU] ^ t[1][high >> 16U & 0xffU] ^ t[0][high >> 24U];
   }

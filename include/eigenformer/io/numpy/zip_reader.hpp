@@ -15,6 +15,7 @@
 #include <zlib.h>
 #endif
 
+#include "eigenformer/core/base/bytes.hpp"
 #include "eigenformer/core/base/error.hpp"
 #include "eigenformer/core/base/linked.hpp"
 
@@ -50,10 +51,8 @@ class ZipParser {
   // Reads a T at a byte offset. Throws IoError outside the archive.
   template <class T>
   T number(std::uint64_t at) const {
-    T value;
     require(at, sizeof(T));
-    std::memcpy(&value, bytes_.data() + at, sizeof(T));
-    return value;
+    return load_as<T>(bytes_.data() + at);
   }
   void require(std::uint64_t at, std::uint64_t n) const {
     if (at > bytes_.size() || n > bytes_.size() - at) {

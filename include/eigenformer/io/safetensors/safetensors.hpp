@@ -224,9 +224,7 @@ class SafetensorsWriter {
   SafetensorsWriter& add(const std::string& name, const Tensor<T>& tensor) {
     const std::string quoted = quote(name);
     if (name == "__metadata__") throw ValueError("safetensors", "a tensor cannot be named '__metadata__'");
-    if (!tensor.defined() && tensor.numel() > 0) {
-      throw ValueError("safetensors", {"tensor '", name, "' was released; it cannot be saved"});
-    }
+    detail::require_memory_to_save("safetensors", name, tensor);
     if (!names_.insert(name).second) throw ValueError("safetensors", {"the name '", name, "' is used twice"});
     if (tensor.numel() > 0) {
       const auto [begin, end] = by_data_.equal_range(tensor.data());
@@ -378,9 +376,9 @@ EIGENFORMER_IO_FUNCTION Dtype SafetensorsParser::read_dtype(const std::string& n
   if (!value.is_string()) fail(name, "must have a string as dtype");
   const auto text = value.get<std::string>();
   std::string known;
-  for (const DtypeEntry& entry : dtype_table) {
-    if (text == entry.name) return entry.dtype;
-    known += known.empty() ? entry.name : std::string(", ") + entry.name;
+  for (std::size_t i = 0; i < dtype_names.size(); ++i) {
+    if (text == dtype_names[i]) return static_cast<Dtype>(i);
+    known += (known.empty() ? "" : ", ") + std::string(dtype_names[i]);
   }
   fail(name, "has dtype '" + text + "', expected one of " + known);
 }

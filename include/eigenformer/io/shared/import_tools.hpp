@@ -52,10 +52,10 @@ class JsonFile {
     return file;
   }
 
-  const nlohmann::json& json() const noexcept;
+  const nlohmann::json& json() const noexcept { return json_; }
   const std::filesystem::path& path() const noexcept { return path_; }
   /// Whether there is a field of this name that is not null.
-  bool has(const std::string& name) const;
+  bool has(const std::string& name) const { return json_.contains(name) && !json_.at(name).is_null(); }
 
   /// The value of a field; `missing` when it is absent or null. Throws IoError for a value of another type.
   template <class X>
@@ -90,12 +90,17 @@ class JsonFile {
   nlohmann::json json_;
 };
 
-/// Throws IoError unless a size is from 1 to `most`, so that products of sizes cannot overflow.
-inline void require_size(const JsonFile& config, const char* name, index_t size,
-                         index_t most = index_t{1} << 31) {
-  if (size > 0 && size <= most) return;
+/// Returns a size. Throws IoError unless it is from 1 to 2^31, so that products of sizes cannot overflow.
+inline index_t require_size(const JsonFile& config, const char* name, index_t size) {
+  constexpr index_t most = index_t{1} << 31;
+  if (size > 0 && size <= most) return size;
   throw config.refuse("has " + std::string(name) + " " + std::to_string(size) + ", expected 1 to " +
                       std::to_string(most));
+}
+
+/// The same for the size in a field. Throws IoError when the field is absent, too.
+inline index_t require_size(const JsonFile& config, const char* name) {
+  return require_size(config, name, config.require<index_t>(name));
 }
 
 /// Throws IoError about the file that the options were read from when they do not describe a valid model.
@@ -299,12 +304,6 @@ EIGENFORMER_IO_FUNCTION JsonFile JsonFile::open_if_exists(const std::filesystem:
   file.path_ = path;
   file.json_ = nlohmann::json::object();
   return file;
-}
-
-EIGENFORMER_IO_FUNCTION const nlohmann::json& JsonFile::json() const noexcept { return json_; }
-
-EIGENFORMER_IO_FUNCTION bool JsonFile::has(const std::string& name) const {
-  return json_.contains(name) && !json_.at(name).is_null();
 }
 
 }  // namespace eigenformer::detail

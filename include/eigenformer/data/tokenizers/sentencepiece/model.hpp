@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "eigenformer/core/base/bytes.hpp"
 #include "eigenformer/core/base/error.hpp"
 #include "eigenformer/data/text/utf8.hpp"
 
@@ -64,10 +65,7 @@ class ProtobufMessage {
   }
   float real() const {
     require(Wire::fixed32);
-    std::uint32_t bits = 0;
-    for (std::size_t i = 0; i < 4; ++i)
-      bits |= std::uint32_t{static_cast<std::uint8_t>(value_[i])} << (8 * i);
-    return std::bit_cast<float>(bits);
+    return load_as<float>(value_.data());
   }
 
  private:
@@ -164,12 +162,7 @@ class CharsmapCheck {
         "charsmap", "a damaged SentencePiece model: its table of characters (precompiled_charsmap) " + what);
   }
 
-  std::uint32_t word(std::size_t i) const {
-    const auto byte = [&](std::size_t k) {
-      return static_cast<std::uint32_t>(static_cast<std::uint8_t>(table_[i * 4 + k]));
-    };
-    return byte(0) | byte(1) << 8 | byte(2) << 16 | byte(3) << 24;
-  }
+  std::uint32_t word(std::size_t i) const { return load_as<std::uint32_t>(table_.data() + i * 4); }
   std::uint32_t unit(std::size_t i) const { return word(1 + i); }
 
   // The unit that a unit leads to.
