@@ -146,7 +146,7 @@ EIGENFORMER_IO_FUNCTION AddedTokens AddedTokens::read(const TokenizerParts& part
   std::vector<AddedToken> tokens;
   if (!parts.contains("added")) return {};
   const std::vector<std::string> items = parts.list("added");
-  if (items.size() % 3 != 0) throw parts.refuse("is damaged in its part 'added'");
+  if (items.size() % 3 != 0) throw parts.refuse({"is damaged in its part 'added'"});
   for (std::size_t i = 0; i < items.size(); i += 3) {
     const std::int32_t flags = parts.number("added", items[i + 2]);
     tokens.push_back({items[i], parts.number("added", items[i + 1]), (flags & 1) != 0, (flags & 2) != 0,

@@ -84,7 +84,7 @@ class ForeignTokenizer : public Tokenizer {
     try {
       return make();
     } catch (const ValueError& error) {
-      throw parts.refuse("is damaged: " + std::string(error.what()));
+      throw parts.refuse({"is damaged: ", error.what()});
     }
   }
 
@@ -179,9 +179,8 @@ EIGENFORMER_FUNCTION TokenizerParts ForeignTokenizer::read_parts(const char* kin
                                                                  const std::filesystem::path& directory,
                                                                  const std::string& name) {
   TokenizerParts parts = TokenizerParts::load(directory / (name + ".tokenizer"));
-  if (parts.get("kind") != kind) {
-    throw parts.refuse("is of kind '" + parts.get("kind") + "', expected '" + std::string(kind) + "'");
-  }
+  if (parts.get("kind") != kind)
+    throw parts.refuse({"is of kind '", parts.get("kind"), "', expected '", kind, "'"});
   return parts;
 }
 

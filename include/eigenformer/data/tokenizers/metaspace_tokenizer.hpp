@@ -123,7 +123,7 @@ EIGENFORMER_IO_FUNCTION MetaspaceTokenizer MetaspaceTokenizer::load(const std::f
   const TokenizerParts parts = read_parts("metaspace", directory, name);
   MetaspaceOptions options;
   const std::vector<std::string> steps = parts.list("normalizer");
-  if (steps.size() % 3 != 0) throw parts.refuse("is damaged in its part 'normalizer'");
+  if (steps.size() % 3 != 0) throw parts.refuse({"is damaged in its part 'normalizer'"});
   for (std::size_t i = 0; i < steps.size(); i += 3)
     options.normalizer.push_back({steps[i], steps[i + 1], steps[i + 2]});
   options.split_white_space = parts.contains("split_white_space");

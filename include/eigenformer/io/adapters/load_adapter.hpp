@@ -269,21 +269,21 @@ EIGENFORMER_IO_FUNCTION std::string unsupported_peft_setting(const std::string& 
 }
 
 EIGENFORMER_IO_FUNCTION PeftConfig read_peft_config(const std::filesystem::path& path) {
-  const auto refuse = [&](const std::string& what) {
-    return IoError("adapter", "'" + path.string() + "' " + what);
+  const auto refuse = [&](std::initializer_list<MessagePart> what) {
+    return IoError("adapter", {"'", path.string(), "' ", join(what)});
   };
   const nlohmann::json json = read_unique_json("adapter", path);
-  if (json.is_discarded() || !json.is_object()) throw refuse("is truncated or not a JSON object");
+  if (json.is_discarded() || !json.is_object()) throw refuse({"is truncated or not a JSON object"});
   if (json.value("peft_type", nlohmann::json()) != "LORA") {
-    throw refuse("describes an adapter of the type " + json.value("peft_type", nlohmann::json()).dump() +
-                 ", expected \"LORA\"");
+    throw refuse({"describes an adapter of the type ", json.value("peft_type", nlohmann::json()).dump(),
+                  ", expected \"LORA\""});
   }
   std::string unsupported;
   for (const auto& [name, value] : json.items()) {
     const std::string why = unsupported_peft_setting(name, value);
     if (!why.empty()) unsupported += (unsupported.empty() ? "" : ", ") + why;
   }
-  if (!unsupported.empty()) throw refuse("has settings that are not supported here: " + unsupported);
+  if (!unsupported.empty()) throw refuse({"has settings that are not supported here: ", unsupported});
   PeftConfig config;
   try {
     config.alpha = json.value("lora_alpha", config.alpha);
@@ -294,7 +294,7 @@ EIGENFORMER_IO_FUNCTION PeftConfig read_peft_config(const std::filesystem::path&
     if (json.contains("alpha_pattern") && json.at("alpha_pattern").is_object()) {
       for (const auto& [pattern, value] : json.at("alpha_pattern").items()) {
         if (pattern.empty() || pattern.find_first_of("*+?[](){}|\\$") != std::string::npos)
-          throw refuse("has the alpha_pattern '" + pattern + "', expected names of modules");
+          throw refuse({"has the alpha_pattern '", pattern, "', expected names of modules"});
         config.alphas[pattern] = value.get<double>();
       }
     }
@@ -305,10 +305,10 @@ EIGENFORMER_IO_FUNCTION PeftConfig read_peft_config(const std::filesystem::path&
       if (json.contains(choice) && !json.at(choice).is_null()) config.target_modules.clear();
     }
   } catch (const nlohmann::json::exception& error) {
-    throw refuse(std::string("is damaged: ") + error.what());
+    throw refuse({"is damaged: ", error.what()});
   }
   if (!(config.dropout >= 0 && config.dropout < 1))
-    throw refuse("has lora_dropout " + std::to_string(config.dropout) + ", expected it in [0, 1)");
+    throw refuse({"has lora_dropout ", std::to_string(config.dropout), ", expected it in [0, 1)"});
   return config;
 }
 
@@ -326,10 +326,10 @@ EIGENFORMER_IO_FUNCTION AdapterDescription read_adapter_description(const std::f
     return description;
   }
   const nlohmann::json json = detail::read_unique_json("adapter", path);
-  const auto refuse = [&](const std::string& why) {
-    return IoError("adapter", "'" + path.string() + "' " + why);
+  const auto refuse = [&](std::initializer_list<detail::MessagePart> why) {
+    return IoError("adapter", {"'", path.string(), "' ", detail::join(why)});
   };
-  if (json.is_discarded() || !json.is_object()) throw refuse("is truncated or not a JSON object");
+  if (json.is_discarded() || !json.is_object()) throw refuse({"is truncated or not a JSON object"});
   try {
     description.base = json.at("base").get<std::string>();
     description.fingerprint = json.at("fingerprint").get<std::string>();
@@ -341,9 +341,9 @@ EIGENFORMER_IO_FUNCTION AdapterDescription read_adapter_description(const std::f
       description.names = names;
       known = true;
     }
-    if (!known) throw refuse("has names '" + word + "', expected own, bart or t5");
+    if (!known) throw refuse({"has names '", word, "', expected own, bart or t5"});
   } catch (const nlohmann::json::exception& error) {
-    throw refuse(std::string("is damaged: ") + error.what());
+    throw refuse({"is damaged: ", error.what()});
   }
   return description;
 }

@@ -40,8 +40,8 @@ struct Ct2Variable {
   std::span<const std::byte> bytes{};  ///< the elements in the mapped file, little-endian, not aligned
 };
 
-inline IoError ct2_refusal(const std::filesystem::path& path, const std::string& what) {
-  return IoError("ctranslate2", "'" + path.string() + "' " + what);
+inline IoError ct2_refusal(const std::filesystem::path& path, std::initializer_list<MessagePart> what) {
+  return IoError("ctranslate2", {"'", path.string(), "' ", join(what)});
 }
 
 /// The contents of a model.bin.
@@ -79,11 +79,11 @@ class Ct2Parser {
 
   static std::size_t type_size(Ct2Type type);
 
-  IoError refuse(const std::string& what) const { return ct2_refusal(path_, what); }
+  IoError refuse(std::initializer_list<MessagePart> what) const { return ct2_refusal(path_, what); }
 
   const Ct2Variable& find(const std::string& name) const {
     const auto found = contents_.variables.find(name);
-    if (found == contents_.variables.end()) throw refuse("has no variable '" + name + "'");
+    if (found == contents_.variables.end()) throw refuse({"has no variable '", name, "'"});
     return found->second;
   }
 
@@ -136,7 +136,7 @@ class Ct2File {
   /// A variable by its name or alias. Throws IoError when there is none.
   const Ct2Variable& variable(const std::string& name) const {
     const auto found = contents_.variables.find(name);
-    if (found == contents_.variables.end()) throw refuse("has no variable '" + name + "'");
+    if (found == contents_.variables.end()) throw refuse({"has no variable '", name, "'"});
     return found->second;
   }
 
@@ -176,7 +176,7 @@ class Ct2File {
         dequantize<std::int16_t>(name, v, out.data());
         break;
       case Ct2Type::int32:
-        throw refuse("has int32 numbers in '" + name + "', expected weights");
+        throw refuse({"has int32 numbers in '", name, "', expected weights"});
     }
     return out;
   }
@@ -186,7 +186,7 @@ class Ct2File {
   double scalar(const std::string& name, double missing) const;
 
   /// Makes an error about this file; `what` continues a sentence that begins with its name.
-  IoError refuse(const std::string& what) const { return ct2_refusal(path_, what); }
+  IoError refuse(std::initializer_list<MessagePart> what) const { return ct2_refusal(path_, what); }
 
  private:
   // Calls f(i, value) for each element; elements are not aligned in the file.
@@ -210,13 +210,13 @@ class Ct2File {
     } else {
       const Ct2Variable& s = variable(name + "_scale");
       if (s.type != Ct2Type::float32 || (s.shape.numel() != 1 && s.shape != Shape{rows})) {
-        throw refuse("has a '" + name + "_scale' of shape " + s.shape.str() +
-                     ", expected a float32 for each of " + std::to_string(rows) + " rows, or one for all");
+        throw refuse({"has a '", name, "_scale' of shape ", s.shape.str(),
+                      ", expected a float32 for each of ", rows, " rows, or one for all"});
       }
       each<float>(s, [&](std::size_t i, float x) {
         if (!(x > 0) || x > std::numeric_limits<float>::max()) {
           throw refuse(
-              join({"has a scale ", x, " in '", name, "_scale', row ", i, ", expected a positive number"}));
+              {"has a scale ", x, " in '", name, "_scale', row ", i, ", expected a positive number"});
         }
         scale.push_back(x);
       });
@@ -242,8 +242,8 @@ EIGENFORMER_IO_FUNCTION Ct2Contents Ct2Parser::parse() {
   Cursor in{*this, bytes_};
   contents_.version = in.number<std::uint32_t>("the version");
   if (contents_.version < 1 || contents_.version > 6) {
-    throw refuse("has version " + std::to_string(contents_.version) +
-                 " at byte 0, expected a CTranslate2 model.bin of version 1 to 6");
+    throw refuse({"has version ", contents_.version,
+                  " at byte 0, expected a CTranslate2 model.bin of version 1 to 6"});
   }
   if (contents_.version >= 2) {
     contents_.spec = in.string("the specification's name");
@@ -253,9 +253,8 @@ EIGENFORMER_IO_FUNCTION Ct2Contents Ct2Parser::parse() {
   for (std::uint32_t i = 0; i < count; ++i) {
     std::string name = in.string("the name of variable " + std::to_string(i));
     if (contents_.version == 1) name = name_since_version2(name);
-    if (!contents_.variables.emplace(name, read_variable(in, "variable '" + name + "'")).second) {
-      throw refuse("has two variables '" + name + "'");
-    }
+    if (!contents_.variables.emplace(name, read_variable(in, "variable '" + name + "'")).second)
+      throw refuse({"has two variables '", name, "'"});
   }
   if (contents_.version >= 3) {
     const auto aliases = in.number<std::uint32_t>("the number of aliases");
@@ -266,23 +265,20 @@ EIGENFORMER_IO_FUNCTION Ct2Contents Ct2Parser::parse() {
       const auto [at, added] = contents_.variables.emplace(alias, meant);
       // The scale of an alias may have been added with the alias.
       if (!added && at->second.bytes.data() != meant.bytes.data())
-        throw refuse("has two variables '" + alias + "'");
+        throw refuse({"has two variables '", alias, "'"});
       if (contents_.variables.count(name + "_scale") > 0)
         contents_.variables.emplace(alias + "_scale", find(name + "_scale"));
     }
   }
-  if (in.at != bytes_.size()) {
-    throw refuse("has " + std::to_string(bytes_.size() - in.at) + " bytes after its last entry");
-  }
+  if (in.at != bytes_.size()) throw refuse({"has ", bytes_.size() - in.at, " bytes after its last entry"});
   return std::move(contents_);
 }
 
 EIGENFORMER_IO_FUNCTION std::span<const std::byte> Ct2Parser::Cursor::take(std::size_t n,
                                                                            const std::string& what) {
   if (n > bytes.size() - at) {
-    throw file.refuse("is truncated: " + what + " at byte " + std::to_string(at) + " takes " +
-                      std::to_string(n) + " bytes, the file has " + std::to_string(bytes.size() - at) +
-                      " left");
+    throw file.refuse({"is truncated: ", what, " at byte ", at, " takes ", n, " bytes, the file has ",
+                       bytes.size() - at, " left"});
   }
   at += n;
   return bytes.subspan(at - n, n);
@@ -291,10 +287,8 @@ EIGENFORMER_IO_FUNCTION std::span<const std::byte> Ct2Parser::Cursor::take(std::
 EIGENFORMER_IO_FUNCTION std::string Ct2Parser::Cursor::string(const std::string& what) {
   const std::size_t n = number<std::uint16_t>(what);
   const auto text = take(n, what);
-  if (n == 0 || text[n - 1] != std::byte{0}) {
-    throw file.refuse("is not a model.bin: " + what + " at byte " + std::to_string(at - n) +
-                      " does not end in NUL");
-  }
+  if (n == 0 || text[n - 1] != std::byte{0})
+    throw file.refuse({"is not a model.bin: ", what, " at byte ", at - n, " does not end in NUL"});
   return {reinterpret_cast<const char*>(text.data()), n - 1};
 }
 
@@ -335,14 +329,14 @@ EIGENFORMER_IO_FUNCTION std::string Ct2Parser::name_since_version2(const std::st
 EIGENFORMER_IO_FUNCTION Ct2Variable Ct2Parser::read_variable(Cursor& in, const std::string& what) {
   Ct2Variable v;
   const auto rank = in.number<std::uint8_t>(what);
-  if (rank > 6) throw refuse("has " + what + " of rank " + std::to_string(rank) + ", expected at most 6");
+  if (rank > 6) throw refuse({"has ", what, " of rank ", rank, ", expected at most 6"});
   std::uint64_t items = 1;
   for (int i = 0; i < rank; ++i) {
     const auto size = in.number<std::uint32_t>(what);
     // Checked before multiplying, so that the number of elements cannot overflow.
     if (size == 0 || size > in.bytes.size() / items) {
-      throw refuse("is truncated or damaged: " + what + " has a dimension " + std::to_string(size) +
-                   ", which the file's " + std::to_string(in.bytes.size()) + " bytes cannot hold");
+      throw refuse({"is truncated or damaged: ", what, " has a dimension ", size, ", which the file's ",
+                    in.bytes.size(), " bytes cannot hold"});
     }
     items *= size;
     v.shape = v.shape.inserted(i, size);
@@ -350,20 +344,19 @@ EIGENFORMER_IO_FUNCTION Ct2Variable Ct2Parser::read_variable(Cursor& in, const s
   std::uint64_t size = 0;
   if (contents_.version >= 4) {
     const auto type = in.number<std::uint8_t>(what);
-    if (type > 5) throw refuse("has " + what + " of type " + std::to_string(type) + ", expected 0 to 5");
+    if (type > 5) throw refuse({"has ", what, " of type ", type, ", expected 0 to 5"});
     v.type = static_cast<Ct2Type>(type);
     size = in.number<std::uint32_t>(what);
   } else {
     const auto item = in.number<std::uint8_t>(what);
-    if (item != 1 && item != 2 && item != 4) {
-      throw refuse("has " + what + " of " + std::to_string(item) + " bytes an element, expected 1, 2 or 4");
-    }
+    if (item != 1 && item != 2 && item != 4)
+      throw refuse({"has ", what, " of ", item, " bytes an element, expected 1, 2 or 4"});
     v.type = item == 4 ? Ct2Type::float32 : item == 2 ? Ct2Type::int16 : Ct2Type::int8;
     size = std::uint64_t{item} * in.number<std::uint32_t>(what);
   }
   if (size != items * type_size(v.type)) {
-    throw refuse("has " + what + " of shape " + v.shape.str() + " in " + std::to_string(size) +
-                 " bytes, expected " + std::to_string(items * type_size(v.type)));
+    throw refuse({"has ", what, " of shape ", v.shape.str(), " in ", size, " bytes, expected ",
+                  items * type_size(v.type)});
   }
   v.bytes = in.take(static_cast<std::size_t>(size), what);
   return v;
@@ -373,7 +366,7 @@ EIGENFORMER_IO_FUNCTION double Ct2File::scalar(const std::string& name, double m
   if (!contains(name)) return missing;
   const Ct2Variable& v = variable(name);
   if (v.shape.numel() != 1)
-    throw refuse("has a '" + name + "' of shape " + v.shape.str() + ", expected a scalar");
+    throw refuse({"has a '", name, "' of shape ", v.shape.str(), ", expected a scalar"});
   double value = missing;
   const auto take = [&](std::size_t, auto x) { value = static_cast<double>(x); };
   switch (v.type) {

@@ -43,18 +43,16 @@ EIGENFORMER_IO_FUNCTION Ct2Vocabulary read_ctranslate2_vocabulary(const std::fil
   std::error_code ignored;
   std::vector<std::string> tokens;
   std::filesystem::path path = folder / (name + ".json");
-  const auto refuse = [&](const std::string& what) {
-    return IoError("import", "'" + path.string() + "' " + what);
+  const auto refuse = [&](std::initializer_list<MessagePart> what) {
+    return IoError("import", {"'", path.string(), "' ", join(what)});
   };
   if (std::filesystem::exists(path, ignored)) {
     const nlohmann::json json = parse_json(read_text_file(path));
-    if (json.is_discarded()) throw refuse("is truncated or not JSON");
-    if (!json.is_array()) throw refuse("is not a list of tokens");
+    if (json.is_discarded()) throw refuse({"is truncated or not JSON"});
+    if (!json.is_array()) throw refuse({"is not a list of tokens"});
     for (const nlohmann::json& token : json) {
-      if (!token.is_string()) {
-        throw refuse("has " + token.dump() + " as token " + std::to_string(tokens.size()) +
-                     ", expected a string");
-      }
+      if (!token.is_string())
+        throw refuse({"has ", token.dump(), " as token ", tokens.size(), ", expected a string"});
       tokens.push_back(token.get<std::string>());
     }
     return {path, std::move(tokens)};
@@ -62,9 +60,7 @@ EIGENFORMER_IO_FUNCTION Ct2Vocabulary read_ctranslate2_vocabulary(const std::fil
   path = folder / (name + ".txt");
   if (!std::filesystem::exists(path, ignored)) return {};
   const std::string text = read_text_file(path);
-  if (const auto bad = find_invalid_utf8(text)) {
-    throw refuse("has invalid UTF-8 at byte " + std::to_string(*bad));
-  }
+  if (const auto bad = find_invalid_utf8(text)) throw refuse({"has invalid UTF-8 at byte ", *bad});
   const auto lines = parts_between(text, "\n");
   return {path, {lines.begin(), lines.end()}};
 }

@@ -38,7 +38,7 @@ struct HuggingFaceConfig {
   /// As id(), but throws IoError when there is none.
   std::int32_t require_id(const std::string& name, index_t size) const {
     const std::int32_t found = id(name, size);
-    if (found < 0) throw model.refuse("has no '" + name + "'");
+    if (found < 0) throw model.refuse({"has no '", name, "'"});
     return found;
   }
 
@@ -74,8 +74,8 @@ EIGENFORMER_IO_FUNCTION std::int32_t HuggingFaceConfig::token_id(const JsonFile&
                                                                  const std::string& name, index_t size,
                                                                  std::int64_t id) {
   if (id >= 0 && id < size) return static_cast<std::int32_t>(id);
-  throw file.refuse("sets " + name + " to " + file.json().at(name).dump() +
-                    ", expected ids of the vocabulary, 0 to " + std::to_string(size - 1));
+  throw file.refuse({"sets ", name, " to ", file.json().at(name).dump(),
+                     ", expected ids of the vocabulary, 0 to ", size - 1});
 }
 
 // A warning about a setting of a file.
@@ -93,8 +93,7 @@ EIGENFORMER_IO_FUNCTION void forbid_tokens(const HuggingFaceConfig& config, cons
     const JsonFile& found = config.generation.has(name) ? config.generation : config.model;
     if (!found.has(name)) continue;
     if (!found.json().at(name).is_array())
-      throw found.refuse("sets " + std::string(name) + " to " + found.json().at(name).dump() +
-                         ", expected a list");
+      throw found.refuse({"sets ", name, " to ", found.json().at(name).dump(), ", expected a list"});
     for (const nlohmann::json& word : found.json().at(name)) {
       const nlohmann::json& token = word.is_array() && word.size() == 1 ? word.front() : word;
       if (token.is_number_integer() && token.get<std::int64_t>() >= 0) {
@@ -198,8 +197,8 @@ EIGENFORMER_IO_FUNCTION void read_search(const HuggingFaceConfig& config, const 
     if (!file.has(name)) return index_t{0};
     const auto value = file.get<index_t>(name, 0);
     if (value >= least && value <= most) return value;
-    throw file.refuse("sets " + std::string(name) + " to " + file.json().at(name).dump() + ", expected " +
-                      std::to_string(least) + " to " + std::to_string(most));
+    throw file.refuse(
+        {"sets ", name, " to ", file.json().at(name).dump(), ", expected ", least, " to ", most});
   };
   constexpr index_t longest = std::numeric_limits<std::int32_t>::max(), most_beams = 4096;
   const auto set = [&](const char* name, index_t value) {
@@ -291,9 +290,9 @@ TranslationModel<T> import_huggingface(const std::filesystem::path& folder,
   const detail::HuggingFaceFamily* const bart = detail::find_family(detail::bart_families, type);
   const detail::HuggingFaceFamily* const t5 = detail::find_family(detail::t5_families, type);
   if (bart == nullptr && t5 == nullptr) {
-    throw config.model.refuse("holds a model of type '" + type + "', expected one of " +
-                              detail::family_names(detail::bart_families) + ", " +
-                              detail::family_names(detail::t5_families));
+    throw config.model.refuse({"holds a model of type '", type, "', expected one of ",
+                               detail::family_names(detail::bart_families), ", ",
+                               detail::family_names(detail::t5_families)});
   }
   const auto weights = detail::HuggingFaceWeights::open(folder);
   const auto load = [&](const detail::HuggingFaceFamily& family, const auto& layers) -> TranslationModel<T> {
@@ -307,7 +306,7 @@ TranslationModel<T> import_huggingface(const std::filesystem::path& folder,
     return t5 != nullptr ? load(*t5, detail::HuggingFaceT5(*t5, config.model, weights))
                          : load(*bart, detail::HuggingFaceBart(*bart, config.model, weights));
   } catch (const ShapeError& error) {
-    throw config.model.refuse(std::string("describes a model that is too large for memory: ") + error.what());
+    throw config.model.refuse({"describes a model that is too large for memory: ", error.what()});
   }
 }
 
@@ -350,7 +349,7 @@ EIGENFORMER_IO_FUNCTION void add_implied(HuggingFaceVocabulary& vocabulary, cons
   if (family.implied == Implied::language_codes && has_map) {
     const auto codes = tokenizer.get<std::string>("language_codes", "m2m100");
     if (codes != "m2m100" && codes != "wmt21")
-      throw tokenizer.refuse("has the language_codes '" + codes + "', expected m2m100 or wmt21");
+      throw tokenizer.refuse({"has the language_codes '", codes, "', expected m2m100 or wmt21"});
     vocabulary.imply(implied_languages(codes));
   } else if (family.implied == Implied::mbart_languages) {
     std::vector<std::string> tokens =

@@ -142,8 +142,8 @@ EIGENFORMER_IO_FUNCTION HuggingFaceT5::HuggingFaceT5(const HuggingFaceFamily& fa
   } else if (activation == "silu") {
     o.layer.activation = Activation::silu;
   } else {
-    throw config.refuse("has the feed_forward_proj '" + projection +
-                        "', expected relu, gelu, silu or gated-gelu");
+    throw config.refuse(
+        {"has the feed_forward_proj '", projection, "', expected relu, gelu, silu or gated-gelu"});
   }
   o.layer.norm_first = family.norm_first;
   o.final_norm = family.norm_first;

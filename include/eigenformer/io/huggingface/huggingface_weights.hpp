@@ -70,8 +70,8 @@ class HuggingFaceWeights {
     return found == names.end() ? names.front() : *found;
   }
 
-  IoError refuse(const std::string& what) const {
-    return IoError("import", "'" + path_.string() + "' " + what);
+  IoError refuse(std::initializer_list<MessagePart> what) const {
+    return IoError("import", {"'", path_.string(), "' ", join(what)});
   }
 
   /// The end of a message that names weights in another format and the command that converts them; empty when
@@ -82,7 +82,7 @@ class HuggingFaceWeights {
   void add(SafetensorsFile file);
   const SafetensorsFile& file(const std::string& name) const {
     const auto place = places_.find(name);
-    if (place == places_.end()) throw refuse("has no tensor '" + name + "'");
+    if (place == places_.end()) throw refuse({"has no tensor '", name, "'"});
     return files_[place->second];
   }
 
@@ -122,14 +122,12 @@ EIGENFORMER_IO_FUNCTION HuggingFaceWeights HuggingFaceWeights::open(const std::f
                   {"'", folder.string(), "' has no model.safetensors", other_weights(folder, python_class)});
   }
   const JsonFile json = JsonFile::open(index);
-  if (!json.has("weight_map") || !json.json().at("weight_map").is_object()) {
-    throw json.refuse("has no 'weight_map', expected an object");
-  }
+  if (!json.has("weight_map") || !json.json().at("weight_map").is_object())
+    throw json.refuse({"has no 'weight_map', expected an object"});
   std::map<std::string, bool> files;
   for (const auto& [name, file] : json.json().at("weight_map").items()) {
-    if (!file.is_string() || file.get<std::string>().find('/') != std::string::npos) {
-      throw json.refuse("has the weight_map " + name + ": " + file.dump() + ", expected a file beside it");
-    }
+    if (!file.is_string() || file.get<std::string>().find('/') != std::string::npos)
+      throw json.refuse({"has the weight_map ", name, ": ", file.dump(), ", expected a file beside it"});
     files[file.get<std::string>()] = true;
   }
   for (const auto& entry : files) weights.add(SafetensorsFile::open(folder / entry.first));
@@ -161,9 +159,8 @@ EIGENFORMER_IO_FUNCTION std::string HuggingFaceWeights::other_weights(const std:
 
 EIGENFORMER_IO_FUNCTION void HuggingFaceWeights::add(SafetensorsFile file) {
   for (const std::string& name : file.names()) {
-    if (!places_.emplace(name, files_.size()).second) {
-      throw refuse("lists files that hold '" + name + "' twice");
-    }
+    if (!places_.emplace(name, files_.size()).second)
+      throw refuse({"lists files that hold '", name, "' twice"});
   }
   files_.push_back(std::move(file));
 }
@@ -172,10 +169,7 @@ EIGENFORMER_IO_FUNCTION void require_layers(const JsonFile& config, const Huggin
                                             std::initializer_list<index_t> numbers) {
   const auto most = static_cast<index_t>(weights.names().size());
   for (const index_t n : numbers) {
-    if (n > most) {
-      throw config.refuse("has " + std::to_string(n) + " layers, but the weights have only " +
-                          std::to_string(most) + " tensors");
-    }
+    if (n > most) throw config.refuse({"has ", n, " layers, but the weights have only ", most, " tensors"});
   }
 }
 
@@ -188,8 +182,8 @@ EIGENFORMER_IO_FUNCTION Activation huggingface_activation(const JsonFile& config
   if (name == "silu" || name == "swish") return Activation::silu;
   if (name == "tanh") return Activation::tanh;
   if (name == "sigmoid") return Activation::sigmoid;
-  throw config.refuse("has the " + field + " '" + name +
-                      "', expected relu, gelu, gelu_new, silu, swish, tanh or sigmoid");
+  throw config.refuse(
+      {"has the ", field, " '", name, "', expected relu, gelu, gelu_new, silu, swish, tanh or sigmoid"});
 }
 
 }  // namespace eigenformer::detail

@@ -111,7 +111,7 @@ class MarianTransformer {
  private:
   static std::string yaml(const MarianFile& file) {
     if (!file.contains("special:model.yml"))
-      throw file.refuse("has no item 'special:model.yml', expected the settings of a Marian model");
+      throw file.refuse({"has no item 'special:model.yml', expected the settings of a Marian model"});
     return file.text("special:model.yml");
   }
 
@@ -119,8 +119,7 @@ class MarianTransformer {
   void expect_all() const;
   void expect_size(const char* key, index_t found, long said) const {
     if (found == said) return;
-    throw file_.refuse("has embeddings of " + std::to_string(found) + ", but its " + key + " says " +
-                       std::to_string(said));
+    throw file_.refuse({"has embeddings of ", found, ", but its ", key, " says ", said});
   }
 
   index_t layers(const char* key) const {

@@ -295,31 +295,30 @@ FolderDescription<std::remove_cvref_t<decltype(M::options)>> read_description(
                         : "it has no options.json")});
   }
   require_no_stream(path);
-  const auto refuse = [&](const std::string& what) {
-    return IoError("load_model_folder", "'" + path.string() + "' " + what);
+  const auto refuse = [&](std::initializer_list<MessagePart> what) {
+    return IoError("load_model_folder", {"'", path.string(), "' ", join(what)});
   };
   const nlohmann::json json = read_unique_json("load_model_folder", path);
-  if (json.is_discarded()) throw refuse("is truncated or not JSON");
+  if (json.is_discarded()) throw refuse({"is truncated or not JSON"});
   if (!json.is_object() || !json.contains("format_version") ||
       !json.at("format_version").is_number_integer() || !json.contains("model") ||
       !json.contains("tokenizer")) {
-    throw refuse("is not the options.json of a model folder: expected format_version, model and tokenizer");
+    throw refuse({"is not the options.json of a model folder: expected format_version, model and tokenizer"});
   }
   if (!json.contains("format") || !is_text(json.at("format"), M::format)) {
-    throw refuse("describes another kind of model: format is " +
-                 (json.contains("format") ? json.at("format").dump() : std::string("absent")) +
-                 ", expected \"" + M::format + "\"");
+    throw refuse({"describes another kind of model: format is ",
+                  (json.contains("format") ? json.at("format").dump() : std::string("absent")),
+                  ", expected \"", M::format, "\""});
   }
   FolderDescription<Options> d;
   if (json.at("format_version") != model_format_version) {
-    throw refuse("has format_version " + json.at("format_version").dump() +
-                 ", this version of the library (" + version_string() + ") reads " +
-                 std::to_string(model_format_version));
+    throw refuse({"has format_version ", json.at("format_version").dump(), ", this version of the library (",
+                  version_string(), ") reads ", model_format_version});
   }
   try {
     read_description_fields(json, d);
   } catch (const ValueError& error) {
-    throw refuse("is damaged or not written by this library: " + std::string(error.what()));
+    throw refuse({"is damaged or not written by this library: ", error.what()});
   }
   return d;
 }

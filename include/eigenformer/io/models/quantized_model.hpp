@@ -100,17 +100,17 @@ EIGENFORMER_IO_FUNCTION void require_quantized_row(const SafetensorsFile& file, 
 
 template <class T>
 Tensor<T> dequantize(const SafetensorsFile& file, const std::string& name) {
-  const auto refuse = [&](const std::string& what) {
-    return IoError("load_model", "'" + file.path().string() + "': the int8 tensor '" + name + "' " + what);
+  const auto refuse = [&](std::initializer_list<MessagePart> what) {
+    return IoError("load_model", {"'", file.path().string(), "': the int8 tensor '", name, "' ", join(what)});
   };
   const std::string scales = scale_name(name);
   const Shape& shape = file.info(name).shape;
-  if (!file.contains(scales)) throw refuse("has no '" + scales + "' beside it");
+  if (!file.contains(scales)) throw refuse({"has no '", scales, "' beside it"});
   const TensorInfo& info = file.info(scales);
   if (info.dtype != Dtype::f32 || info.shape != Shape{shape[0]}) {
-    throw refuse("of shape " + shape.str() + " must have an F32 '" + scales + "' of shape " +
-                 Shape{shape[0]}.str() + ", which is " + dtype_name(info.dtype) + " of shape " +
-                 info.shape.str());
+    throw refuse({"of shape ", shape.str(), " must have an F32 '", scales, "' of shape ",
+                  Shape{shape[0]}.str(), ", which is ", dtype_name(info.dtype), " of shape ",
+                  info.shape.str()});
   }
   const auto q = file.tensor<std::int8_t>(name);
   const auto scale = file.tensor<float>(scales);

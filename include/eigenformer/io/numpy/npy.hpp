@@ -43,8 +43,8 @@ class NpyParser {
   NpyHeader parse();
 
  private:
-  [[noreturn]] void fail(const std::string& message) const {
-    throw IoError("npy", {"cannot read ", what_, ": ", message});
+  [[noreturn]] void fail(std::initializer_list<MessagePart> message) const {
+    throw IoError("npy", {"cannot read ", what_, ": ", join(message)});
   }
 
   void skip_space() {
@@ -57,8 +57,7 @@ class NpyParser {
     return true;
   }
   void expect(char c) {
-    if (!take(c))
-      fail(std::string("its header lacks a '") + c + "' before '" + std::string(text_.substr(0, 20)) + "'");
+    if (!take(c)) fail({"its header lacks a '", c, "' before '", text_.substr(0, 20), "'"});
   }
   bool take(std::string_view word) {
     skip_space();
@@ -163,18 +162,15 @@ namespace detail {
 EIGENFORMER_IO_FUNCTION NpyHeader NpyParser::parse() {
   const std::string_view all(reinterpret_cast<const char*>(bytes_.data()), bytes_.size());
   if (all.substr(0, 6) != npy_magic || all.size() < 10)
-    fail("it does not begin as a NumPy array; it is truncated or in another format");
+    fail({"it does not begin as a NumPy array; it is truncated or in another format"});
   const int version = static_cast<unsigned char>(all[6]);
-  if (version < 1 || version > 3)
-    fail("it has format version " + std::to_string(version) + ", expected 1 to 3");
+  if (version < 1 || version > 3) fail({"it has format version ", version, ", expected 1 to 3"});
   const std::size_t width = version == 1 ? 2 : 4;
   std::size_t length = 0;
-  if (all.size() < 8 + width) fail("its header is truncated");
+  if (all.size() < 8 + width) fail({"its header is truncated"});
   std::memcpy(&length, all.data() + 8, width);
-  if (length > all.size() - 8 - width) {
-    fail("its header of " + std::to_string(length) + " bytes ends outside its " + std::to_string(all.size()) +
-         " bytes");
-  }
+  if (length > all.size() - 8 - width)
+    fail({"its header of ", length, " bytes ends outside its ", all.size(), " bytes"});
   text_ = all.substr(8 + width, length);
   NpyHeader header;
   header.begin = 8 + width + length;
@@ -183,8 +179,8 @@ EIGENFORMER_IO_FUNCTION NpyHeader NpyParser::parse() {
   for (const index_t n : header.shape) expected *= static_cast<std::uint64_t>(n);
   const std::uint64_t available = all.size() - header.begin;
   if (expected != available) {
-    fail("its data take " + std::to_string(available) + " bytes, but " + dtype_name(header.dtype) +
-         " of shape " + header.shape.str() + " takes " + std::to_string(expected));
+    fail({"its data take ", available, " bytes, but ", dtype_name(header.dtype), " of shape ",
+          header.shape.str(), " takes ", expected});
   }
   return header;
 }
@@ -193,8 +189,7 @@ EIGENFORMER_IO_FUNCTION std::string NpyParser::read_string() {
   skip_space();
   const char quote = text_.empty() ? '\0' : text_[0];
   const std::size_t end = quote == '\'' || quote == '"' ? text_.find(quote, 1) : std::string_view::npos;
-  if (end == std::string_view::npos)
-    fail("its header lacks a string before '" + std::string(text_.substr(0, 20)) + "'");
+  if (end == std::string_view::npos) fail({"its header lacks a string before '", text_.substr(0, 20), "'"});
   std::string found(text_.substr(1, end - 1));
   text_.remove_prefix(end + 1);
   return found;
@@ -211,27 +206,27 @@ EIGENFORMER_IO_FUNCTION void NpyParser::read_dictionary(NpyHeader& header) {
       has_type = true;
     } else if (key == "fortran_order" && !has_order) {
       header.fortran_order = take("True");
-      if (!header.fortran_order && !take("False")) fail("fortran_order must be True or False");
+      if (!header.fortran_order && !take("False")) fail({"fortran_order must be True or False"});
       has_order = true;
     } else if (key == "shape" && !has_shape) {
       header.shape = read_shape();
       has_shape = true;
     } else {
-      fail("its header has '" + key +
-           "' twice, or unexpectedly; expected descr, fortran_order and shape once each");
+      fail({"its header has '", key,
+            "' twice, or unexpectedly; expected descr, fortran_order and shape once each"});
     }
     if (take(',')) continue;
     expect('}');
     break;
   }
   skip_space();
-  if (!text_.empty()) fail("its header continues after its dictionary");
-  if (!has_type || !has_order || !has_shape) fail("its header must have descr, fortran_order and shape");
+  if (!text_.empty()) fail({"its header continues after its dictionary"});
+  if (!has_type || !has_order || !has_shape) fail({"its header must have descr, fortran_order and shape"});
 }
 
 EIGENFORMER_IO_FUNCTION Dtype NpyParser::read_type() {
   skip_space();
-  if (text_.substr(0, 1) == "[") fail("it is a structured array, which is not supported");
+  if (text_.substr(0, 1) == "[") fail({"it is a structured array, which is not supported"});
   const std::string descr = read_string();
   std::string known;
   for (std::size_t i = 0; i < npy_types.size(); ++i) {
@@ -239,7 +234,7 @@ EIGENFORMER_IO_FUNCTION Dtype NpyParser::read_type() {
     if (descr == npy_types[i]) return static_cast<Dtype>(i);
     known += (known.empty() ? "" : ", ") + std::string(npy_types[i]);
   }
-  fail("it has dtype '" + descr + "', expected one of " + known);
+  fail({"it has dtype '", descr, "', expected one of ", known});
 }
 
 EIGENFORMER_IO_FUNCTION Shape NpyParser::read_shape() {
@@ -251,17 +246,16 @@ EIGENFORMER_IO_FUNCTION Shape NpyParser::read_shape() {
     index_t n = 0;
     std::size_t digits = 0;
     for (; digits < text_.size() && text_[digits] >= '0' && text_[digits] <= '9'; ++digits) {
-      if (n > Shape::max_numel / 10) fail("a dimension of its shape is too large");
+      if (n > Shape::max_numel / 10) fail({"a dimension of its shape is too large"});
       n = 10 * n + (text_[digits] - '0');
     }
-    if (digits == 0) fail("its shape must be a tuple of non-negative integers");
+    if (digits == 0) fail({"its shape must be a tuple of non-negative integers"});
     text_.remove_prefix(digits);
-    if (n > 0 && product > Shape::max_numel / n) fail("its shape has more elements than any memory holds");
+    if (n > 0 && product > Shape::max_numel / n) fail({"its shape has more elements than any memory holds"});
     product *= n > 0 ? n : 1;
     dims.push_back(n);
-    if (static_cast<index_t>(dims.size()) > Shape::max_rank) {
-      fail("it has more than " + std::to_string(Shape::max_rank) + " dimensions");
-    }
+    if (static_cast<index_t>(dims.size()) > Shape::max_rank)
+      fail({"it has more than ", Shape::max_rank, " dimensions"});
     if (take(',')) continue;
     expect(')');
     break;

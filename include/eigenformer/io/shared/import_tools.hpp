@@ -66,14 +66,14 @@ class JsonFile {
   /// The value of a field. Throws IoError when it is absent, null or of another type.
   template <class X>
   X require(const std::string& name) const {
-    if (!has(name)) throw refuse("has no '" + name + "'");
+    if (!has(name)) throw refuse({"has no '", name, "'"});
     X value{};
     read(name, value);
     return value;
   }
 
-  IoError refuse(const std::string& what) const {
-    return IoError("import", "'" + path_.string() + "' " + what);
+  IoError refuse(std::initializer_list<MessagePart> what) const {
+    return IoError("import", {"'", path_.string(), "' ", join(what)});
   }
 
  private:
@@ -82,7 +82,7 @@ class JsonFile {
     try {
       option_from_json(name, json_.at(name), value);
     } catch (const ValueError& error) {
-      throw refuse(std::string("is damaged: ") + error.what());
+      throw refuse({"is damaged: ", error.what()});
     }
   }
 
@@ -94,8 +94,7 @@ class JsonFile {
 inline index_t require_size(const JsonFile& config, const char* name, index_t size) {
   constexpr index_t most = index_t{1} << 31;
   if (size > 0 && size <= most) return size;
-  throw config.refuse("has " + std::string(name) + " " + std::to_string(size) + ", expected 1 to " +
-                      std::to_string(most));
+  throw config.refuse({"has ", name, " ", size, ", expected 1 to ", most});
 }
 
 /// The same for the size in a field. Throws IoError when the field is absent, too.
@@ -109,7 +108,7 @@ void require_valid(const File& file, const Options& options) {
   try {
     options.validate("import");
   } catch (const ValueError& error) {
-    throw file.refuse(std::string("describes an invalid model: ") + error.what());
+    throw file.refuse({"describes an invalid model: ", error.what()});
   }
 }
 
@@ -118,7 +117,7 @@ template <class File>
 Shape require_matrix(const File& file, const std::string& name) {
   const Shape shape = file.shape(name);
   if (shape.rank() == 2) return shape;
-  throw file.refuse("has a '" + name + "' of shape " + shape.str() + ", expected a matrix");
+  throw file.refuse({"has a '", name, "' of shape ", shape.str(), ", expected a matrix"});
 }
 
 /// Collects the state dict of a model from the weights of another library. Source: contains(name),
@@ -198,7 +197,7 @@ class WeightImport {
     try {
       load_state_dict(model, entries_);
     } catch (const ValueError& error) {
-      throw source_.refuse(std::string("does not fit the model: ") + error.what());
+      throw source_.refuse({"does not fit the model: ", error.what()});
     }
     return model;
   }
@@ -217,9 +216,8 @@ class WeightImport {
     if (!missing_.empty()) problems += "missing: " + missing_ + ". ";
     if (!misshaped_.empty()) problems += "wrong shape: " + misshaped_ + ". ";
     if (!unexpected.empty()) problems += "unexpected: " + unexpected + ". ";
-    if (!problems.empty()) {
-      throw source_.refuse("does not fit its configuration; " + problems.substr(0, problems.size() - 1));
-    }
+    if (!problems.empty())
+      throw source_.refuse({"does not fit its configuration; ", problems.substr(0, problems.size() - 1)});
   }
 
   static void list(std::string& names, int& more, const std::string& name) {
@@ -292,8 +290,8 @@ EIGENFORMER_IO_FUNCTION JsonFile JsonFile::open(const std::filesystem::path& pat
   JsonFile file;
   file.path_ = path;
   file.json_ = parse_json(read_text_file(path));
-  if (file.json_.is_discarded()) throw file.refuse("is truncated or not JSON");
-  if (!file.json_.is_object()) throw file.refuse("is not a JSON object");
+  if (file.json_.is_discarded()) throw file.refuse({"is truncated or not JSON"});
+  if (!file.json_.is_object()) throw file.refuse({"is not a JSON object"});
   return file;
 }
 
