@@ -14,6 +14,7 @@
 #include <string_view>
 #include <utility>
 
+#include "eigenformer/core/base/bytes.hpp"
 #include "eigenformer/data/files/atomic_file.hpp"
 
 namespace eigenformer::detail {
@@ -63,6 +64,29 @@ class MappedFile {
   std::filesystem::path path_;
   int descriptor_ = -1;
   std::span<std::byte> bytes_;
+};
+
+/// Reads the bytes of a file from front to end. File: refuse(what) makes the error that names it.
+template <class File>
+struct FileCursor {
+  const File& file;
+  std::span<const std::byte> bytes;
+  std::size_t at = 0;
+
+  std::size_t left() const noexcept { return bytes.size() - at; }
+  /// The next n bytes. Throws the file's error, with `what` and the byte offset, beyond its end.
+  std::span<const std::byte> take(std::uint64_t n, const std::string& what) {
+    if (n > left()) {
+      throw file.refuse(
+          {"is truncated: ", what, " at byte ", at, " takes ", n, " bytes, the file has ", left(), " left"});
+    }
+    at += static_cast<std::size_t>(n);
+    return bytes.subspan(at - static_cast<std::size_t>(n), static_cast<std::size_t>(n));
+  }
+  template <class N>
+  N number(const std::string& what) {
+    return load_as<N>(take(sizeof(N), what).data());
+  }
 };
 
 /// Reads all bytes of a regular file. Throws IoError with its path and the system's message.

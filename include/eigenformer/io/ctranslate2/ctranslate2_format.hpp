@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "eigenformer/core/base/bfloat16.hpp"
+#include "eigenformer/core/base/bytes.hpp"
 #include "eigenformer/core/base/error.hpp"
 #include "eigenformer/core/base/float16.hpp"
 #include "eigenformer/core/tensor/shape.hpp"
@@ -40,65 +41,6 @@ struct Ct2Variable {
   std::span<const std::byte> bytes{};  ///< the elements in the mapped file, little-endian, not aligned
 };
 
-inline IoError ct2_refusal(const std::filesystem::path& path, std::initializer_list<MessagePart> what) {
-  return IoError("ctranslate2", {"'", path.string(), "' ", join(what)});
-}
-
-/// The contents of a model.bin.
-struct Ct2Contents {
-  std::uint32_t version = 0;
-  std::string spec{};  ///< the specification's name, such as "TransformerSpec"; empty in version 1
-  std::map<std::string, Ct2Variable> variables{};  ///< by name, aliases too
-};
-
-/// Parses and validates the bytes of a model.bin. Throws IoError that names the file, the byte offset and
-/// what was expected.
-class Ct2Parser {
- public:
-  Ct2Parser(std::filesystem::path path, std::span<const std::byte> bytes)
-      : path_(std::move(path)), bytes_(bytes) {}
-
-  Ct2Contents parse();
-
- private:
-  // Reads the file from front to end. Throws IoError with the byte offset beyond its end.
-  struct Cursor {
-    const Ct2Parser& file;
-    std::span<const std::byte> bytes;
-    std::size_t at = 0;
-
-    std::span<const std::byte> take(std::size_t n, const std::string& what);
-    template <class N>
-    N number(const std::string& what) {
-      N value;
-      std::memcpy(&value, take(sizeof(N), what).data(), sizeof(N));
-      return value;
-    }
-    std::string string(const std::string& what);
-  };
-
-  static std::size_t type_size(Ct2Type type);
-
-  IoError refuse(std::initializer_list<MessagePart> what) const { return ct2_refusal(path_, what); }
-
-  const Ct2Variable& find(const std::string& name) const {
-    const auto found = contents_.variables.find(name);
-    if (found == contents_.variables.end()) throw refuse({"has no variable '", name, "'"});
-    return found->second;
-  }
-
-  // Version 1 uses the names of OpenNMT-tf's checkpoints:
-  // "transformer/encoder/layer_0/multi_head/conv1d/kernel:0" is
-  // "encoder/layer_0/self_attention/linear_0/weight".
-  static std::string name_since_version2(const std::string& name);
-
-  Ct2Variable read_variable(Cursor& in, const std::string& what);
-
-  std::filesystem::path path_;
-  std::span<const std::byte> bytes_;
-  Ct2Contents contents_;
-};
-
 /// A CTranslate2 model.bin, mapped into memory and validated: every variable is inside the file and has as
 /// many bytes as its shape needs. Versions 1 to 6 of the format; the names of version 1 are converted to
 /// those of later versions.
@@ -107,36 +49,37 @@ class Ct2Parser {
 ///     auto weight = file.tensor<float>("encoder/layer_0/ffn/linear_0/weight");  // dequantised
 class Ct2File {
  public:
-  /// Opens and validates a file. Throws IoError that names the file, the variable and what was expected.
+  /// Opens and validates a file. Throws IoError that names the file, the variable or the byte offset, and
+  /// what was expected.
   static Ct2File open(const std::filesystem::path& path) {
     Ct2File file;
     file.path_ = path;
     file.map_ = MappedFile::open(path);
-    file.contents_ = Ct2Parser(path, file.map_->bytes()).parse();
+    file.parse();
     return file;
   }
 
   /// The path that was opened.
   const std::filesystem::path& path() const noexcept { return path_; }
   /// The version of the format, 1 to 6.
-  std::uint32_t version() const noexcept { return contents_.version; }
+  std::uint32_t version() const noexcept { return version_; }
   /// The name of the model's specification, such as "TransformerSpec"; empty in version 1.
-  const std::string& spec() const noexcept { return contents_.spec; }
+  const std::string& spec() const noexcept { return spec_; }
 
   /// The names of all variables and aliases, sorted.
   std::vector<std::string> names() const {
     std::vector<std::string> found;
-    for (const auto& entry : contents_.variables) found.push_back(entry.first);
+    for (const auto& entry : variables_) found.push_back(entry.first);
     return found;
   }
 
   /// Whether there is a variable or alias of this name.
-  bool contains(const std::string& name) const { return contents_.variables.count(name) > 0; }
+  bool contains(const std::string& name) const { return variables_.count(name) > 0; }
 
   /// A variable by its name or alias. Throws IoError when there is none.
   const Ct2Variable& variable(const std::string& name) const {
-    const auto found = contents_.variables.find(name);
-    if (found == contents_.variables.end()) throw refuse({"has no variable '", name, "'"});
+    const auto found = variables_.find(name);
+    if (found == variables_.end()) throw refuse({"has no variable '", name, "'"});
     return found->second;
   }
 
@@ -186,18 +129,32 @@ class Ct2File {
   double scalar(const std::string& name, double missing) const;
 
   /// Makes an error about this file; `what` continues a sentence that begins with its name.
-  IoError refuse(std::initializer_list<MessagePart> what) const { return ct2_refusal(path_, what); }
+  IoError refuse(std::initializer_list<MessagePart> what) const {
+    return IoError("ctranslate2", {"'", path_.string(), "' ", join(what)});
+  }
 
  private:
+  using Cursor = FileCursor<Ct2File>;
+
+  void parse();
+
+  // A text with its length before it and NUL at its end.
+  std::string read_string(Cursor& in, const std::string& what) const;
+
+  Ct2Variable read_variable(Cursor& in, const std::string& what) const;
+
+  static std::size_t type_size(Ct2Type type);
+
+  // Version 1 uses the names of OpenNMT-tf's checkpoints:
+  // "transformer/encoder/layer_0/multi_head/conv1d/kernel:0" is
+  // "encoder/layer_0/self_attention/linear_0/weight".
+  static std::string name_since_version2(const std::string& name);
+
   // Calls f(i, value) for each element; elements are not aligned in the file.
   template <class N, class F>
   static void each(const Ct2Variable& v, F&& f) {
     const std::size_t n = v.bytes.size() / sizeof(N);
-    for (std::size_t i = 0; i < n; ++i) {
-      N value;
-      std::memcpy(&value, v.bytes.data() + i * sizeof(N), sizeof(N));
-      f(i, value);
-    }
+    for (std::size_t i = 0; i < n; ++i) f(i, load_as<N>(v.bytes.data() + i * sizeof(N)));
   }
 
   // real = q / scale[row], or q / scale.
@@ -229,7 +186,9 @@ class Ct2File {
 
   std::filesystem::path path_;
   std::shared_ptr<MappedFile> map_;
-  Ct2Contents contents_;
+  std::uint32_t version_ = 0;
+  std::string spec_;
+  std::map<std::string, Ct2Variable> variables_;  // by name, aliases too
 };
 
 }  // namespace eigenformer::detail
@@ -238,61 +197,50 @@ class Ct2File {
 
 namespace eigenformer::detail {
 
-EIGENFORMER_IO_FUNCTION Ct2Contents Ct2Parser::parse() {
-  Cursor in{*this, bytes_};
-  contents_.version = in.number<std::uint32_t>("the version");
-  if (contents_.version < 1 || contents_.version > 6) {
-    throw refuse({"has version ", contents_.version,
-                  " at byte 0, expected a CTranslate2 model.bin of version 1 to 6"});
+EIGENFORMER_IO_FUNCTION void Ct2File::parse() {
+  Cursor in{*this, std::as_const(*map_).bytes()};
+  version_ = in.number<std::uint32_t>("the version");
+  if (version_ < 1 || version_ > 6) {
+    throw refuse(
+        {"has version ", version_, " at byte 0, expected a CTranslate2 model.bin of version 1 to 6"});
   }
-  if (contents_.version >= 2) {
-    contents_.spec = in.string("the specification's name");
+  if (version_ >= 2) {
+    spec_ = read_string(in, "the specification's name");
     (void)in.number<std::uint32_t>("the specification's revision");
   }
   const auto count = in.number<std::uint32_t>("the number of variables");
   for (std::uint32_t i = 0; i < count; ++i) {
-    std::string name = in.string("the name of variable " + std::to_string(i));
-    if (contents_.version == 1) name = name_since_version2(name);
-    if (!contents_.variables.emplace(name, read_variable(in, "variable '" + name + "'")).second)
+    std::string name = read_string(in, "the name of variable " + std::to_string(i));
+    if (version_ == 1) name = name_since_version2(name);
+    if (!variables_.emplace(name, read_variable(in, "variable '" + name + "'")).second)
       throw refuse({"has two variables '", name, "'"});
   }
-  if (contents_.version >= 3) {
+  if (version_ >= 3) {
     const auto aliases = in.number<std::uint32_t>("the number of aliases");
     for (std::uint32_t i = 0; i < aliases; ++i) {
       const std::string what = "alias " + std::to_string(i);
-      const std::string alias = in.string(what), name = in.string(what);
-      const Ct2Variable& meant = find(name);
-      const auto [at, added] = contents_.variables.emplace(alias, meant);
+      const std::string alias = read_string(in, what), name = read_string(in, what);
+      const Ct2Variable& meant = variable(name);
+      const auto [at, added] = variables_.emplace(alias, meant);
       // The scale of an alias may have been added with the alias.
       if (!added && at->second.bytes.data() != meant.bytes.data())
         throw refuse({"has two variables '", alias, "'"});
-      if (contents_.variables.count(name + "_scale") > 0)
-        contents_.variables.emplace(alias + "_scale", find(name + "_scale"));
+      if (variables_.count(name + "_scale") > 0)
+        variables_.emplace(alias + "_scale", variable(name + "_scale"));
     }
   }
-  if (in.at != bytes_.size()) throw refuse({"has ", bytes_.size() - in.at, " bytes after its last entry"});
-  return std::move(contents_);
+  if (in.left() > 0) throw refuse({"has ", in.left(), " bytes after its last entry"});
 }
 
-EIGENFORMER_IO_FUNCTION std::span<const std::byte> Ct2Parser::Cursor::take(std::size_t n,
-                                                                           const std::string& what) {
-  if (n > bytes.size() - at) {
-    throw file.refuse({"is truncated: ", what, " at byte ", at, " takes ", n, " bytes, the file has ",
-                       bytes.size() - at, " left"});
-  }
-  at += n;
-  return bytes.subspan(at - n, n);
-}
-
-EIGENFORMER_IO_FUNCTION std::string Ct2Parser::Cursor::string(const std::string& what) {
-  const std::size_t n = number<std::uint16_t>(what);
-  const auto text = take(n, what);
+EIGENFORMER_IO_FUNCTION std::string Ct2File::read_string(Cursor& in, const std::string& what) const {
+  const std::size_t n = in.number<std::uint16_t>(what);
+  const auto text = in.take(n, what);
   if (n == 0 || text[n - 1] != std::byte{0})
-    throw file.refuse({"is not a model.bin: ", what, " at byte ", at - n, " does not end in NUL"});
+    throw refuse({"is not a model.bin: ", what, " at byte ", in.at - n, " does not end in NUL"});
   return {reinterpret_cast<const char*>(text.data()), n - 1};
 }
 
-EIGENFORMER_IO_FUNCTION std::size_t Ct2Parser::type_size(Ct2Type type) {
+EIGENFORMER_IO_FUNCTION std::size_t Ct2File::type_size(Ct2Type type) {
   switch (type) {
     case Ct2Type::int8:
       return 1;
@@ -305,7 +253,7 @@ EIGENFORMER_IO_FUNCTION std::size_t Ct2Parser::type_size(Ct2Type type) {
   }
 }
 
-EIGENFORMER_IO_FUNCTION std::string Ct2Parser::name_since_version2(const std::string& name) {
+EIGENFORMER_IO_FUNCTION std::string Ct2File::name_since_version2(const std::string& name) {
   const bool encoder = name.find("encoder") != std::string::npos;
   std::string renamed;
   for (std::size_t begin = 0; begin <= name.size();) {
@@ -326,7 +274,7 @@ EIGENFORMER_IO_FUNCTION std::string Ct2Parser::name_since_version2(const std::st
   return renamed;
 }
 
-EIGENFORMER_IO_FUNCTION Ct2Variable Ct2Parser::read_variable(Cursor& in, const std::string& what) {
+EIGENFORMER_IO_FUNCTION Ct2Variable Ct2File::read_variable(Cursor& in, const std::string& what) const {
   Ct2Variable v;
   const auto rank = in.number<std::uint8_t>(what);
   if (rank > 6) throw refuse({"has ", what, " of rank ", rank, ", expected at most 6"});
@@ -342,7 +290,7 @@ EIGENFORMER_IO_FUNCTION Ct2Variable Ct2Parser::read_variable(Cursor& in, const s
     v.shape = v.shape.inserted(i, size);
   }
   std::uint64_t size = 0;
-  if (contents_.version >= 4) {
+  if (version_ >= 4) {
     const auto type = in.number<std::uint8_t>(what);
     if (type > 5) throw refuse({"has ", what, " of type ", type, ", expected 0 to 5"});
     v.type = static_cast<Ct2Type>(type);

@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "eigenformer/core/base/bytes.hpp"
 #include "eigenformer/core/base/error.hpp"
 #include "eigenformer/core/tensor/shape.hpp"
 #include "eigenformer/core/tensor/tensor.hpp"
@@ -33,47 +34,6 @@ struct MarianItem {
   Shape shape;                            ///< in the file: (inputs, outputs) for weights of linear layers
   MarianType type = MarianType::float32;  ///< element type
   std::span<const std::byte> bytes{};     ///< elements and padding in the mapped file, not aligned
-};
-
-inline IoError marian_refusal(const std::filesystem::path& path, std::initializer_list<MessagePart> what) {
-  return IoError("marian", {"'", path.string(), "' ", join(what)});
-}
-
-/// Parses and validates the bytes of a Marian .bin file: a version, a table of items, their names and shapes,
-/// padding, and their data. Throws IoError that names the file, the byte offset and what was expected.
-class MarianParser {
- public:
-  MarianParser(std::filesystem::path path, std::span<const std::byte> bytes)
-      : path_(std::move(path)), bytes_(bytes) {}
-
-  std::map<std::string, MarianItem> parse();
-
- private:
-  struct Header {
-    std::uint64_t name_length, type, rank, bytes;
-  };
-
-  std::size_t left() const noexcept { return bytes_.size() - at_; }
-
-  std::span<const std::byte> take(std::uint64_t n, const std::string& what);
-  template <class N>
-  N number(const std::string& what) {
-    N value;
-    std::memcpy(&value, take(sizeof(N), what).data(), sizeof(N));
-    return value;
-  }
-
-  std::string name(const Header& header, std::size_t i);
-
-  MarianItem item(const Header& header, const std::string& name);
-
-  MarianType type(std::uint64_t code, const std::string& name) const;
-
-  IoError refuse(std::initializer_list<MessagePart> what) const { return marian_refusal(path_, what); }
-
-  std::filesystem::path path_;
-  std::span<const std::byte> bytes_;
-  std::size_t at_ = 0;
 };
 
 /// A Marian model in .bin format (of browsermt's marian-dev, as browsers ship it), mapped into memory and
@@ -147,9 +107,7 @@ class MarianFile {
     const index_t rows = product ? i.shape[0] : 1, columns = product ? i.shape[1] : n;
     for (index_t r = 0; r < rows; ++r) {
       for (index_t c = 0; c < columns; ++c) {
-        float value = 0;
-        std::memcpy(&value, i.bytes.data() + (r * columns + c) * 4, sizeof value);
-        out.data()[c * rows + r] = static_cast<T>(value);
+        out.data()[c * rows + r] = static_cast<T>(load_as<float>(i.bytes.data() + (r * columns + c) * 4));
       }
     }
     return out;
@@ -171,9 +129,25 @@ class MarianFile {
   }
 
   /// Makes an error about this file; `what` continues a sentence that begins with its name.
-  IoError refuse(std::initializer_list<MessagePart> what) const { return marian_refusal(path_, what); }
+  IoError refuse(std::initializer_list<MessagePart> what) const {
+    return IoError("marian", {"'", path_.string(), "' ", join(what)});
+  }
 
  private:
+  struct Header {
+    std::uint64_t name_length, type, rank, bytes;
+  };
+  using Cursor = FileCursor<MarianFile>;
+
+  // A version, a table of items, their names and shapes, padding, and their data.
+  void parse();
+
+  std::string read_name(Cursor& in, const Header& header, std::size_t i) const;
+
+  MarianItem read_item(Cursor& in, const Header& header, const std::string& name) const;
+
+  MarianType type(std::uint64_t code, const std::string& name) const;
+
   static bool is_product(const std::string& name, const MarianItem& item) {
     const std::size_t at = name.rfind("_W");
     return item.shape.rank() == 2 && at != std::string::npos && name.size() - at <= 3 &&
@@ -193,62 +167,55 @@ class MarianFile {
 
 namespace eigenformer::detail {
 
-EIGENFORMER_IO_FUNCTION std::map<std::string, MarianItem> MarianParser::parse() {
-  const auto version = number<std::uint64_t>("the version");
+EIGENFORMER_IO_FUNCTION void MarianFile::parse() {
+  Cursor in{*this, std::as_const(*map_).bytes()};
+  const auto version = in.number<std::uint64_t>("the version");
   if (version != 1)
     throw refuse({"has version ", version, " at byte 0, expected 1, that of a Marian model in .bin form"});
-  const auto count = number<std::uint64_t>("the number of items");
-  if (count > left() / sizeof(Header)) {
+  const auto count = in.number<std::uint64_t>("the number of items");
+  if (count > in.left() / sizeof(Header)) {
     throw refuse({"is truncated or damaged: it has ", count,
                   " items by the number at byte 8, whose table takes ", sizeof(Header), " bytes each; ",
-                  left(), " are left"});
+                  in.left(), " are left"});
   }
   std::vector<Header> headers(static_cast<std::size_t>(count));
-  for (Header& h : headers) h = number<Header>("the table of items");
+  for (Header& h : headers) h = in.number<Header>("the table of items");
   std::vector<std::string> names;
-  for (std::size_t i = 0; i < headers.size(); ++i) names.push_back(name(headers[i], i));
+  for (std::size_t i = 0; i < headers.size(); ++i) names.push_back(read_name(in, headers[i], i));
   std::vector<MarianItem> items;
-  for (std::size_t i = 0; i < headers.size(); ++i) items.push_back(item(headers[i], names[i]));
-  const auto padding = number<std::uint64_t>("the length of the padding before the data");
-  (void)take(padding, "the padding before the data");
-  std::map<std::string, MarianItem> found;
+  for (std::size_t i = 0; i < headers.size(); ++i) items.push_back(read_item(in, headers[i], names[i]));
+  const auto padding = in.number<std::uint64_t>("the length of the padding before the data");
+  (void)in.take(padding, "the padding before the data");
   for (std::size_t i = 0; i < headers.size(); ++i) {
-    items[i].bytes = take(headers[i].bytes, "item '" + names[i] + "'");
-    if (!found.emplace(names[i], items[i]).second) throw refuse({"has two items '", names[i], "'"});
+    items[i].bytes = in.take(headers[i].bytes, "item '" + names[i] + "'");
+    if (!items_.emplace(names[i], items[i]).second) throw refuse({"has two items '", names[i], "'"});
   }
-  if (left() > 0) throw refuse({"has ", left(), " bytes after its last item"});
-  return found;
+  if (in.left() > 0) throw refuse({"has ", in.left(), " bytes after its last item"});
+  for (const auto& [name, item] : items_)
+    shapes_.emplace(name, is_product(name, item) ? transposed(item.shape) : item.shape);
 }
 
-EIGENFORMER_IO_FUNCTION std::span<const std::byte> MarianParser::take(std::uint64_t n,
-                                                                      const std::string& what) {
-  if (n > left()) {
-    throw refuse(
-        {"is truncated: ", what, " at byte ", at_, " takes ", n, " bytes, the file has ", left(), " left"});
-  }
-  at_ += static_cast<std::size_t>(n);
-  return bytes_.subspan(at_ - static_cast<std::size_t>(n), static_cast<std::size_t>(n));
-}
-
-EIGENFORMER_IO_FUNCTION std::string MarianParser::name(const Header& header, std::size_t i) {
+EIGENFORMER_IO_FUNCTION std::string MarianFile::read_name(Cursor& in, const Header& header,
+                                                          std::size_t i) const {
   const std::string what = "the name of item " + std::to_string(i);
-  const auto text = take(header.name_length, what);
+  const auto text = in.take(header.name_length, what);
   if (text.empty() || text.back() != std::byte{0})
-    throw refuse({"is damaged: ", what, " before byte ", at_, " does not end in NUL"});
+    throw refuse({"is damaged: ", what, " before byte ", in.at, " does not end in NUL"});
   return {reinterpret_cast<const char*>(text.data()), text.size() - 1};
 }
 
-EIGENFORMER_IO_FUNCTION MarianItem MarianParser::item(const Header& header, const std::string& name) {
+EIGENFORMER_IO_FUNCTION MarianItem MarianFile::read_item(Cursor& in, const Header& header,
+                                                         const std::string& name) const {
   MarianItem item;
   item.type = type(header.type, name);
   if (header.rank > 4) throw refuse({"has item '", name, "' of rank ", header.rank, ", expected at most 4"});
   // Checked before multiplying, so that the number of elements cannot overflow.
   std::uint64_t elements = 1;
   for (int i = 0; i < static_cast<int>(header.rank); ++i) {
-    const auto size = number<std::int32_t>("the shape of item '" + name + "'");
-    if (size <= 0 || static_cast<std::uint64_t>(size) > bytes_.size() / elements) {
+    const auto size = in.number<std::int32_t>("the shape of item '" + name + "'");
+    if (size <= 0 || static_cast<std::uint64_t>(size) > in.bytes.size() / elements) {
       throw refuse({"is truncated or damaged: item '", name, "' has a dimension ", size,
-                    ", which the file's ", bytes_.size(), " bytes cannot hold"});
+                    ", which the file's ", in.bytes.size(), " bytes cannot hold"});
     }
     elements *= static_cast<std::uint64_t>(size);
     item.shape = item.shape.inserted(i, size);
@@ -264,7 +231,7 @@ EIGENFORMER_IO_FUNCTION MarianItem MarianParser::item(const Header& header, cons
   return item;
 }
 
-EIGENFORMER_IO_FUNCTION MarianType MarianParser::type(std::uint64_t code, const std::string& name) const {
+EIGENFORMER_IO_FUNCTION MarianType MarianFile::type(std::uint64_t code, const std::string& name) const {
   switch (code) {
     case static_cast<std::uint64_t>(MarianType::int8):
     case static_cast<std::uint64_t>(MarianType::float32):
@@ -296,9 +263,7 @@ EIGENFORMER_IO_FUNCTION MarianFile MarianFile::open(const std::filesystem::path&
   MarianFile file;
   file.path_ = path;
   file.map_ = MappedFile::open(path);
-  file.items_ = MarianParser(path, file.map_->bytes()).parse();
-  for (const auto& [name, item] : file.items_)
-    file.shapes_.emplace(name, is_product(name, item) ? transposed(item.shape) : item.shape);
+  file.parse();
   return file;
 }
 
@@ -307,8 +272,7 @@ EIGENFORMER_IO_FUNCTION const std::int8_t* MarianFile::int8_values(const std::st
   const MarianItem& i = item(name);
   if (i.type != MarianType::intgemm8) throw refuse({"has '", name, "' of another type, expected int8"});
   const auto n = static_cast<std::size_t>(i.shape.numel());
-  float multiplier = 0;
-  std::memcpy(&multiplier, i.bytes.data() + n, sizeof multiplier);
+  const auto multiplier = load_as<float>(i.bytes.data() + n);
   *scale = 1.0f / multiplier;
   if (!(multiplier > 0) || !std::isfinite(multiplier) || !std::isfinite(*scale * 128.0f))
     throw refuse({"has the scale ", multiplier, " in '", name, "', expected a positive finite number"});
