@@ -60,18 +60,16 @@ class Decompressor {
   virtual bool at_end_of_member() const = 0;
 };
 
-/// The functions that need zlib.
-struct GzipFunctions {
+/// The functions of a format that need its library.
+struct CompressionFunctions {
   std::unique_ptr<Decompressor> (*decompressor)();
-  /// Compresses the text to one member.
+  /// Compresses the text to one member or frame.
   std::string (*compress)(std::string_view text);
 };
-/// The functions that need libzstd.
-struct ZstdFunctions {
-  std::unique_ptr<Decompressor> (*decompressor)();
-  /// Compresses the text to one frame.
-  std::string (*compress)(std::string_view text);
-};
+/// Those that need zlib.
+struct GzipFunctions : CompressionFunctions {};
+/// Those that need libzstd.
+struct ZstdFunctions : CompressionFunctions {};
 
 /// Most bytes that a call of Decompressor::run appends.
 inline constexpr std::size_t decompressed_at_once = std::size_t{1} << 20;
@@ -154,7 +152,7 @@ inline std::string gzip_member(std::string_view text) {
   return member;
 }
 
-inline constexpr GzipFunctions gzip_functions{&gzip_decompressor, &gzip_member};
+inline constexpr GzipFunctions gzip_functions{{&gzip_decompressor, &gzip_member}};
 inline const bool gzip_is_linked = link(gzip_functions);
 
 }  // namespace eigenformer::detail
@@ -215,7 +213,7 @@ inline std::string zstd_frame(std::string_view text) {
   return frame;
 }
 
-inline constexpr ZstdFunctions zstd_functions{&zstd_decompressor, &zstd_frame};
+inline constexpr ZstdFunctions zstd_functions{{&zstd_decompressor, &zstd_frame}};
 inline const bool zstd_is_linked = link(zstd_functions);
 
 }  // namespace eigenformer::detail

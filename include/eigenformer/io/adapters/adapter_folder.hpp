@@ -100,10 +100,6 @@ struct AdapterDescription {
 
 namespace detail {
 
-inline std::string word_of(AdapterNames names) {
-  return EnumNames<AdapterNames>::names[static_cast<std::size_t>(names)];
-}
-
 // A whole number without a fraction, as Python writes it.
 inline nlohmann::json number(double x) {
   if (x == std::floor(x) && std::fabs(x) < 1e9) return static_cast<std::int64_t>(x);

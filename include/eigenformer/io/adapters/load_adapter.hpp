@@ -233,28 +233,13 @@ EIGENFORMER_IO_FUNCTION double PeftConfig::alpha_of(const std::string& module) c
 
 EIGENFORMER_IO_FUNCTION std::string unsupported_peft_setting(const std::string& name,
                                                              const nlohmann::json& value) {
-  // Settings that do not change results, or are read below.
-  static const std::set<std::string> known = {"auto_mapping",
-                                              "base_model_name_or_path",
-                                              "revision",
-                                              "inference_mode",
-                                              "task_type",
-                                              "peft_version",
-                                              "peft_type",
-                                              "r",
-                                              "lora_alpha",
-                                              "lora_dropout",
-                                              "use_rslora",
-                                              "target_modules",
-                                              "alpha_pattern",
-                                              "rank_pattern",
-                                              "exclude_modules",
-                                              "layers_pattern",
-                                              "layers_to_transform",
-                                              "megatron_core",
-                                              "qalora_group_size",
-                                              "runtime_config",
-                                              "ensure_weight_tying"};
+  static const std::set<std::string> known = {
+      // read by read_peft_config()
+      "peft_type", "r", "lora_alpha", "lora_dropout", "use_rslora", "base_model_name_or_path",
+      "target_modules", "alpha_pattern", "exclude_modules", "layers_to_transform",
+      // without effect on results
+      "auto_mapping", "revision", "inference_mode", "task_type", "peft_version", "rank_pattern",
+      "layers_pattern", "megatron_core", "qalora_group_size", "runtime_config", "ensure_weight_tying"};
   if (known.contains(name)) return {};
   if (name == "bias" && is_text(value, "none")) return {};
   if (name == "init_lora_weights") {
@@ -335,13 +320,10 @@ EIGENFORMER_IO_FUNCTION AdapterDescription read_adapter_description(const std::f
     description.fingerprint = json.at("fingerprint").get<std::string>();
     description.training = json.value("training", nlohmann::json::object());
     const auto word = json.at("names").get<std::string>();
-    bool known = false;
-    for (const AdapterNames names : {AdapterNames::own, AdapterNames::bart, AdapterNames::t5}) {
-      if (word != detail::word_of(names)) continue;
-      description.names = names;
-      known = true;
-    }
-    if (!known) throw refuse({"has names '", word, "', expected own, bart or t5"});
+    const auto& known = EnumNames<AdapterNames>::names;
+    const auto at = std::find(known.begin(), known.end(), word);
+    description.names = static_cast<AdapterNames>(at - known.begin());
+    if (at == known.end()) throw refuse({"has names '", word, "', expected own, bart or t5"});
   } catch (const nlohmann::json::exception& error) {
     throw refuse({"is damaged: ", error.what()});
   }

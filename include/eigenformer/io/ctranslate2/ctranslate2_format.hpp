@@ -98,28 +98,11 @@ class Ct2File {
   Tensor<T> tensor(const std::string& name) const {
     const Ct2Variable& v = variable(name);
     Tensor<T> out(v.shape);
-    switch (v.type) {
-      case Ct2Type::float32:
-        each<float>(v, [&](std::size_t i, float x) { out.data()[i] = static_cast<T>(x); });
-        break;
-      case Ct2Type::f16:
-        each<std::uint16_t>(v, [&](std::size_t i, std::uint16_t x) {
-          out.data()[i] = static_cast<T>(static_cast<float>(std::bit_cast<float16>(x)));
-        });
-        break;
-      case Ct2Type::bf16:
-        each<std::uint16_t>(v, [&](std::size_t i, std::uint16_t x) {
-          out.data()[i] = static_cast<T>(static_cast<float>(std::bit_cast<bfloat16>(x)));
-        });
-        break;
-      case Ct2Type::int8:
-        dequantize<std::int8_t>(name, v, out.data());
-        break;
-      case Ct2Type::int16:
-        dequantize<std::int16_t>(name, v, out.data());
-        break;
-      case Ct2Type::int32:
-        throw refuse({"has int32 numbers in '", name, "', expected weights"});
+    if (v.type == Ct2Type::int32) throw refuse({"has int32 numbers in '", name, "', expected weights"});
+    if (v.type == Ct2Type::int8 || v.type == Ct2Type::int16) {
+      dequantize(name, v, out.data());
+    } else {
+      each(v, [&](std::size_t i, auto x) { out.data()[i] = static_cast<T>(x); });
     }
     return out;
   }
@@ -150,15 +133,33 @@ class Ct2File {
   // "encoder/layer_0/self_attention/linear_0/weight".
   static std::string name_since_version2(const std::string& name);
 
-  // Calls f(i, value) for each element; elements are not aligned in the file.
-  template <class N, class F>
+  // Calls f(i, value) for each element; elements are not aligned in the file. Value: as Number is converted.
+  template <class Number, class Value = Number, class F>
+  static void each_as(const Ct2Variable& v, F&& f) {
+    const std::size_t n = v.bytes.size() / sizeof(Number);
+    for (std::size_t i = 0; i < n; ++i)
+      f(i, static_cast<Value>(load_as<Number>(v.bytes.data() + i * sizeof(Number))));
+  }
+  template <class F>
   static void each(const Ct2Variable& v, F&& f) {
-    const std::size_t n = v.bytes.size() / sizeof(N);
-    for (std::size_t i = 0; i < n; ++i) f(i, load_as<N>(v.bytes.data() + i * sizeof(N)));
+    switch (v.type) {
+      case Ct2Type::float32:
+        return each_as<float>(v, f);
+      case Ct2Type::f16:
+        return each_as<float16, float>(v, f);
+      case Ct2Type::bf16:
+        return each_as<bfloat16, float>(v, f);
+      case Ct2Type::int8:
+        return each_as<std::int8_t>(v, f);
+      case Ct2Type::int16:
+        return each_as<std::int16_t>(v, f);
+      case Ct2Type::int32:
+        return each_as<std::int32_t>(v, f);
+    }
   }
 
   // real = q / scale[row], or q / scale.
-  template <class N, class T>
+  template <class T>
   void dequantize(const std::string& name, const Ct2Variable& v, T* out) const {
     const index_t rows = v.shape.rank() == 0 ? 1 : v.shape[0];
     std::vector<float> scale;
@@ -170,7 +171,7 @@ class Ct2File {
         throw refuse({"has a '", name, "_scale' of shape ", s.shape.str(),
                       ", expected a float32 for each of ", rows, " rows, or one for all"});
       }
-      each<float>(s, [&](std::size_t i, float x) {
+      each_as<float>(s, [&](std::size_t i, float x) {
         if (!(x > 0) || x > std::numeric_limits<float>::max()) {
           throw refuse(
               {"has a scale ", x, " in '", name, "_scale', row ", i, ", expected a positive number"});
@@ -181,7 +182,7 @@ class Ct2File {
     const std::size_t row = scale.size() == 1 || rows == 0
                                 ? std::max<std::size_t>(1, static_cast<std::size_t>(v.shape.numel()))
                                 : static_cast<std::size_t>(v.shape.numel() / rows);
-    each<N>(v, [&](std::size_t i, N x) { out[i] = static_cast<T>(static_cast<float>(x) / scale[i / row]); });
+    each(v, [&](std::size_t i, auto x) { out[i] = static_cast<T>(static_cast<float>(x) / scale[i / row]); });
   }
 
   std::filesystem::path path_;
@@ -316,27 +317,7 @@ EIGENFORMER_IO_FUNCTION double Ct2File::scalar(const std::string& name, double m
   if (v.shape.numel() != 1)
     throw refuse({"has a '", name, "' of shape ", v.shape.str(), ", expected a scalar"});
   double value = missing;
-  const auto take = [&](std::size_t, auto x) { value = static_cast<double>(x); };
-  switch (v.type) {
-    case Ct2Type::float32:
-      each<float>(v, take);
-      break;
-    case Ct2Type::f16:
-      each<std::uint16_t>(v, [&](std::size_t, std::uint16_t x) { value = std::bit_cast<float16>(x); });
-      break;
-    case Ct2Type::bf16:
-      each<std::uint16_t>(v, [&](std::size_t, std::uint16_t x) { value = std::bit_cast<bfloat16>(x); });
-      break;
-    case Ct2Type::int8:
-      each<std::int8_t>(v, take);
-      break;
-    case Ct2Type::int16:
-      each<std::int16_t>(v, take);
-      break;
-    case Ct2Type::int32:
-      each<std::int32_t>(v, take);
-      break;
-  }
+  each(v, [&](std::size_t, auto x) { value = static_cast<double>(x); });
   return value;
 }
 

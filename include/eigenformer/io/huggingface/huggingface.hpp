@@ -29,7 +29,7 @@ struct HuggingFaceConfig {
         tokenizer(JsonFile::open_if_exists(folder / "tokenizer_config.json")) {}
 
   /// The file with the search settings: generation_config.json, or config.json in older models.
-  const JsonFile& search_file() const;
+  const JsonFile& search_file() const { return generation.json().empty() ? model : generation; }
 
   /// A token id, or the first of a list; -1 when there is none. Throws IoError unless it is below `size`.
   std::int32_t id(const std::string& name, index_t size) const;
@@ -56,10 +56,6 @@ EIGENFORMER_IO_FUNCTION void read_search(const HuggingFaceConfig& config, const 
 #if EIGENFORMER_IO_DEFINITIONS
 
 namespace eigenformer::detail {
-
-EIGENFORMER_IO_FUNCTION const JsonFile& HuggingFaceConfig::search_file() const {
-  return generation.json().empty() ? model : generation;
-}
 
 EIGENFORMER_IO_FUNCTION std::int32_t HuggingFaceConfig::id(const std::string& name, index_t size) const {
   const JsonFile& file = generation.has(name) ? generation : model;

@@ -108,13 +108,9 @@ class HuggingFaceBart {
   void attention(WeightImport<T, HuggingFaceWeights>& import, const std::string& to,
                  const std::string& from) const {
     const index_t d = options_.layer.d_model;
-    for (const std::string part : {"weight", "bias"}) {
-      const Shape in = part == "weight" ? Shape{3 * d, d} : Shape{3 * d},
-                  out = part == "weight" ? Shape{d, d} : Shape{d};
-      import.take(to + ".in_proj_" + part,
-                  {from + ".q_proj." + part, from + ".k_proj." + part, from + ".v_proj." + part}, in);
-      import.take(to + ".out_proj." + part, {from + ".out_proj." + part}, out);
-    }
+    import.take_with_bias(to + ".in_proj_", {from + ".q_proj", from + ".k_proj", from + ".v_proj"},
+                          {3 * d, d});
+    import.take_with_bias(to + ".out_proj.", {from + ".out_proj"}, {d, d});
   }
 
   const HuggingFaceWeights& weights_;

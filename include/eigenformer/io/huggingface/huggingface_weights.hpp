@@ -124,13 +124,13 @@ EIGENFORMER_IO_FUNCTION HuggingFaceWeights HuggingFaceWeights::open(const std::f
   const JsonFile json = JsonFile::open(index);
   if (!json.has("weight_map") || !json.json().at("weight_map").is_object())
     throw json.refuse({"has no 'weight_map', expected an object"});
-  std::map<std::string, bool> files;
+  std::set<std::string> files;
   for (const auto& [name, file] : json.json().at("weight_map").items()) {
     if (!file.is_string() || file.get<std::string>().find('/') != std::string::npos)
       throw json.refuse({"has the weight_map ", name, ": ", file.dump(), ", expected a file beside it"});
-    files[file.get<std::string>()] = true;
+    files.insert(file.get<std::string>());
   }
-  for (const auto& entry : files) weights.add(SafetensorsFile::open(folder / entry.first));
+  for (const std::string& name : files) weights.add(SafetensorsFile::open(folder / name));
   return weights;
 }
 

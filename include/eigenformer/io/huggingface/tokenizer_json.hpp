@@ -101,9 +101,6 @@ class TokenizerJson {
 
   std::vector<std::string> merges(const nlohmann::json& model) const;
 
-  static bool is_id(const nlohmann::json& id) {
-    return id.is_number_integer() && is_in_range<std::int32_t>(id);
-  }
   std::int32_t pair_id(const nlohmann::json& post, const char* name) const;
   std::vector<std::int32_t> special_ids(const nlohmann::json& post, const nlohmann::json& item) const;
 

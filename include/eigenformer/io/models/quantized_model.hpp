@@ -79,13 +79,8 @@ void add_quantized(SafetensorsWriter& writer, const std::string& name, const Ten
   }
 }
 
-inline bool has_given_scales(const SafetensorsFile& file) {
-  const auto scales = file.metadata().find("int8_scales");
-  if (scales == file.metadata().end()) return false;
-  if (scales->second == int8_given_scales) return true;
-  throw IoError("load_model", {"'", file.path().string(), "' has int8_scales '", scales->second,
-                               "', this version of the library reads '", int8_given_scales, "'"});
-}
+// Whether the metadata have this value; throws IoError for another one.
+EIGENFORMER_IO_FUNCTION bool has_metadata(const SafetensorsFile& file, const char* key, const char* value);
 
 // Whether a row of int8 weights is valid, as described above. given: it was quantised by another library.
 inline bool is_quantized_row(const std::int8_t* q, index_t n, float scale, bool given) {
@@ -157,11 +152,7 @@ EIGENFORMER_IO_FUNCTION void require_weight_dtype(const SafetensorsFile& file, c
                                                   Dtype wanted, WeightFormat format);
 
 inline bool has_int8_panels(const SafetensorsFile& file) {
-  const auto layout = file.metadata().find("int8_layout");
-  if (layout == file.metadata().end()) return false;
-  if (layout->second == int8_panels_layout) return true;
-  throw IoError("load_model", {"'", file.path().string(), "' has int8_layout '", layout->second,
-                               "', this version of the library reads '", int8_panels_layout, "'"});
+  return has_metadata(file, "int8_layout", int8_panels_layout);
 }
 
 // Reads the tensors of a file of int8 weights. Panels are passed to take_panels(name of the matrix, its
@@ -304,10 +295,17 @@ void load_quantized_model(const std::filesystem::path& path, M& model, WeightFor
 
 namespace eigenformer::detail {
 
+EIGENFORMER_IO_FUNCTION bool has_metadata(const SafetensorsFile& file, const char* key, const char* value) {
+  const auto found = file.metadata().find(key);
+  if (found == file.metadata().end() || found->second == value) return found != file.metadata().end();
+  throw IoError("load_model", {"'", file.path().string(), "' has ", key, " '", found->second,
+                               "', this version of the library reads '", value, "'"});
+}
+
 EIGENFORMER_IO_FUNCTION void require_quantized_row(const SafetensorsFile& file, const std::string& name,
                                                    index_t row, const std::int8_t* q, index_t n,
                                                    float scale) {
-  const bool given = has_given_scales(file);
+  const bool given = has_metadata(file, "int8_scales", int8_given_scales);
   if (is_quantized_row(q, n, scale, given)) return;
   throw IoError(
       "load_model",

@@ -50,12 +50,7 @@ class NpyParser {
   void skip_space() {
     while (!text_.empty() && (text_[0] == ' ' || text_[0] == '\n')) text_.remove_prefix(1);
   }
-  bool take(char c) {
-    skip_space();
-    if (text_.empty() || text_[0] != c) return false;
-    text_.remove_prefix(1);
-    return true;
-  }
+  bool take(char c) { return take(std::string_view(&c, 1)); }
   void expect(char c) {
     if (!take(c)) fail({"its header lacks a '", c, "' before '", text_.substr(0, 20), "'"});
   }

@@ -51,8 +51,8 @@ class UniqueJson {
   bool number_float(nlohmann::json::number_float_t n, const std::string&) { return add(n); }
   bool string(std::string& text) { return add(std::move(text)); }
   bool binary(nlohmann::json::binary_t& bytes) { return add(std::move(bytes)); }
-  bool start_object(std::size_t);
-  bool start_array(std::size_t);
+  bool start_object(std::size_t) { return open(nlohmann::json::object()); }
+  bool start_array(std::size_t) { return open(nlohmann::json::array()); }
   bool end_object() { return close(); }
   bool end_array() { return close(); }
   bool key(std::string& name);
@@ -115,10 +115,6 @@ EIGENFORMER_IO_FUNCTION nlohmann::json parse_json(std::string_view text) {
     return nlohmann::json(nlohmann::json::value_t::discarded);
   return nlohmann::json::parse(text, nullptr, false);
 }
-
-EIGENFORMER_IO_FUNCTION bool UniqueJson::start_object(std::size_t) { return open(nlohmann::json::object()); }
-
-EIGENFORMER_IO_FUNCTION bool UniqueJson::start_array(std::size_t) { return open(nlohmann::json::array()); }
 
 EIGENFORMER_IO_FUNCTION bool UniqueJson::key(std::string& name) {
   count();
