@@ -27,15 +27,8 @@ namespace detail {
 
 /// The name of a format in messages: "no compression", "gzip" or "zstd".
 constexpr const char* compression_name(Compression compression) {
-  switch (compression) {
-    case Compression::gzip:
-      return "gzip";
-    case Compression::zstd:
-      return "zstd";
-    case Compression::none:
-      break;
-  }
-  return "no compression";
+  constexpr const char* names[] = {"no compression", "gzip", "zstd"};
+  return names[static_cast<std::size_t>(compression)];
 }
 
 /// The format in which to write a file, by its extension: gzip for .gz, zstd for .zst, else none.
@@ -223,15 +216,10 @@ namespace eigenformer {
 
 namespace detail {
 
-/// The functions of an optional library. Throws IoError, as `op`, when the program was built without it; the
-/// message begins with `what` and says which package to install.
-template <class Functions>
-const Functions& require_compression(const char* op, const std::string& what) {
-  constexpr bool gzip = std::is_same_v<Functions, GzipFunctions>;
-  if (const Functions* functions = find_linked<Functions>()) return *functions;
-  throw IoError(op, {what, ", and this program was built without ", (gzip ? "zlib" : "zstd"), "; install ",
-                     (gzip ? "zlib1g-dev" : "libzstd-dev"), " and build it again"});
-}
+/// The functions of a format other than none. Throws IoError, as `op`, when the program was built without its
+/// library; the message begins with `what` and says which package to install.
+EIGENFORMER_FUNCTION const CompressionFunctions& require_compression(Compression compression, const char* op,
+                                                                     const std::string& what);
 
 }  // namespace detail
 
@@ -322,20 +310,23 @@ EIGENFORMER_FUNCTION std::optional<Compression> compression_of_content(std::stri
   return Compression::none;
 }
 
+EIGENFORMER_FUNCTION const CompressionFunctions& require_compression(Compression compression, const char* op,
+                                                                     const std::string& what) {
+  const bool gzip = compression == Compression::gzip;
+  const CompressionFunctions* functions = find_linked<ZstdFunctions>();
+  if (gzip) functions = find_linked<GzipFunctions>();
+  if (functions != nullptr) return *functions;
+  throw IoError(op, {what, ", and this program was built without ", (gzip ? "zlib" : "zstd"), "; install ",
+                     (gzip ? "zlib1g-dev" : "libzstd-dev"), " and build it again"});
+}
+
 }  // namespace detail
 
 EIGENFORMER_FUNCTION std::string compress(Compression compression, std::string_view text) {
+  if (compression == Compression::none) return std::string(text);
   const std::string what =
       std::string("text cannot be compressed by ") + detail::compression_name(compression);
-  switch (compression) {
-    case Compression::gzip:
-      return detail::require_compression<detail::GzipFunctions>("compress", what).compress(text);
-    case Compression::zstd:
-      return detail::require_compression<detail::ZstdFunctions>("compress", what).compress(text);
-    case Compression::none:
-      break;
-  }
-  return std::string(text);
+  return detail::require_compression(compression, "compress", what).compress(text);
 }
 
 EIGENFORMER_FUNCTION bool DecompressedStream::read(std::string& out) {
@@ -365,13 +356,10 @@ EIGENFORMER_FUNCTION bool DecompressedStream::read(std::string& out) {
 }
 
 EIGENFORMER_FUNCTION void DecompressedStream::start() {
+  if (*compression_ == Compression::none) return;
   const std::string what =
       "cannot read '" + name_ + "': it is compressed by " + detail::compression_name(*compression_);
-  if (*compression_ == Compression::gzip) {
-    decompressor_ = detail::require_compression<detail::GzipFunctions>("read", what).decompressor();
-  } else if (*compression_ == Compression::zstd) {
-    decompressor_ = detail::require_compression<detail::ZstdFunctions>("read", what).decompressor();
-  }
+  decompressor_ = detail::require_compression(*compression_, "read", what).decompressor();
 }
 
 EIGENFORMER_FUNCTION std::string decompress(std::string stored, const std::string& name, std::size_t most) {

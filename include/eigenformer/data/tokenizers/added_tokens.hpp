@@ -53,12 +53,12 @@ class AddedTokens {
       }
       std::size_t begin = i, end = i + token->text.size();
       i = end;
-      if (token->single_word && (ends_with_word<Characters>(text.substr(0, begin)) ||
-                                 starts_with_word<Characters>(text.substr(end))))
+      const auto is_in_word = [&](DecodedCodePoint c) { return Characters::is_word_character(c.value); };
+      if (token->single_word && ((begin > 0 && is_in_word(code_point_before(text, begin))) ||
+                                 (end < text.size() && is_in_word(code_point_at(text, end)))))
         continue;
-      if (token->strip_left)
-        begin = std::max(done, begin - white_space_at_end<Characters>(text.substr(0, begin)));
-      if (token->strip_right) end += white_space_at_start<Characters>(text.substr(end));
+      if (token->strip_left) begin = std::max(done, before_run(text, begin, Characters::is_white_space));
+      if (token->strip_right) end = after_run(text, end, Characters::is_white_space);
       if (done < begin) on_text(text.substr(done, begin - done), done);
       on_token(token->id);
       done = end;
@@ -76,36 +76,6 @@ class AddedTokens {
 
  private:
   const AddedToken* find(std::string_view rest, bool normalized) const;
-
-  template <class Characters>
-  static std::size_t white_space_at_start(std::string_view text) {
-    return after_run(text, 0, Characters::is_white_space);
-  }
-  // The last code point's first byte.
-  static std::size_t last_code_point(std::string_view text) {
-    std::size_t at = text.size() - 1;
-    while (at > 0 && (static_cast<std::uint8_t>(text[at]) & 0xC0u) == 0x80u) --at;
-    return at;
-  }
-  template <class Characters>
-  static std::size_t white_space_at_end(std::string_view text) {
-    std::size_t end = text.size();
-    while (end > 0) {
-      const std::size_t at = last_code_point(text.substr(0, end));
-      if (!Characters::is_white_space(decode_front(text.substr(at, end - at)).value)) break;
-      end = at;
-    }
-    return text.size() - end;
-  }
-  template <class Characters>
-  static bool starts_with_word(std::string_view text) {
-    return !text.empty() && Characters::is_word_character(decode_front(text).value);
-  }
-  template <class Characters>
-  static bool ends_with_word(std::string_view text) {
-    return !text.empty() &&
-           Characters::is_word_character(decode_front(text.substr(last_code_point(text))).value);
-  }
 
   std::vector<AddedToken> tokens_;
   std::map<char, std::vector<std::size_t>> by_first_byte_;

@@ -184,16 +184,6 @@ void stage_folder(const FolderTransaction& save, const M& model, const Tokenizer
   write_file(options_file, options_with_checksums(std::move(options), options_file.parent_path(), files));
 }
 
-/// save_model_folder() with weights that write_weights(path) writes.
-template <FolderModel M, class F>
-void save_folder(const std::filesystem::path& folder, const M& model, const TokenizerPair& tokenizers,
-                 const nlohmann::json& training, WeightFormat weights, const ModelConventions& text,
-                 F&& write_weights) {
-  FolderTransaction save(folder);
-  stage_folder(save, model, tokenizers, training, weights, text, std::forward<F>(write_weights));
-  save.commit();
-}
-
 }  // namespace detail
 
 /// Writes the files of a model folder into a transaction, to which the caller may add files and which the
@@ -228,8 +218,9 @@ void save_model_folder(const std::filesystem::path& folder, const M& model,
                        const TokenizerPair& tokenizers = {},
                        const nlohmann::json& training = nlohmann::json::object(),
                        WeightFormat weights = WeightFormat::float32, const ModelConventions& text = {}) {
-  detail::save_folder(folder, model, tokenizers, training, weights, text,
-                      [&](const auto& path) { save_quantized_model(path, model, weights); });
+  FolderTransaction save(folder);
+  stage_model(save, model, tokenizers, training, weights, text);
+  save.commit();
 }
 
 /// Writes a loaded or imported model with its tokenizers and conventions. Throws as the other

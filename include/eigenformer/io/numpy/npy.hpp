@@ -38,8 +38,10 @@ inline constexpr std::array<std::string_view, 13> npy_types = {
 /// and a Python dictionary such as {'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }.
 class NpyParser {
  public:
+  /// bytes: header and data; messages call the array `what`.
   NpyParser(std::span<const std::byte> bytes, std::string what) : bytes_(bytes), what_(std::move(what)) {}
 
+  /// Throws IoError for a damaged header, an unsupported type, and data of another size.
   NpyHeader parse();
 
  private:
@@ -113,12 +115,6 @@ Tensor<T> npy_tensor(std::span<std::byte> bytes, const NpyHeader& header, std::s
   return header.fortran_order && header.shape.rank() > 1 ? from_fortran_order(found) : found;
 }
 
-/// Parses and validates the header of a NumPy array in memory; bytes: header and data; messages call it
-/// `what`. Throws IoError for a damaged header, an unsupported type, and data of another size.
-inline NpyHeader parse_npy_header(std::span<const std::byte> bytes, const std::string& what) {
-  return NpyParser(bytes, what).parse();
-}
-
 }  // namespace detail
 
 /// Loads a .npy file. When the element type is T and the order row-major, the tensor shares the mapped file,
@@ -131,7 +127,7 @@ template <class T>
 [[nodiscard]] Tensor<T> load_npy(const std::filesystem::path& path) {
   const auto file = detail::MappedFile::open(path);
   const std::string what = "'" + path.string() + "'";
-  const detail::NpyHeader header = detail::parse_npy_header(file->bytes(), what);
+  const detail::NpyHeader header = detail::NpyParser(file->bytes(), what).parse();
   return detail::npy_tensor<T>(file->bytes(), header, file, what);
 }
 

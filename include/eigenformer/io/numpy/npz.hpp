@@ -345,7 +345,7 @@ EIGENFORMER_IO_FUNCTION NpzFile::Array NpzFile::read(const std::shared_ptr<detai
   }
   if (detail::crc32_of(array.bytes) != entry.crc)
     throw IoError("npz", {name, " is damaged: its checksum does not match"});
-  array.header = detail::parse_npy_header(array.bytes, name);
+  array.header = detail::NpyParser(array.bytes, name).parse();
   return array;
 }
 
