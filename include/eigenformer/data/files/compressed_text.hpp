@@ -264,8 +264,6 @@ class DecompressedStream {
   Compression compression() const noexcept { return compression_.value_or(Compression::none); }
 
  private:
-  void start();
-
   std::string name_;
   std::string waiting_;  // stored bytes, of which the last left_ were not read
   std::size_t left_ = 0;
@@ -335,7 +333,10 @@ EIGENFORMER_FUNCTION bool DecompressedStream::read(std::string& out) {
     compression_ = detail::compression_of_content(in);
     if (!compression_ && over_) compression_ = Compression::none;
     if (!compression_) return false;
-    start();
+    const std::string what =
+        "cannot read '" + name_ + "': it is compressed by " + detail::compression_name(*compression_);
+    if (*compression_ != Compression::none)
+      decompressor_ = detail::require_compression(*compression_, "read", what).decompressor();
   }
   if (!decompressor_) {
     out.append(in);
@@ -353,13 +354,6 @@ EIGENFORMER_FUNCTION bool DecompressedStream::read(std::string& out) {
   taken_ = at;
   left_ = in.size();
   return left_ > 0 || out.size() - before == detail::decompressed_at_once;
-}
-
-EIGENFORMER_FUNCTION void DecompressedStream::start() {
-  if (*compression_ == Compression::none) return;
-  const std::string what =
-      "cannot read '" + name_ + "': it is compressed by " + detail::compression_name(*compression_);
-  decompressor_ = detail::require_compression(*compression_, "read", what).decompressor();
 }
 
 EIGENFORMER_FUNCTION std::string decompress(std::string stored, const std::string& name, std::size_t most) {

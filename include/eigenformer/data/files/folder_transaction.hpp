@@ -94,15 +94,12 @@ namespace detail {
 /// commit. While another process writes, the file may be moved before it is opened: use read_folder().
 inline std::filesystem::path folder_file(const std::filesystem::path& folder, std::string_view name) {
   const std::filesystem::path committed = folder / FolderTransaction::commit_name / name;
-  std::error_code ignored;
-  return std::filesystem::exists(committed, ignored) ? committed : folder / name;
+  return file_exists(committed) ? committed : folder / name;
 }
 
 /// Whether a folder that FolderTransaction writes has a file `name`; correct at any moment of a commit.
 inline bool has_folder_file(const std::filesystem::path& folder, std::string_view name) {
-  std::error_code ignored;
-  return std::filesystem::exists(folder / FolderTransaction::commit_name / name, ignored) ||
-         std::filesystem::exists(folder / name, ignored);
+  return file_exists(folder / FolderTransaction::commit_name / name) || file_exists(folder / name);
 }
 
 // Identifies the current versions of some files of a folder: existing files never share an inode number, and

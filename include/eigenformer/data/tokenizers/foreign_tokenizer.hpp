@@ -95,8 +95,6 @@ class ForeignTokenizer : public Tokenizer {
                        {"token id ", id, " is outside the vocabulary of size ", vocabulary_size()});
     }
   }
-  /// Whether decoding leaves out an id: a special one or an unused one. The id must be in the vocabulary.
-  bool is_special(std::int32_t id) const { return special_[static_cast<std::size_t>(id)]; }
 
   /// Appends the id of a piece; for an unknown piece unknown_id, or nothing when that is -1.
   void append(std::vector<std::int32_t>& ids, std::string_view piece) const;
@@ -110,7 +108,7 @@ class ForeignTokenizer : public Tokenizer {
 
  private:
   ForeignVocabulary vocabulary_;
-  std::vector<bool> special_;
+  std::vector<bool> special_;  // ids that decoding leaves out: special and unused ones
   std::unordered_map<std::string, std::int32_t, StringHash, std::equal_to<>> ids_;
 };
 
@@ -201,7 +199,7 @@ EIGENFORMER_FUNCTION std::vector<std::string> ForeignTokenizer::pieces(
     check(id);
     if (id == vocabulary_.unknown_id) {
       found.emplace_back(unknown_text);
-    } else if (!is_special(id)) {
+    } else if (!special_[static_cast<std::size_t>(id)]) {
       found.push_back(vocabulary_.tokens[static_cast<std::size_t>(id)]);
     }
   }

@@ -177,15 +177,14 @@ EIGENFORMER_FUNCTION Vocabulary Vocabulary::load(const std::filesystem::path& pa
   const auto refuse = [&](std::size_t line, const std::string& what) {
     return IoError("vocabulary", "'" + path.string() + "', line " + std::to_string(line + 1) + ": " + what);
   };
-  std::vector<std::string> tokens;
-  for (std::size_t i = 0; i < std::max(lines.size(), special_names.size()); ++i) {
-    if (i < special_names.size()) {
-      if (i >= lines.size() || lines[i] != special_names[i]) {
-        throw refuse(i, "expected the special entry '" + std::string(special_names[i]) +
-                            "'; this is not a vocabulary file");
-      }
-      continue;
+  for (std::size_t i = 0; i < special_names.size(); ++i) {
+    if (i >= lines.size() || lines[i] != special_names[i]) {
+      throw refuse(i, "expected the special entry '" + std::string(special_names[i]) +
+                          "'; this is not a vocabulary file");
     }
+  }
+  std::vector<std::string> tokens;
+  for (std::size_t i = special_names.size(); i < lines.size(); ++i) {
     auto token = unescape(lines[i]);
     if (!token || token->empty())
       throw refuse(i, "'" + lines[i] + "' is not an escaped token, as a vocabulary file has them");

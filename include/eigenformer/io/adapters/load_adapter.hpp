@@ -56,8 +56,7 @@ class AdapterReader {
       : config_(read_peft_config(folder_file(folder, "adapter_config.json"))),
         path_(folder_file(folder, "adapter_model.safetensors")),
         rows_(std::move(rows)) {
-    std::error_code ignored;
-    if (!std::filesystem::exists(path_, ignored))
+    if (!file_exists(path_))
       throw IoError("adapter", {"'", folder.string(), "' has no adapter_model.safetensors"});
     for (const AdapterNames names : {AdapterNames::own, AdapterNames::bart, AdapterNames::t5}) {
       const auto of_rows = adapter_module_names(rows_, names);
@@ -305,8 +304,7 @@ EIGENFORMER_IO_FUNCTION AdapterDescription read_adapter_description(const std::f
                   {"'", folder.string(), "' is not an adapter folder: it has no adapter_config.json"});
   AdapterDescription description;
   const std::filesystem::path path = detail::folder_file(folder, "base.json");
-  std::error_code ignored;
-  if (!std::filesystem::exists(path, ignored)) {
+  if (!detail::file_exists(path)) {
     description.base = detail::read_peft_config(detail::folder_file(folder, "adapter_config.json")).base;
     return description;
   }

@@ -40,13 +40,12 @@ namespace eigenformer::detail {
 
 EIGENFORMER_IO_FUNCTION Ct2Vocabulary read_ctranslate2_vocabulary(const std::filesystem::path& folder,
                                                                   const std::string& name) {
-  std::error_code ignored;
   std::vector<std::string> tokens;
   std::filesystem::path path = folder / (name + ".json");
   const auto refuse = [&](std::initializer_list<MessagePart> what) {
     return IoError("import", {"'", path.string(), "' ", join(what)});
   };
-  if (std::filesystem::exists(path, ignored)) {
+  if (file_exists(path)) {
     const nlohmann::json json = parse_json(read_text_file(path));
     if (json.is_discarded()) throw refuse({"is truncated or not JSON"});
     if (!json.is_array()) throw refuse({"is not a list of tokens"});
@@ -58,7 +57,7 @@ EIGENFORMER_IO_FUNCTION Ct2Vocabulary read_ctranslate2_vocabulary(const std::fil
     return {path, std::move(tokens)};
   }
   path = folder / (name + ".txt");
-  if (!std::filesystem::exists(path, ignored)) return {};
+  if (!file_exists(path)) return {};
   const std::string text = read_text_file(path);
   if (const auto bad = find_invalid_utf8(text)) throw refuse({"has invalid UTF-8 at byte ", *bad});
   const auto lines = parts_between(text, "\n");

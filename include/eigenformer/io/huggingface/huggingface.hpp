@@ -34,7 +34,11 @@ struct HuggingFaceConfig {
   /// A token id, or the first of a list; -1 when there is none. Throws IoError unless it is below `size`.
   std::int32_t id(const std::string& name, index_t size) const;
   /// Returns an id of a file's setting `name`. Throws IoError unless it is from 0 to size - 1.
-  static std::int32_t token_id(const JsonFile& file, const std::string& name, index_t size, std::int64_t id);
+  static std::int32_t token_id(const JsonFile& file, const std::string& name, index_t size, std::int64_t id) {
+    if (id >= 0 && id < size) return static_cast<std::int32_t>(id);
+    throw file.refuse({"sets ", name, " to ", file.json().at(name).dump(),
+                       ", expected ids of the vocabulary, 0 to ", size - 1});
+  }
   /// As id(), but throws IoError when there is none.
   std::int32_t require_id(const std::string& name, index_t size) const {
     const std::int32_t found = id(name, size);
@@ -64,14 +68,6 @@ EIGENFORMER_IO_FUNCTION std::int32_t HuggingFaceConfig::id(const std::string& na
   const bool list = value.is_array() && !value.empty() && value.front().is_number_integer();
   return token_id(file, name, size,
                   list ? value.front().get<std::int64_t>() : file.get<std::int64_t>(name, -1));
-}
-
-EIGENFORMER_IO_FUNCTION std::int32_t HuggingFaceConfig::token_id(const JsonFile& file,
-                                                                 const std::string& name, index_t size,
-                                                                 std::int64_t id) {
-  if (id >= 0 && id < size) return static_cast<std::int32_t>(id);
-  throw file.refuse({"sets ", name, " to ", file.json().at(name).dump(),
-                     ", expected ids of the vocabulary, 0 to ", size - 1});
 }
 
 // A warning about a setting of a file.
@@ -320,8 +316,7 @@ EIGENFORMER_IO_FUNCTION void read_vocabulary_files(HuggingFaceVocabulary& vocabu
                                                    const std::filesystem::path& target_model) {
   using Vocabulary = HuggingFaceFamily::Vocabulary;
   const std::filesystem::path& folder = vocabulary.folder();
-  std::error_code ignored;
-  const bool has_map = std::filesystem::exists(folder / "vocab.json", ignored);
+  const bool has_map = file_exists(folder / "vocab.json");
   const bool by_bytes = family.vocabulary == Vocabulary::bytes;
   if (by_bytes || (family.vocabulary != Vocabulary::pieces && has_map)) vocabulary.read_map("vocab.json");
   if (!by_bytes && (source_model.empty() || target_model.empty())) {
@@ -407,7 +402,6 @@ EIGENFORMER_IO_FUNCTION TokenizerPair tokenizers_of_files(
   const auto& [source_model, target_model] = models;
   const std::filesystem::path& folder = vocabulary.folder();
   const ModelConventions& text = description.text;
-  std::error_code ignored;
   TokenizerPair pair;
   if (family.vocabulary == HuggingFaceFamily::Vocabulary::bytes) {
     pair.source = byte_bpe_tokenizer(folder, std::move(v), vocabulary.matched());
@@ -415,8 +409,7 @@ EIGENFORMER_IO_FUNCTION TokenizerPair tokenizers_of_files(
   } else {
     const bool codes = family.vocabulary == HuggingFaceFamily::Vocabulary::map;
     pair.source = sentencepiece_tokenizer(source_model, v, codes, vocabulary.matched());
-    if (std::filesystem::exists(folder / "target_vocab.json", ignored) &&
-        description.model.target_size() > 0) {
+    if (file_exists(folder / "target_vocab.json") && description.model.target_size() > 0) {
       HuggingFaceVocabulary target(folder, description.model.target_size());
       target.read_map("target_vocab.json");
       pair.target =
@@ -452,8 +445,7 @@ EIGENFORMER_IO_FUNCTION void set_special_ids(const HuggingFaceConfig& config, in
 // The folder's tokenizer.json, if there is one; throws IoError when it has no tokenizer.
 EIGENFORMER_IO_FUNCTION std::optional<TokenizerJson> open_tokenizer_json(const std::filesystem::path& folder,
                                                                          const HuggingFaceFamily& family) {
-  std::error_code ignored;
-  if (!std::filesystem::exists(folder / "tokenizer.json", ignored)) return std::nullopt;
+  if (!file_exists(folder / "tokenizer.json")) return std::nullopt;
   if (!TokenizerJson::is_in(folder)) {
     const bool by_bytes = family.vocabulary == HuggingFaceFamily::Vocabulary::bytes;
     throw IoError("import",
@@ -478,9 +470,8 @@ EIGENFORMER_IO_FUNCTION TokenizerPair huggingface_tokenizers(const std::filesyst
   HuggingFaceVocabulary vocabulary(folder, rows);
   std::filesystem::path source_model = find_sentencepiece(folder, "source"),
                         target_model = find_sentencepiece(folder, "target");
-  std::error_code ignored;
-  const bool has_map = std::filesystem::exists(folder / "vocab.json", ignored);
-  const bool complete = by_bytes ? has_map && std::filesystem::exists(folder / "merges.txt", ignored)
+  const bool has_map = file_exists(folder / "vocab.json");
+  const bool complete = by_bytes ? has_map && file_exists(folder / "merges.txt")
                                  : !source_model.empty() && !target_model.empty();
   const auto json = complete ? std::nullopt : open_tokenizer_json(folder, family);
   if (json) {

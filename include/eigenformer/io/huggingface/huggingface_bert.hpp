@@ -114,10 +114,8 @@ TextEncoderModel<T> import_bert(const std::filesystem::path& folder) {
     const TextEncoderOptions options = detail::bert_options(config, weights);
     TextEncoder<T> model = detail::bert_model<T>(options, weights);
     detail::HuggingFaceVocabulary vocabulary(folder, options.vocab_size);
-    std::error_code ignored;
     std::optional<detail::TokenizerJson> json;  // only when there is no vocab.txt
-    if (!std::filesystem::exists(folder / "vocab.txt", ignored) &&
-        std::filesystem::exists(folder / "tokenizer.json", ignored)) {
+    if (!detail::file_exists(folder / "vocab.txt") && detail::file_exists(folder / "tokenizer.json")) {
       json = detail::TokenizerJson::open(folder / "tokenizer.json");
       vocabulary.read(*json);
     } else {

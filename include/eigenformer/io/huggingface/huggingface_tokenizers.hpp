@@ -165,7 +165,6 @@ EIGENFORMER_IO_FUNCTION void HuggingFaceVocabulary::put(const std::filesystem::p
 }
 
 EIGENFORMER_IO_FUNCTION void HuggingFaceVocabulary::read_added() {
-  std::error_code ignored;
   const JsonFile config = JsonFile::open_if_exists(folder_ / "tokenizer_config.json");
   if (config.has("added_tokens_decoder")) {
     if (!config.json().at("added_tokens_decoder").is_object())
@@ -186,7 +185,7 @@ EIGENFORMER_IO_FUNCTION void HuggingFaceVocabulary::read_added() {
       add(tokenizer, token, token.at("id").get<std::int64_t>());
     }
   }
-  if (std::filesystem::exists(folder_ / "added_tokens.json", ignored)) {
+  if (file_exists(folder_ / "added_tokens.json")) {
     const JsonFile added = JsonFile::open(folder_ / "added_tokens.json");
     for (const auto& [token, id] : added.json().items()) {
       if (!id.is_number_integer()) throw added.refuse({"has the id ", id.dump(), " for '", token, "'"});

@@ -108,16 +108,15 @@ namespace eigenformer::detail {
 EIGENFORMER_IO_FUNCTION HuggingFaceWeights HuggingFaceWeights::open(const std::filesystem::path& folder,
                                                                     const char* python_class) {
   HuggingFaceWeights weights;
-  std::error_code ignored;
   const std::filesystem::path single = folder / "model.safetensors",
                               index = folder / "model.safetensors.index.json";
-  if (std::filesystem::exists(single, ignored)) {
+  if (file_exists(single)) {
     weights.path_ = single;
     weights.add(SafetensorsFile::open(single));
     return weights;
   }
   weights.path_ = index;
-  if (!std::filesystem::exists(index, ignored)) {
+  if (!file_exists(index)) {
     throw IoError("import",
                   {"'", folder.string(), "' has no model.safetensors", other_weights(folder, python_class)});
   }
@@ -146,8 +145,7 @@ EIGENFORMER_IO_FUNCTION std::string HuggingFaceWeights::other_weights(const std:
                ", from_tf=True"},
         Format{"flax_model.msgpack", "Flax weights, which transformers before version 5 reads",
                ", from_flax=True"}}) {
-    std::error_code ignored;
-    if (!std::filesystem::exists(folder / file, ignored)) continue;
+    if (!file_exists(folder / file)) continue;
     const std::string name = folder.string();
     return std::string("; its ") + file + " holds " + what +
            ", and is not read here. Convert it with: python3 -c \"import transformers; transformers." +

@@ -67,7 +67,11 @@ class TokenizerJson {
     throw file_.refuse({"has the ", what, " '", found, "', which is not supported; expected ", expected});
   }
 
-  const nlohmann::json& section(const char* name) const;
+  const nlohmann::json& section(const char* name) const {
+    if (!file_.has(name) || !file_.json().at(name).is_object())
+      throw file_.refuse({"has no '", name, "', expected an object"});
+    return file_.json().at(name);
+  }
   template <class X>
   X value(const nlohmann::json& object, const char* name, X missing) const {
     if (!object.is_object() || !object.contains(name) || object.at(name).is_null()) return missing;
@@ -131,8 +135,7 @@ EIGENFORMER_IO_FUNCTION TokenizerJson TokenizerJson::open(const std::filesystem:
 }
 
 EIGENFORMER_IO_FUNCTION bool TokenizerJson::is_in(const std::filesystem::path& folder) {
-  std::error_code ignored;
-  if (!std::filesystem::exists(folder / "tokenizer.json", ignored)) return false;
+  if (!file_exists(folder / "tokenizer.json")) return false;
   return JsonFile::open(folder / "tokenizer.json").has("model");
 }
 
@@ -180,12 +183,6 @@ EIGENFORMER_IO_FUNCTION std::shared_ptr<const Tokenizer> TokenizerJson::tokenize
   } catch (const ValueError& error) {
     throw file_.refuse({"is damaged or not supported: ", error.what()});
   }
-}
-
-EIGENFORMER_IO_FUNCTION const nlohmann::json& TokenizerJson::section(const char* name) const {
-  if (!file_.has(name) || !file_.json().at(name).is_object())
-    throw file_.refuse({"has no '", name, "', expected an object"});
-  return file_.json().at(name);
 }
 
 EIGENFORMER_IO_FUNCTION void TokenizerJson::read_vocabulary(const nlohmann::json& model) {

@@ -54,7 +54,10 @@ class FolderSizes {
   void require_stack(const std::string& name, const StackOptions<LayerOptions>& stack) const;
 
  private:
-  IoError lacks(const std::string& name) const;
+  IoError lacks(const std::string& name) const {
+    return IoError("load_model_folder",
+                   "'" + path_.string() + "' has no tensor '" + name + "', which options.json requires");
+  }
 
   std::filesystem::path path_;
   SafetensorsFile file_;
@@ -187,11 +190,6 @@ EIGENFORMER_IO_FUNCTION void FolderSizes::require_stack(const std::string& name,
   }
 }
 
-EIGENFORMER_IO_FUNCTION IoError FolderSizes::lacks(const std::string& name) const {
-  return IoError("load_model_folder",
-                 "'" + path_.string() + "' has no tensor '" + name + "', which options.json requires");
-}
-
 EIGENFORMER_IO_FUNCTION FileChecksum checksum_of_file(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);
   FileChecksum sum;
@@ -219,8 +217,7 @@ EIGENFORMER_IO_FUNCTION std::string options_with_checksums(nlohmann::json option
                                                            const std::vector<std::string>& files) {
   nlohmann::json& sums = options["checksums"] = nlohmann::json::object();
   for (const std::string& name : files) {
-    std::error_code ignored;
-    if (!std::filesystem::exists(folder / name, ignored)) continue;  // a tokenizer of the caller's own
+    if (!file_exists(folder / name)) continue;  // a tokenizer of the caller's own
     const FileChecksum sum = checksum_of_file(folder / name);
     sums[name] = {{"bytes", sum.bytes}, {"hash64", sum.hash64}};
   }

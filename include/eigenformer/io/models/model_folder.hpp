@@ -419,7 +419,7 @@ namespace detail {
 
 EIGENFORMER_IO_FUNCTION void require_no_stream(const std::filesystem::path& path) {
   std::error_code ignored;
-  if (!std::filesystem::exists(path, ignored) || std::filesystem::is_regular_file(path, ignored) ||
+  if (!file_exists(path) || std::filesystem::is_regular_file(path, ignored) ||
       std::filesystem::is_directory(path, ignored)) {
     return;
   }

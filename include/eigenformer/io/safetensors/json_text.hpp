@@ -56,17 +56,27 @@ class UniqueJson {
   bool end_object() { return close(); }
   bool end_array() { return close(); }
   bool key(std::string& name);
-  bool parse_error(std::size_t, const std::string&, const nlohmann::json::exception& exception);
+  bool parse_error(std::size_t, const std::string&, const nlohmann::json::exception& exception) {
+    error = exception.what();
+    value = nlohmann::json(nlohmann::json::value_t::discarded);
+    return false;
+  }
 
  private:
-  void count();
+  void count() {
+    if (items_left_-- == 0) throw ValueError("json", {"has more than ", items_, " names and values"});
+  }
   // Stays where it is until the array or object around it is closed.
   nlohmann::json& place(nlohmann::json&& item);
   bool add(nlohmann::json&& item) {
     place(std::move(item));
     return true;
   }
-  bool open(nlohmann::json&& item);
+  bool open(nlohmann::json&& item) {
+    if (open_.size() == most_depth_) throw ValueError("json", {"is nested more than ", most_depth_, " deep"});
+    open_.push_back(&place(std::move(item)));
+    return true;
+  }
   bool close() {
     open_.pop_back();
     return true;
@@ -124,17 +134,6 @@ EIGENFORMER_IO_FUNCTION bool UniqueJson::key(std::string& name) {
   return true;
 }
 
-EIGENFORMER_IO_FUNCTION bool UniqueJson::parse_error(std::size_t, const std::string&,
-                                                     const nlohmann::json::exception& exception) {
-  error = exception.what();
-  value = nlohmann::json(nlohmann::json::value_t::discarded);
-  return false;
-}
-
-EIGENFORMER_IO_FUNCTION void UniqueJson::count() {
-  if (items_left_-- == 0) throw ValueError("json", {"has more than ", items_, " names and values"});
-}
-
 EIGENFORMER_IO_FUNCTION nlohmann::json& UniqueJson::place(nlohmann::json&& item) {
   count();
   if (open_.empty()) return value = std::move(item);
@@ -142,12 +141,6 @@ EIGENFORMER_IO_FUNCTION nlohmann::json& UniqueJson::place(nlohmann::json&& item)
   auto& items = open_.back()->get_ref<nlohmann::json::array_t&>();
   items.push_back(std::move(item));
   return items.back();
-}
-
-EIGENFORMER_IO_FUNCTION bool UniqueJson::open(nlohmann::json&& item) {
-  if (open_.size() == most_depth_) throw ValueError("json", {"is nested more than ", most_depth_, " deep"});
-  open_.push_back(&place(std::move(item)));
-  return true;
 }
 
 EIGENFORMER_IO_FUNCTION nlohmann::json parse_unique_json(std::string_view text) {

@@ -296,8 +296,7 @@ EIGENFORMER_IO_FUNCTION JsonFile JsonFile::open(const std::filesystem::path& pat
 }
 
 EIGENFORMER_IO_FUNCTION JsonFile JsonFile::open_if_exists(const std::filesystem::path& path) {
-  std::error_code ignored;
-  if (std::filesystem::exists(path, ignored)) return open(path);
+  if (file_exists(path)) return open(path);
   JsonFile file;
   file.path_ = path;
   file.json_ = nlohmann::json::object();
