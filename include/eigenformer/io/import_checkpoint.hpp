@@ -27,8 +27,8 @@ template <class T = float>
 TranslationModel<T> import_checkpoint(const std::filesystem::path& folder,
                                       const ImportOptions& options = {}) {
   std::error_code ignored;
-  const auto has = [&](const char* name) { return std::filesystem::exists(folder / name, ignored); };
-  if (!std::filesystem::exists(folder, ignored)) {
+  const auto has = [&](const char* name) { return detail::file_exists(folder / name); };
+  if (!detail::file_exists(folder)) {
     throw IoError("import", {"the folder '", folder.string(), "' does not exist"});
   }
   if (detail::is_marian_checkpoint(folder)) return import_marian<T>(folder, options);

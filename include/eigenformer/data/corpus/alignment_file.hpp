@@ -82,10 +82,7 @@ EIGENFORMER_IO_FUNCTION std::vector<AlignmentLink> parse_alignment(std::string_v
     if (error != std::errc() || end != digits.data() + digits.size() || value < 0) return std::nullopt;
     return value;
   };
-  for (std::size_t at = 0; at < line.size();) {
-    const std::size_t end = std::min(line.find_first_of(" \t\r", at), line.size());
-    const std::string_view word = line.substr(at, end - at);
-    at = end + 1;
+  for (const std::string_view word : detail::parts_between(line, " \t\r")) {
     if (word.empty()) continue;
     const std::size_t dash = word.find('-');
     const auto source = number(word.substr(0, dash));
@@ -102,10 +99,8 @@ EIGENFORMER_IO_FUNCTION std::vector<AlignmentLink> parse_alignment(std::string_v
 EIGENFORMER_IO_FUNCTION std::vector<RightAlignment> read_right_alignments(const std::filesystem::path& path) {
   return detail::read_alignment_lines(path, [](const std::string& line) {
     std::string sure, possible;
-    for (std::size_t at = 0; at < line.size();) {
-      const std::size_t end = std::min(line.find_first_of(" \t\r", at), line.size());
-      std::string word = line.substr(at, end - at);
-      at = end + 1;
+    for (const std::string_view part : detail::parts_between(line, " \t\r")) {
+      std::string word(part);
       const std::size_t mark = word.find('p');
       std::string& list = mark == std::string::npos ? sure : possible;
       if (mark != std::string::npos) word[mark] = '-';

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "eigenformer/core/base/bytes.hpp"
 #include "eigenformer/core/base/config.hpp"
 #include "eigenformer/core/base/error.hpp"
 #include "eigenformer/data/corpus/alignment_model.hpp"
@@ -124,48 +125,44 @@ EIGENFORMER_FUNCTION Shortlist Shortlist::from_lexicon(const Lexicon& lexicon, i
 }
 
 EIGENFORMER_FUNCTION Shortlist Shortlist::parse(const std::string& bytes, const std::string& name) {
-  const auto refuse = [&](const std::string& what) { return IoError("shortlist", "'" + name + "' " + what); };
+  const auto refuse = [&](std::initializer_list<detail::MessagePart> what) {
+    return IoError("shortlist", {"'", name, "' ", detail::join(what)});
+  };
   Header head;
   if (bytes.size() < sizeof head) {
-    throw refuse("has " + std::to_string(bytes.size()) + " bytes, expected at least " +
-                 std::to_string(sizeof head) + ", the header of a binary shortlist");
+    throw refuse({"has ", bytes.size(), " bytes, expected at least ", sizeof head,
+                  ", the header of a binary shortlist"});
   }
   std::memcpy(&head, bytes.data(), sizeof head);
   if (head.magic != magic)
-    throw refuse("is not a binary shortlist: its first eight bytes are not those of the format");
+    throw refuse({"is not a binary shortlist: its first eight bytes are not those of the format"});
   const std::size_t left = bytes.size() - sizeof head;
   // Checked before sizes are multiplied.
   if (head.offsets > left / 8 || head.ids > left / 4 || 8 * head.offsets + 4 * head.ids != left) {
-    throw refuse("is truncated or damaged: " + std::to_string(head.offsets) + " offsets and " +
-                 std::to_string(head.ids) + " ids do not fill the " + std::to_string(left) +
-                 " bytes that follow");
+    throw refuse({"is truncated or damaged: ", head.offsets, " offsets and ", head.ids,
+                  " ids do not fill the ", left, " bytes that follow"});
   }
-  if (head.checksum != checksum(bytes)) throw refuse("is damaged: its checksum does not match");
-  if (head.offsets == 0) throw refuse("has no offsets, expected one more than source ids");
+  if (head.checksum != checksum(bytes)) throw refuse({"is damaged: its checksum does not match"});
+  if (head.offsets == 0) throw refuse({"has no offsets, expected one more than source ids"});
   std::vector<std::uint64_t> offsets(static_cast<std::size_t>(head.offsets));
   std::memcpy(offsets.data(), bytes.data() + sizeof head, 8 * offsets.size());
   std::vector<std::uint32_t> ids(static_cast<std::size_t>(head.ids));
   if (!ids.empty()) std::memcpy(ids.data(), bytes.data() + sizeof head + 8 * offsets.size(), 4 * ids.size());
   constexpr std::uint64_t most = 0x7fffffff;
-  if (head.first > most)
-    throw refuse("has " + std::to_string(head.first) + " first ids, expected less than 2^31");
+  if (head.first > most) throw refuse({"has ", head.first, " first ids, expected less than 2^31"});
   Shortlist result;
   result.first_ = static_cast<index_t>(head.first);
   result.best_ = static_cast<std::size_t>(std::min(head.best, most));
   std::uint64_t before = 0;
   for (std::size_t i = 0; i < offsets.size(); ++i) {
-    if (offsets[i] < before || offsets[i] > head.ids || (i == 0 && offsets[i] != 0)) {
-      throw refuse("has offset " + std::to_string(offsets[i]) + " of source id " + std::to_string(i) +
-                   ", expected " + std::to_string(before) + " to " + std::to_string(head.ids));
-    }
+    if (offsets[i] < before || offsets[i] > head.ids || (i == 0 && offsets[i] != 0))
+      throw refuse({"has offset ", offsets[i], " of source id ", i, ", expected ", before, " to ", head.ids});
     before = offsets[i];
     if (i > 0) result.offsets_.push_back(static_cast<std::size_t>(offsets[i]));
   }
-  if (before != head.ids) {
-    throw refuse("has " + std::to_string(head.ids) + " ids, but its lists end at " + std::to_string(before));
-  }
+  if (before != head.ids) throw refuse({"has ", head.ids, " ids, but its lists end at ", before});
   for (const std::uint32_t id : ids) {
-    if (id > most) throw refuse("has the target id " + std::to_string(id) + ", expected less than 2^31");
+    if (id > most) throw refuse({"has the target id ", id, ", expected less than 2^31"});
     result.ids_.push_back(static_cast<std::int32_t>(id));
   }
   return result;
@@ -209,9 +206,7 @@ EIGENFORMER_FUNCTION std::vector<std::int32_t> Shortlist::choose(std::span<const
 EIGENFORMER_FUNCTION std::uint64_t Shortlist::checksum(const std::string& bytes) {
   std::uint64_t sum = 0;
   for (std::size_t at = 16; at + 8 <= bytes.size(); at += 8) {
-    std::uint64_t word = 0;
-    std::memcpy(&word, bytes.data() + at, 8);
-    sum ^= word + 0x9e3779b9 + (sum << 6) + (sum >> 2);
+    sum ^= detail::load_as<std::uint64_t>(bytes.data() + at) + 0x9e3779b9 + (sum << 6) + (sum >> 2);
   }
   return sum;
 }

@@ -116,8 +116,8 @@ class TokenFile final : public PairSource {
   static constexpr std::size_t pairs_a_start = 64;
   static constexpr std::uint32_t reads_a_release = 512;
 
-  IoError refuse(const std::string& what) const {
-    return IoError("token_file", "'" + path_.string() + "' " + what);
+  IoError refuse(std::initializer_list<detail::MessagePart> what) const {
+    return IoError("token_file", {"'", path_.string(), "' ", detail::join(what)});
   }
 
   // Before sizes are multiplied or memory is taken.
@@ -165,17 +165,15 @@ namespace eigenformer {
 EIGENFORMER_IO_FUNCTION TokenFile::TokenFile(const std::filesystem::path& path)
     : path_(path), file_(detail::MappedFile::open(path)) {
   const std::string_view bytes = std::as_const(*file_).text();
-  if (bytes.size() < sizeof head_ + sizeof tail_) throw refuse("is too short to be a token file");
+  if (bytes.size() < sizeof head_ + sizeof tail_) throw refuse({"is too short to be a token file"});
   std::memcpy(&head_, bytes.data(), sizeof head_);
   if (head_.magic != head_.right_magic)
-    throw refuse("is not a token file: its first eight bytes are not those of the format");
-  if (head_.version != head_.right_version) {
-    throw refuse("has version " + std::to_string(head_.version) + ", expected " +
-                 std::to_string(head_.right_version));
-  }
+    throw refuse({"is not a token file: its first eight bytes are not those of the format"});
+  if (head_.version != head_.right_version)
+    throw refuse({"has version ", head_.version, ", expected ", head_.right_version});
   std::memcpy(&tail_, bytes.data() + (bytes.size() - sizeof tail_), sizeof tail_);
   if (tail_.hash != tail_.right_hash(head_))
-    throw refuse("is truncated or damaged: the checksum of its last bytes does not match");
+    throw refuse({"is truncated or damaged: the checksum of its last bytes does not match"});
   require_sizes(bytes.size() - sizeof head_ - sizeof tail_);
   ids_ = bytes.data() + sizeof head_;
   const std::uint64_t id_bytes = (tail_.source_tokens + tail_.target_tokens) * head_.id_bytes;
@@ -200,16 +198,16 @@ EIGENFORMER_IO_FUNCTION void TokenFile::read(index_t, index_t i, EncodedPair& ou
 EIGENFORMER_IO_FUNCTION void TokenFile::require_sizes(std::uint64_t body) const {
   const auto& t = tail_;
   if (head_.id_bytes != 2 && head_.id_bytes != 4)
-    throw refuse("has ids of " + std::to_string(head_.id_bytes) + " bytes, expected 2 or 4");
+    throw refuse({"has ids of ", head_.id_bytes, " bytes, expected 2 or 4"});
   if (t.pairs > body / 4 || t.source_tokens > body || t.target_tokens > body ||
       (t.source_tokens + t.target_tokens) > body / head_.id_bytes ||
       (t.source_tokens + t.target_tokens) * head_.id_bytes + 4 * t.pairs != body) {
-    throw refuse("is truncated or damaged: " + std::to_string(t.pairs) +
-                 " pairs and their tokens do not fill the " + std::to_string(body) + " bytes of its body");
+    throw refuse({"is truncated or damaged: ", t.pairs, " pairs and their tokens do not fill the ", body,
+                  " bytes of its body"});
   }
   constexpr std::uint32_t most = std::numeric_limits<std::int32_t>::max();
   if (t.source_vocabulary > most || t.target_vocabulary > most)
-    throw refuse("has a vocabulary of more than 2^31 entries");
+    throw refuse({"has a vocabulary of more than 2^31 entries"});
 }
 
 EIGENFORMER_IO_FUNCTION void TokenFile::read_lengths(std::string_view stored) {
@@ -223,7 +221,7 @@ EIGENFORMER_IO_FUNCTION void TokenFile::read_lengths(std::string_view stored) {
     release(part);
   }
   if (hash.value() != tail_.lengths_hash)
-    throw refuse("is damaged: the checksum of its lengths does not match");
+    throw refuse({"is damaged: the checksum of its lengths does not match"});
   starts_.reserve(lengths_.size() / pairs_a_start + 1);
   for (std::size_t i = 0; i < lengths_.size(); ++i) {
     if (i % pairs_a_start == 0) starts_.push_back(source + target);
@@ -231,7 +229,7 @@ EIGENFORMER_IO_FUNCTION void TokenFile::read_lengths(std::string_view stored) {
     target += lengths_[i].target;
   }
   if (source != tail_.source_tokens || target != tail_.target_tokens)
-    throw refuse("is damaged: its lengths do not add up to its tokens");
+    throw refuse({"is damaged: its lengths do not add up to its tokens"});
 }
 
 EIGENFORMER_IO_FUNCTION void TokenFile::require_ids(std::string_view stored) const {
@@ -241,7 +239,7 @@ EIGENFORMER_IO_FUNCTION void TokenFile::require_ids(std::string_view stored) con
     hash.add(part);
     release(part);
   }
-  if (hash.value() != tail_.ids_hash) throw refuse("is damaged: the checksum of its ids does not match");
+  if (hash.value() != tail_.ids_hash) throw refuse({"is damaged: the checksum of its ids does not match"});
 }
 
 EIGENFORMER_IO_FUNCTION void TokenFile::copy(std::uint64_t from, std::size_t count, std::uint32_t vocabulary,
@@ -251,10 +249,8 @@ EIGENFORMER_IO_FUNCTION void TokenFile::copy(std::uint64_t from, std::size_t cou
   for (std::size_t k = 0; k < count; ++k) {
     std::uint32_t id = 0;
     std::memcpy(&id, stored + k * head_.id_bytes, head_.id_bytes);
-    if (id >= vocabulary) {
-      throw refuse("has the id " + std::to_string(id) + " in pair " + std::to_string(pair) +
-                   ", must be below " + std::to_string(vocabulary));
-    }
+    if (id >= vocabulary)
+      throw refuse({"has the id ", id, " in pair ", pair, ", must be below ", vocabulary});
     out[k] = static_cast<std::int32_t>(id);
   }
 }

@@ -32,6 +32,12 @@ inline IoError errno_error(const char* op, const std::string& action, const std:
   return IoError(op, "cannot " + action + " '" + path.string() + "': " + errno_text(error));
 }
 
+/// Whether there is a file or folder; false when the system cannot tell.
+inline bool file_exists(const std::filesystem::path& path) noexcept {
+  std::error_code ignored;
+  return std::filesystem::exists(path, ignored);
+}
+
 /// Writes all bytes to a descriptor, continuing after interruptions and short writes. Returns 0, or the errno
 /// of the failure.
 EIGENFORMER_FUNCTION int write_all(int descriptor, std::span<const std::byte> bytes) noexcept;

@@ -27,15 +27,8 @@ namespace detail {
 
 /// The name of a format in messages: "no compression", "gzip" or "zstd".
 constexpr const char* compression_name(Compression compression) {
-  switch (compression) {
-    case Compression::gzip:
-      return "gzip";
-    case Compression::zstd:
-      return "zstd";
-    case Compression::none:
-      break;
-  }
-  return "no compression";
+  constexpr const char* names[] = {"no compression", "gzip", "zstd"};
+  return names[static_cast<std::size_t>(compression)];
 }
 
 /// The format in which to write a file, by its extension: gzip for .gz, zstd for .zst, else none.
@@ -60,18 +53,16 @@ class Decompressor {
   virtual bool at_end_of_member() const = 0;
 };
 
-/// The functions that need zlib.
-struct GzipFunctions {
+/// The functions of a format that need its library.
+struct CompressionFunctions {
   std::unique_ptr<Decompressor> (*decompressor)();
-  /// Compresses the text to one member.
+  /// Compresses the text to one member or frame.
   std::string (*compress)(std::string_view text);
 };
-/// The functions that need libzstd.
-struct ZstdFunctions {
-  std::unique_ptr<Decompressor> (*decompressor)();
-  /// Compresses the text to one frame.
-  std::string (*compress)(std::string_view text);
-};
+/// Those that need zlib.
+struct GzipFunctions : CompressionFunctions {};
+/// Those that need libzstd.
+struct ZstdFunctions : CompressionFunctions {};
 
 /// Most bytes that a call of Decompressor::run appends.
 inline constexpr std::size_t decompressed_at_once = std::size_t{1} << 20;
@@ -154,7 +145,7 @@ inline std::string gzip_member(std::string_view text) {
   return member;
 }
 
-inline constexpr GzipFunctions gzip_functions{&gzip_decompressor, &gzip_member};
+inline constexpr GzipFunctions gzip_functions{{&gzip_decompressor, &gzip_member}};
 inline const bool gzip_is_linked = link(gzip_functions);
 
 }  // namespace eigenformer::detail
@@ -215,7 +206,7 @@ inline std::string zstd_frame(std::string_view text) {
   return frame;
 }
 
-inline constexpr ZstdFunctions zstd_functions{&zstd_decompressor, &zstd_frame};
+inline constexpr ZstdFunctions zstd_functions{{&zstd_decompressor, &zstd_frame}};
 inline const bool zstd_is_linked = link(zstd_functions);
 
 }  // namespace eigenformer::detail
@@ -225,15 +216,10 @@ namespace eigenformer {
 
 namespace detail {
 
-/// The functions of an optional library. Throws IoError, as `op`, when the program was built without it; the
-/// message begins with `what` and says which package to install.
-template <class Functions>
-const Functions& require_compression(const char* op, const std::string& what) {
-  constexpr bool gzip = std::is_same_v<Functions, GzipFunctions>;
-  if (const Functions* functions = find_linked<Functions>()) return *functions;
-  throw IoError(op, {what, ", and this program was built without ", (gzip ? "zlib" : "zstd"), "; install ",
-                     (gzip ? "zlib1g-dev" : "libzstd-dev"), " and build it again"});
-}
+/// The functions of a format other than none. Throws IoError, as `op`, when the program was built without its
+/// library; the message begins with `what` and says which package to install.
+EIGENFORMER_FUNCTION const CompressionFunctions& require_compression(Compression compression, const char* op,
+                                                                     const std::string& what);
 
 }  // namespace detail
 
@@ -278,8 +264,6 @@ class DecompressedStream {
   Compression compression() const noexcept { return compression_.value_or(Compression::none); }
 
  private:
-  void start();
-
   std::string name_;
   std::string waiting_;  // stored bytes, of which the last left_ were not read
   std::size_t left_ = 0;
@@ -324,20 +308,23 @@ EIGENFORMER_FUNCTION std::optional<Compression> compression_of_content(std::stri
   return Compression::none;
 }
 
+EIGENFORMER_FUNCTION const CompressionFunctions& require_compression(Compression compression, const char* op,
+                                                                     const std::string& what) {
+  const bool gzip = compression == Compression::gzip;
+  const CompressionFunctions* functions = find_linked<ZstdFunctions>();
+  if (gzip) functions = find_linked<GzipFunctions>();
+  if (functions != nullptr) return *functions;
+  throw IoError(op, {what, ", and this program was built without ", (gzip ? "zlib" : "zstd"), "; install ",
+                     (gzip ? "zlib1g-dev" : "libzstd-dev"), " and build it again"});
+}
+
 }  // namespace detail
 
 EIGENFORMER_FUNCTION std::string compress(Compression compression, std::string_view text) {
+  if (compression == Compression::none) return std::string(text);
   const std::string what =
       std::string("text cannot be compressed by ") + detail::compression_name(compression);
-  switch (compression) {
-    case Compression::gzip:
-      return detail::require_compression<detail::GzipFunctions>("compress", what).compress(text);
-    case Compression::zstd:
-      return detail::require_compression<detail::ZstdFunctions>("compress", what).compress(text);
-    case Compression::none:
-      break;
-  }
-  return std::string(text);
+  return detail::require_compression(compression, "compress", what).compress(text);
 }
 
 EIGENFORMER_FUNCTION bool DecompressedStream::read(std::string& out) {
@@ -346,7 +333,10 @@ EIGENFORMER_FUNCTION bool DecompressedStream::read(std::string& out) {
     compression_ = detail::compression_of_content(in);
     if (!compression_ && over_) compression_ = Compression::none;
     if (!compression_) return false;
-    start();
+    const std::string what =
+        "cannot read '" + name_ + "': it is compressed by " + detail::compression_name(*compression_);
+    if (*compression_ != Compression::none)
+      decompressor_ = detail::require_compression(*compression_, "read", what).decompressor();
   }
   if (!decompressor_) {
     out.append(in);
@@ -364,16 +354,6 @@ EIGENFORMER_FUNCTION bool DecompressedStream::read(std::string& out) {
   taken_ = at;
   left_ = in.size();
   return left_ > 0 || out.size() - before == detail::decompressed_at_once;
-}
-
-EIGENFORMER_FUNCTION void DecompressedStream::start() {
-  const std::string what =
-      "cannot read '" + name_ + "': it is compressed by " + detail::compression_name(*compression_);
-  if (*compression_ == Compression::gzip) {
-    decompressor_ = detail::require_compression<detail::GzipFunctions>("read", what).decompressor();
-  } else if (*compression_ == Compression::zstd) {
-    decompressor_ = detail::require_compression<detail::ZstdFunctions>("read", what).decompressor();
-  }
 }
 
 EIGENFORMER_FUNCTION std::string decompress(std::string stored, const std::string& name, std::size_t most) {

@@ -94,15 +94,12 @@ namespace detail {
 /// commit. While another process writes, the file may be moved before it is opened: use read_folder().
 inline std::filesystem::path folder_file(const std::filesystem::path& folder, std::string_view name) {
   const std::filesystem::path committed = folder / FolderTransaction::commit_name / name;
-  std::error_code ignored;
-  return std::filesystem::exists(committed, ignored) ? committed : folder / name;
+  return file_exists(committed) ? committed : folder / name;
 }
 
 /// Whether a folder that FolderTransaction writes has a file `name`; correct at any moment of a commit.
 inline bool has_folder_file(const std::filesystem::path& folder, std::string_view name) {
-  std::error_code ignored;
-  return std::filesystem::exists(folder / FolderTransaction::commit_name / name, ignored) ||
-         std::filesystem::exists(folder / name, ignored);
+  return file_exists(folder / FolderTransaction::commit_name / name) || file_exists(folder / name);
 }
 
 // Identifies the current versions of some files of a folder: existing files never share an inode number, and
@@ -129,13 +126,13 @@ template <class F>
 auto read_folder(const std::filesystem::path& folder, const std::vector<std::string>& names, F&& read) {
   constexpr int tries = 100;
   for (int i = 0; i < tries; ++i) {
-    const auto before = detail::FolderVersion::of(folder, names);
+    const auto before = FolderVersion::of(folder, names);
     try {
       auto result = read();
-      if (detail::FolderVersion::of(folder, names).entries == before.entries) return result;
+      if (FolderVersion::of(folder, names).entries == before.entries) return result;
     } catch (const IoError&) {
       // During a commit, files that are not in `names` are moved, too.
-      const auto after = detail::FolderVersion::of(folder, names);
+      const auto after = FolderVersion::of(folder, names);
       const bool changes = before.in_commit || after.in_commit || after.entries != before.entries;
       if (!changes || i + 1 == tries) throw;
     }

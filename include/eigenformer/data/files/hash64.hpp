@@ -7,6 +7,7 @@
 #include <span>
 #include <string_view>
 
+#include "eigenformer/core/base/bytes.hpp"
 #include "eigenformer/core/base/config.hpp"
 
 namespace eigenformer {
@@ -35,9 +36,7 @@ class Hash64 {
 
  private:
   void mix(const char* word) noexcept {
-    std::uint64_t x = 0;
-    std::memcpy(&x, word, sizeof x);
-    x = (state_ ^ x) * 0x9E3779B97F4A7C15u;
+    const std::uint64_t x = (state_ ^ detail::load_as<std::uint64_t>(word)) * 0x9E3779B97F4A7C15u;
     state_ = x ^ (x >> 32);
   }
 

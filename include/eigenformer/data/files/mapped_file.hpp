@@ -14,6 +14,7 @@
 #include <string_view>
 #include <utility>
 
+#include "eigenformer/core/base/bytes.hpp"
 #include "eigenformer/data/files/atomic_file.hpp"
 
 namespace eigenformer::detail {
@@ -56,13 +57,36 @@ class MappedFile {
   void map(int descriptor, std::size_t size) {
     if (size == 0) return;
     void* data = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE, descriptor, 0);
-    if (data == MAP_FAILED) throw detail::errno_error("read", "read", path_, errno);
+    if (data == MAP_FAILED) throw errno_error("read", "read", path_, errno);
     bytes_ = {static_cast<std::byte*>(data), size};
   }
 
   std::filesystem::path path_;
   int descriptor_ = -1;
   std::span<std::byte> bytes_;
+};
+
+/// Reads the bytes of a file from front to end. File: refuse(what) makes the error that names it.
+template <class File>
+struct FileCursor {
+  const File& file;
+  std::span<const std::byte> bytes;
+  std::size_t at = 0;
+
+  std::size_t left() const noexcept { return bytes.size() - at; }
+  /// The next n bytes. Throws the file's error, with `what` and the byte offset, beyond its end.
+  std::span<const std::byte> take(std::uint64_t n, const std::string& what) {
+    if (n > left()) {
+      throw file.refuse(
+          {"is truncated: ", what, " at byte ", at, " takes ", n, " bytes, the file has ", left(), " left"});
+    }
+    at += static_cast<std::size_t>(n);
+    return bytes.subspan(at - static_cast<std::size_t>(n), static_cast<std::size_t>(n));
+  }
+  template <class N>
+  N number(const std::string& what) {
+    return load_as<N>(take(sizeof(N), what).data());
+  }
 };
 
 /// Reads all bytes of a regular file. Throws IoError with its path and the system's message.
@@ -78,24 +102,24 @@ namespace eigenformer::detail {
 
 EIGENFORMER_IO_FUNCTION std::shared_ptr<MappedFile> MappedFile::open(const std::filesystem::path& path) {
   struct stat state {};
-  if (::stat(path.c_str(), &state) != 0) throw detail::errno_error("read", "open", path, errno);
+  if (::stat(path.c_str(), &state) != 0) throw errno_error("read", "open", path, errno);
   if (!S_ISREG(state.st_mode)) {
     throw IoError("read", {"cannot open '", path.string(), "': it is not a regular file"});
   }
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (descriptor < 0) throw detail::errno_error("read", "open", path, errno);
+  if (descriptor < 0) throw errno_error("read", "open", path, errno);
   std::shared_ptr<MappedFile> file(new MappedFile);
   file->path_ = path;
   file->descriptor_ = descriptor;
-  if (::fstat(descriptor, &state) != 0) throw detail::errno_error("read", "read", path, errno);
-  if (!std::in_range<std::ptrdiff_t>(state.st_size)) throw detail::errno_error("read", "read", path, EFBIG);
+  if (::fstat(descriptor, &state) != 0) throw errno_error("read", "read", path, errno);
+  if (!std::in_range<std::ptrdiff_t>(state.st_size)) throw errno_error("read", "read", path, EFBIG);
   file->map(descriptor, static_cast<std::size_t>(state.st_size));
   return file;
 }
 
 EIGENFORMER_IO_FUNCTION std::shared_ptr<MappedFile> MappedFile::again() const {
   struct stat state {};
-  if (::fstat(descriptor_, &state) != 0) throw detail::errno_error("read", "read", path_, errno);
+  if (::fstat(descriptor_, &state) != 0) throw errno_error("read", "read", path_, errno);
   if (!std::cmp_equal(state.st_size, bytes_.size())) {
     throw IoError("read", {"'", path_.string(), "' has changed since it was opened: it had ", bytes_.size(),
                            " bytes, and now has ", state.st_size});
@@ -103,7 +127,7 @@ EIGENFORMER_IO_FUNCTION std::shared_ptr<MappedFile> MappedFile::again() const {
   std::shared_ptr<MappedFile> file(new MappedFile);
   file->path_ = path_;
   file->descriptor_ = ::fcntl(descriptor_, F_DUPFD_CLOEXEC, 0);
-  if (file->descriptor_ < 0) throw detail::errno_error("read", "read", path_, errno);
+  if (file->descriptor_ < 0) throw errno_error("read", "read", path_, errno);
   file->map(descriptor_, bytes_.size());
   return file;
 }

@@ -46,8 +46,7 @@ EIGENFORMER_IO_FUNCTION int reserve_room(int descriptor, std::uint64_t bytes) no
 
 #if EIGENFORMER_IO_DEFINITIONS
 
-namespace eigenformer {
-namespace detail {
+namespace eigenformer::detail {
 
 EIGENFORMER_IO_FUNCTION int reserve_room(int descriptor, std::uint64_t bytes) noexcept {
 #ifdef __linux__
@@ -61,7 +60,6 @@ EIGENFORMER_IO_FUNCTION int reserve_room(int descriptor, std::uint64_t bytes) no
 #endif
 }
 
-}  // namespace detail
-}  // namespace eigenformer
+}  // namespace eigenformer::detail
 
 #endif

@@ -119,78 +119,18 @@ inline constexpr std::string_view german_before_ordinals[] = {
     "seinem",  "seinen",  "seiner",    "seit",   "unser",  "unsere", "unserem",  "unseren",  "unserer",
     "vom",     "von",     "vor",       "zum",    "zur",    "Montag", "Dienstag", "Mittwoch", "Donnerstag",
     "Freitag", "Samstag", "Sonnabend", "Sonntag"};
-inline constexpr std::string_view german_after_ordinals[] = {"Januar",
-                                                             "Jänner",
-                                                             "Februar",
-                                                             "März",
-                                                             "April",
-                                                             "Mai",
-                                                             "Juni",
-                                                             "Juli",
-                                                             "August",
-                                                             "September",
-                                                             "Oktober",
-                                                             "November",
-                                                             "Dezember",
-                                                             "Jan",
-                                                             "Jän",
-                                                             "Feb",
-                                                             "Apr",
-                                                             "Jun",
-                                                             "Jul",
-                                                             "Aug",
-                                                             "Sep",
-                                                             "Sept",
-                                                             "Okt",
-                                                             "Nov",
-                                                             "Dez",
-                                                             "Jahrhundert",
-                                                             "Jahrhunderts",
-                                                             "Jh",
-                                                             "Jhd",
-                                                             "Jahrtausend",
-                                                             "Jahrtausends",
-                                                             "Weltkrieg",
-                                                             "Weltkriegs",
-                                                             "Weltkrieges",
-                                                             "Klasse",
-                                                             "Stock",
-                                                             "Stockwerk",
-                                                             "Etage",
-                                                             "Platz",
-                                                             "Rang",
-                                                             "Mal",
-                                                             "Tag",
-                                                             "Tages",
-                                                             "Woche",
-                                                             "Monat",
-                                                             "Jahr",
-                                                             "Jahres",
-                                                             "Lebensjahr",
-                                                             "Geburtstag",
-                                                             "Jahrestag",
-                                                             "Hochzeitstag",
-                                                             "Auflage",
-                                                             "Kapitel",
-                                                             "Band",
-                                                             "Bezirk",
-                                                             "Liga",
-                                                             "Minute",
-                                                             "Runde",
-                                                             "Spieltag",
-                                                             "Semester",
-                                                             "Quartal",
-                                                             "Staffel",
-                                                             "Folge",
-                                                             "Teil",
-                                                             "Armee",
-                                                             "Division",
-                                                             "Legislaturperiode",
-                                                             "Juno",
-                                                             "Breitengrad",
-                                                             "Längengrad",
-                                                             "Präsident",
-                                                             "Präsidenten"};
+inline constexpr std::string_view german_after_ordinals[] = {
+    // months
+    "Januar", "Jänner", "Februar", "März", "April", "Mai", "Juni", "Juli", "August", "September", "Oktober",
+    "November", "Dezember", "Jan", "Jän", "Feb", "Apr", "Jun", "Jul", "Aug", "Sep", "Sept", "Okt", "Nov",
+    "Dez", "Juno",
+    // what is counted
+    "Jahrhundert", "Jahrhunderts", "Jh", "Jhd", "Jahrtausend", "Jahrtausends", "Weltkrieg", "Weltkriegs",
+    "Weltkrieges", "Klasse", "Stock", "Stockwerk", "Etage", "Platz", "Rang", "Mal", "Tag", "Tages", "Woche",
+    "Monat", "Jahr", "Jahres", "Lebensjahr", "Geburtstag", "Jahrestag", "Hochzeitstag", "Auflage", "Kapitel",
+    "Band", "Bezirk", "Liga", "Minute", "Runde", "Spieltag", "Semester", "Quartal", "Staffel", "Folge",
+    "Teil", "Armee", "Division", "Legislaturperiode", "Breitengrad", "Längengrad", "Präsident",
+    "Präsidenten"};
 
 inline constexpr std::string_view french_inside[] = {
     "M",   "MM",  "Mr",  "Mme", "Mmes", "Mlle",   "Mlles", "Mgr",  "Me", "Dr",  "Drs", "Pr",  "Prof", "St",
@@ -240,8 +180,7 @@ EIGENFORMER_IO_FUNCTION Abbreviations abbreviations_of(std::string_view language
 
 #if EIGENFORMER_IO_DEFINITIONS
 
-namespace eigenformer {
-namespace detail {
+namespace eigenformer::detail {
 
 EIGENFORMER_IO_FUNCTION Abbreviations abbreviations_of(std::string_view language) {
   if (language == "en")
@@ -256,7 +195,6 @@ EIGENFORMER_IO_FUNCTION Abbreviations abbreviations_of(std::string_view language
   return {};
 }
 
-}  // namespace detail
-}  // namespace eigenformer
+}  // namespace eigenformer::detail
 
 #endif

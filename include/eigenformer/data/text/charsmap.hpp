@@ -12,12 +12,11 @@
 #include <string_view>
 #include <utility>
 
+#include "eigenformer/core/base/bytes.hpp"
 #include "eigenformer/core/base/error.hpp"
 #include "eigenformer/data/text/icu_text.hpp"
 
-namespace eigenformer {
-
-namespace detail {
+namespace eigenformer::detail {
 
 /// The normalisation table of a SentencePiece model, `precompiled_charsmap`, which replaces strings by
 /// others. Its bytes are the size of a trie, the trie as a double array of 32-bit units (as in the library
@@ -36,12 +35,7 @@ class Charsmap {
   std::string apply(std::string_view text) const;
 
  private:
-  std::uint32_t word(std::size_t i) const {
-    const auto byte = [&](std::size_t k) {
-      return static_cast<std::uint32_t>(static_cast<std::uint8_t>(bytes_[i * 4 + k]));
-    };
-    return byte(0) | byte(1) << 8 | byte(2) << 16 | byte(3) << 24;
-  }
+  std::uint32_t word(std::size_t i) const { return load_as<std::uint32_t>(bytes_.data() + i * 4); }
 
   // The replacement of the shortest prefix of `text` that is in the trie.
   std::optional<std::string_view> replacement(std::string_view text) const;
@@ -73,15 +67,11 @@ class Charsmap {
   std::size_t units_ = 0;
 };
 
-}  // namespace detail
-
-}  // namespace eigenformer
+}  // namespace eigenformer::detail
 
 #if EIGENFORMER_IO_DEFINITIONS
 
-namespace eigenformer {
-
-namespace detail {
+namespace eigenformer::detail {
 
 EIGENFORMER_IO_FUNCTION Charsmap::Charsmap(std::string bytes) : bytes_(std::move(bytes)) {
   const std::size_t size = bytes_.size() < 4 ? 0 : word(0);
@@ -126,8 +116,6 @@ EIGENFORMER_IO_FUNCTION std::optional<std::string_view> Charsmap::replacement(st
   return std::nullopt;
 }
 
-}  // namespace detail
-
-}  // namespace eigenformer
+}  // namespace eigenformer::detail
 
 #endif

@@ -81,12 +81,7 @@ inline std::u32string decompose(char32_t c) {
 }
 
 /// Appends a code point as UTF-8; it must be at most U+10FFFF and no surrogate.
-inline void append_utf8(std::string& text, char32_t c) {
-  std::uint8_t bytes[U8_MAX_LENGTH];
-  std::int32_t n = 0;
-  U8_APPEND_UNSAFE(bytes, n, static_cast<UChar32>(c));
-  text.append(reinterpret_cast<const char*>(bytes), static_cast<std::size_t>(n));
-}
+inline void append_utf8(std::string& text, char32_t c) { text += utf8_of(c); }
 
 /// Composes UTF-8 text to NFC. Throws ValueError for text that is not UTF-8.
 inline std::string compose(std::string_view text) {

@@ -65,6 +65,7 @@ class SentenceRules {
   }
   /// Quotes and brackets, opening and closing.
   static bool is_quote_or_bracket(char32_t c) { return sentence_property(c) == U_SB_CLOSE; }
+  static bool is_dash(char32_t c) { return c == 0x2013 || c == 0x2014; }
   static bool is_lower(char32_t c) { return u_islower(static_cast<UChar32>(c)) != 0; }
   static bool is_upper(char32_t c) { return u_isupper(static_cast<UChar32>(c)) != 0; }
   static bool is_wide(char32_t c) { return c >= 0x3000; }
@@ -79,7 +80,11 @@ class SentenceRules {
   static bool ends_word(std::string_view text, std::size_t end);
 
   /// The offset after quotes, brackets and dashes, where the first letter of a sentence may be.
-  static std::size_t after_marks(std::string_view text, std::size_t at);
+  static std::size_t after_marks(std::string_view text, std::size_t at) {
+    return after_run(text, at, [](char32_t c) {
+      return is_quote_or_bracket(c) || c == 0xBF || c == 0xA1 || c == '-' || is_dash(c) || is_space(c);
+    });
+  }
 
   /// Moves the place behind a » or « that follows a space and closes a quotation opened earlier: "« Bonjour !
   /// » Il partit."
@@ -94,11 +99,7 @@ class SentenceRules {
 
   /// The run of letters and digits at an offset.
   static ByteSpan next_word(std::string_view text, std::size_t begin) {
-    std::size_t end = begin;
-    for (auto c = code_point_at(text, end); c.length > 0 && (icu::is_letter(c.value) || is_digit(c.value));
-         c = code_point_at(text, end))
-      end += c.length;
-    return {begin, end};
+    return {begin, after_run(text, begin, [](char32_t c) { return icu::is_letter(c) || is_digit(c); })};
   }
 
   bool is_opener(std::string_view text, ByteSpan word) const {
@@ -157,8 +158,7 @@ class SentenceRules {
 
 #if EIGENFORMER_IO_DEFINITIONS
 
-namespace eigenformer {
-namespace detail {
+namespace eigenformer::detail {
 
 EIGENFORMER_IO_FUNCTION SentenceRules::SentenceRules(const std::string& language,
                                                      const std::vector<std::string>& abbreviations) {
@@ -213,8 +213,7 @@ EIGENFORMER_IO_FUNCTION std::vector<std::size_t> SentenceRules::proposed(std::st
       std::fill_n(line.begin() + static_cast<std::ptrdiff_t>(at), bytes.size(), ' ');
     at += bytes.size();
     if (c != 0x2026 && !(c == '.' && ends_word(text, at - 1))) return;
-    std::size_t place = at;
-    while (is_quote_or_bracket(code_point_at(text, place).value)) place += code_point_at(text, place).length;
+    const std::size_t place = after_run(text, at, is_quote_or_bracket);
     const std::size_t word = after_spaces(text, place);
     const char32_t first = code_point_at(text, after_marks(text, word)).value;
     if (word > place && (c == '.' ? is_digit(first) : is_upper(first))) places.push_back(word);
@@ -241,16 +240,6 @@ EIGENFORMER_IO_FUNCTION bool SentenceRules::ends_word(std::string_view text, std
     end -= c.length;
   }
   return true;
-}
-
-EIGENFORMER_IO_FUNCTION std::size_t SentenceRules::after_marks(std::string_view text, std::size_t at) {
-  for (auto c = code_point_at(text, at); c.length > 0; c = code_point_at(text, at)) {
-    const bool mark = is_quote_or_bracket(c.value) || c.value == 0xBF || c.value == 0xA1 || c.value == '-' ||
-                      c.value == 0x2013 || c.value == 0x2014 || is_space(c.value);
-    if (!mark) break;
-    at += c.length;
-  }
-  return at;
 }
 
 EIGENFORMER_IO_FUNCTION std::size_t SentenceRules::behind_closing_quotes(std::string_view text,
@@ -284,11 +273,9 @@ EIGENFORMER_IO_FUNCTION std::size_t SentenceRules::before_opening_quotes(std::st
 EIGENFORMER_IO_FUNCTION bool SentenceRules::ends(std::string_view text, ByteSpan sentence,
                                                  std::size_t place) const {
   const bool space = place > sentence.end;
-  std::size_t stop = sentence.end;  // behind the mark that ends the sentence
-  for (auto c = code_point_before(text, stop);
-       stop > sentence.begin && (is_quote_or_bracket(c.value) || is_space(c.value));
-       c = code_point_before(text, stop))
-    stop -= c.length;
+  const auto quote_or_space = [](char32_t c) { return is_quote_or_bracket(c) || is_space(c); };
+  // Behind the mark that ends the sentence.
+  const std::size_t stop = sentence.begin + before_run(sentence.of(text), sentence.size(), quote_or_space);
   const bool quoted = stop < sentence.end;
   const char32_t mark = code_point_before(text, stop).value;
   const std::size_t word = after_marks(text, place);
@@ -300,14 +287,9 @@ EIGENFORMER_IO_FUNCTION bool SentenceRules::ends(std::string_view text, ByteSpan
   if (quoted && is_lower(first)) return false;  // "Really?" he asked.
   if (mark != '.') return true;
   const std::size_t token_end = stop - 1;
-  std::size_t token = token_end;
-  while (token > sentence.begin) {
-    const auto c = code_point_before(text, token);
-    if (is_space(c.value) || is_quote_or_bracket(c.value) || c.value == 0x2013 || c.value == 0x2014 ||
-        c.value == '/')
-      break;
-    token -= c.length;
-  }
+  const auto in_token = [&](char32_t c) { return !quote_or_space(c) && !is_dash(c) && c != '/'; };
+  const std::size_t token =
+      sentence.begin + before_run(sentence.of(text), token_end - sentence.begin, in_token);
   if (token == token_end || text[token_end - 1] == '.') return true;  // an ellipsis
   return !goes_on(text, sentence, {token, token_end}, word);
 }
@@ -346,11 +328,7 @@ EIGENFORMER_IO_FUNCTION bool SentenceRules::is_ordinal(std::string_view text, By
   if (lists_.before_ordinals.empty()) return false;
   if (Abbreviations::has(lists_.after_ordinals, word)) return true;
   if (opens || word.empty()) return false;
-  const std::size_t end = before_spaces(text, token.begin);
-  std::size_t begin = end;
-  for (auto c = code_point_before(text, begin); c.length > 0 && icu::is_letter(c.value);
-       c = code_point_before(text, begin))
-    begin -= c.length;
+  const std::size_t end = before_spaces(text, token.begin), begin = before_run(text, end, icu::is_letter);
   return is_in(lists_.before_ordinals, text.substr(begin, end - begin));
 }
 
@@ -387,7 +365,6 @@ EIGENFORMER_IO_FUNCTION bool SentenceRules::is_initial(std::string_view token) {
   return any;
 }
 
-}  // namespace detail
-}  // namespace eigenformer
+}  // namespace eigenformer::detail
 
 #endif

@@ -31,19 +31,31 @@ inline DecodedCodePoint code_point_before(std::string_view text, std::size_t at)
   return c.length == at - begin ? c : DecodedCodePoint{};
 }
 
-/// The offset of the first character from `at` on that is not white space.
-inline std::size_t after_spaces(std::string_view text, std::size_t at) {
-  for (auto c = code_point_at(text, at); c.length > 0 && is_space(c.value); c = code_point_at(text, at))
+/// The offset behind the run of code points from `at` on of which belongs(code point) is true.
+template <class Belongs>
+std::size_t after_run(std::string_view text, std::size_t at, Belongs&& belongs) {
+  for (auto c = code_point_at(text, at); c.length > 0 && belongs(c.value); c = code_point_at(text, at))
     at += c.length;
   return at;
 }
 
-/// The offset at which the run of white space that ends at `at` begins.
-inline std::size_t before_spaces(std::string_view text, std::size_t at) {
-  for (auto c = code_point_before(text, at); c.length > 0 && is_space(c.value);
+/// The offset at which the run of such code points that ends at `at` begins.
+template <class Belongs>
+std::size_t before_run(std::string_view text, std::size_t at, Belongs&& belongs) {
+  for (auto c = code_point_before(text, at); c.length > 0 && belongs(c.value);
        c = code_point_before(text, at))
     at -= c.length;
   return at;
+}
+
+/// The offset of the first character from `at` on that is not white space.
+inline std::size_t after_spaces(std::string_view text, std::size_t at) {
+  return after_run(text, at, is_space);
+}
+
+/// The offset at which the run of white space that ends at `at` begins.
+inline std::size_t before_spaces(std::string_view text, std::size_t at) {
+  return before_run(text, at, is_space);
 }
 
 /// The span without the white space at its ends.

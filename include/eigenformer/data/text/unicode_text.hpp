@@ -34,13 +34,13 @@ inline const UnicodeFunctions& require_unicode(const char* op, const std::string
 }
 
 /// Whether this program was built with ICU, which to_nfc() and Scripts need.
-inline bool has_unicode_text() noexcept { return detail::find_linked<detail::UnicodeFunctions>() != nullptr; }
+inline bool has_unicode_text() noexcept { return find_linked<UnicodeFunctions>() != nullptr; }
 
 /// Composes UTF-8 text to NFC (Unicode Standard Annex 15), in which a letter and its accent are one code
 /// point where Unicode has one. Throws ValueError in a program built without ICU, and when ICU finds text
 /// that is not UTF-8; text without bytes from 0xCC on is returned as it is.
 inline std::string to_nfc(std::string_view text) {
-  const auto& unicode = detail::require_unicode("nfc", "NFC");
+  const auto& unicode = require_unicode("nfc", "NFC");
   // Below U+0300, whose first byte is 0xCC, all is composed.
   const bool plain =
       std::all_of(text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < 0xCC; });
@@ -63,7 +63,7 @@ class Scripts {
   double share(std::string_view text) const;
 
  private:
-  const detail::UnicodeFunctions* unicode_ = nullptr;
+  const UnicodeFunctions* unicode_ = nullptr;
   std::vector<int> scripts_;
 };
 
@@ -74,11 +74,9 @@ class Scripts {
 namespace eigenformer::detail {
 
 EIGENFORMER_IO_FUNCTION Scripts::Scripts(const std::string& names) {
-  for (std::size_t at = 0; at < names.size();) {
-    const std::size_t end = std::min(names.find(',', at), names.size());
-    const std::string name = trim(std::string_view(names).substr(at, end - at));
-    at = end + 1;
-    unicode_ = &detail::require_unicode("scripts", "a script such as '" + name + "'");
+  for (const std::string_view part : parts_between(names, ",")) {
+    const std::string name = trim(part);
+    unicode_ = &require_unicode("scripts", "a script such as '" + name + "'");
     const int script = unicode_->find_script(name);
     if (name.empty() || script < 0) {
       throw ValueError(
@@ -92,7 +90,7 @@ EIGENFORMER_IO_FUNCTION Scripts::Scripts(const std::string& names) {
 EIGENFORMER_IO_FUNCTION double Scripts::share(std::string_view text) const {
   if (all()) return 1;
   double letters = 0, own = 0;
-  detail::for_each_code_point(text, [&](char32_t c, std::string_view) {
+  for_each_code_point(text, [&](char32_t c, std::string_view) {
     if (!unicode_->is_letter(c)) return;
     ++letters;
     own += std::find(scripts_.begin(), scripts_.end(), unicode_->script_of(c)) != scripts_.end() ? 1 : 0;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -68,11 +69,23 @@ inline std::optional<index_t> find_invalid_utf8(std::string_view text) {
       ++i;
       continue;
     }
-    const std::size_t length = detail::decode_front(text.substr(i)).length;
+    const std::size_t length = decode_front(text.substr(i)).length;
     if (length == 0) return static_cast<index_t>(i);
     i += length;
   }
   return std::nullopt;
+}
+
+/// The parts of a text, each up to one of the bytes `separators` or to the end of the text. No empty part
+/// follows a separator that is the last byte.
+inline std::vector<std::string_view> parts_between(std::string_view text, std::string_view separators) {
+  std::vector<std::string_view> parts;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find_first_of(separators), text.size());
+    parts.push_back(text.substr(0, end));
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return parts;
 }
 
 /// Calls f(char32_t code_point, std::string_view bytes) for each code point of the text. What is not UTF-8 is
@@ -81,7 +94,7 @@ inline std::optional<index_t> find_invalid_utf8(std::string_view text) {
 template <class F>
 void for_each_code_point(std::string_view text, F&& f) {
   for (std::size_t i = 0; i < text.size();) {
-    const detail::DecodedCodePoint c = detail::decode_front(text.substr(i));
+    const DecodedCodePoint c = decode_front(text.substr(i));
     const std::size_t length = c.length == 0 ? c.invalid_bytes : c.length;
     f(c.value, text.substr(i, length));
     i += length;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "eigenformer/core/base/error.hpp"
+#include "eigenformer/data/text/text_walk.hpp"
 #include "eigenformer/data/text/utf8.hpp"
 #include "eigenformer/data/tokenizers/foreign_tokenizer.hpp"
 #include "eigenformer/data/tokenizers/tokenizer_file.hpp"
@@ -52,12 +53,12 @@ class AddedTokens {
       }
       std::size_t begin = i, end = i + token->text.size();
       i = end;
-      if (token->single_word && (ends_with_word<Characters>(text.substr(0, begin)) ||
-                                 starts_with_word<Characters>(text.substr(end))))
+      const auto is_in_word = [&](DecodedCodePoint c) { return Characters::is_word_character(c.value); };
+      if (token->single_word && ((begin > 0 && is_in_word(code_point_before(text, begin))) ||
+                                 (end < text.size() && is_in_word(code_point_at(text, end)))))
         continue;
-      if (token->strip_left)
-        begin = std::max(done, begin - white_space_at_end<Characters>(text.substr(0, begin)));
-      if (token->strip_right) end += white_space_at_start<Characters>(text.substr(end));
+      if (token->strip_left) begin = std::max(done, before_run(text, begin, Characters::is_white_space));
+      if (token->strip_right) end = after_run(text, end, Characters::is_white_space);
       if (done < begin) on_text(text.substr(done, begin - done), done);
       on_token(token->id);
       done = end;
@@ -67,50 +68,14 @@ class AddedTokens {
   }
 
   /// Stores the tokens as the part "added"; nothing when there are none.
-  void add_to(detail::TokenizerParts& parts) const;
+  void add_to(TokenizerParts& parts) const;
   /// Reads what add_to() stored; no tokens when there is no such part. Throws IoError for a damaged part.
-  static AddedTokens read(const detail::TokenizerParts& parts);
+  static AddedTokens read(const TokenizerParts& parts);
   /// Throws ValueError for an id outside a vocabulary of this size.
   void require_ids(index_t size) const;
 
  private:
   const AddedToken* find(std::string_view rest, bool normalized) const;
-
-  template <class Characters>
-  static std::size_t white_space_at_start(std::string_view text) {
-    std::size_t n = 0;
-    while (n < text.size()) {
-      const detail::DecodedCodePoint c = detail::decode_front(text.substr(n));
-      if (c.length == 0 || !Characters::is_white_space(c.value)) break;
-      n += c.length;
-    }
-    return n;
-  }
-  // The last code point's first byte.
-  static std::size_t last_code_point(std::string_view text) {
-    std::size_t at = text.size() - 1;
-    while (at > 0 && (static_cast<std::uint8_t>(text[at]) & 0xC0u) == 0x80u) --at;
-    return at;
-  }
-  template <class Characters>
-  static std::size_t white_space_at_end(std::string_view text) {
-    std::size_t end = text.size();
-    while (end > 0) {
-      const std::size_t at = last_code_point(text.substr(0, end));
-      if (!Characters::is_white_space(detail::decode_front(text.substr(at, end - at)).value)) break;
-      end = at;
-    }
-    return text.size() - end;
-  }
-  template <class Characters>
-  static bool starts_with_word(std::string_view text) {
-    return !text.empty() && Characters::is_word_character(detail::decode_front(text).value);
-  }
-  template <class Characters>
-  static bool ends_with_word(std::string_view text) {
-    return !text.empty() &&
-           Characters::is_word_character(detail::decode_front(text.substr(last_code_point(text))).value);
-  }
 
   std::vector<AddedToken> tokens_;
   std::map<char, std::vector<std::size_t>> by_first_byte_;
@@ -134,7 +99,7 @@ EIGENFORMER_IO_FUNCTION AddedTokens::AddedTokens(std::vector<AddedToken> tokens)
   }
 }
 
-EIGENFORMER_IO_FUNCTION void AddedTokens::add_to(detail::TokenizerParts& parts) const {
+EIGENFORMER_IO_FUNCTION void AddedTokens::add_to(TokenizerParts& parts) const {
   if (empty()) return;
   std::vector<std::string> items;
   for (const AddedToken& t : tokens_) {
@@ -147,11 +112,11 @@ EIGENFORMER_IO_FUNCTION void AddedTokens::add_to(detail::TokenizerParts& parts) 
   parts.set_list("added", items);
 }
 
-EIGENFORMER_IO_FUNCTION AddedTokens AddedTokens::read(const detail::TokenizerParts& parts) {
+EIGENFORMER_IO_FUNCTION AddedTokens AddedTokens::read(const TokenizerParts& parts) {
   std::vector<AddedToken> tokens;
   if (!parts.contains("added")) return {};
   const std::vector<std::string> items = parts.list("added");
-  if (items.size() % 3 != 0) throw parts.refuse("is damaged in its part 'added'");
+  if (items.size() % 3 != 0) throw parts.refuse({"is damaged in its part 'added'"});
   for (std::size_t i = 0; i < items.size(); i += 3) {
     const std::int32_t flags = parts.number("added", items[i + 2]);
     tokens.push_back({items[i], parts.number("added", items[i + 1]), (flags & 1) != 0, (flags & 2) != 0,

@@ -33,7 +33,7 @@ class ByteBpeTokenizer final : public ForeignTokenizer {
   /// Loads `directory/name.tokenizer`. Throws IoError.
   static ByteBpeTokenizer load(const std::filesystem::path& directory,
                                const std::string& name = "tokenizer") {
-    const detail::TokenizerParts parts = read_parts("byte_bpe", directory, name);
+    const TokenizerParts parts = read_parts("byte_bpe", directory, name);
     return made_of(parts, [&] {
       return ByteBpeTokenizer(read_vocabulary(parts), parts.list("merges"), AddedTokens::read(parts));
     });
@@ -56,7 +56,7 @@ class ByteBpeTokenizer final : public ForeignTokenizer {
   static std::vector<std::string> split(const std::string& text);
 
  protected:
-  void add_parts(detail::TokenizerParts& parts) const override {
+  void add_parts(TokenizerParts& parts) const override {
     parts.set_list("merges", merges_);
     added_.add_to(parts);
   }
@@ -65,9 +65,9 @@ class ByteBpeTokenizer final : public ForeignTokenizer {
   enum class Class { space, letter, number, other };
 
   static Class class_of(char32_t c) {
-    if (detail::icu::is_letter(c)) return Class::letter;
-    if (detail::icu::is_number(c)) return Class::number;
-    return detail::icu::is_white_space(c) ? Class::space : Class::other;
+    if (icu::is_letter(c)) return Class::letter;
+    if (icu::is_number(c)) return Class::number;
+    return icu::is_white_space(c) ? Class::space : Class::other;
   }
 
   static std::size_t word_end(const std::u32string& text, std::size_t begin);
@@ -78,14 +78,13 @@ class ByteBpeTokenizer final : public ForeignTokenizer {
     std::vector<std::int32_t> ids;
     const auto put = [&](std::int32_t id) { ids.push_back(id); };
     // There is no normalisation, so tokens to match in normalised text are matched in the same text.
-    added_.split<detail::icu::AddedTokenCharacters>(
+    added_.split<icu::AddedTokenCharacters>(
         valid_utf8(text), false, put, [&](std::string_view part, std::size_t) {
-          added_.split<detail::icu::AddedTokenCharacters>(
-              part, true, put, [&](std::string_view rest, std::size_t) {
-                for (const std::string& word : split(std::string(rest))) {
-                  for (const std::string& piece : merge(word)) append(ids, piece);
-                }
-              });
+          added_.split<icu::AddedTokenCharacters>(part, true, put, [&](std::string_view rest, std::size_t) {
+            for (const std::string& word : split(std::string(rest))) {
+              for (const std::string& piece : merge(word)) append(ids, piece);
+            }
+          });
         });
     return ids;
   }
@@ -99,15 +98,15 @@ class ByteBpeTokenizer final : public ForeignTokenizer {
   // The pieces of a word after all merges, by priority and from left to right.
   std::vector<std::string> merged(const std::string& word) const {
     std::vector<std::string> parts = spelled(word);
-    detail::merge_pairs(parts, std::bind_front(&ByteBpeTokenizer::possible_merge, this));
+    merge_pairs(parts, std::bind_front(&ByteBpeTokenizer::possible_merge, this));
     return parts;
   }
 
-  std::optional<detail::PossibleMerge<std::string>> possible_merge(const std::string& left,
-                                                                   const std::string& right) const {
+  std::optional<PossibleMerge<std::string>> possible_merge(const std::string& left,
+                                                           const std::string& right) const {
     const auto found = ranks_.find(left + ' ' + right);
     if (found == ranks_.end()) return std::nullopt;
-    return detail::PossibleMerge<std::string>{static_cast<double>(found->second), left + right};
+    return PossibleMerge<std::string>{static_cast<double>(found->second), left + right};
   }
 
   std::vector<std::string> merges_;
@@ -138,18 +137,18 @@ EIGENFORMER_IO_FUNCTION ByteBpeTokenizer::ByteBpeTokenizer(ForeignVocabulary giv
   for (std::uint32_t byte = 0, other = 0; byte < 256; ++byte) {
     const bool visible = (byte >= 33 && byte <= 126) || (byte >= 161 && byte <= 172) || byte >= 174;
     const char32_t c = visible ? byte : 256 + other++;
-    detail::icu::append_utf8(spelled_[byte], c);
+    icu::append_utf8(spelled_[byte], c);
     bytes_[c] = static_cast<char>(byte);
   }
 }
 
 EIGENFORMER_IO_FUNCTION std::vector<std::int32_t> ByteBpeTokenizer::encode_sampled(
     std::string_view text, const SubwordSampling& sampling, RandomGenerator& rng) const {
-  detail::require_rate_of(true, sampling);
+  require_rate_of(true, sampling);
   return encode_words(text, [&](const std::string& word) {
     std::vector<std::string> parts = spelled(word);
-    detail::merge_with_dropout(parts, sampling.bpe_dropout, rng,
-                               std::bind_front(&ByteBpeTokenizer::possible_merge, this));
+    merge_with_dropout(parts, sampling.bpe_dropout, rng,
+                       std::bind_front(&ByteBpeTokenizer::possible_merge, this));
     return parts;
   });
 }
@@ -157,7 +156,7 @@ EIGENFORMER_IO_FUNCTION std::vector<std::int32_t> ByteBpeTokenizer::encode_sampl
 EIGENFORMER_IO_FUNCTION std::string ByteBpeTokenizer::decode(std::span<const std::int32_t> ids) const {
   std::string text;
   for (const std::string& piece : pieces(ids)) {
-    detail::for_each_code_point(piece, [&](char32_t c, std::string_view spelling) {
+    for_each_code_point(piece, [&](char32_t c, std::string_view spelling) {
       const auto byte = bytes_.find(c);
       if (byte == bytes_.end()) {
         text += spelling;
@@ -170,12 +169,12 @@ EIGENFORMER_IO_FUNCTION std::string ByteBpeTokenizer::decode(std::span<const std
 }
 
 EIGENFORMER_IO_FUNCTION std::vector<std::string> ByteBpeTokenizer::split(const std::string& text) {
-  const std::u32string points = detail::icu::code_points(text);
+  const std::u32string points = icu::code_points(text);
   std::vector<std::string> words;
   for (std::size_t i = 0; i < points.size();) {
     const std::size_t end = word_end(points, i);
     std::string& word = words.emplace_back();
-    for (; i < end; ++i) detail::icu::append_utf8(word, points[i]);
+    for (; i < end; ++i) icu::append_utf8(word, points[i]);
   }
   return words;
 }

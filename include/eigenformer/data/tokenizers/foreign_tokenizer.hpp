@@ -66,13 +66,13 @@ class ForeignTokenizer : public Tokenizer {
   explicit ForeignTokenizer(ForeignVocabulary vocabulary);
 
   /// Adds the parts that save() writes beside kind and vocabulary.
-  virtual void add_parts(detail::TokenizerParts&) const {}
+  virtual void add_parts(TokenizerParts&) const {}
 
   /// Reads the file that save() of the same kind wrote. Throws IoError, also for another kind.
-  static detail::TokenizerParts read_parts(const char* kind, const std::filesystem::path& directory,
-                                           const std::string& name);
+  static TokenizerParts read_parts(const char* kind, const std::filesystem::path& directory,
+                                   const std::string& name);
   /// The vocabulary that save() wrote. Throws IoError for missing or damaged parts.
-  static ForeignVocabulary read_vocabulary(const detail::TokenizerParts& parts) {
+  static ForeignVocabulary read_vocabulary(const TokenizerParts& parts) {
     ForeignVocabulary vocabulary{parts.list("tokens"), -1, parts.ids("special")};
     const std::vector<std::int32_t> unknown = parts.ids("unknown");
     if (unknown.size() == 1) vocabulary.unknown_id = unknown[0];
@@ -80,11 +80,11 @@ class ForeignTokenizer : public Tokenizer {
   }
   /// Returns make(); a ValueError of it, about invalid contents, becomes an IoError that names the file.
   template <class F>
-  static auto made_of(const detail::TokenizerParts& parts, F&& make) {
+  static auto made_of(const TokenizerParts& parts, F&& make) {
     try {
       return make();
     } catch (const ValueError& error) {
-      throw parts.refuse("is damaged: " + std::string(error.what()));
+      throw parts.refuse({"is damaged: ", error.what()});
     }
   }
 
@@ -95,8 +95,6 @@ class ForeignTokenizer : public Tokenizer {
                        {"token id ", id, " is outside the vocabulary of size ", vocabulary_size()});
     }
   }
-  /// Whether decoding leaves out an id: a special one or an unused one. The id must be in the vocabulary.
-  bool is_special(std::int32_t id) const { return special_[static_cast<std::size_t>(id)]; }
 
   /// Appends the id of a piece; for an unknown piece unknown_id, or nothing when that is -1.
   void append(std::vector<std::int32_t>& ids, std::string_view piece) const;
@@ -110,8 +108,8 @@ class ForeignTokenizer : public Tokenizer {
 
  private:
   ForeignVocabulary vocabulary_;
-  std::vector<bool> special_;
-  std::unordered_map<std::string, std::int32_t, detail::StringHash, std::equal_to<>> ids_;
+  std::vector<bool> special_;  // ids that decoding leaves out: special and unused ones
+  std::unordered_map<std::string, std::int32_t, StringHash, std::equal_to<>> ids_;
 };
 
 /// A tokenizer for text that is already tokenized: tokens are separated by spaces.
@@ -122,7 +120,7 @@ class TokenTokenizer final : public ForeignTokenizer {
 
   /// Loads `directory/name.tokenizer`. Throws IoError.
   static TokenTokenizer load(const std::filesystem::path& directory, const std::string& name = "tokenizer") {
-    const detail::TokenizerParts parts = read_parts("tokens", directory, name);
+    const TokenizerParts parts = read_parts("tokens", directory, name);
     return made_of(parts, [&] { return TokenTokenizer(read_vocabulary(parts)); });
   }
 
@@ -145,7 +143,7 @@ namespace eigenformer::detail {
 
 EIGENFORMER_FUNCTION void ForeignTokenizer::save(const std::filesystem::path& directory,
                                                  const std::string& name) const {
-  detail::TokenizerParts parts;
+  TokenizerParts parts;
   parts.set("kind", kind());
   parts.set_list("tokens", vocabulary_.tokens);
   parts.set_ids("unknown", {vocabulary_.unknown_id});
@@ -175,12 +173,12 @@ EIGENFORMER_FUNCTION ForeignTokenizer::ForeignTokenizer(ForeignVocabulary vocabu
   for (const std::int32_t id : vocabulary_.special_ids) special_[static_cast<std::size_t>(id)] = true;
 }
 
-EIGENFORMER_FUNCTION detail::TokenizerParts ForeignTokenizer::read_parts(
-    const char* kind, const std::filesystem::path& directory, const std::string& name) {
-  detail::TokenizerParts parts = detail::TokenizerParts::load(directory / (name + ".tokenizer"));
-  if (parts.get("kind") != kind) {
-    throw parts.refuse("is of kind '" + parts.get("kind") + "', expected '" + std::string(kind) + "'");
-  }
+EIGENFORMER_FUNCTION TokenizerParts ForeignTokenizer::read_parts(const char* kind,
+                                                                 const std::filesystem::path& directory,
+                                                                 const std::string& name) {
+  TokenizerParts parts = TokenizerParts::load(directory / (name + ".tokenizer"));
+  if (parts.get("kind") != kind)
+    throw parts.refuse({"is of kind '", parts.get("kind"), "', expected '", kind, "'"});
   return parts;
 }
 
@@ -201,7 +199,7 @@ EIGENFORMER_FUNCTION std::vector<std::string> ForeignTokenizer::pieces(
     check(id);
     if (id == vocabulary_.unknown_id) {
       found.emplace_back(unknown_text);
-    } else if (!is_special(id)) {
+    } else if (!special_[static_cast<std::size_t>(id)]) {
       found.push_back(vocabulary_.tokens[static_cast<std::size_t>(id)]);
     }
   }
@@ -210,10 +208,8 @@ EIGENFORMER_FUNCTION std::vector<std::string> ForeignTokenizer::pieces(
 
 EIGENFORMER_FUNCTION std::vector<std::int32_t> TokenTokenizer::encode(std::string_view text) const {
   std::vector<std::int32_t> ids;
-  for (std::size_t i = 0; i < text.size();) {
-    const std::size_t end = std::min(text.find(' ', i), text.size());
-    if (end > i) append(ids, text.substr(i, end - i));
-    i = end + 1;
+  for (const std::string_view token : parts_between(text, " ")) {
+    if (!token.empty()) append(ids, token);
   }
   return ids;
 }

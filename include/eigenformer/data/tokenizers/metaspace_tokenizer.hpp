@@ -48,7 +48,7 @@ class MetaspaceTokenizer final : public ForeignTokenizer {
   MetaspaceTokenizer(ForeignVocabulary given, MetaspaceOptions options, std::vector<double> scores,
                      AddedTokens added = {})
       : MetaspaceTokenizer(std::move(given), std::move(options), std::move(added)) {
-    model_ = detail::UnigramModel(std::move(scores), vocabulary().tokens);
+    model_ = UnigramModel(std::move(scores), vocabulary().tokens);
   }
   /// Makes a tokenizer with byte pair encoding. merges: left and right tokens in turn, by descending
   /// priority. Throws ValueError for invalid options, a merge with an unknown token, or ids outside the
@@ -56,7 +56,7 @@ class MetaspaceTokenizer final : public ForeignTokenizer {
   MetaspaceTokenizer(ForeignVocabulary given, MetaspaceOptions options, std::vector<std::string> merges,
                      AddedTokens added = {})
       : MetaspaceTokenizer(std::move(given), std::move(options), std::move(added)) {
-    model_ = detail::PairModel(std::move(merges), [&](std::string_view token) { return find(token); });
+    model_ = PairModel(std::move(merges), [&](std::string_view token) { return find(token); });
   }
 
   /// Loads `directory/name.tokenizer`. Throws IoError.
@@ -69,7 +69,7 @@ class MetaspaceTokenizer final : public ForeignTokenizer {
 
   std::vector<std::int32_t> encode_sampled(std::string_view text, const SubwordSampling& sampling,
                                            RandomGenerator& rng) const override {
-    detail::require_rate_of(std::holds_alternative<detail::PairModel>(model_), sampling);
+    require_rate_of(std::holds_alternative<PairModel>(model_), sampling);
     return encode(text, Draw{&sampling, &rng});
   }
 
@@ -79,7 +79,7 @@ class MetaspaceTokenizer final : public ForeignTokenizer {
   std::string normalize(std::string_view text) const;
 
  protected:
-  EIGENFORMER_IO_FUNCTION void add_parts(detail::TokenizerParts& parts) const override;
+  EIGENFORMER_IO_FUNCTION void add_parts(TokenizerParts& parts) const override;
 
  private:
   static constexpr std::string_view mark = "\xE2\x96\x81";
@@ -107,9 +107,9 @@ class MetaspaceTokenizer final : public ForeignTokenizer {
   static std::string stripped(const std::string& text, bool left, bool right);
 
   MetaspaceOptions options_;
-  std::vector<detail::Charsmap> charsmaps_;
+  std::vector<Charsmap> charsmaps_;
   AddedTokens added_;
-  std::variant<detail::UnigramModel, detail::PairModel> model_;
+  std::variant<UnigramModel, PairModel> model_;
 };
 
 }  // namespace eigenformer::detail
@@ -120,10 +120,10 @@ namespace eigenformer::detail {
 
 EIGENFORMER_IO_FUNCTION MetaspaceTokenizer MetaspaceTokenizer::load(const std::filesystem::path& directory,
                                                                     const std::string& name) {
-  const detail::TokenizerParts parts = read_parts("metaspace", directory, name);
+  const TokenizerParts parts = read_parts("metaspace", directory, name);
   MetaspaceOptions options;
   const std::vector<std::string> steps = parts.list("normalizer");
-  if (steps.size() % 3 != 0) throw parts.refuse("is damaged in its part 'normalizer'");
+  if (steps.size() % 3 != 0) throw parts.refuse({"is damaged in its part 'normalizer'"});
   for (std::size_t i = 0; i < steps.size(); i += 3)
     options.normalizer.push_back({steps[i], steps[i + 1], steps[i + 2]});
   options.split_white_space = parts.contains("split_white_space");
@@ -184,7 +184,7 @@ EIGENFORMER_IO_FUNCTION std::string MetaspaceTokenizer::normalize(std::string_vi
   return out;
 }
 
-EIGENFORMER_IO_FUNCTION void MetaspaceTokenizer::add_parts(detail::TokenizerParts& parts) const {
+EIGENFORMER_IO_FUNCTION void MetaspaceTokenizer::add_parts(TokenizerParts& parts) const {
   std::vector<std::string> steps;
   for (const auto& [name, argument, replacement] : options_.normalizer) {
     for (const std::string& item : {name, argument, replacement}) steps.push_back(item);
@@ -194,12 +194,12 @@ EIGENFORMER_IO_FUNCTION void MetaspaceTokenizer::add_parts(detail::TokenizerPart
   parts.set("prepend", options_.prepend);
   if (options_.split) parts.set("split", "");
   added_.add_to(parts);
-  if (const auto* pairs = std::get_if<detail::PairModel>(&model_)) {
+  if (const auto* pairs = std::get_if<PairModel>(&model_)) {
     parts.set_list("merges", pairs->merges());
     return;
   }
   std::vector<std::string> items;
-  for (const double score : std::get<detail::UnigramModel>(model_).scores()) {
+  for (const double score : std::get<UnigramModel>(model_).scores()) {
     char digits[64];
     const auto end = std::to_chars(digits, digits + sizeof digits, score).ptr;
     items.emplace_back(digits, std::isnan(score) ? digits : end);  // nothing: no piece
@@ -235,14 +235,12 @@ EIGENFORMER_IO_FUNCTION std::vector<std::int32_t> MetaspaceTokenizer::encode(std
   const std::string valid = valid_utf8(text);
   std::vector<std::int32_t> ids;
   const auto put = [&](std::int32_t id) { ids.push_back(id); };
-  added_.split<detail::icu::AddedTokenCharacters>(
-      valid, false, put, [&](std::string_view part, std::size_t begin) {
-        const std::string normal = normalize(part);
-        added_.split<detail::icu::AddedTokenCharacters>(
-            normal, true, put, [&](std::string_view rest, std::size_t inner) {
-              append_text(ids, rest, begin == 0 && inner == 0, draw);
-            });
-      });
+  added_.split<icu::AddedTokenCharacters>(valid, false, put, [&](std::string_view part, std::size_t begin) {
+    const std::string normal = normalize(part);
+    added_.split<icu::AddedTokenCharacters>(normal, true, put, [&](std::string_view rest, std::size_t inner) {
+      append_text(ids, rest, begin == 0 && inner == 0, draw);
+    });
+  });
   return ids;
 }
 
@@ -251,8 +249,8 @@ EIGENFORMER_IO_FUNCTION void MetaspaceTokenizer::append_text(std::vector<std::in
                                                              Draw draw) const {
   if (!options_.split_white_space) return append_words(ids, text, at_begin, draw);
   std::size_t begin = 0, at = 0;
-  detail::for_each_code_point(text, [&](char32_t c, std::string_view bytes) {
-    if (detail::icu::is_white_space(c)) {
+  for_each_code_point(text, [&](char32_t c, std::string_view bytes) {
+    if (icu::is_white_space(c)) {
       if (begin < at) append_words(ids, text.substr(begin, at - begin), at_begin && begin == 0, draw);
       begin = at + bytes.size();
     }
@@ -284,11 +282,11 @@ EIGENFORMER_IO_FUNCTION void MetaspaceTokenizer::append_word(std::vector<std::in
   };
   if (draw.rng == nullptr) {
     std::visit([&](const auto& model) { model.segment(word, search, put); }, model_);
-  } else if (const auto* pairs = std::get_if<detail::PairModel>(&model_)) {
+  } else if (const auto* pairs = std::get_if<PairModel>(&model_)) {
     pairs->sample(word, draw.sampling->bpe_dropout, *draw.rng, search, put);
   } else {
     const auto path =
-        std::get<detail::UnigramModel>(model_).sample(word, draw.sampling->unigram_alpha, *draw.rng, search);
+        std::get<UnigramModel>(model_).sample(word, draw.sampling->unigram_alpha, *draw.rng, search);
     for (std::size_t i = 0; i < path.size(); ++i) {
       if (path[i].id >= 0 || i == 0 || path[i - 1].id >= 0) put(path[i].id);  // a run of unknown ones is one
     }
@@ -323,8 +321,8 @@ EIGENFORMER_IO_FUNCTION std::string MetaspaceTokenizer::stripped(const std::stri
                                                                  bool right) {
   std::optional<std::size_t> first;
   std::size_t last = 0, at = 0;
-  detail::for_each_code_point(text, [&](char32_t c, std::string_view bytes) {
-    if (!detail::icu::is_white_space(c)) {
+  for_each_code_point(text, [&](char32_t c, std::string_view bytes) {
+    if (!icu::is_white_space(c)) {
       if (!first) first = at;
       last = at + bytes.size();
     }

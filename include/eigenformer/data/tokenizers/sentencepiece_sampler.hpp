@@ -39,7 +39,7 @@ class SentencePieceSampler {
   /// model: the bytes of the SentencePiece model. Throws ValueError for a damaged model, and for one of words
   /// or characters or with unused pieces, which cannot be sampled from.
   explicit SentencePieceSampler(std::string_view model) {
-    const auto read = detail::SentencePieceModel::read(model);
+    const auto read = SentencePieceModel::read(model);
     kind_ = read.kind;
     byte_fallback_ = read.byte_fallback;
     std::vector<double> scores;
@@ -52,7 +52,7 @@ class SentencePieceSampler {
     if (is_bpe()) {
       scores_ = std::move(scores);
     } else {
-      unigram_ = detail::UnigramModel(std::move(scores), texts_);
+      unigram_ = UnigramModel(std::move(scores), texts_);
     }
   }
 
@@ -66,7 +66,7 @@ class SentencePieceSampler {
   /// model.
   std::vector<Piece> sample(std::span<const std::string> plain, std::span<const int> ids,
                             const SubwordSampling& sampling, RandomGenerator& rng) const {
-    detail::require_rate_of(is_bpe(), sampling);
+    require_rate_of(is_bpe(), sampling);
     std::vector<Piece> pieces;
     std::string text;  // as SentencePiece normalised it, between pieces that users have defined
     const auto flush = [&] {
@@ -89,10 +89,10 @@ class SentencePieceSampler {
   }
 
  private:
-  using Kind = detail::SentencePieceModel::Kind;
-  using Type = detail::SentencePieceModel::Type;
+  using Kind = SentencePieceModel::Kind;
+  using Type = SentencePieceModel::Type;
 
-  void add_piece(const detail::SentencePieceModel::Piece& piece, std::vector<double>& scores) {
+  void add_piece(const SentencePieceModel::Piece& piece, std::vector<double>& scores) {
     const auto id = static_cast<std::int32_t>(texts_.size());
     std::string text(piece.text);
     if (piece.type == Type::unused) {
@@ -102,7 +102,7 @@ class SentencePieceSampler {
     if (piece.type == Type::unknown) unknown_id_ = id;
     std::uint8_t byte = 0;
     if (piece.type == Type::byte) {
-      byte = detail::SentencePieceModel::byte_of(text).value();
+      byte = SentencePieceModel::byte_of(text).value();
       id_of_byte_[byte] = id;
     }
     const bool normal = piece.type == Type::normal;
@@ -144,15 +144,14 @@ class SentencePieceSampler {
       return;
     }
     std::vector<std::string_view> symbols;
-    detail::for_each_code_point(word, [&](char32_t, std::string_view c) { symbols.push_back(c); });
-    detail::merge_with_dropout(
+    for_each_code_point(word, [&](char32_t, std::string_view c) { symbols.push_back(c); });
+    merge_with_dropout(
         symbols, sampling.bpe_dropout, rng,
-        [&](std::string_view left,
-            std::string_view right) -> std::optional<detail::PossibleMerge<std::string_view>> {
+        [&](std::string_view left, std::string_view right) -> std::optional<PossibleMerge<std::string_view>> {
           const std::string_view both(left.data(), left.size() + right.size());
           const auto id = find(both);
           if (!id) return std::nullopt;
-          return detail::PossibleMerge<std::string_view>{-scores_[static_cast<std::size_t>(*id)], both};
+          return PossibleMerge<std::string_view>{-scores_[static_cast<std::size_t>(*id)], both};
         });
     for (const std::string_view symbol : symbols) append(pieces, symbol, find(symbol).value_or(-1));
   }
@@ -184,8 +183,8 @@ class SentencePieceSampler {
   std::vector<std::uint8_t> byte_of_;
   std::array<std::int32_t, 256> id_of_byte_{};
   std::vector<double> scores_;  // of byte pair encoding
-  detail::UnigramModel unigram_;
-  std::unordered_map<std::string, std::int32_t, detail::StringHash, std::equal_to<>> ids_;
+  UnigramModel unigram_;
+  std::unordered_map<std::string, std::int32_t, StringHash, std::equal_to<>> ids_;
 };
 
 /// A sampler that is made on first use and shared by copies. Thread-safe.

@@ -18,9 +18,7 @@
 #include "eigenformer/data/text/utf8.hpp"
 #include "eigenformer/data/tokenizers/pair_merging.hpp"
 
-namespace eigenformer {
-
-namespace detail {
+namespace eigenformer::detail {
 
 /// A unigram language model of pieces (Kudo 2018): the best segmentation of a word has the largest sum of
 /// scores.
@@ -128,7 +126,7 @@ class UnigramModel {
   static constexpr std::size_t none = std::numeric_limits<std::size_t>::max();
 
   static std::size_t code_point_length(std::string_view text, std::size_t at) {
-    return std::max<std::size_t>(1, detail::decode_front(text.substr(at)).length);
+    return std::max<std::size_t>(1, decode_front(text.substr(at)).length);
   }
 
   std::vector<double> scores_;
@@ -165,7 +163,7 @@ class PairModel {
   template <class Find, class Emit>
   void segment(std::string_view word, Find&& find, Emit&& emit) const {
     std::vector<std::int32_t> ids = characters(word, find);
-    detail::merge_pairs(ids, std::bind_front(&PairModel::possible_merge, this));
+    merge_pairs(ids, std::bind_front(&PairModel::possible_merge, this));
     for (const std::int32_t id : ids) emit(id);
   }
 
@@ -173,7 +171,7 @@ class PairModel {
   template <class Find, class Emit>
   void sample(std::string_view word, double dropout, RandomGenerator& rng, Find&& find, Emit&& emit) const {
     std::vector<std::int32_t> ids = characters(word, find);
-    detail::merge_with_dropout(ids, dropout, rng, std::bind_front(&PairModel::possible_merge, this));
+    merge_with_dropout(ids, dropout, rng, std::bind_front(&PairModel::possible_merge, this));
     for (const std::int32_t id : ids) emit(id);
   }
 
@@ -185,12 +183,11 @@ class PairModel {
   static std::uint64_t key(std::int32_t left, std::int32_t right) {
     return std::uint64_t{static_cast<std::uint32_t>(left)} << 32 | static_cast<std::uint32_t>(right);
   }
-  std::optional<detail::PossibleMerge<std::int32_t>> possible_merge(std::int32_t left,
-                                                                    std::int32_t right) const {
+  std::optional<PossibleMerge<std::int32_t>> possible_merge(std::int32_t left, std::int32_t right) const {
     if (left < 0 || right < 0) return std::nullopt;
     const auto found = pairs_.find(key(left, right));
     if (found == pairs_.end()) return std::nullopt;
-    return detail::PossibleMerge<std::int32_t>{static_cast<double>(found->second.rank), found->second.id};
+    return PossibleMerge<std::int32_t>{static_cast<double>(found->second.rank), found->second.id};
   }
   // The ids of a word's characters; -1 for a run of characters that are not tokens.
   template <class Find>
@@ -207,15 +204,11 @@ class PairModel {
   std::unordered_map<std::uint64_t, Merge> pairs_;
 };
 
-}  // namespace detail
-
-}  // namespace eigenformer
+}  // namespace eigenformer::detail
 
 #if EIGENFORMER_IO_DEFINITIONS
 
-namespace eigenformer {
-
-namespace detail {
+namespace eigenformer::detail {
 
 EIGENFORMER_IO_FUNCTION UnigramModel::UnigramModel(std::vector<double> scores,
                                                    const std::vector<std::string>& tokens)
@@ -235,8 +228,6 @@ EIGENFORMER_IO_FUNCTION UnigramModel::UnigramModel(std::vector<double> scores,
   unknown_score_ = least - 10;  // as in SentencePiece
 }
 
-}  // namespace detail
-
-}  // namespace eigenformer
+}  // namespace eigenformer::detail
 
 #endif

@@ -14,9 +14,7 @@
 #include "eigenformer/data/files/atomic_file.hpp"
 #include "eigenformer/data/text/text_file.hpp"
 
-namespace eigenformer {
-
-namespace detail {
+namespace eigenformer::detail {
 
 /// The named parts of an imported tokenizer in one file: a line with magic and version, then for each part
 /// its name, its number of bytes, and the bytes.
@@ -43,7 +41,7 @@ class TokenizerParts {
   /// The bytes of a part. Throws IoError when there is none with this name.
   const std::string& get(const std::string& name) const {
     const auto found = parts_.find(name);
-    if (found == parts_.end()) throw refuse("has no part '" + name + "'");
+    if (found == parts_.end()) throw refuse({"has no part '", name, "'"});
     return found->second;
   }
   /// The texts of a part written by set_list(). Throws IoError when it is missing or damaged.
@@ -70,8 +68,8 @@ class TokenizerParts {
   static TokenizerParts load(const std::filesystem::path& path);
 
   /// Makes an error about this file; `what` continues a sentence that begins with its name.
-  IoError refuse(const std::string& what) const {
-    return IoError("tokenizer", "'" + path_.string() + "' " + what);
+  IoError refuse(std::initializer_list<MessagePart> what) const {
+    return IoError("tokenizer", {"'", path_.string(), "' ", join(what)});
   }
 
  private:
@@ -83,22 +81,18 @@ class TokenizerParts {
   std::map<std::string, std::string> parts_;
 };
 
-}  // namespace detail
-
-}  // namespace eigenformer
+}  // namespace eigenformer::detail
 
 #if EIGENFORMER_DEFINITIONS
 
-namespace eigenformer {
-
-namespace detail {
+namespace eigenformer::detail {
 
 EIGENFORMER_FUNCTION std::vector<std::string> TokenizerParts::list(const std::string& name) const {
   std::string_view rest = get(name);
   std::vector<std::string> items;
   while (!rest.empty()) {
     const std::size_t size = take_number(rest, ' ', name);
-    if (rest.size() <= size || rest[size] != '\n') throw refuse("is damaged in its part '" + name + "'");
+    if (rest.size() <= size || rest[size] != '\n') throw refuse({"is damaged in its part '", name, "'"});
     items.emplace_back(rest.substr(0, size));
     rest.remove_prefix(size + 1);
   }
@@ -109,9 +103,8 @@ EIGENFORMER_FUNCTION std::int32_t TokenizerParts::number(const std::string& name
                                                          const std::string& item) const {
   std::int32_t value = 0;
   const auto [end, error] = std::from_chars(item.data(), item.data() + item.size(), value);
-  if (error != std::errc() || end != item.data() + item.size()) {
-    throw refuse("has '" + item + "' in its part '" + name + "', expected a whole number");
-  }
+  if (error != std::errc() || end != item.data() + item.size())
+    throw refuse({"has '", item, "' in its part '", name, "', expected a whole number"});
   return value;
 }
 
@@ -120,16 +113,16 @@ EIGENFORMER_FUNCTION TokenizerParts TokenizerParts::load(const std::filesystem::
   parts.path_ = path;
   const std::string bytes = read_text_file(path);
   std::string_view rest = bytes;
-  if (rest.substr(0, magic.size()) != magic) throw parts.refuse("is not a tokenizer of this library");
+  if (rest.substr(0, magic.size()) != magic) throw parts.refuse({"is not a tokenizer of this library"});
   rest.remove_prefix(magic.size());
   while (!rest.empty()) {
     const std::size_t space = rest.find(' ');
-    if (space == std::string_view::npos || space > 64) throw parts.refuse("is damaged");
+    if (space == std::string_view::npos || space > 64) throw parts.refuse({"is damaged"});
     const std::string name(rest.substr(0, space));
     rest.remove_prefix(space + 1);
     const std::size_t size = parts.take_number(rest, '\n', name);
     if (rest.size() <= size || rest[size] != '\n')
-      throw parts.refuse("is truncated in its part '" + name + "'");
+      throw parts.refuse({"is truncated in its part '", name, "'"});
     parts.set(name, std::string(rest.substr(0, size)));
     rest.remove_prefix(size + 1);
   }
@@ -140,15 +133,12 @@ EIGENFORMER_FUNCTION std::size_t TokenizerParts::take_number(std::string_view& r
                                                              const std::string& name) const {
   std::size_t number = 0;
   const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), number);
-  if (error != std::errc() || end == rest.data() + rest.size() || *end != after) {
-    throw refuse("is damaged before or in its part '" + name + "'");
-  }
+  if (error != std::errc() || end == rest.data() + rest.size() || *end != after)
+    throw refuse({"is damaged before or in its part '", name, "'"});
   rest.remove_prefix(static_cast<std::size_t>(end - rest.data()) + 1);
   return number;
 }
 
-}  // namespace detail
-
-}  // namespace eigenformer
+}  // namespace eigenformer::detail
 
 #endif

@@ -46,7 +46,7 @@ class UnknownDroppingTokenizer final : public Tokenizer {
 inline std::shared_ptr<const Tokenizer> with_unknown_tokens(std::shared_ptr<const Tokenizer> tokenizer,
                                                             UnknownTokens unknown) {
   if (unknown == UnknownTokens::keep) return tokenizer;
-  return std::make_shared<detail::UnknownDroppingTokenizer>(std::move(tokenizer));
+  return std::make_shared<UnknownDroppingTokenizer>(std::move(tokenizer));
 }
 
 }  // namespace eigenformer::detail

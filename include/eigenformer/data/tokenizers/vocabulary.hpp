@@ -111,6 +111,9 @@ class Vocabulary {
   friend bool operator==(const Vocabulary& a, const Vocabulary& b) { return a.tokens_ == b.tokens_; }
 
  private:
+  // What a line cannot hold, and what stands for it behind a backslash.
+  static constexpr std::string_view escaped = "\n\r\\", letters = "nr\\";
+
   static std::string escape(std::string_view token);
 
   static std::optional<std::string> unescape(std::string_view line);
@@ -174,15 +177,14 @@ EIGENFORMER_FUNCTION Vocabulary Vocabulary::load(const std::filesystem::path& pa
   const auto refuse = [&](std::size_t line, const std::string& what) {
     return IoError("vocabulary", "'" + path.string() + "', line " + std::to_string(line + 1) + ": " + what);
   };
-  std::vector<std::string> tokens;
-  for (std::size_t i = 0; i < std::max(lines.size(), special_names.size()); ++i) {
-    if (i < special_names.size()) {
-      if (i >= lines.size() || lines[i] != special_names[i]) {
-        throw refuse(i, "expected the special entry '" + std::string(special_names[i]) +
-                            "'; this is not a vocabulary file");
-      }
-      continue;
+  for (std::size_t i = 0; i < special_names.size(); ++i) {
+    if (i >= lines.size() || lines[i] != special_names[i]) {
+      throw refuse(i, "expected the special entry '" + std::string(special_names[i]) +
+                          "'; this is not a vocabulary file");
     }
+  }
+  std::vector<std::string> tokens;
+  for (std::size_t i = special_names.size(); i < lines.size(); ++i) {
     auto token = unescape(lines[i]);
     if (!token || token->empty())
       throw refuse(i, "'" + lines[i] + "' is not an escaped token, as a vocabulary file has them");
@@ -198,15 +200,9 @@ EIGENFORMER_FUNCTION Vocabulary Vocabulary::load(const std::filesystem::path& pa
 EIGENFORMER_FUNCTION std::string Vocabulary::escape(std::string_view token) {
   std::string out;
   for (const char c : token) {
-    if (c == '\n') {
-      out += "\\n";
-    } else if (c == '\r') {
-      out += "\\r";
-    } else if (c == '\\') {
-      out += "\\\\";
-    } else {
-      out += c;
-    }
+    const std::size_t at = escaped.find(c);
+    if (at != std::string_view::npos) out += '\\';
+    out += at != std::string_view::npos ? letters[at] : c;
   }
   return out;
 }
@@ -219,19 +215,9 @@ EIGENFORMER_FUNCTION std::optional<std::string> Vocabulary::unescape(std::string
       continue;
     }
     if (++i == line.size()) return std::nullopt;
-    switch (line[i]) {
-      case 'n':
-        out += '\n';
-        break;
-      case 'r':
-        out += '\r';
-        break;
-      case '\\':
-        out += '\\';
-        break;
-      default:
-        return std::nullopt;
-    }
+    const std::size_t at = letters.find(line[i]);
+    if (at == std::string_view::npos) return std::nullopt;
+    out += escaped[at];
   }
   return out;
 }

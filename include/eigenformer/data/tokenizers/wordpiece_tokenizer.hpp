@@ -39,7 +39,7 @@ class WordPieceTokenizer final : public ForeignTokenizer {
   std::vector<std::u32string> split(std::string_view text) const;
 
  protected:
-  void add_parts(detail::TokenizerParts& parts) const override {
+  void add_parts(TokenizerParts& parts) const override {
     if (lower_case_) parts.set("lower_case", "");
     added_.add_to(parts);
   }
@@ -81,7 +81,7 @@ EIGENFORMER_IO_FUNCTION WordPieceTokenizer::WordPieceTokenizer(ForeignVocabulary
 
 EIGENFORMER_IO_FUNCTION WordPieceTokenizer WordPieceTokenizer::load(const std::filesystem::path& directory,
                                                                     const std::string& name) {
-  const detail::TokenizerParts parts = read_parts("wordpiece", directory, name);
+  const TokenizerParts parts = read_parts("wordpiece", directory, name);
   return made_of(parts, [&] {
     return WordPieceTokenizer(read_vocabulary(parts), parts.contains("lower_case"), AddedTokens::read(parts));
   });
@@ -89,7 +89,7 @@ EIGENFORMER_IO_FUNCTION WordPieceTokenizer WordPieceTokenizer::load(const std::f
 
 EIGENFORMER_IO_FUNCTION std::vector<std::int32_t> WordPieceTokenizer::encode(std::string_view text) const {
   std::vector<std::int32_t> ids;
-  added_.split<detail::icu::AddedTokenCharacters>(
+  added_.split<icu::AddedTokenCharacters>(
       text, false, [&](std::int32_t id) { ids.push_back(id); },
       [&](std::string_view part, std::size_t) {
         for (const std::u32string& word : split(part)) append_word(ids, word);
@@ -113,9 +113,9 @@ EIGENFORMER_IO_FUNCTION std::vector<std::u32string> WordPieceTokenizer::split(st
   std::vector<std::u32string> words;
   bool inside = false;  // a word that goes on
   const auto put = [&](char32_t c) {
-    if (detail::icu::is_white_space(c)) {
+    if (icu::is_white_space(c)) {
       inside = false;
-    } else if (detail::icu::is_punctuation_mark(c)) {
+    } else if (icu::is_punctuation_mark(c)) {
       words.emplace_back(1, c);
       inside = false;
     } else {
@@ -124,16 +124,16 @@ EIGENFORMER_IO_FUNCTION std::vector<std::u32string> WordPieceTokenizer::split(st
       inside = true;
     }
   };
-  for (const char32_t c : detail::icu::code_points(text)) {
-    if (c == 0 || c == 0xFFFD || (detail::icu::is_other(c) && c != '\t' && c != '\n' && c != '\r')) continue;
+  for (const char32_t c : icu::code_points(text)) {
+    if (c == 0 || c == 0xFFFD || (icu::is_other(c) && c != '\t' && c != '\n' && c != '\r')) continue;
     if (is_cjk(c)) {
-      words.push_back(lower_case_ ? detail::icu::decompose(c) : std::u32string(1, c));
+      words.push_back(lower_case_ ? icu::decompose(c) : std::u32string(1, c));
       inside = false;
     } else if (!lower_case_) {
       put(c);
     } else {
-      for (const char32_t part : detail::icu::decompose(c)) {
-        if (!detail::icu::is_nonspacing_mark(part)) put(detail::icu::to_lower(part));
+      for (const char32_t part : icu::decompose(c)) {
+        if (!icu::is_nonspacing_mark(part)) put(icu::to_lower(part));
       }
     }
   }
@@ -148,7 +148,7 @@ EIGENFORMER_IO_FUNCTION void WordPieceTokenizer::append_word(std::vector<std::in
     std::size_t end = word.size();
     for (; end > begin; --end) {
       std::string piece = begin == 0 ? "" : "##";
-      for (std::size_t i = begin; i < end; ++i) detail::icu::append_utf8(piece, word[i]);
+      for (std::size_t i = begin; i < end; ++i) icu::append_utf8(piece, word[i]);
       if ((id = find(piece))) break;
     }
     if (!id) {

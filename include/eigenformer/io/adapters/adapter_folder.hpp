@@ -100,10 +100,6 @@ struct AdapterDescription {
 
 namespace detail {
 
-inline std::string word_of(AdapterNames names) {
-  return EnumNames<AdapterNames>::names[static_cast<std::size_t>(names)];
-}
-
 // A whole number without a fraction, as Python writes it.
 inline nlohmann::json number(double x) {
   if (x == std::floor(x) && std::fabs(x) < 1e9) return static_cast<std::int64_t>(x);
@@ -122,7 +118,7 @@ template <class T>
 std::string adapted_fingerprint(const std::vector<const Parameter<T>*>& weights) {
   std::uint64_t hash = 0xCBF29CE484222325u;
   for (const Parameter<T>* weight : weights) {
-    detail::require_memory("adapter", *weight);
+    require_memory("adapter", *weight);
     for (const T value : weight->value().span()) {
       const auto bits = std::bit_cast<std::uint16_t>(static_cast<bfloat16>(static_cast<float>(value)));
       hash = (hash ^ bits) * 0x100000001B3u;
@@ -149,8 +145,8 @@ void stage_adapter(const FolderTransaction& save, const M& model,
                    const AdapterDescription& description = {}) {
   using T = typename M::value_type;
   // Only names are read.
-  const auto rows = detail::adaptable_rows(const_cast<M&>(model));
-  const auto names = detail::adapter_module_names(rows, description.names);
+  const auto rows = adaptable_rows(const_cast<M&>(model));
+  const auto names = adapter_module_names(rows, description.names);
   SafetensorsWriter writer;
   writer.set_metadata("format", "pt");
   std::set<std::string> targets;
@@ -167,14 +163,14 @@ void stage_adapter(const FolderTransaction& save, const M& model,
     for (const LowRankPart<T>& part : rows[i].weight->adapter()->parts) {
       if (part.module != rows[i].module) continue;
       if (names[i].empty()) {
-        throw ValueError("adapter", {"'", part.module, "' has no name in the scheme '",
-                                     detail::word_of(description.names), "'"});
+        throw ValueError(
+            "adapter", {"'", part.module, "' has no name in the scheme '", word_of(description.names), "'"});
       }
       if (first == nullptr) first = &part;
       writer.add("base_model.model." + names[i] + ".lora_A.weight", in_float(part.a.value()));
       writer.add("base_model.model." + names[i] + ".lora_B.weight", in_float(part.b.value()));
       if (part.rank() != first->rank()) ranks[names[i]] = part.rank();
-      if (part.alpha != first->alpha) alphas[names[i]] = detail::number(part.alpha);
+      if (part.alpha != first->alpha) alphas[names[i]] = number(part.alpha);
       targets.insert(names[i]);
     }
   }
@@ -185,10 +181,10 @@ void stage_adapter(const FolderTransaction& save, const M& model,
       {"base_model_name_or_path", description.base},
       {"inference_mode", true},
       {"r", first->rank()},
-      {"lora_alpha", detail::number(first->alpha)},
+      {"lora_alpha", number(first->alpha)},
       {"lora_dropout", first->dropout},
       {"use_rslora", first->rank_stabilized},
-      {"target_modules", detail::target_modules(targets, names)},
+      {"target_modules", target_modules(targets, names)},
       {"rank_pattern", ranks},
       {"alpha_pattern", alphas},
       {"bias", "none"},
@@ -197,7 +193,7 @@ void stage_adapter(const FolderTransaction& save, const M& model,
       {"modules_to_save", nullptr}};
   const nlohmann::json base = {{"base", description.base},
                                {"fingerprint", adapted_fingerprint(model)},
-                               {"names", detail::word_of(description.names)},
+                               {"names", word_of(description.names)},
                                {"training", description.training}};
   write_file(save.file("adapter_config.json"), config.dump(2) + "\n");
   write_file(save.file("base.json"), base.dump(2) + "\n");
@@ -224,16 +220,11 @@ void save_adapter(const std::filesystem::path& folder, const M& model,
 
 #if EIGENFORMER_IO_DEFINITIONS
 
-namespace eigenformer {
-namespace detail {
+namespace eigenformer::detail {
 
 EIGENFORMER_IO_FUNCTION LayerModule LayerModule::of(const std::string& module) {
-  std::vector<std::string> parts;
-  for (std::string_view rest = module; !rest.empty();) {
-    const std::string_view part = rest.substr(0, rest.find('.'));
-    parts.emplace_back(part);
-    rest.remove_prefix(std::min(rest.size(), part.size() + 1));
-  }
+  const auto found = parts_between(module, ".");
+  const std::vector<std::string> parts(found.begin(), found.end());
   if (parts.size() < 4 || parts.size() > 5 || parts[1] != "layers") return {};
   if (parts[0] != "encoder" && parts[0] != "decoder") return {};
   return {parts[0], parts[2], parts.size() == 5 ? parts[3] : "", parts.back()};
@@ -273,7 +264,6 @@ EIGENFORMER_IO_FUNCTION std::vector<std::string> target_modules(const std::set<s
   return {ends.begin(), ends.end()};
 }
 
-}  // namespace detail
-}  // namespace eigenformer
+}  // namespace eigenformer::detail
 
 #endif

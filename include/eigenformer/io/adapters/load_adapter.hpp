@@ -56,8 +56,7 @@ class AdapterReader {
       : config_(read_peft_config(folder_file(folder, "adapter_config.json"))),
         path_(folder_file(folder, "adapter_model.safetensors")),
         rows_(std::move(rows)) {
-    std::error_code ignored;
-    if (!std::filesystem::exists(path_, ignored))
+    if (!file_exists(path_))
       throw IoError("adapter", {"'", folder.string(), "' has no adapter_model.safetensors"});
     for (const AdapterNames names : {AdapterNames::own, AdapterNames::bart, AdapterNames::t5}) {
       const auto of_rows = adapter_module_names(rows_, names);
@@ -233,28 +232,13 @@ EIGENFORMER_IO_FUNCTION double PeftConfig::alpha_of(const std::string& module) c
 
 EIGENFORMER_IO_FUNCTION std::string unsupported_peft_setting(const std::string& name,
                                                              const nlohmann::json& value) {
-  // Settings that do not change results, or are read below.
-  static const std::set<std::string> known = {"auto_mapping",
-                                              "base_model_name_or_path",
-                                              "revision",
-                                              "inference_mode",
-                                              "task_type",
-                                              "peft_version",
-                                              "peft_type",
-                                              "r",
-                                              "lora_alpha",
-                                              "lora_dropout",
-                                              "use_rslora",
-                                              "target_modules",
-                                              "alpha_pattern",
-                                              "rank_pattern",
-                                              "exclude_modules",
-                                              "layers_pattern",
-                                              "layers_to_transform",
-                                              "megatron_core",
-                                              "qalora_group_size",
-                                              "runtime_config",
-                                              "ensure_weight_tying"};
+  static const std::set<std::string> known = {
+      // read by read_peft_config()
+      "peft_type", "r", "lora_alpha", "lora_dropout", "use_rslora", "base_model_name_or_path",
+      "target_modules", "alpha_pattern", "exclude_modules", "layers_to_transform",
+      // without effect on results
+      "auto_mapping", "revision", "inference_mode", "task_type", "peft_version", "rank_pattern",
+      "layers_pattern", "megatron_core", "qalora_group_size", "runtime_config", "ensure_weight_tying"};
   if (known.contains(name)) return {};
   if (name == "bias" && is_text(value, "none")) return {};
   if (name == "init_lora_weights") {
@@ -269,21 +253,21 @@ EIGENFORMER_IO_FUNCTION std::string unsupported_peft_setting(const std::string& 
 }
 
 EIGENFORMER_IO_FUNCTION PeftConfig read_peft_config(const std::filesystem::path& path) {
-  const auto refuse = [&](const std::string& what) {
-    return IoError("adapter", "'" + path.string() + "' " + what);
+  const auto refuse = [&](std::initializer_list<MessagePart> what) {
+    return IoError("adapter", {"'", path.string(), "' ", join(what)});
   };
   const nlohmann::json json = read_unique_json("adapter", path);
-  if (json.is_discarded() || !json.is_object()) throw refuse("is truncated or not a JSON object");
+  if (json.is_discarded() || !json.is_object()) throw refuse({"is truncated or not a JSON object"});
   if (json.value("peft_type", nlohmann::json()) != "LORA") {
-    throw refuse("describes an adapter of the type " + json.value("peft_type", nlohmann::json()).dump() +
-                 ", expected \"LORA\"");
+    throw refuse({"describes an adapter of the type ", json.value("peft_type", nlohmann::json()).dump(),
+                  ", expected \"LORA\""});
   }
   std::string unsupported;
   for (const auto& [name, value] : json.items()) {
     const std::string why = unsupported_peft_setting(name, value);
     if (!why.empty()) unsupported += (unsupported.empty() ? "" : ", ") + why;
   }
-  if (!unsupported.empty()) throw refuse("has settings that are not supported here: " + unsupported);
+  if (!unsupported.empty()) throw refuse({"has settings that are not supported here: ", unsupported});
   PeftConfig config;
   try {
     config.alpha = json.value("lora_alpha", config.alpha);
@@ -294,7 +278,7 @@ EIGENFORMER_IO_FUNCTION PeftConfig read_peft_config(const std::filesystem::path&
     if (json.contains("alpha_pattern") && json.at("alpha_pattern").is_object()) {
       for (const auto& [pattern, value] : json.at("alpha_pattern").items()) {
         if (pattern.empty() || pattern.find_first_of("*+?[](){}|\\$") != std::string::npos)
-          throw refuse("has the alpha_pattern '" + pattern + "', expected names of modules");
+          throw refuse({"has the alpha_pattern '", pattern, "', expected names of modules"});
         config.alphas[pattern] = value.get<double>();
       }
     }
@@ -305,10 +289,10 @@ EIGENFORMER_IO_FUNCTION PeftConfig read_peft_config(const std::filesystem::path&
       if (json.contains(choice) && !json.at(choice).is_null()) config.target_modules.clear();
     }
   } catch (const nlohmann::json::exception& error) {
-    throw refuse(std::string("is damaged: ") + error.what());
+    throw refuse({"is damaged: ", error.what()});
   }
   if (!(config.dropout >= 0 && config.dropout < 1))
-    throw refuse("has lora_dropout " + std::to_string(config.dropout) + ", expected it in [0, 1)");
+    throw refuse({"has lora_dropout ", std::to_string(config.dropout), ", expected it in [0, 1)"});
   return config;
 }
 
@@ -320,30 +304,26 @@ EIGENFORMER_IO_FUNCTION AdapterDescription read_adapter_description(const std::f
                   {"'", folder.string(), "' is not an adapter folder: it has no adapter_config.json"});
   AdapterDescription description;
   const std::filesystem::path path = detail::folder_file(folder, "base.json");
-  std::error_code ignored;
-  if (!std::filesystem::exists(path, ignored)) {
+  if (!detail::file_exists(path)) {
     description.base = detail::read_peft_config(detail::folder_file(folder, "adapter_config.json")).base;
     return description;
   }
   const nlohmann::json json = detail::read_unique_json("adapter", path);
-  const auto refuse = [&](const std::string& why) {
-    return IoError("adapter", "'" + path.string() + "' " + why);
+  const auto refuse = [&](std::initializer_list<detail::MessagePart> why) {
+    return IoError("adapter", {"'", path.string(), "' ", detail::join(why)});
   };
-  if (json.is_discarded() || !json.is_object()) throw refuse("is truncated or not a JSON object");
+  if (json.is_discarded() || !json.is_object()) throw refuse({"is truncated or not a JSON object"});
   try {
     description.base = json.at("base").get<std::string>();
     description.fingerprint = json.at("fingerprint").get<std::string>();
     description.training = json.value("training", nlohmann::json::object());
     const auto word = json.at("names").get<std::string>();
-    bool known = false;
-    for (const AdapterNames names : {AdapterNames::own, AdapterNames::bart, AdapterNames::t5}) {
-      if (word != detail::word_of(names)) continue;
-      description.names = names;
-      known = true;
-    }
-    if (!known) throw refuse("has names '" + word + "', expected own, bart or t5");
+    const auto& known = EnumNames<AdapterNames>::names;
+    const auto at = std::find(known.begin(), known.end(), word);
+    description.names = static_cast<AdapterNames>(at - known.begin());
+    if (at == known.end()) throw refuse({"has names '", word, "', expected own, bart or t5"});
   } catch (const nlohmann::json::exception& error) {
-    throw refuse(std::string("is damaged: ") + error.what());
+    throw refuse({"is damaged: ", error.what()});
   }
   return description;
 }

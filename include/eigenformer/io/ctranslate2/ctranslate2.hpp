@@ -80,8 +80,8 @@ class Ct2Transformer {
   // A number of the file as an integer.
   index_t whole(const std::string& name, double number, double most = 1e6) const {
     if (!(number >= 0 && number <= most) || number != std::floor(number))
-      throw file_.refuse("has '" + name + "' of " + std::to_string(number) +
-                         ", expected a whole number from 0 to " + std::to_string(static_cast<index_t>(most)));
+      throw file_.refuse({"has '", name, "' of ", std::to_string(number),
+                          ", expected a whole number from 0 to ", static_cast<index_t>(most)});
     return static_cast<index_t>(number);
   }
 
@@ -243,14 +243,13 @@ namespace detail {
 EIGENFORMER_IO_FUNCTION Ct2Transformer::Ct2Transformer(const Ct2File& file,
                                                        std::optional<double> layer_norm_epsilon)
     : file_(file) {
-  if (file.version() >= 2 && !file.spec().starts_with("Transformer")) {
-    throw file.refuse("holds a " + file.spec() + ", expected an encoder-decoder TransformerSpec");
-  }
+  if (file.version() >= 2 && !file.spec().starts_with("Transformer"))
+    throw file.refuse({"holds a ", file.spec(), ", expected an encoder-decoder TransformerSpec"});
   if (!file.contains("encoder/layer_0/ffn/linear_0/weight") ||
       !file.contains("decoder/layer_0/attention/linear_0/weight")) {
-    throw file.refuse("holds a " + file.spec() +
-                      " without encoder/layer_0 or decoder/layer_0/attention, expected an "
-                      "encoder-decoder TransformerSpec");
+    throw file.refuse({"holds a ", file.spec(),
+                       " without encoder/layer_0 or decoder/layer_0/attention, expected an "
+                       "encoder-decoder TransformerSpec"});
   }
   source_embedding_ = file.contains("encoder/embeddings_0/weight") ? "encoder/embeddings_0/weight"
                                                                    : "encoder/embeddings/weight";
@@ -274,9 +273,8 @@ EIGENFORMER_IO_FUNCTION Ct2Transformer::Ct2Transformer(const Ct2File& file,
             : file.same(source_embedding_, "decoder/embeddings/weight")          ? Tying::all
                                                                                  : Tying::target;
   o.scale_embedding = scale_embedding("encoder");
-  if (scale_embedding("decoder") != o.scale_embedding) {
-    throw file.refuse("scales the embeddings of one language and not of the other, which is not supported");
-  }
+  if (scale_embedding("decoder") != o.scale_embedding)
+    throw file.refuse({"scales the embeddings of one language and not of the other, which is not supported"});
   set_scales();
   set_positions();
   LayerOptions decoder = layer("decoder", source[1], layer_norm_epsilon);
@@ -314,9 +312,8 @@ EIGENFORMER_IO_FUNCTION void Ct2Transformer::set_scales() {
   if (file_.contains(given)) o.layer.attention.scale = file_.scalar(given, 0);
   for_each_attention(true, [&](const std::string& attention, const std::string&) {
     const std::string name = attention + "queries_scale";
-    if (file_.contains(name) != file_.contains(given) || file_.scalar(name, 0) != file_.scalar(given, 0)) {
-      throw file_.refuse("has a '" + name + "' that differs from '" + given + "', which is not supported");
-    }
+    if (file_.contains(name) != file_.contains(given) || file_.scalar(name, 0) != file_.scalar(given, 0))
+      throw file_.refuse({"has a '", name, "' that differs from '", given, "', which is not supported"});
   });
   o.logit_scale = file_.scalar("decoder/scale_outputs", 1);
 }
@@ -326,16 +323,14 @@ EIGENFORMER_IO_FUNCTION void Ct2Transformer::set_positions() {
   const std::string encoder = first("encoder"), decoder = first("decoder");
   for (const char* name : {"relative_position_keys", "relative_attention_bias", "rotary_dim"}) {
     if (file_.contains(encoder + name) != file_.contains(decoder + name)) {
-      throw file_.refuse("has a '" + (file_.contains(encoder + name) ? encoder : decoder) + name +
-                         "' in the encoder or the decoder alone, which is not supported");
+      throw file_.refuse({"has a '", (file_.contains(encoder + name) ? encoder : decoder), name,
+                          "' in the encoder or the decoder alone, which is not supported"});
     }
   }
   if (file_.contains(encoder + "relative_position_keys")) {
     const index_t distances = matrix(encoder + "relative_position_keys")[0];
-    if (distances < 3 || distances % 2 == 0) {
-      throw file_.refuse("has 'relative_position_keys' of " + std::to_string(distances) +
-                         " rows, expected an odd number");
-    }
+    if (distances < 3 || distances % 2 == 0)
+      throw file_.refuse({"has 'relative_position_keys' of ", distances, " rows, expected an odd number"});
     o.layer.attention.positions = ShawPositions{distances / 2};
   } else if (file_.contains(encoder + "relative_attention_bias")) {
     o.layer.attention.positions = relative_bias();
@@ -366,11 +361,11 @@ EIGENFORMER_IO_FUNCTION RelativeBiasPositions Ct2Transformer::relative_bias() co
         reach(attention) == bias.max_distance) {
       return;
     }
-    throw file_.refuse("has in '" + attention +
-                       "' another bias by distance than in the stack's first "
-                       "layer, or than the encoder's of " +
-                       std::to_string(bias.buckets) + " buckets up to the distance " +
-                       std::to_string(bias.max_distance) + ", which is not supported");
+    throw file_.refuse({"has in '", attention,
+                        "' another bias by distance than in the stack's first "
+                        "layer, or than the encoder's of ",
+                        bias.buckets, " buckets up to the distance ", bias.max_distance,
+                        ", which is not supported"});
   });
   return bias;
 }
@@ -379,8 +374,8 @@ EIGENFORMER_IO_FUNCTION double Ct2Transformer::rotary(const std::string& name, d
   const double value = file_.scalar(first("encoder") + name, missing);
   for_each_attention(false, [&](const std::string& attention, const std::string&) {
     if (file_.scalar(attention + name, missing) != value) {
-      throw file_.refuse("has a '" + name + "' in '" + attention +
-                         "' that differs from the first layer's, which is not supported");
+      throw file_.refuse({"has a '", name, "' in '", attention,
+                          "' that differs from the first layer's, which is not supported"});
     }
   });
   return value;
@@ -393,8 +388,8 @@ EIGENFORMER_IO_FUNCTION Activation Ct2Transformer::activation(index_t number) co
   for (const auto& [theirs, ours] : known) {
     if (theirs == number) return ours;
   }
-  throw file_.refuse("has the activation " + std::to_string(number) +
-                     ", expected 0 (ReLU), 1 (GELU, tanh), 2 (SiLU), 3 (GELU), 5 or 6");
+  throw file_.refuse(
+      {"has the activation ", number, ", expected 0 (ReLU), 1 (GELU, tanh), 2 (SiLU), 3 (GELU), 5 or 6"});
 }
 
 EIGENFORMER_IO_FUNCTION bool Ct2Transformer::scale_embedding(const std::string& stack) const {
@@ -405,31 +400,30 @@ EIGENFORMER_IO_FUNCTION bool Ct2Transformer::scale_embedding(const std::string& 
   if (scale == 1) return false;
   const double root = std::sqrt(static_cast<double>(matrix(source_embedding_)[1]));
   if (std::abs(scale - root) <= 1e-3 * root) return true;
-  throw file_.refuse(join({"scales embeddings by ", scale, ", expected 1 or the root of d_model"}));
+  throw file_.refuse({"scales embeddings by ", scale, ", expected 1 or the root of d_model"});
 }
 
 EIGENFORMER_IO_FUNCTION void Ct2Transformer::refuse_what_is_not_done() const {
   for (const char* name :
        {"encoder/embeddings_1/weight", "decoder/project_in/weight", "decoder/final_logit_softcapping",
         "encoder/sliding_window", "decoder/sliding_window"}) {
-    if (file_.contains(name)) throw file_.refuse("has a '" + std::string(name) + "', which is not supported");
+    if (file_.contains(name)) throw file_.refuse({"has a '", name, "', which is not supported"});
   }
   for (const char* name : {"encoder/multi_query_attention", "decoder/alibi"}) {
-    if (file_.scalar(name, 0) != 0)
-      throw file_.refuse("sets '" + std::string(name) + "', which is not supported");
+    if (file_.scalar(name, 0) != 0) throw file_.refuse({"sets '", name, "', which is not supported"});
   }
   for_each_attention(true, [&](const std::string& attention, const std::string&) {
     const std::string bias = "relative_attention_bias";
     if (file_.contains(attention + bias) &&
         (attention.find("self_attention") == std::string::npos || !file_.contains(first("encoder") + bias))) {
-      throw file_.refuse("has a '" + attention + bias +
-                         "' beside none in the encoder's first self-attention, which is not supported");
+      throw file_.refuse({"has a '", attention, bias,
+                          "' beside none in the encoder's first self-attention, which is not supported"});
     }
     for (const char* name :
          {"num_heads_kv", "head_dim", "sliding_window", "rotary_scaling_type", "q_norm/gamma", "v_norm/gamma",
           "relative_left_max_position", "memory_kv/weight", "layer_norm/layer_norm_use_residual"}) {
       if (file_.contains(attention + name))
-        throw file_.refuse("has a '" + attention + name + "', which is not supported");
+        throw file_.refuse({"has a '", attention, name, "', which is not supported"});
     }
   });
 }

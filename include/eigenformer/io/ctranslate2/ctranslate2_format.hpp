@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "eigenformer/core/base/bfloat16.hpp"
+#include "eigenformer/core/base/bytes.hpp"
 #include "eigenformer/core/base/error.hpp"
 #include "eigenformer/core/base/float16.hpp"
 #include "eigenformer/core/tensor/shape.hpp"
@@ -40,65 +41,6 @@ struct Ct2Variable {
   std::span<const std::byte> bytes{};  ///< the elements in the mapped file, little-endian, not aligned
 };
 
-inline IoError ct2_refusal(const std::filesystem::path& path, const std::string& what) {
-  return IoError("ctranslate2", "'" + path.string() + "' " + what);
-}
-
-/// The contents of a model.bin.
-struct Ct2Contents {
-  std::uint32_t version = 0;
-  std::string spec{};  ///< the specification's name, such as "TransformerSpec"; empty in version 1
-  std::map<std::string, Ct2Variable> variables{};  ///< by name, aliases too
-};
-
-/// Parses and validates the bytes of a model.bin. Throws IoError that names the file, the byte offset and
-/// what was expected.
-class Ct2Parser {
- public:
-  Ct2Parser(std::filesystem::path path, std::span<const std::byte> bytes)
-      : path_(std::move(path)), bytes_(bytes) {}
-
-  Ct2Contents parse();
-
- private:
-  // Reads the file from front to end. Throws IoError with the byte offset beyond its end.
-  struct Cursor {
-    const Ct2Parser& file;
-    std::span<const std::byte> bytes;
-    std::size_t at = 0;
-
-    std::span<const std::byte> take(std::size_t n, const std::string& what);
-    template <class N>
-    N number(const std::string& what) {
-      N value;
-      std::memcpy(&value, take(sizeof(N), what).data(), sizeof(N));
-      return value;
-    }
-    std::string string(const std::string& what);
-  };
-
-  static std::size_t type_size(Ct2Type type);
-
-  IoError refuse(const std::string& what) const { return ct2_refusal(path_, what); }
-
-  const Ct2Variable& find(const std::string& name) const {
-    const auto found = contents_.variables.find(name);
-    if (found == contents_.variables.end()) throw refuse("has no variable '" + name + "'");
-    return found->second;
-  }
-
-  // Version 1 uses the names of OpenNMT-tf's checkpoints:
-  // "transformer/encoder/layer_0/multi_head/conv1d/kernel:0" is
-  // "encoder/layer_0/self_attention/linear_0/weight".
-  static std::string name_since_version2(const std::string& name);
-
-  Ct2Variable read_variable(Cursor& in, const std::string& what);
-
-  std::filesystem::path path_;
-  std::span<const std::byte> bytes_;
-  Ct2Contents contents_;
-};
-
 /// A CTranslate2 model.bin, mapped into memory and validated: every variable is inside the file and has as
 /// many bytes as its shape needs. Versions 1 to 6 of the format; the names of version 1 are converted to
 /// those of later versions.
@@ -107,36 +49,37 @@ class Ct2Parser {
 ///     auto weight = file.tensor<float>("encoder/layer_0/ffn/linear_0/weight");  // dequantised
 class Ct2File {
  public:
-  /// Opens and validates a file. Throws IoError that names the file, the variable and what was expected.
+  /// Opens and validates a file. Throws IoError that names the file, the variable or the byte offset, and
+  /// what was expected.
   static Ct2File open(const std::filesystem::path& path) {
     Ct2File file;
     file.path_ = path;
     file.map_ = MappedFile::open(path);
-    file.contents_ = detail::Ct2Parser(path, file.map_->bytes()).parse();
+    file.parse();
     return file;
   }
 
   /// The path that was opened.
   const std::filesystem::path& path() const noexcept { return path_; }
   /// The version of the format, 1 to 6.
-  std::uint32_t version() const noexcept { return contents_.version; }
+  std::uint32_t version() const noexcept { return version_; }
   /// The name of the model's specification, such as "TransformerSpec"; empty in version 1.
-  const std::string& spec() const noexcept { return contents_.spec; }
+  const std::string& spec() const noexcept { return spec_; }
 
   /// The names of all variables and aliases, sorted.
   std::vector<std::string> names() const {
     std::vector<std::string> found;
-    for (const auto& entry : contents_.variables) found.push_back(entry.first);
+    for (const auto& entry : variables_) found.push_back(entry.first);
     return found;
   }
 
   /// Whether there is a variable or alias of this name.
-  bool contains(const std::string& name) const { return contents_.variables.count(name) > 0; }
+  bool contains(const std::string& name) const { return variables_.count(name) > 0; }
 
   /// A variable by its name or alias. Throws IoError when there is none.
   const Ct2Variable& variable(const std::string& name) const {
-    const auto found = contents_.variables.find(name);
-    if (found == contents_.variables.end()) throw refuse("has no variable '" + name + "'");
+    const auto found = variables_.find(name);
+    if (found == variables_.end()) throw refuse({"has no variable '", name, "'"});
     return found->second;
   }
 
@@ -155,28 +98,11 @@ class Ct2File {
   Tensor<T> tensor(const std::string& name) const {
     const Ct2Variable& v = variable(name);
     Tensor<T> out(v.shape);
-    switch (v.type) {
-      case Ct2Type::float32:
-        each<float>(v, [&](std::size_t i, float x) { out.data()[i] = static_cast<T>(x); });
-        break;
-      case Ct2Type::f16:
-        each<std::uint16_t>(v, [&](std::size_t i, std::uint16_t x) {
-          out.data()[i] = static_cast<T>(static_cast<float>(std::bit_cast<float16>(x)));
-        });
-        break;
-      case Ct2Type::bf16:
-        each<std::uint16_t>(v, [&](std::size_t i, std::uint16_t x) {
-          out.data()[i] = static_cast<T>(static_cast<float>(std::bit_cast<bfloat16>(x)));
-        });
-        break;
-      case Ct2Type::int8:
-        dequantize<std::int8_t>(name, v, out.data());
-        break;
-      case Ct2Type::int16:
-        dequantize<std::int16_t>(name, v, out.data());
-        break;
-      case Ct2Type::int32:
-        throw refuse("has int32 numbers in '" + name + "', expected weights");
+    if (v.type == Ct2Type::int32) throw refuse({"has int32 numbers in '", name, "', expected weights"});
+    if (v.type == Ct2Type::int8 || v.type == Ct2Type::int16) {
+      dequantize(name, v, out.data());
+    } else {
+      each(v, [&](std::size_t i, auto x) { out.data()[i] = static_cast<T>(x); });
     }
     return out;
   }
@@ -186,22 +112,54 @@ class Ct2File {
   double scalar(const std::string& name, double missing) const;
 
   /// Makes an error about this file; `what` continues a sentence that begins with its name.
-  IoError refuse(const std::string& what) const { return detail::ct2_refusal(path_, what); }
+  IoError refuse(std::initializer_list<MessagePart> what) const {
+    return IoError("ctranslate2", {"'", path_.string(), "' ", join(what)});
+  }
 
  private:
-  // Calls f(i, value) for each element; elements are not aligned in the file.
-  template <class N, class F>
+  using Cursor = FileCursor<Ct2File>;
+
+  void parse();
+
+  // A text with its length before it and NUL at its end.
+  std::string read_string(Cursor& in, const std::string& what) const;
+
+  Ct2Variable read_variable(Cursor& in, const std::string& what) const;
+
+  static std::size_t type_size(Ct2Type type);
+
+  // Version 1 uses the names of OpenNMT-tf's checkpoints:
+  // "transformer/encoder/layer_0/multi_head/conv1d/kernel:0" is
+  // "encoder/layer_0/self_attention/linear_0/weight".
+  static std::string name_since_version2(const std::string& name);
+
+  // Calls f(i, value) for each element; elements are not aligned in the file. Value: as Number is converted.
+  template <class Number, class Value = Number, class F>
+  static void each_as(const Ct2Variable& v, F&& f) {
+    const std::size_t n = v.bytes.size() / sizeof(Number);
+    for (std::size_t i = 0; i < n; ++i)
+      f(i, static_cast<Value>(load_as<Number>(v.bytes.data() + i * sizeof(Number))));
+  }
+  template <class F>
   static void each(const Ct2Variable& v, F&& f) {
-    const std::size_t n = v.bytes.size() / sizeof(N);
-    for (std::size_t i = 0; i < n; ++i) {
-      N value;
-      std::memcpy(&value, v.bytes.data() + i * sizeof(N), sizeof(N));
-      f(i, value);
+    switch (v.type) {
+      case Ct2Type::float32:
+        return each_as<float>(v, f);
+      case Ct2Type::f16:
+        return each_as<float16, float>(v, f);
+      case Ct2Type::bf16:
+        return each_as<bfloat16, float>(v, f);
+      case Ct2Type::int8:
+        return each_as<std::int8_t>(v, f);
+      case Ct2Type::int16:
+        return each_as<std::int16_t>(v, f);
+      case Ct2Type::int32:
+        return each_as<std::int32_t>(v, f);
     }
   }
 
   // real = q / scale[row], or q / scale.
-  template <class N, class T>
+  template <class T>
   void dequantize(const std::string& name, const Ct2Variable& v, T* out) const {
     const index_t rows = v.shape.rank() == 0 ? 1 : v.shape[0];
     std::vector<float> scale;
@@ -210,13 +168,13 @@ class Ct2File {
     } else {
       const Ct2Variable& s = variable(name + "_scale");
       if (s.type != Ct2Type::float32 || (s.shape.numel() != 1 && s.shape != Shape{rows})) {
-        throw refuse("has a '" + name + "_scale' of shape " + s.shape.str() +
-                     ", expected a float32 for each of " + std::to_string(rows) + " rows, or one for all");
+        throw refuse({"has a '", name, "_scale' of shape ", s.shape.str(),
+                      ", expected a float32 for each of ", rows, " rows, or one for all"});
       }
-      each<float>(s, [&](std::size_t i, float x) {
+      each_as<float>(s, [&](std::size_t i, float x) {
         if (!(x > 0) || x > std::numeric_limits<float>::max()) {
-          throw refuse(detail::join(
-              {"has a scale ", x, " in '", name, "_scale', row ", i, ", expected a positive number"}));
+          throw refuse(
+              {"has a scale ", x, " in '", name, "_scale', row ", i, ", expected a positive number"});
         }
         scale.push_back(x);
       });
@@ -224,82 +182,66 @@ class Ct2File {
     const std::size_t row = scale.size() == 1 || rows == 0
                                 ? std::max<std::size_t>(1, static_cast<std::size_t>(v.shape.numel()))
                                 : static_cast<std::size_t>(v.shape.numel() / rows);
-    each<N>(v, [&](std::size_t i, N x) { out[i] = static_cast<T>(static_cast<float>(x) / scale[i / row]); });
+    each(v, [&](std::size_t i, auto x) { out[i] = static_cast<T>(static_cast<float>(x) / scale[i / row]); });
   }
 
   std::filesystem::path path_;
   std::shared_ptr<MappedFile> map_;
-  detail::Ct2Contents contents_;
+  std::uint32_t version_ = 0;
+  std::string spec_;
+  std::map<std::string, Ct2Variable> variables_;  // by name, aliases too
 };
 
 }  // namespace eigenformer::detail
 
 #if EIGENFORMER_IO_DEFINITIONS
 
-namespace eigenformer {
-namespace detail {
+namespace eigenformer::detail {
 
-EIGENFORMER_IO_FUNCTION Ct2Contents Ct2Parser::parse() {
-  Cursor in{*this, bytes_};
-  contents_.version = in.number<std::uint32_t>("the version");
-  if (contents_.version < 1 || contents_.version > 6) {
-    throw refuse("has version " + std::to_string(contents_.version) +
-                 " at byte 0, expected a CTranslate2 model.bin of version 1 to 6");
+EIGENFORMER_IO_FUNCTION void Ct2File::parse() {
+  Cursor in{*this, std::as_const(*map_).bytes()};
+  version_ = in.number<std::uint32_t>("the version");
+  if (version_ < 1 || version_ > 6) {
+    throw refuse(
+        {"has version ", version_, " at byte 0, expected a CTranslate2 model.bin of version 1 to 6"});
   }
-  if (contents_.version >= 2) {
-    contents_.spec = in.string("the specification's name");
+  if (version_ >= 2) {
+    spec_ = read_string(in, "the specification's name");
     (void)in.number<std::uint32_t>("the specification's revision");
   }
   const auto count = in.number<std::uint32_t>("the number of variables");
   for (std::uint32_t i = 0; i < count; ++i) {
-    std::string name = in.string("the name of variable " + std::to_string(i));
-    if (contents_.version == 1) name = name_since_version2(name);
-    if (!contents_.variables.emplace(name, read_variable(in, "variable '" + name + "'")).second) {
-      throw refuse("has two variables '" + name + "'");
-    }
+    std::string name = read_string(in, "the name of variable " + std::to_string(i));
+    if (version_ == 1) name = name_since_version2(name);
+    if (!variables_.emplace(name, read_variable(in, "variable '" + name + "'")).second)
+      throw refuse({"has two variables '", name, "'"});
   }
-  if (contents_.version >= 3) {
+  if (version_ >= 3) {
     const auto aliases = in.number<std::uint32_t>("the number of aliases");
     for (std::uint32_t i = 0; i < aliases; ++i) {
       const std::string what = "alias " + std::to_string(i);
-      const std::string alias = in.string(what), name = in.string(what);
-      const Ct2Variable& meant = find(name);
-      const auto [at, added] = contents_.variables.emplace(alias, meant);
+      const std::string alias = read_string(in, what), name = read_string(in, what);
+      const Ct2Variable& meant = variable(name);
+      const auto [at, added] = variables_.emplace(alias, meant);
       // The scale of an alias may have been added with the alias.
       if (!added && at->second.bytes.data() != meant.bytes.data())
-        throw refuse("has two variables '" + alias + "'");
-      if (contents_.variables.count(name + "_scale") > 0)
-        contents_.variables.emplace(alias + "_scale", find(name + "_scale"));
+        throw refuse({"has two variables '", alias, "'"});
+      if (variables_.count(name + "_scale") > 0)
+        variables_.emplace(alias + "_scale", variable(name + "_scale"));
     }
   }
-  if (in.at != bytes_.size()) {
-    throw refuse("has " + std::to_string(bytes_.size() - in.at) + " bytes after its last entry");
-  }
-  return std::move(contents_);
+  if (in.left() > 0) throw refuse({"has ", in.left(), " bytes after its last entry"});
 }
 
-EIGENFORMER_IO_FUNCTION std::span<const std::byte> Ct2Parser::Cursor::take(std::size_t n,
-                                                                           const std::string& what) {
-  if (n > bytes.size() - at) {
-    throw file.refuse("is truncated: " + what + " at byte " + std::to_string(at) + " takes " +
-                      std::to_string(n) + " bytes, the file has " + std::to_string(bytes.size() - at) +
-                      " left");
-  }
-  at += n;
-  return bytes.subspan(at - n, n);
-}
-
-EIGENFORMER_IO_FUNCTION std::string Ct2Parser::Cursor::string(const std::string& what) {
-  const std::size_t n = number<std::uint16_t>(what);
-  const auto text = take(n, what);
-  if (n == 0 || text[n - 1] != std::byte{0}) {
-    throw file.refuse("is not a model.bin: " + what + " at byte " + std::to_string(at - n) +
-                      " does not end in NUL");
-  }
+EIGENFORMER_IO_FUNCTION std::string Ct2File::read_string(Cursor& in, const std::string& what) const {
+  const std::size_t n = in.number<std::uint16_t>(what);
+  const auto text = in.take(n, what);
+  if (n == 0 || text[n - 1] != std::byte{0})
+    throw refuse({"is not a model.bin: ", what, " at byte ", in.at - n, " does not end in NUL"});
   return {reinterpret_cast<const char*>(text.data()), n - 1};
 }
 
-EIGENFORMER_IO_FUNCTION std::size_t Ct2Parser::type_size(Ct2Type type) {
+EIGENFORMER_IO_FUNCTION std::size_t Ct2File::type_size(Ct2Type type) {
   switch (type) {
     case Ct2Type::int8:
       return 1;
@@ -312,7 +254,7 @@ EIGENFORMER_IO_FUNCTION std::size_t Ct2Parser::type_size(Ct2Type type) {
   }
 }
 
-EIGENFORMER_IO_FUNCTION std::string Ct2Parser::name_since_version2(const std::string& name) {
+EIGENFORMER_IO_FUNCTION std::string Ct2File::name_since_version2(const std::string& name) {
   const bool encoder = name.find("encoder") != std::string::npos;
   std::string renamed;
   for (std::size_t begin = 0; begin <= name.size();) {
@@ -333,38 +275,37 @@ EIGENFORMER_IO_FUNCTION std::string Ct2Parser::name_since_version2(const std::st
   return renamed;
 }
 
-EIGENFORMER_IO_FUNCTION Ct2Variable Ct2Parser::read_variable(Cursor& in, const std::string& what) {
+EIGENFORMER_IO_FUNCTION Ct2Variable Ct2File::read_variable(Cursor& in, const std::string& what) const {
   Ct2Variable v;
   const auto rank = in.number<std::uint8_t>(what);
-  if (rank > 6) throw refuse("has " + what + " of rank " + std::to_string(rank) + ", expected at most 6");
+  if (rank > 6) throw refuse({"has ", what, " of rank ", rank, ", expected at most 6"});
   std::uint64_t items = 1;
   for (int i = 0; i < rank; ++i) {
     const auto size = in.number<std::uint32_t>(what);
     // Checked before multiplying, so that the number of elements cannot overflow.
     if (size == 0 || size > in.bytes.size() / items) {
-      throw refuse("is truncated or damaged: " + what + " has a dimension " + std::to_string(size) +
-                   ", which the file's " + std::to_string(in.bytes.size()) + " bytes cannot hold");
+      throw refuse({"is truncated or damaged: ", what, " has a dimension ", size, ", which the file's ",
+                    in.bytes.size(), " bytes cannot hold"});
     }
     items *= size;
     v.shape = v.shape.inserted(i, size);
   }
   std::uint64_t size = 0;
-  if (contents_.version >= 4) {
+  if (version_ >= 4) {
     const auto type = in.number<std::uint8_t>(what);
-    if (type > 5) throw refuse("has " + what + " of type " + std::to_string(type) + ", expected 0 to 5");
+    if (type > 5) throw refuse({"has ", what, " of type ", type, ", expected 0 to 5"});
     v.type = static_cast<Ct2Type>(type);
     size = in.number<std::uint32_t>(what);
   } else {
     const auto item = in.number<std::uint8_t>(what);
-    if (item != 1 && item != 2 && item != 4) {
-      throw refuse("has " + what + " of " + std::to_string(item) + " bytes an element, expected 1, 2 or 4");
-    }
+    if (item != 1 && item != 2 && item != 4)
+      throw refuse({"has ", what, " of ", item, " bytes an element, expected 1, 2 or 4"});
     v.type = item == 4 ? Ct2Type::float32 : item == 2 ? Ct2Type::int16 : Ct2Type::int8;
     size = std::uint64_t{item} * in.number<std::uint32_t>(what);
   }
   if (size != items * type_size(v.type)) {
-    throw refuse("has " + what + " of shape " + v.shape.str() + " in " + std::to_string(size) +
-                 " bytes, expected " + std::to_string(items * type_size(v.type)));
+    throw refuse({"has ", what, " of shape ", v.shape.str(), " in ", size, " bytes, expected ",
+                  items * type_size(v.type)});
   }
   v.bytes = in.take(static_cast<std::size_t>(size), what);
   return v;
@@ -374,34 +315,12 @@ EIGENFORMER_IO_FUNCTION double Ct2File::scalar(const std::string& name, double m
   if (!contains(name)) return missing;
   const Ct2Variable& v = variable(name);
   if (v.shape.numel() != 1)
-    throw refuse("has a '" + name + "' of shape " + v.shape.str() + ", expected a scalar");
+    throw refuse({"has a '", name, "' of shape ", v.shape.str(), ", expected a scalar"});
   double value = missing;
-  const auto take = [&](std::size_t, auto x) { value = static_cast<double>(x); };
-  switch (v.type) {
-    case Ct2Type::float32:
-      each<float>(v, take);
-      break;
-    case Ct2Type::f16:
-      each<std::uint16_t>(v, [&](std::size_t, std::uint16_t x) { value = std::bit_cast<float16>(x); });
-      break;
-    case Ct2Type::bf16:
-      each<std::uint16_t>(v, [&](std::size_t, std::uint16_t x) { value = std::bit_cast<bfloat16>(x); });
-      break;
-    case Ct2Type::int8:
-      each<std::int8_t>(v, take);
-      break;
-    case Ct2Type::int16:
-      each<std::int16_t>(v, take);
-      break;
-    case Ct2Type::int32:
-      each<std::int32_t>(v, take);
-      break;
-  }
+  each(v, [&](std::size_t, auto x) { value = static_cast<double>(x); });
   return value;
 }
 
-}  // namespace detail
-
-}  // namespace eigenformer
+}  // namespace eigenformer::detail
 
 #endif

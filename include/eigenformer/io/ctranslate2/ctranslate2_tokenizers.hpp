@@ -36,42 +36,32 @@ EIGENFORMER_IO_FUNCTION TokenizerPair ctranslate2_tokenizers(const std::filesyst
 
 #if EIGENFORMER_IO_DEFINITIONS
 
-namespace eigenformer {
-namespace detail {
+namespace eigenformer::detail {
 
 EIGENFORMER_IO_FUNCTION Ct2Vocabulary read_ctranslate2_vocabulary(const std::filesystem::path& folder,
                                                                   const std::string& name) {
-  std::error_code ignored;
   std::vector<std::string> tokens;
   std::filesystem::path path = folder / (name + ".json");
-  const auto refuse = [&](const std::string& what) {
-    return IoError("import", "'" + path.string() + "' " + what);
+  const auto refuse = [&](std::initializer_list<MessagePart> what) {
+    return IoError("import", {"'", path.string(), "' ", join(what)});
   };
-  if (std::filesystem::exists(path, ignored)) {
+  if (file_exists(path)) {
     const nlohmann::json json = parse_json(read_text_file(path));
-    if (json.is_discarded()) throw refuse("is truncated or not JSON");
-    if (!json.is_array()) throw refuse("is not a list of tokens");
+    if (json.is_discarded()) throw refuse({"is truncated or not JSON"});
+    if (!json.is_array()) throw refuse({"is not a list of tokens"});
     for (const nlohmann::json& token : json) {
-      if (!token.is_string()) {
-        throw refuse("has " + token.dump() + " as token " + std::to_string(tokens.size()) +
-                     ", expected a string");
-      }
+      if (!token.is_string())
+        throw refuse({"has ", token.dump(), " as token ", tokens.size(), ", expected a string"});
       tokens.push_back(token.get<std::string>());
     }
     return {path, std::move(tokens)};
   }
   path = folder / (name + ".txt");
-  if (!std::filesystem::exists(path, ignored)) return {};
+  if (!file_exists(path)) return {};
   const std::string text = read_text_file(path);
-  if (const auto bad = find_invalid_utf8(text)) {
-    throw refuse("has invalid UTF-8 at byte " + std::to_string(*bad));
-  }
-  for (std::size_t i = 0; i < text.size();) {
-    const std::size_t end = std::min(text.find('\n', i), text.size());
-    tokens.push_back(text.substr(i, end - i));
-    i = end + 1;
-  }
-  return {path, std::move(tokens)};
+  if (const auto bad = find_invalid_utf8(text)) throw refuse({"has invalid UTF-8 at byte ", *bad});
+  const auto lines = parts_between(text, "\n");
+  return {path, {lines.begin(), lines.end()}};
 }
 
 // The tokens that config.json names, or their defaults.
@@ -199,7 +189,6 @@ EIGENFORMER_IO_FUNCTION TokenizerPair ctranslate2_tokenizers(const std::filesyst
   return pair;
 }
 
-}  // namespace detail
-}  // namespace eigenformer
+}  // namespace eigenformer::detail
 
 #endif

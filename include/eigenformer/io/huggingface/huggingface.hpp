@@ -29,16 +29,20 @@ struct HuggingFaceConfig {
         tokenizer(JsonFile::open_if_exists(folder / "tokenizer_config.json")) {}
 
   /// The file with the search settings: generation_config.json, or config.json in older models.
-  const JsonFile& search_file() const;
+  const JsonFile& search_file() const { return generation.json().empty() ? model : generation; }
 
   /// A token id, or the first of a list; -1 when there is none. Throws IoError unless it is below `size`.
   std::int32_t id(const std::string& name, index_t size) const;
   /// Returns an id of a file's setting `name`. Throws IoError unless it is from 0 to size - 1.
-  static std::int32_t token_id(const JsonFile& file, const std::string& name, index_t size, std::int64_t id);
+  static std::int32_t token_id(const JsonFile& file, const std::string& name, index_t size, std::int64_t id) {
+    if (id >= 0 && id < size) return static_cast<std::int32_t>(id);
+    throw file.refuse({"sets ", name, " to ", file.json().at(name).dump(),
+                       ", expected ids of the vocabulary, 0 to ", size - 1});
+  }
   /// As id(), but throws IoError when there is none.
   std::int32_t require_id(const std::string& name, index_t size) const {
     const std::int32_t found = id(name, size);
-    if (found < 0) throw model.refuse("has no '" + name + "'");
+    if (found < 0) throw model.refuse({"has no '", name, "'"});
     return found;
   }
 
@@ -55,12 +59,7 @@ EIGENFORMER_IO_FUNCTION void read_search(const HuggingFaceConfig& config, const 
 
 #if EIGENFORMER_IO_DEFINITIONS
 
-namespace eigenformer {
-namespace detail {
-
-EIGENFORMER_IO_FUNCTION const JsonFile& HuggingFaceConfig::search_file() const {
-  return generation.json().empty() ? model : generation;
-}
+namespace eigenformer::detail {
 
 EIGENFORMER_IO_FUNCTION std::int32_t HuggingFaceConfig::id(const std::string& name, index_t size) const {
   const JsonFile& file = generation.has(name) ? generation : model;
@@ -69,14 +68,6 @@ EIGENFORMER_IO_FUNCTION std::int32_t HuggingFaceConfig::id(const std::string& na
   const bool list = value.is_array() && !value.empty() && value.front().is_number_integer();
   return token_id(file, name, size,
                   list ? value.front().get<std::int64_t>() : file.get<std::int64_t>(name, -1));
-}
-
-EIGENFORMER_IO_FUNCTION std::int32_t HuggingFaceConfig::token_id(const JsonFile& file,
-                                                                 const std::string& name, index_t size,
-                                                                 std::int64_t id) {
-  if (id >= 0 && id < size) return static_cast<std::int32_t>(id);
-  throw file.refuse("sets " + name + " to " + file.json().at(name).dump() +
-                    ", expected ids of the vocabulary, 0 to " + std::to_string(size - 1));
 }
 
 // A warning about a setting of a file.
@@ -94,8 +85,7 @@ EIGENFORMER_IO_FUNCTION void forbid_tokens(const HuggingFaceConfig& config, cons
     const JsonFile& found = config.generation.has(name) ? config.generation : config.model;
     if (!found.has(name)) continue;
     if (!found.json().at(name).is_array())
-      throw found.refuse("sets " + std::string(name) + " to " + found.json().at(name).dump() +
-                         ", expected a list");
+      throw found.refuse({"sets ", name, " to ", found.json().at(name).dump(), ", expected a list"});
     for (const nlohmann::json& word : found.json().at(name)) {
       const nlohmann::json& token = word.is_array() && word.size() == 1 ? word.front() : word;
       if (token.is_number_integer() && token.get<std::int64_t>() >= 0) {
@@ -199,8 +189,8 @@ EIGENFORMER_IO_FUNCTION void read_search(const HuggingFaceConfig& config, const 
     if (!file.has(name)) return index_t{0};
     const auto value = file.get<index_t>(name, 0);
     if (value >= least && value <= most) return value;
-    throw file.refuse("sets " + std::string(name) + " to " + file.json().at(name).dump() + ", expected " +
-                      std::to_string(least) + " to " + std::to_string(most));
+    throw file.refuse(
+        {"sets ", name, " to ", file.json().at(name).dump(), ", expected ", least, " to ", most});
   };
   constexpr index_t longest = std::numeric_limits<std::int32_t>::max(), most_beams = 4096;
   const auto set = [&](const char* name, index_t value) {
@@ -228,8 +218,7 @@ EIGENFORMER_IO_FUNCTION void read_search(const HuggingFaceConfig& config, const 
   warn_of_settings(config, options, force_end);
 }
 
-}  // namespace detail
-}  // namespace eigenformer
+}  // namespace eigenformer::detail
 
 #endif
 
@@ -253,16 +242,6 @@ std::string family_names(const std::array<HuggingFaceFamily, N>& families) {
     names += (names.empty() ? "" : ", ") + std::string(family.type);
   return names;
 }
-
-// Reads the vocabulary from vocab.json, or from the pieces of the SentencePiece models.
-EIGENFORMER_IO_FUNCTION void read_vocabulary_files(HuggingFaceVocabulary& vocabulary,
-                                                   const HuggingFaceFamily& family,
-                                                   const std::filesystem::path& source_model,
-                                                   const std::filesystem::path& target_model);
-
-// Adds the tokens that the class of a SentencePiece tokenizer in transformers has without listing them.
-EIGENFORMER_IO_FUNCTION void add_implied(HuggingFaceVocabulary& vocabulary, const HuggingFaceFamily& family,
-                                         bool has_map, const JsonFile& tokenizer);
 
 // Reads the special tokens that the tokenizer's class in transformers matches in a text. has_map: whether the
 // folder has a vocab.json, as M2M100 and not NLLB.
@@ -303,9 +282,9 @@ TranslationModel<T> import_huggingface(const std::filesystem::path& folder,
   const detail::HuggingFaceFamily* const bart = detail::find_family(detail::bart_families, type);
   const detail::HuggingFaceFamily* const t5 = detail::find_family(detail::t5_families, type);
   if (bart == nullptr && t5 == nullptr) {
-    throw config.model.refuse("holds a model of type '" + type + "', expected one of " +
-                              detail::family_names(detail::bart_families) + ", " +
-                              detail::family_names(detail::t5_families));
+    throw config.model.refuse({"holds a model of type '", type, "', expected one of ",
+                               detail::family_names(detail::bart_families), ", ",
+                               detail::family_names(detail::t5_families)});
   }
   const auto weights = detail::HuggingFaceWeights::open(folder);
   const auto load = [&](const detail::HuggingFaceFamily& family, const auto& layers) -> TranslationModel<T> {
@@ -319,7 +298,7 @@ TranslationModel<T> import_huggingface(const std::filesystem::path& folder,
     return t5 != nullptr ? load(*t5, detail::HuggingFaceT5(*t5, config.model, weights))
                          : load(*bart, detail::HuggingFaceBart(*bart, config.model, weights));
   } catch (const ShapeError& error) {
-    throw config.model.refuse(std::string("describes a model that is too large for memory: ") + error.what());
+    throw config.model.refuse({"describes a model that is too large for memory: ", error.what()});
   }
 }
 
@@ -330,14 +309,14 @@ TranslationModel<T> import_huggingface(const std::filesystem::path& folder,
 namespace eigenformer {
 namespace detail {
 
+// Reads the vocabulary from vocab.json, or from the pieces of the SentencePiece models.
 EIGENFORMER_IO_FUNCTION void read_vocabulary_files(HuggingFaceVocabulary& vocabulary,
                                                    const HuggingFaceFamily& family,
                                                    const std::filesystem::path& source_model,
                                                    const std::filesystem::path& target_model) {
   using Vocabulary = HuggingFaceFamily::Vocabulary;
   const std::filesystem::path& folder = vocabulary.folder();
-  std::error_code ignored;
-  const bool has_map = std::filesystem::exists(folder / "vocab.json", ignored);
+  const bool has_map = file_exists(folder / "vocab.json");
   const bool by_bytes = family.vocabulary == Vocabulary::bytes;
   if (by_bytes || (family.vocabulary != Vocabulary::pieces && has_map)) vocabulary.read_map("vocab.json");
   if (!by_bytes && (source_model.empty() || target_model.empty())) {
@@ -353,6 +332,7 @@ EIGENFORMER_IO_FUNCTION void read_vocabulary_files(HuggingFaceVocabulary& vocabu
     vocabulary.put(source_model, sentencepiece_pieces(source_model), 0);
 }
 
+// Adds the tokens that the class of a SentencePiece tokenizer in transformers has without listing them.
 EIGENFORMER_IO_FUNCTION void add_implied(HuggingFaceVocabulary& vocabulary, const HuggingFaceFamily& family,
                                          bool has_map, const JsonFile& tokenizer) {
   using Implied = HuggingFaceFamily::Implied;
@@ -360,7 +340,7 @@ EIGENFORMER_IO_FUNCTION void add_implied(HuggingFaceVocabulary& vocabulary, cons
   if (family.implied == Implied::language_codes && has_map) {
     const auto codes = tokenizer.get<std::string>("language_codes", "m2m100");
     if (codes != "m2m100" && codes != "wmt21")
-      throw tokenizer.refuse("has the language_codes '" + codes + "', expected m2m100 or wmt21");
+      throw tokenizer.refuse({"has the language_codes '", codes, "', expected m2m100 or wmt21"});
     vocabulary.imply(implied_languages(codes));
   } else if (family.implied == Implied::mbart_languages) {
     std::vector<std::string> tokens =
@@ -422,7 +402,6 @@ EIGENFORMER_IO_FUNCTION TokenizerPair tokenizers_of_files(
   const auto& [source_model, target_model] = models;
   const std::filesystem::path& folder = vocabulary.folder();
   const ModelConventions& text = description.text;
-  std::error_code ignored;
   TokenizerPair pair;
   if (family.vocabulary == HuggingFaceFamily::Vocabulary::bytes) {
     pair.source = byte_bpe_tokenizer(folder, std::move(v), vocabulary.matched());
@@ -430,8 +409,7 @@ EIGENFORMER_IO_FUNCTION TokenizerPair tokenizers_of_files(
   } else {
     const bool codes = family.vocabulary == HuggingFaceFamily::Vocabulary::map;
     pair.source = sentencepiece_tokenizer(source_model, v, codes, vocabulary.matched());
-    if (std::filesystem::exists(folder / "target_vocab.json", ignored) &&
-        description.model.target_size() > 0) {
+    if (file_exists(folder / "target_vocab.json") && description.model.target_size() > 0) {
       HuggingFaceVocabulary target(folder, description.model.target_size());
       target.read_map("target_vocab.json");
       pair.target =
@@ -467,8 +445,7 @@ EIGENFORMER_IO_FUNCTION void set_special_ids(const HuggingFaceConfig& config, in
 // The folder's tokenizer.json, if there is one; throws IoError when it has no tokenizer.
 EIGENFORMER_IO_FUNCTION std::optional<TokenizerJson> open_tokenizer_json(const std::filesystem::path& folder,
                                                                          const HuggingFaceFamily& family) {
-  std::error_code ignored;
-  if (!std::filesystem::exists(folder / "tokenizer.json", ignored)) return std::nullopt;
+  if (!file_exists(folder / "tokenizer.json")) return std::nullopt;
   if (!TokenizerJson::is_in(folder)) {
     const bool by_bytes = family.vocabulary == HuggingFaceFamily::Vocabulary::bytes;
     throw IoError("import",
@@ -493,9 +470,8 @@ EIGENFORMER_IO_FUNCTION TokenizerPair huggingface_tokenizers(const std::filesyst
   HuggingFaceVocabulary vocabulary(folder, rows);
   std::filesystem::path source_model = find_sentencepiece(folder, "source"),
                         target_model = find_sentencepiece(folder, "target");
-  std::error_code ignored;
-  const bool has_map = std::filesystem::exists(folder / "vocab.json", ignored);
-  const bool complete = by_bytes ? has_map && std::filesystem::exists(folder / "merges.txt", ignored)
+  const bool has_map = file_exists(folder / "vocab.json");
+  const bool complete = by_bytes ? has_map && file_exists(folder / "merges.txt")
                                  : !source_model.empty() && !target_model.empty();
   const auto json = complete ? std::nullopt : open_tokenizer_json(folder, family);
   if (json) {

@@ -14,53 +14,27 @@ namespace eigenformer::detail {
 /// The families with BART's layers.
 inline constexpr std::array<HuggingFaceFamily, 4> bart_families = {{
     {.type = "bart",
-     .activation = "gelu",
-     .norm_first = false,
-     .scale_embedding = false,
-     .positions = HuggingFaceFamily::Positions::learned,
-     .tied = true,
      .vocabulary = HuggingFaceFamily::Vocabulary::bytes,
      .tokenizer_files = "vocab.json with merges.txt",
-     .implied = HuggingFaceFamily::Implied::none,
-     .languages = false,
      .begin_and_mask = true,
      .texts_of_many_sentences = true},
     {.type = "mbart",
-     .activation = "gelu",
      .norm_first = true,
-     .scale_embedding = false,
-     .positions = HuggingFaceFamily::Positions::learned,
-     .tied = true,
-     .vocabulary = HuggingFaceFamily::Vocabulary::either,
-     .tokenizer_files = "sentencepiece.bpe.model",
      .implied = HuggingFaceFamily::Implied::mbart_languages,
      .languages = true,
-     .begin_and_mask = true,
-     .texts_of_many_sentences = false},
+     .begin_and_mask = true},
     {.type = "marian",
-     .activation = "gelu",
-     .norm_first = false,
-     .scale_embedding = false,
      .positions = HuggingFaceFamily::Positions::sinusoidal,
-     .tied = true,
      .vocabulary = HuggingFaceFamily::Vocabulary::map,
-     .tokenizer_files = "source.spm and target.spm",
-     .implied = HuggingFaceFamily::Implied::none,
-     .languages = false,
-     .begin_and_mask = false,
-     .texts_of_many_sentences = false},
+     .tokenizer_files = "source.spm and target.spm"},
     {.type = "m2m_100",
      .activation = "relu",
      .norm_first = true,
      .scale_embedding = true,
      .positions = HuggingFaceFamily::Positions::sinusoidal_after_padding,
-     .tied = true,
-     .vocabulary = HuggingFaceFamily::Vocabulary::either,
-     .tokenizer_files = "sentencepiece.bpe.model",
      .implied = HuggingFaceFamily::Implied::language_codes,
      .languages = true,
-     .begin_and_mask = true,
-     .texts_of_many_sentences = false},
+     .begin_and_mask = true},
 }};
 
 /// The BART family of Hugging Face's transformers: bart, mbart, marian and m2m_100 (M2M100, NLLB), which have
@@ -134,13 +108,9 @@ class HuggingFaceBart {
   void attention(WeightImport<T, HuggingFaceWeights>& import, const std::string& to,
                  const std::string& from) const {
     const index_t d = options_.layer.d_model;
-    for (const std::string part : {"weight", "bias"}) {
-      const Shape in = part == "weight" ? Shape{3 * d, d} : Shape{3 * d},
-                  out = part == "weight" ? Shape{d, d} : Shape{d};
-      import.take(to + ".in_proj_" + part,
-                  {from + ".q_proj." + part, from + ".k_proj." + part, from + ".v_proj." + part}, in);
-      import.take(to + ".out_proj." + part, {from + ".out_proj." + part}, out);
-    }
+    import.take_with_bias(to + ".in_proj_", {from + ".q_proj", from + ".k_proj", from + ".v_proj"},
+                          {3 * d, d});
+    import.take_with_bias(to + ".out_proj.", {from + ".out_proj"}, {d, d});
   }
 
   const HuggingFaceWeights& weights_;
@@ -151,25 +121,21 @@ class HuggingFaceBart {
 
 #if EIGENFORMER_IO_DEFINITIONS
 
-namespace eigenformer {
-namespace detail {
+namespace eigenformer::detail {
 
 EIGENFORMER_IO_FUNCTION HuggingFaceBart::HuggingFaceBart(const HuggingFaceFamily& family,
                                                          const JsonFile& config,
                                                          const HuggingFaceWeights& weights)
     : weights_(weights) {
   Seq2SeqOptions& o = options_;
-  o.source_vocab_size = config.require<index_t>("vocab_size");
-  o.target_vocab_size = config.get<index_t>("decoder_vocab_size", o.source_vocab_size);
-  o.layer.d_model = config.require<index_t>("d_model");
+  o.source_vocab_size = require_size(config, "vocab_size");
+  o.target_vocab_size =
+      require_size(config, "decoder_vocab_size", config.get("decoder_vocab_size", o.source_vocab_size));
+  o.layer.d_model = require_size(config, "d_model");
   o.encoder.num_layers = config.require<index_t>("encoder_layers");
   o.decoder.num_layers = config.require<index_t>("decoder_layers");
   o.layer.num_heads = config.require<index_t>("encoder_attention_heads");
-  o.layer.dim_feedforward = config.require<index_t>("encoder_ffn_dim");
-  require_size(config, "vocab_size", o.source_vocab_size);
-  require_size(config, "d_model", o.layer.d_model);
-  require_size(config, "decoder_vocab_size", o.target_vocab_size);
-  require_size(config, "encoder_ffn_dim", o.layer.dim_feedforward);
+  o.layer.dim_feedforward = require_size(config, "encoder_ffn_dim");
   o.layer.dropout = {0};
   // What transformers' configuration classes have as defaults.
   o.layer.activation = huggingface_activation(config, "activation_function", family.activation);
@@ -181,8 +147,7 @@ EIGENFORMER_IO_FUNCTION HuggingFaceBart::HuggingFaceBart(const HuggingFaceFamily
   o.tying = !tied ? Tying::none : shared ? Tying::all : Tying::target;
   o.scale_embedding = config.get("scale_embedding", family.scale_embedding);
   const auto pad = config.get<index_t>("pad_token_id", 1);
-  o.max_length = config.require<index_t>("max_position_embeddings");
-  require_size(config, "max_position_embeddings", o.max_length);
+  o.max_length = require_size(config, "max_position_embeddings");
   if (family.positions == HuggingFaceFamily::Positions::sinusoidal) {
     o.positions = SinusoidalPositions{.order = SinusoidOrder::concatenated};
   } else if (family.positions == HuggingFaceFamily::Positions::sinusoidal_after_padding) {
@@ -195,8 +160,7 @@ EIGENFORMER_IO_FUNCTION HuggingFaceBart::HuggingFaceBart(const HuggingFaceFamily
   }
   LayerOptions decoder = o.layer;
   decoder.num_heads = config.require<index_t>("decoder_attention_heads");
-  decoder.dim_feedforward = config.require<index_t>("decoder_ffn_dim");
-  require_size(config, "decoder_ffn_dim", decoder.dim_feedforward);
+  decoder.dim_feedforward = require_size(config, "decoder_ffn_dim");
   if (!(decoder == o.layer)) o.decoder.layer = decoder;
   // A decoder that starts with the padding symbol needs its embedding.
   const auto start = config.get<index_t>("decoder_start_token_id", -1);
@@ -206,7 +170,6 @@ EIGENFORMER_IO_FUNCTION HuggingFaceBart::HuggingFaceBart(const HuggingFaceFamily
   require_layers(config, weights, {o.encoder.num_layers, o.decoder.num_layers});
 }
 
-}  // namespace detail
-}  // namespace eigenformer
+}  // namespace eigenformer::detail
 
 #endif

@@ -107,18 +107,15 @@ EIGENFORMER_IO_FUNCTION std::shared_ptr<const Tokenizer> bert_tokenizer(const st
 template <class T = float>
 TextEncoderModel<T> import_bert(const std::filesystem::path& folder) {
   const detail::JsonFile config = detail::JsonFile::open(folder / "config.json");
-  if (const auto type = config.require<std::string>("model_type"); type != "bert") {
-    throw config.refuse("holds a model of type '" + type + "', expected bert");
-  }
+  if (const auto type = config.require<std::string>("model_type"); type != "bert")
+    throw config.refuse({"holds a model of type '", type, "', expected bert"});
   const auto weights = detail::HuggingFaceWeights::open(folder, "AutoModel");
   try {
     const TextEncoderOptions options = detail::bert_options(config, weights);
     TextEncoder<T> model = detail::bert_model<T>(options, weights);
     detail::HuggingFaceVocabulary vocabulary(folder, options.vocab_size);
-    std::error_code ignored;
     std::optional<detail::TokenizerJson> json;  // only when there is no vocab.txt
-    if (!std::filesystem::exists(folder / "vocab.txt", ignored) &&
-        std::filesystem::exists(folder / "tokenizer.json", ignored)) {
+    if (!detail::file_exists(folder / "vocab.txt") && detail::file_exists(folder / "tokenizer.json")) {
       json = detail::TokenizerJson::open(folder / "tokenizer.json");
       vocabulary.read(*json);
     } else {
@@ -136,7 +133,7 @@ TextEncoderModel<T> import_bert(const std::filesystem::path& folder) {
                           : detail::bert_tokenizer(folder, std::move(v), vocabulary.matched());
     return {std::move(model), std::move(tokenizer), begin, end};
   } catch (const ShapeError& error) {
-    throw config.refuse(std::string("describes a model that is too large for memory: ") + error.what());
+    throw config.refuse({"describes a model that is too large for memory: ", error.what()});
   }
 }
 
@@ -144,33 +141,22 @@ TextEncoderModel<T> import_bert(const std::filesystem::path& folder) {
 
 #if EIGENFORMER_IO_DEFINITIONS
 
-namespace eigenformer {
-namespace detail {
+namespace eigenformer::detail {
 
 EIGENFORMER_IO_FUNCTION TextEncoderOptions bert_options(const JsonFile& config,
                                                         const HuggingFaceWeights& weights) {
   TextEncoderOptions o;
-  o.vocab_size = config.require<index_t>("vocab_size");
-  o.layer.d_model = config.require<index_t>("hidden_size");
+  o.vocab_size = require_size(config, "vocab_size");
+  o.layer.d_model = require_size(config, "hidden_size");
   o.num_layers = config.require<index_t>("num_hidden_layers");
   o.layer.num_heads = config.require<index_t>("num_attention_heads");
-  o.layer.dim_feedforward = config.require<index_t>("intermediate_size");
-  o.max_length = config.require<index_t>("max_position_embeddings");
-  o.num_token_types = config.get<index_t>("type_vocab_size", 2);
-  for (const auto& [name, size] :
-       std::initializer_list<std::pair<const char*, index_t>>{{"vocab_size", o.vocab_size},
-                                                              {"hidden_size", o.layer.d_model},
-                                                              {"intermediate_size", o.layer.dim_feedforward},
-                                                              {"max_position_embeddings", o.max_length},
-                                                              {"type_vocab_size", o.num_token_types}}) {
-    require_size(config, name, size);
-  }
+  o.layer.dim_feedforward = require_size(config, "intermediate_size");
+  o.max_length = require_size(config, "max_position_embeddings");
+  o.num_token_types = require_size(config, "type_vocab_size", config.get<index_t>("type_vocab_size", 2));
   if (o.max_length < 2)  // for [CLS] and [SEP]
-    throw config.refuse("has max_position_embeddings " + std::to_string(o.max_length) +
-                        ", expected at least 2");
-  if (const auto kind = config.get<std::string>("position_embedding_type", "absolute"); kind != "absolute") {
-    throw config.refuse("has the position_embedding_type '" + kind + "', expected absolute");
-  }
+    throw config.refuse({"has max_position_embeddings ", o.max_length, ", expected at least 2"});
+  if (const auto kind = config.get<std::string>("position_embedding_type", "absolute"); kind != "absolute")
+    throw config.refuse({"has the position_embedding_type '", kind, "', expected absolute"});
   o.layer.dropout = {0};
   o.layer.activation = huggingface_activation(config, "hidden_act", "gelu");
   o.layer.norm.eps = config.get("layer_norm_eps", 1e-12);
@@ -192,8 +178,8 @@ EIGENFORMER_IO_FUNCTION std::shared_ptr<const Tokenizer> bert_tokenizer(const st
   for (const auto& [name, supported] : std::initializer_list<std::pair<const char*, bool>>{
            {"strip_accents", lower}, {"tokenize_chinese_chars", true}, {"do_basic_tokenize", true}}) {
     if (config.get(name, supported) == supported) continue;
-    throw config.refuse("sets " + std::string(name) + " to " + config.json().at(name).dump() +
-                        ", which is not supported; expected " + (supported ? "true" : "false"));
+    throw config.refuse({"sets ", name, " to ", config.json().at(name).dump(),
+                         ", which is not supported; expected ", (supported ? "true" : "false")});
   }
   const std::string path = "'" + (folder / "vocab.txt").string() + "'";
   const IcuFunctions& icu = require_icu("import", path);
@@ -204,7 +190,6 @@ EIGENFORMER_IO_FUNCTION std::shared_ptr<const Tokenizer> bert_tokenizer(const st
   }
 }
 
-}  // namespace detail
-}  // namespace eigenformer
+}  // namespace eigenformer::detail
 
 #endif

@@ -20,14 +20,10 @@ inline constexpr std::array<HuggingFaceFamily, 2> t5_families = [] {
   HuggingFaceFamily t5{.type = "t5",
                        .activation = "relu",
                        .norm_first = true,
-                       .scale_embedding = false,
                        .positions = HuggingFaceFamily::Positions::relative,
-                       .tied = true,
                        .vocabulary = HuggingFaceFamily::Vocabulary::pieces,
                        .tokenizer_files = "spiece.model",
                        .implied = HuggingFaceFamily::Implied::sentinels,
-                       .languages = false,
-                       .begin_and_mask = false,
                        .texts_of_many_sentences = true};
   HuggingFaceFamily mt5 = t5;
   mt5.type = "mt5";
@@ -120,29 +116,20 @@ class HuggingFaceT5 {
 
 #if EIGENFORMER_IO_DEFINITIONS
 
-namespace eigenformer {
-namespace detail {
+namespace eigenformer::detail {
 
 EIGENFORMER_IO_FUNCTION HuggingFaceT5::HuggingFaceT5(const HuggingFaceFamily& family, const JsonFile& config,
                                                      const HuggingFaceWeights& weights)
     : weights_(weights) {
   Seq2SeqOptions& o = options_;
-  o.source_vocab_size = config.require<index_t>("vocab_size");
+  o.source_vocab_size = require_size(config, "vocab_size");
   o.target_vocab_size = o.source_vocab_size;
-  o.layer.d_model = config.require<index_t>("d_model");
-  o.layer.num_heads = config.require<index_t>("num_heads");
-  o.layer.attention.head_dim = config.require<index_t>("d_kv");
+  o.layer.d_model = require_size(config, "d_model");
+  o.layer.num_heads = require_size(config, "num_heads");
+  o.layer.attention.head_dim = require_size(config, "d_kv");
   o.encoder.num_layers = config.require<index_t>("num_layers");
   o.decoder.num_layers = config.get<index_t>("num_decoder_layers", o.encoder.num_layers);
-  o.layer.dim_feedforward = config.require<index_t>("d_ff");
-  for (const auto& [name, size] :
-       std::initializer_list<std::pair<const char*, index_t>>{{"vocab_size", o.source_vocab_size},
-                                                              {"d_model", o.layer.d_model},
-                                                              {"num_heads", o.layer.num_heads},
-                                                              {"d_kv", o.layer.attention.head_dim},
-                                                              {"d_ff", o.layer.dim_feedforward}}) {
-    require_size(config, name, size);
-  }
+  o.layer.dim_feedforward = require_size(config, "d_ff");
   require_size(config, "num_heads * d_kv", o.layer.num_heads * o.layer.attention.head_dim);
   o.layer.dropout = {0};
   const auto projection = config.get<std::string>("feed_forward_proj", family.activation);
@@ -155,8 +142,8 @@ EIGENFORMER_IO_FUNCTION HuggingFaceT5::HuggingFaceT5(const HuggingFaceFamily& fa
   } else if (activation == "silu") {
     o.layer.activation = Activation::silu;
   } else {
-    throw config.refuse("has the feed_forward_proj '" + projection +
-                        "', expected relu, gelu, silu or gated-gelu");
+    throw config.refuse(
+        {"has the feed_forward_proj '", projection, "', expected relu, gelu, silu or gated-gelu"});
   }
   o.layer.norm_first = family.norm_first;
   o.final_norm = family.norm_first;
@@ -167,10 +154,10 @@ EIGENFORMER_IO_FUNCTION HuggingFaceT5::HuggingFaceT5(const HuggingFaceFamily& fa
   set_projection(family, config);
   o.scale_embedding = family.scale_embedding;
   o.layer.attention.scale = 1;
-  RelativeBiasPositions bias{.buckets = config.get<index_t>("relative_attention_num_buckets", 32),
-                             .max_distance = config.get<index_t>("relative_attention_max_distance", 128)};
-  require_size(config, "relative_attention_num_buckets", bias.buckets);
-  o.layer.attention.positions = bias;
+  const char* const buckets = "relative_attention_num_buckets";
+  o.layer.attention.positions =
+      RelativeBiasPositions{.buckets = require_size(config, buckets, config.get<index_t>(buckets, 32)),
+                            .max_distance = config.get<index_t>("relative_attention_max_distance", 128)};
   o.padding_index = -1;  // the decoder starts with the padding symbol and needs its embedding
   require_valid(config, o);
   require_layers(config, weights, {o.encoder.num_layers, o.decoder.num_layers});
@@ -186,7 +173,6 @@ EIGENFORMER_IO_FUNCTION void HuggingFaceT5::set_projection(const HuggingFaceFami
     options_.logit_scale = 1 / std::sqrt(static_cast<double>(options_.layer.d_model));
 }
 
-}  // namespace detail
-}  // namespace eigenformer
+}  // namespace eigenformer::detail
 
 #endif

@@ -89,7 +89,7 @@ class HuggingFaceVocabulary {
     if (token.is_object() && token.contains("content") && token.at("content").is_string()) {
       return token.at("content").get<std::string>();
     }
-    throw file.refuse("has the added token " + token.dump() + ", expected its content");
+    throw file.refuse({"has the added token ", token.dump(), ", expected its content"});
   }
 
   void add(const JsonFile& file, const nlohmann::json& token, std::int64_t id) {
@@ -102,8 +102,8 @@ class HuggingFaceVocabulary {
   static bool flag(const JsonFile& file, const nlohmann::json& token, const char* name, bool missing) {
     if (!token.is_object() || !token.contains(name) || token.at(name).is_null()) return missing;
     if (token.at(name).is_boolean()) return token.at(name).get<bool>();
-    throw file.refuse("has the added token " + token.dump() + ", expected its '" + name +
-                      "' to be true or false");
+    throw file.refuse(
+        {"has the added token ", token.dump(), ", expected its '", name, "' to be true or false"});
   }
   // How a token is matched in a text.
   static AddedToken matching(const JsonFile& file, const nlohmann::json& token, std::int32_t id);
@@ -136,14 +136,13 @@ EIGENFORMER_IO_FUNCTION std::shared_ptr<const Tokenizer> byte_bpe_tokenizer(
 
 #if EIGENFORMER_IO_DEFINITIONS
 
-namespace eigenformer {
-namespace detail {
+namespace eigenformer::detail {
 
 EIGENFORMER_IO_FUNCTION void HuggingFaceVocabulary::read_map(const std::string& name) {
   const JsonFile file = JsonFile::open(folder_ / name);
   for (const auto& [token, id] : file.json().items()) {
     if (!id.is_number_integer())
-      throw file.refuse("has the id " + id.dump() + " for '" + token + "', expected a number");
+      throw file.refuse({"has the id ", id.dump(), " for '", token, "', expected a number"});
     place(file, token, id.get<std::int64_t>());
   }
 }
@@ -166,33 +165,30 @@ EIGENFORMER_IO_FUNCTION void HuggingFaceVocabulary::put(const std::filesystem::p
 }
 
 EIGENFORMER_IO_FUNCTION void HuggingFaceVocabulary::read_added() {
-  std::error_code ignored;
   const JsonFile config = JsonFile::open_if_exists(folder_ / "tokenizer_config.json");
   if (config.has("added_tokens_decoder")) {
     if (!config.json().at("added_tokens_decoder").is_object())
-      throw config.refuse("has an added_tokens_decoder that is not an object of ids and tokens");
+      throw config.refuse({"has an added_tokens_decoder that is not an object of ids and tokens"});
     for (const auto& [id, token] : config.json().at("added_tokens_decoder").items()) {
-      if (id.empty() || id.size() > 9 || id.find_first_not_of("0123456789") != std::string::npos) {
-        throw config.refuse("has the id '" + id + "' in added_tokens_decoder, expected a number");
-      }
+      if (id.empty() || id.size() > 9 || id.find_first_not_of("0123456789") != std::string::npos)
+        throw config.refuse({"has the id '", id, "' in added_tokens_decoder, expected a number"});
       add(config, token, std::stoll(id));
     }
   }
   const JsonFile tokenizer = JsonFile::open_if_exists(folder_ / "tokenizer.json");
   if (tokenizer.has("added_tokens")) {
     if (!tokenizer.json().at("added_tokens").is_array())
-      throw tokenizer.refuse("has added_tokens that are not a list");
+      throw tokenizer.refuse({"has added_tokens that are not a list"});
     for (const nlohmann::json& token : tokenizer.json().at("added_tokens")) {
-      if (!token.is_object() || !token.contains("id") || !token.at("id").is_number_integer()) {
-        throw tokenizer.refuse("has the added token " + token.dump() + ", expected id and content");
-      }
+      if (!token.is_object() || !token.contains("id") || !token.at("id").is_number_integer())
+        throw tokenizer.refuse({"has the added token ", token.dump(), ", expected id and content"});
       add(tokenizer, token, token.at("id").get<std::int64_t>());
     }
   }
-  if (std::filesystem::exists(folder_ / "added_tokens.json", ignored)) {
+  if (file_exists(folder_ / "added_tokens.json")) {
     const JsonFile added = JsonFile::open(folder_ / "added_tokens.json");
     for (const auto& [token, id] : added.json().items()) {
-      if (!id.is_number_integer()) throw added.refuse("has the id " + id.dump() + " for '" + token + "'");
+      if (!id.is_number_integer()) throw added.refuse({"has the id ", id.dump(), " for '", token, "'"});
       add(added, {{"content", token}}, id.get<std::int64_t>());
     }
   }
@@ -321,8 +317,8 @@ EIGENFORMER_IO_FUNCTION AddedToken HuggingFaceVocabulary::matching(const JsonFil
 EIGENFORMER_IO_FUNCTION void HuggingFaceVocabulary::place(const JsonFile& file, const std::string& token,
                                                           std::int64_t id) {
   if (id < 0 || id >= static_cast<std::int64_t>(tokens_.size())) {
-    throw file.refuse("does not fit the weights: it gives '" + token + "' the id " + std::to_string(id) +
-                      ", the embedding has " + std::to_string(tokens_.size()) + " rows");
+    throw file.refuse({"does not fit the weights: it gives '", token, "' the id ", id, ", the embedding has ",
+                       tokens_.size(), " rows"});
   }
   tokens_[static_cast<std::size_t>(id)] = token;
   end_ = std::max<index_t>(end_, id + 1);
@@ -341,7 +337,6 @@ EIGENFORMER_IO_FUNCTION std::shared_ptr<const Tokenizer> byte_bpe_tokenizer(
   }
 }
 
-}  // namespace detail
-}  // namespace eigenformer
+}  // namespace eigenformer::detail
 
 #endif

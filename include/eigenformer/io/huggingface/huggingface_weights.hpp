@@ -29,18 +29,18 @@ struct HuggingFaceFamily {
   /// Tokens that the tokenizer's class has without listing them.
   enum class Implied { none, language_codes, mbart_languages, sentinels };
 
-  const char* type;              ///< model_type in config.json
-  const char* activation;        ///< where config.json has none
-  bool norm_first;               ///< layer norms before the sub-layers, and after the last layer
-  bool scale_embedding;          ///< where config.json says nothing
-  Positions positions;           ///< relative in attention, or added to inputs
-  bool tied;                     ///< one table for embeddings and projection, where config.json says nothing
-  Vocabulary vocabulary;         ///< its files
-  const char* tokenizer_files;   ///< as messages name them
-  Implied implied;               ///< beside the vocabulary
-  bool languages;                ///< whether an import must name two
-  bool begin_and_mask;           ///< whether the class matches <s> and <mask> in a text
-  bool texts_of_many_sentences;  ///< what it was trained on
+  const char* type;                          ///< model_type in config.json
+  const char* activation = "gelu";           ///< where config.json has none
+  bool norm_first = false;                   ///< layer norms before the sub-layers, and after the last layer
+  bool scale_embedding = false;              ///< where config.json says nothing
+  Positions positions = Positions::learned;  ///< relative in attention, or added to inputs
+  bool tied = true;  ///< one table for embeddings and projection, where config.json says nothing
+  Vocabulary vocabulary = Vocabulary::either;               ///< its files
+  const char* tokenizer_files = "sentencepiece.bpe.model";  ///< as messages name them
+  Implied implied = Implied::none;                          ///< beside the vocabulary
+  bool languages = false;                                   ///< whether an import must name two
+  bool begin_and_mask = false;           ///< whether the class matches <s> and <mask> in a text
+  bool texts_of_many_sentences = false;  ///< what it was trained on
 };
 
 /// The weights of a Hugging Face folder: model.safetensors, or the files that model.safetensors.index.json
@@ -70,8 +70,8 @@ class HuggingFaceWeights {
     return found == names.end() ? names.front() : *found;
   }
 
-  IoError refuse(const std::string& what) const {
-    return IoError("import", "'" + path_.string() + "' " + what);
+  IoError refuse(std::initializer_list<MessagePart> what) const {
+    return IoError("import", {"'", path_.string(), "' ", join(what)});
   }
 
   /// The end of a message that names weights in another format and the command that converts them; empty when
@@ -82,7 +82,7 @@ class HuggingFaceWeights {
   void add(SafetensorsFile file);
   const SafetensorsFile& file(const std::string& name) const {
     const auto place = places_.find(name);
-    if (place == places_.end()) throw refuse("has no tensor '" + name + "'");
+    if (place == places_.end()) throw refuse({"has no tensor '", name, "'"});
     return files_[place->second];
   }
 
@@ -103,37 +103,33 @@ EIGENFORMER_IO_FUNCTION Activation huggingface_activation(const JsonFile& config
 
 #if EIGENFORMER_IO_DEFINITIONS
 
-namespace eigenformer {
-namespace detail {
+namespace eigenformer::detail {
 
 EIGENFORMER_IO_FUNCTION HuggingFaceWeights HuggingFaceWeights::open(const std::filesystem::path& folder,
                                                                     const char* python_class) {
   HuggingFaceWeights weights;
-  std::error_code ignored;
   const std::filesystem::path single = folder / "model.safetensors",
                               index = folder / "model.safetensors.index.json";
-  if (std::filesystem::exists(single, ignored)) {
+  if (file_exists(single)) {
     weights.path_ = single;
     weights.add(SafetensorsFile::open(single));
     return weights;
   }
   weights.path_ = index;
-  if (!std::filesystem::exists(index, ignored)) {
+  if (!file_exists(index)) {
     throw IoError("import",
                   {"'", folder.string(), "' has no model.safetensors", other_weights(folder, python_class)});
   }
   const JsonFile json = JsonFile::open(index);
-  if (!json.has("weight_map") || !json.json().at("weight_map").is_object()) {
-    throw json.refuse("has no 'weight_map', expected an object");
-  }
-  std::map<std::string, bool> files;
+  if (!json.has("weight_map") || !json.json().at("weight_map").is_object())
+    throw json.refuse({"has no 'weight_map', expected an object"});
+  std::set<std::string> files;
   for (const auto& [name, file] : json.json().at("weight_map").items()) {
-    if (!file.is_string() || file.get<std::string>().find('/') != std::string::npos) {
-      throw json.refuse("has the weight_map " + name + ": " + file.dump() + ", expected a file beside it");
-    }
-    files[file.get<std::string>()] = true;
+    if (!file.is_string() || file.get<std::string>().find('/') != std::string::npos)
+      throw json.refuse({"has the weight_map ", name, ": ", file.dump(), ", expected a file beside it"});
+    files.insert(file.get<std::string>());
   }
-  for (const auto& entry : files) weights.add(SafetensorsFile::open(folder / entry.first));
+  for (const std::string& name : files) weights.add(SafetensorsFile::open(folder / name));
   return weights;
 }
 
@@ -149,8 +145,7 @@ EIGENFORMER_IO_FUNCTION std::string HuggingFaceWeights::other_weights(const std:
                ", from_tf=True"},
         Format{"flax_model.msgpack", "Flax weights, which transformers before version 5 reads",
                ", from_flax=True"}}) {
-    std::error_code ignored;
-    if (!std::filesystem::exists(folder / file, ignored)) continue;
+    if (!file_exists(folder / file)) continue;
     const std::string name = folder.string();
     return std::string("; its ") + file + " holds " + what +
            ", and is not read here. Convert it with: python3 -c \"import transformers; transformers." +
@@ -162,9 +157,8 @@ EIGENFORMER_IO_FUNCTION std::string HuggingFaceWeights::other_weights(const std:
 
 EIGENFORMER_IO_FUNCTION void HuggingFaceWeights::add(SafetensorsFile file) {
   for (const std::string& name : file.names()) {
-    if (!places_.emplace(name, files_.size()).second) {
-      throw refuse("lists files that hold '" + name + "' twice");
-    }
+    if (!places_.emplace(name, files_.size()).second)
+      throw refuse({"lists files that hold '", name, "' twice"});
   }
   files_.push_back(std::move(file));
 }
@@ -173,10 +167,7 @@ EIGENFORMER_IO_FUNCTION void require_layers(const JsonFile& config, const Huggin
                                             std::initializer_list<index_t> numbers) {
   const auto most = static_cast<index_t>(weights.names().size());
   for (const index_t n : numbers) {
-    if (n > most) {
-      throw config.refuse("has " + std::to_string(n) + " layers, but the weights have only " +
-                          std::to_string(most) + " tensors");
-    }
+    if (n > most) throw config.refuse({"has ", n, " layers, but the weights have only ", most, " tensors"});
   }
 }
 
@@ -189,11 +180,10 @@ EIGENFORMER_IO_FUNCTION Activation huggingface_activation(const JsonFile& config
   if (name == "silu" || name == "swish") return Activation::silu;
   if (name == "tanh") return Activation::tanh;
   if (name == "sigmoid") return Activation::sigmoid;
-  throw config.refuse("has the " + field + " '" + name +
-                      "', expected relu, gelu, gelu_new, silu, swish, tanh or sigmoid");
+  throw config.refuse(
+      {"has the ", field, " '", name, "', expected relu, gelu, gelu_new, silu, swish, tanh or sigmoid"});
 }
 
-}  // namespace detail
-}  // namespace eigenformer
+}  // namespace eigenformer::detail
 
 #endif

@@ -64,17 +64,21 @@ class TokenizerJson {
 
   [[noreturn]] void refuse(const std::string& what, const std::string& found,
                            const std::string& expected) const {
-    throw file_.refuse("has the " + what + " '" + found + "', which is not supported; expected " + expected);
+    throw file_.refuse({"has the ", what, " '", found, "', which is not supported; expected ", expected});
   }
 
-  const nlohmann::json& section(const char* name) const;
+  const nlohmann::json& section(const char* name) const {
+    if (!file_.has(name) || !file_.json().at(name).is_object())
+      throw file_.refuse({"has no '", name, "', expected an object"});
+    return file_.json().at(name);
+  }
   template <class X>
   X value(const nlohmann::json& object, const char* name, X missing) const {
     if (!object.is_object() || !object.contains(name) || object.at(name).is_null()) return missing;
     try {
       option_from_json(name, object.at(name), missing);
     } catch (const ValueError& error) {
-      throw file_.refuse(std::string("is damaged: ") + error.what());
+      throw file_.refuse({"is damaged: ", error.what()});
     }
     return missing;
   }
@@ -101,9 +105,6 @@ class TokenizerJson {
 
   std::vector<std::string> merges(const nlohmann::json& model) const;
 
-  static bool is_id(const nlohmann::json& id) {
-    return id.is_number_integer() && is_in_range<std::int32_t>(id);
-  }
   std::int32_t pair_id(const nlohmann::json& post, const char* name) const;
   std::vector<std::int32_t> special_ids(const nlohmann::json& post, const nlohmann::json& item) const;
 
@@ -121,23 +122,20 @@ class TokenizerJson {
 
 #if EIGENFORMER_IO_DEFINITIONS
 
-namespace eigenformer {
-namespace detail {
+namespace eigenformer::detail {
 
 EIGENFORMER_IO_FUNCTION TokenizerJson TokenizerJson::open(const std::filesystem::path& path) {
   TokenizerJson json{JsonFile::open(path)};
   const nlohmann::json& model = json.section("model");
   json.type_ = json.text(model, "type", json.guessed_type(model));
-  if (json.type_ != "BPE" && json.type_ != "WordPiece" && json.type_ != "Unigram") {
-    throw json.file_.refuse("has a model of type '" + json.type_ + "', expected BPE, WordPiece or Unigram");
-  }
+  if (json.type_ != "BPE" && json.type_ != "WordPiece" && json.type_ != "Unigram")
+    throw json.file_.refuse({"has a model of type '", json.type_, "', expected BPE, WordPiece or Unigram"});
   json.read_vocabulary(model);
   return json;
 }
 
 EIGENFORMER_IO_FUNCTION bool TokenizerJson::is_in(const std::filesystem::path& folder) {
-  std::error_code ignored;
-  if (!std::filesystem::exists(folder / "tokenizer.json", ignored)) return false;
+  if (!file_exists(folder / "tokenizer.json")) return false;
   return JsonFile::open(folder / "tokenizer.json").has("model");
 }
 
@@ -156,10 +154,10 @@ EIGENFORMER_IO_FUNCTION std::optional<TokenizerJson::Template> TokenizerJson::te
     refuse("post_processor", type, "TemplateProcessing, RobertaProcessing or null");
   bool behind = false;
   if (!post.contains("single") || !post.at("single").is_array())
-    throw file_.refuse("has a template without 'single'");
+    throw file_.refuse({"has a template without 'single'"});
   for (const nlohmann::json& item : post.at("single")) {
     if (item.is_object() && item.contains("Sequence")) {
-      if (behind) throw file_.refuse("has a template with the text twice");
+      if (behind) throw file_.refuse({"has a template with the text twice"});
       behind = true;
       continue;
     }
@@ -167,14 +165,13 @@ EIGENFORMER_IO_FUNCTION std::optional<TokenizerJson::Template> TokenizerJson::te
     std::vector<std::int32_t>& side = behind ? found.after : found.before;
     side.insert(side.end(), ids.begin(), ids.end());
   }
-  if (!behind) throw file_.refuse("has a template without the text");
+  if (!behind) throw file_.refuse({"has a template without the text"});
   return found;
 }
 
 EIGENFORMER_IO_FUNCTION std::shared_ptr<const Tokenizer> TokenizerJson::tokenizer(ForeignVocabulary v) const {
   for (const char* field : {"truncation", "padding"}) {
-    if (file_.has(field))
-      throw file_.refuse("has a '" + std::string(field) + "', which is not supported; expected null");
+    if (file_.has(field)) throw file_.refuse({"has a '", field, "', which is not supported; expected null"});
   }
   const auto* icu = find_linked<TokenizerJsonFunctions>();
   if (icu == nullptr) {
@@ -184,58 +181,49 @@ EIGENFORMER_IO_FUNCTION std::shared_ptr<const Tokenizer> TokenizerJson::tokenize
   try {
     return icu->make(*this, std::move(v));
   } catch (const ValueError& error) {
-    throw file_.refuse(std::string("is damaged or not supported: ") + error.what());
+    throw file_.refuse({"is damaged or not supported: ", error.what()});
   }
-}
-
-EIGENFORMER_IO_FUNCTION const nlohmann::json& TokenizerJson::section(const char* name) const {
-  if (!file_.has(name) || !file_.json().at(name).is_object()) {
-    throw file_.refuse("has no '" + std::string(name) + "', expected an object");
-  }
-  return file_.json().at(name);
 }
 
 EIGENFORMER_IO_FUNCTION void TokenizerJson::read_vocabulary(const nlohmann::json& model) {
-  if (!model.contains("vocab")) throw file_.refuse("has no vocabulary in its model");
+  if (!model.contains("vocab")) throw file_.refuse({"has no vocabulary in its model"});
   const nlohmann::json& vocab = model.at("vocab");
   std::set<std::string> seen;
   if (type_ == "Unigram") {
-    if (!vocab.is_array()) throw file_.refuse("has a vocabulary that is not a list of pieces and scores");
+    if (!vocab.is_array()) throw file_.refuse({"has a vocabulary that is not a list of pieces and scores"});
     for (const nlohmann::json& piece : vocab) {
-      if (!piece.is_array() || piece.size() != 2 || !piece[0].is_string() || !piece[1].is_number()) {
-        throw file_.refuse("has the piece " + piece.dump() + ", expected a text and a score");
-      }
+      if (!piece.is_array() || piece.size() != 2 || !piece[0].is_string() || !piece[1].is_number())
+        throw file_.refuse({"has the piece ", piece.dump(), ", expected a text and a score"});
       if (!seen.insert(piece[0].get<std::string>()).second)
-        throw file_.refuse("has the piece " + piece.dump() + " twice");
+        throw file_.refuse({"has the piece ", piece.dump(), " twice"});
       vocabulary_.emplace_back(piece[0].get<std::string>(), static_cast<std::int64_t>(vocabulary_.size()));
       scores_.push_back(piece[1].get<double>());
     }
     const auto unknown = value<std::int64_t>(model, "unk_id", -1);
     if (unknown < 0 || unknown >= static_cast<std::int64_t>(vocabulary_.size())) {
-      throw file_.refuse("has the unk_id " + std::to_string(unknown) + ", expected one of its " +
-                         std::to_string(vocabulary_.size()) + " pieces");
+      throw file_.refuse(
+          {"has the unk_id ", unknown, ", expected one of its ", vocabulary_.size(), " pieces"});
     }
     unknown_ = vocabulary_[static_cast<std::size_t>(unknown)].first;
     return;
   }
-  if (!vocab.is_object()) throw file_.refuse("has a vocabulary that is not an object of tokens and ids");
+  if (!vocab.is_object()) throw file_.refuse({"has a vocabulary that is not an object of tokens and ids"});
   std::set<std::int64_t> ids;
   for (const auto& [token, id] : vocab.items()) {
     if (!id.is_number_integer())
-      throw file_.refuse("has the id " + id.dump() + " for '" + token + "', expected a number");
-    if (!ids.insert(id.get<std::int64_t>()).second) throw file_.refuse("has the id " + id.dump() + " twice");
+      throw file_.refuse({"has the id ", id.dump(), " for '", token, "', expected a number"});
+    if (!ids.insert(id.get<std::int64_t>()).second) throw file_.refuse({"has the id ", id.dump(), " twice"});
     vocabulary_.emplace_back(token, id.get<std::int64_t>());
   }
   unknown_ = text(model, "unk_token", "");
-  if (!unknown_.empty() && !vocab.contains(unknown_)) {
-    throw file_.refuse("has the unk_token '" + unknown_ + "', which is not in its vocabulary");
-  }
+  if (!unknown_.empty() && !vocab.contains(unknown_))
+    throw file_.refuse({"has the unk_token '", unknown_, "', which is not in its vocabulary"});
 }
 
 EIGENFORMER_IO_FUNCTION std::vector<std::string> TokenizerJson::merges(const nlohmann::json& model) const {
   std::vector<std::string> found;
   if (!model.contains("merges") || !model.at("merges").is_array())
-    throw file_.refuse("has no list of merges");
+    throw file_.refuse({"has no list of merges"});
   for (const nlohmann::json& merge : model.at("merges")) {
     if (merge.is_array() && merge.size() == 2 && merge[0].is_string() && merge[1].is_string()) {
       found.push_back(merge[0].get<std::string>());
@@ -244,9 +232,8 @@ EIGENFORMER_IO_FUNCTION std::vector<std::string> TokenizerJson::merges(const nlo
     }
     const std::string pair = merge.is_string() ? merge.get<std::string>() : "";
     const std::size_t space = pair.find(' ');
-    if (space == std::string::npos || pair.find(' ', space + 1) != std::string::npos) {
-      throw file_.refuse("has the merge " + merge.dump() + ", expected two tokens");
-    }
+    if (space == std::string::npos || pair.find(' ', space + 1) != std::string::npos)
+      throw file_.refuse({"has the merge ", merge.dump(), ", expected two tokens"});
     found.push_back(pair.substr(0, space));
     found.push_back(pair.substr(space + 1));
   }
@@ -259,7 +246,7 @@ EIGENFORMER_IO_FUNCTION std::int32_t TokenizerJson::pair_id(const nlohmann::json
       is_id(post.at(name)[1])) {
     return post.at(name)[1].get<std::int32_t>();
   }
-  throw file_.refuse("has a post_processor without '" + std::string(name) + "', expected a token and its id");
+  throw file_.refuse({"has a post_processor without '", name, "', expected a token and its id"});
 }
 
 EIGENFORMER_IO_FUNCTION std::vector<std::int32_t> TokenizerJson::special_ids(
@@ -274,16 +261,15 @@ EIGENFORMER_IO_FUNCTION std::vector<std::int32_t> TokenizerJson::special_ids(
     const nlohmann::json& special = post.at("special_tokens").at(name);
     if (special.is_object() && special.contains("ids") && special.at("ids").is_array()) {
       for (const nlohmann::json& id : special.at("ids")) {
-        if (!is_id(id)) throw file_.refuse("has the id " + id.dump() + " in its template, expected a number");
+        if (!is_id(id)) throw file_.refuse({"has the id ", id.dump(), " in its template, expected a number"});
         found.push_back(id.get<std::int32_t>());
       }
     }
   }
-  if (found.empty()) throw file_.refuse("has " + item.dump() + " in its template, which has no ids");
+  if (found.empty()) throw file_.refuse({"has ", item.dump(), " in its template, which has no ids"});
   return found;
 }
 
-}  // namespace detail
-}  // namespace eigenformer
+}  // namespace eigenformer::detail
 
 #endif

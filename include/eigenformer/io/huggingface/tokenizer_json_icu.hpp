@@ -137,7 +137,7 @@ class TokenizerJsonBuilder {
       }
     } else if (type == "Precompiled") {
       const auto bytes = decode_base64(json_.text(step, "precompiled_charsmap", ""));
-      if (!bytes) throw json_.file_.refuse("has a precompiled_charsmap that is not base64");
+      if (!bytes) throw json_.file_.refuse({"has a precompiled_charsmap that is not base64"});
       options.normalizer.push_back({"charsmap", *bytes, ""});
     } else if (type == "Strip") {
       const bool left = json_.value(step, "strip_left", true), right = json_.value(step, "strip_right", true);

@@ -118,8 +118,7 @@ class MarianImport {
   void require_vector(const std::string& theirs, index_t size) const {
     const Shape& shape = file_.shape(theirs);
     if (shape == Shape{1, size} || shape == Shape{size}) return;
-    throw file_.refuse("has a '" + theirs + "' of shape " + shape.str() + ", expected " +
-                       Shape{1, size}.str());
+    throw file_.refuse({"has a '", theirs, "' of shape ", shape.str(), ", expected ", Shape{1, size}.str()});
   }
   void take_vectors(const std::string& ours, const std::vector<std::pair<std::string, index_t>>& theirs) {
     for (const auto& [name, size] : theirs) require_vector(name, size);
@@ -158,7 +157,7 @@ struct MarianInt8 {
 /// Whether a Marian model, given as its file or folder, has int8 weights. Throws as import_marian() does for
 /// a missing or damaged file.
 inline bool is_marian_int8(const std::filesystem::path& from) {
-  return MarianFile::open(detail::find_marian_files(from).model).has_int8();
+  return MarianFile::open(find_marian_files(from).model).has_int8();
 }
 
 }  // namespace detail

@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "eigenformer/core/base/bytes.hpp"
 #include "eigenformer/core/base/error.hpp"
 #include "eigenformer/core/tensor/shape.hpp"
 #include "eigenformer/core/tensor/tensor.hpp"
@@ -33,47 +34,6 @@ struct MarianItem {
   Shape shape;                            ///< in the file: (inputs, outputs) for weights of linear layers
   MarianType type = MarianType::float32;  ///< element type
   std::span<const std::byte> bytes{};     ///< elements and padding in the mapped file, not aligned
-};
-
-inline IoError marian_refusal(const std::filesystem::path& path, const std::string& what) {
-  return IoError("marian", "'" + path.string() + "' " + what);
-}
-
-/// Parses and validates the bytes of a Marian .bin file: a version, a table of items, their names and shapes,
-/// padding, and their data. Throws IoError that names the file, the byte offset and what was expected.
-class MarianParser {
- public:
-  MarianParser(std::filesystem::path path, std::span<const std::byte> bytes)
-      : path_(std::move(path)), bytes_(bytes) {}
-
-  std::map<std::string, MarianItem> parse();
-
- private:
-  struct Header {
-    std::uint64_t name_length, type, rank, bytes;
-  };
-
-  std::size_t left() const noexcept { return bytes_.size() - at_; }
-
-  std::span<const std::byte> take(std::uint64_t n, const std::string& what);
-  template <class N>
-  N number(const std::string& what) {
-    N value;
-    std::memcpy(&value, take(sizeof(N), what).data(), sizeof(N));
-    return value;
-  }
-
-  std::string name(const Header& header, std::size_t i);
-
-  MarianItem item(const Header& header, const std::string& name);
-
-  MarianType type(std::uint64_t code, const std::string& name) const;
-
-  IoError refuse(const std::string& what) const { return marian_refusal(path_, what); }
-
-  std::filesystem::path path_;
-  std::span<const std::byte> bytes_;
-  std::size_t at_ = 0;
 };
 
 /// A Marian model in .bin format (of browsermt's marian-dev, as browsers ship it), mapped into memory and
@@ -104,7 +64,7 @@ class MarianFile {
   /// An item with its shape in the file. Throws IoError when there is none of this name.
   const MarianItem& item(const std::string& name) const {
     const auto found = items_.find(name);
-    if (found == items_.end()) throw refuse("has no item '" + name + "'");
+    if (found == items_.end()) throw refuse({"has no item '", name, "'"});
     return found->second;
   }
 
@@ -142,14 +102,12 @@ class MarianFile {
       for (index_t k = 0; k < n; ++k) out.data()[k] = static_cast<T>(static_cast<float>(values[k]) * scale);
       return out;
     }
-    if (i.type != MarianType::float32) throw refuse("has bytes in '" + name + "', expected weights");
+    if (i.type != MarianType::float32) throw refuse({"has bytes in '", name, "', expected weights"});
     const bool product = is_product(name, i);
     const index_t rows = product ? i.shape[0] : 1, columns = product ? i.shape[1] : n;
     for (index_t r = 0; r < rows; ++r) {
       for (index_t c = 0; c < columns; ++c) {
-        float value = 0;
-        std::memcpy(&value, i.bytes.data() + (r * columns + c) * 4, sizeof value);
-        out.data()[c * rows + r] = static_cast<T>(value);
+        out.data()[c * rows + r] = static_cast<T>(load_as<float>(i.bytes.data() + (r * columns + c) * 4));
       }
     }
     return out;
@@ -164,16 +122,32 @@ class MarianFile {
   /// IoError for a missing item and for one of another type.
   std::string text(const std::string& name) const {
     const MarianItem& i = item(name);
-    if (i.type != MarianType::int8) throw refuse("has numbers in '" + name + "', expected text");
+    if (i.type != MarianType::int8) throw refuse({"has numbers in '", name, "', expected text"});
     const std::string all(reinterpret_cast<const char*>(i.bytes.data()),
                           static_cast<std::size_t>(i.shape.numel()));
     return all.substr(0, all.find('\0'));
   }
 
   /// Makes an error about this file; `what` continues a sentence that begins with its name.
-  IoError refuse(const std::string& what) const { return detail::marian_refusal(path_, what); }
+  IoError refuse(std::initializer_list<MessagePart> what) const {
+    return IoError("marian", {"'", path_.string(), "' ", join(what)});
+  }
 
  private:
+  struct Header {
+    std::uint64_t name_length, type, rank, bytes;
+  };
+  using Cursor = FileCursor<MarianFile>;
+
+  // A version, a table of items, their names and shapes, padding, and their data.
+  void parse();
+
+  std::string read_name(Cursor& in, const Header& header, std::size_t i) const;
+
+  MarianItem read_item(Cursor& in, const Header& header, const std::string& name) const;
+
+  MarianType type(std::uint64_t code, const std::string& name) const;
+
   static bool is_product(const std::string& name, const MarianItem& item) {
     const std::size_t at = name.rfind("_W");
     return item.shape.rank() == 2 && at != std::string::npos && name.size() - at <= 3 &&
@@ -191,70 +165,57 @@ class MarianFile {
 
 #if EIGENFORMER_IO_DEFINITIONS
 
-namespace eigenformer {
-namespace detail {
+namespace eigenformer::detail {
 
-EIGENFORMER_IO_FUNCTION std::map<std::string, MarianItem> MarianParser::parse() {
-  const auto version = number<std::uint64_t>("the version");
-  if (version != 1) {
-    throw refuse("has version " + std::to_string(version) +
-                 " at byte 0, expected 1, that of a Marian model in .bin form");
-  }
-  const auto count = number<std::uint64_t>("the number of items");
-  if (count > left() / sizeof(Header)) {
-    throw refuse("is truncated or damaged: it has " + std::to_string(count) +
-                 " items by the number at byte 8, whose table takes " + std::to_string(sizeof(Header)) +
-                 " bytes each; " + std::to_string(left()) + " are left");
+EIGENFORMER_IO_FUNCTION void MarianFile::parse() {
+  Cursor in{*this, std::as_const(*map_).bytes()};
+  const auto version = in.number<std::uint64_t>("the version");
+  if (version != 1)
+    throw refuse({"has version ", version, " at byte 0, expected 1, that of a Marian model in .bin form"});
+  const auto count = in.number<std::uint64_t>("the number of items");
+  if (count > in.left() / sizeof(Header)) {
+    throw refuse({"is truncated or damaged: it has ", count,
+                  " items by the number at byte 8, whose table takes ", sizeof(Header), " bytes each; ",
+                  in.left(), " are left"});
   }
   std::vector<Header> headers(static_cast<std::size_t>(count));
-  for (Header& h : headers) h = number<Header>("the table of items");
+  for (Header& h : headers) h = in.number<Header>("the table of items");
   std::vector<std::string> names;
-  for (std::size_t i = 0; i < headers.size(); ++i) names.push_back(name(headers[i], i));
+  for (std::size_t i = 0; i < headers.size(); ++i) names.push_back(read_name(in, headers[i], i));
   std::vector<MarianItem> items;
-  for (std::size_t i = 0; i < headers.size(); ++i) items.push_back(item(headers[i], names[i]));
-  const auto padding = number<std::uint64_t>("the length of the padding before the data");
-  (void)take(padding, "the padding before the data");
-  std::map<std::string, MarianItem> found;
+  for (std::size_t i = 0; i < headers.size(); ++i) items.push_back(read_item(in, headers[i], names[i]));
+  const auto padding = in.number<std::uint64_t>("the length of the padding before the data");
+  (void)in.take(padding, "the padding before the data");
   for (std::size_t i = 0; i < headers.size(); ++i) {
-    items[i].bytes = take(headers[i].bytes, "item '" + names[i] + "'");
-    if (!found.emplace(names[i], items[i]).second) throw refuse("has two items '" + names[i] + "'");
+    items[i].bytes = in.take(headers[i].bytes, "item '" + names[i] + "'");
+    if (!items_.emplace(names[i], items[i]).second) throw refuse({"has two items '", names[i], "'"});
   }
-  if (left() > 0) throw refuse("has " + std::to_string(left()) + " bytes after its last item");
-  return found;
+  if (in.left() > 0) throw refuse({"has ", in.left(), " bytes after its last item"});
+  for (const auto& [name, item] : items_)
+    shapes_.emplace(name, is_product(name, item) ? transposed(item.shape) : item.shape);
 }
 
-EIGENFORMER_IO_FUNCTION std::span<const std::byte> MarianParser::take(std::uint64_t n,
-                                                                      const std::string& what) {
-  if (n > left()) {
-    throw refuse("is truncated: " + what + " at byte " + std::to_string(at_) + " takes " + std::to_string(n) +
-                 " bytes, the file has " + std::to_string(left()) + " left");
-  }
-  at_ += static_cast<std::size_t>(n);
-  return bytes_.subspan(at_ - static_cast<std::size_t>(n), static_cast<std::size_t>(n));
-}
-
-EIGENFORMER_IO_FUNCTION std::string MarianParser::name(const Header& header, std::size_t i) {
+EIGENFORMER_IO_FUNCTION std::string MarianFile::read_name(Cursor& in, const Header& header,
+                                                          std::size_t i) const {
   const std::string what = "the name of item " + std::to_string(i);
-  const auto text = take(header.name_length, what);
-  if (text.empty() || text.back() != std::byte{0}) {
-    throw refuse("is damaged: " + what + " before byte " + std::to_string(at_) + " does not end in NUL");
-  }
+  const auto text = in.take(header.name_length, what);
+  if (text.empty() || text.back() != std::byte{0})
+    throw refuse({"is damaged: ", what, " before byte ", in.at, " does not end in NUL"});
   return {reinterpret_cast<const char*>(text.data()), text.size() - 1};
 }
 
-EIGENFORMER_IO_FUNCTION MarianItem MarianParser::item(const Header& header, const std::string& name) {
+EIGENFORMER_IO_FUNCTION MarianItem MarianFile::read_item(Cursor& in, const Header& header,
+                                                         const std::string& name) const {
   MarianItem item;
   item.type = type(header.type, name);
-  if (header.rank > 4) {
-    throw refuse("has item '" + name + "' of rank " + std::to_string(header.rank) + ", expected at most 4");
-  }
+  if (header.rank > 4) throw refuse({"has item '", name, "' of rank ", header.rank, ", expected at most 4"});
   // Checked before multiplying, so that the number of elements cannot overflow.
   std::uint64_t elements = 1;
   for (int i = 0; i < static_cast<int>(header.rank); ++i) {
-    const auto size = number<std::int32_t>("the shape of item '" + name + "'");
-    if (size <= 0 || static_cast<std::uint64_t>(size) > bytes_.size() / elements) {
-      throw refuse("is truncated or damaged: item '" + name + "' has a dimension " + std::to_string(size) +
-                   ", which the file's " + std::to_string(bytes_.size()) + " bytes cannot hold");
+    const auto size = in.number<std::int32_t>("the shape of item '" + name + "'");
+    if (size <= 0 || static_cast<std::uint64_t>(size) > in.bytes.size() / elements) {
+      throw refuse({"is truncated or damaged: item '", name, "' has a dimension ", size,
+                    ", which the file's ", in.bytes.size(), " bytes cannot hold"});
     }
     elements *= static_cast<std::uint64_t>(size);
     item.shape = item.shape.inserted(i, size);
@@ -264,13 +225,13 @@ EIGENFORMER_IO_FUNCTION MarianItem MarianParser::item(const Header& header, cons
                                : item.type == MarianType::intgemm8 ? elements + 4
                                                                    : elements;
   if (header.bytes < needed) {
-    throw refuse("has item '" + name + "' of shape " + item.shape.str() + " in " +
-                 std::to_string(header.bytes) + " bytes, expected at least " + std::to_string(needed));
+    throw refuse({"has item '", name, "' of shape ", item.shape.str(), " in ", header.bytes,
+                  " bytes, expected at least ", needed});
   }
   return item;
 }
 
-EIGENFORMER_IO_FUNCTION MarianType MarianParser::type(std::uint64_t code, const std::string& name) const {
+EIGENFORMER_IO_FUNCTION MarianType MarianFile::type(std::uint64_t code, const std::string& name) const {
   switch (code) {
     case static_cast<std::uint64_t>(MarianType::int8):
     case static_cast<std::uint64_t>(MarianType::float32):
@@ -294,37 +255,30 @@ EIGENFORMER_IO_FUNCTION MarianType MarianParser::type(std::uint64_t code, const 
   for (const auto& [number, word] : known) {
     if (number == code) what = std::string("type ") + word;
   }
-  throw refuse("has item '" + name + "' of " + what +
-               ", expected float32 or intgemm8 (browsermt's marian-conv --gemm-type intgemm8)");
+  throw refuse({"has item '", name, "' of ", what,
+                ", expected float32 or intgemm8 (browsermt's marian-conv --gemm-type intgemm8)"});
 }
 
 EIGENFORMER_IO_FUNCTION MarianFile MarianFile::open(const std::filesystem::path& path) {
   MarianFile file;
   file.path_ = path;
   file.map_ = MappedFile::open(path);
-  file.items_ = detail::MarianParser(path, file.map_->bytes()).parse();
-  for (const auto& [name, item] : file.items_)
-    file.shapes_.emplace(name, is_product(name, item) ? transposed(item.shape) : item.shape);
+  file.parse();
   return file;
 }
 
 EIGENFORMER_IO_FUNCTION const std::int8_t* MarianFile::int8_values(const std::string& name,
                                                                    float* scale) const {
   const MarianItem& i = item(name);
-  if (i.type != MarianType::intgemm8) throw refuse("has '" + name + "' of another type, expected int8");
+  if (i.type != MarianType::intgemm8) throw refuse({"has '", name, "' of another type, expected int8"});
   const auto n = static_cast<std::size_t>(i.shape.numel());
-  float multiplier = 0;
-  std::memcpy(&multiplier, i.bytes.data() + n, sizeof multiplier);
+  const auto multiplier = load_as<float>(i.bytes.data() + n);
   *scale = 1.0f / multiplier;
-  if (!(multiplier > 0) || !std::isfinite(multiplier) || !std::isfinite(*scale * 128.0f)) {
-    throw refuse(
-        detail::join({"has the scale ", multiplier, " in '", name, "', expected a positive finite number"}));
-  }
+  if (!(multiplier > 0) || !std::isfinite(multiplier) || !std::isfinite(*scale * 128.0f))
+    throw refuse({"has the scale ", multiplier, " in '", name, "', expected a positive finite number"});
   const auto* values = reinterpret_cast<const std::int8_t*>(i.bytes.data());
-  if (const auto* bad = std::find(values, values + n, std::int8_t{-128}); bad != values + n) {
-    throw refuse("has -128 in '" + name + "' at " + std::to_string(bad - values) +
-                 ", expected int8 values from -127 to 127");
-  }
+  if (const auto* bad = std::find(values, values + n, std::int8_t{-128}); bad != values + n)
+    throw refuse({"has -128 in '", name, "' at ", bad - values, ", expected int8 values from -127 to 127"});
   return values;
 }
 
@@ -332,17 +286,15 @@ EIGENFORMER_IO_FUNCTION std::optional<float> MarianFile::input_multiplier(const 
   const std::string name = weight + "_QuantMultA";
   if (!contains(name)) return std::nullopt;
   if (item(name).shape.numel() != 1)
-    throw refuse("has '" + name + "' of shape " + item(name).shape.str() + ", expected one number");
+    throw refuse({"has '", name, "' of shape ", item(name).shape.str(), ", expected one number"});
   const auto value = tensor<float>(name).data()[0];
   if (!(value >= 1e-20f && value <= 1e20f)) {
-    throw refuse("has the number " + std::to_string(value) + " in '" + name +
-                 "', expected a positive finite one");
+    throw refuse(
+        {"has the number ", std::to_string(value), " in '", name, "', expected a positive finite one"});
   }
   return value;
 }
 
-}  // namespace detail
-
-}  // namespace eigenformer
+}  // namespace eigenformer::detail
 
 #endif

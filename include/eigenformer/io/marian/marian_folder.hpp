@@ -111,7 +111,7 @@ class MarianTransformer {
  private:
   static std::string yaml(const MarianFile& file) {
     if (!file.contains("special:model.yml"))
-      throw file.refuse("has no item 'special:model.yml', expected the settings of a Marian model");
+      throw file.refuse({"has no item 'special:model.yml', expected the settings of a Marian model"});
     return file.text("special:model.yml");
   }
 
@@ -119,8 +119,7 @@ class MarianTransformer {
   void expect_all() const;
   void expect_size(const char* key, index_t found, long said) const {
     if (found == said) return;
-    throw file_.refuse("has embeddings of " + std::to_string(found) + ", but its " + key + " says " +
-                       std::to_string(said));
+    throw file_.refuse({"has embeddings of ", found, ", but its ", key, " says ", said});
   }
 
   index_t layers(const char* key) const {
@@ -169,16 +168,14 @@ EIGENFORMER_IO_FUNCTION TokenizerPair marian_tokenizers(const MarianFiles& files
 
 #if EIGENFORMER_IO_DEFINITIONS
 
-namespace eigenformer {
-namespace detail {
+namespace eigenformer::detail {
 
 EIGENFORMER_IO_FUNCTION MarianSettings::MarianSettings(std::string where, std::string_view text)
     : where_(std::move(where)) {
   std::string key;
-  for (int number = 1; !text.empty(); ++number) {
-    const std::size_t end = text.find('\n');
-    std::string_view line = text.substr(0, end);
-    text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
+  int number = 0;
+  for (const std::string_view line : parts_between(text, "\n")) {
+    ++number;
     const std::string_view stripped = strip(line);
     if (stripped.empty() || stripped[0] == '#' || stripped == "---" || stripped == "...") continue;
     if (stripped[0] == '-' && (stripped.size() == 1 || stripped[1] == ' ')) {
@@ -195,11 +192,7 @@ EIGENFORMER_IO_FUNCTION MarianSettings::MarianSettings(std::string where, std::s
     list.clear();
     if (value.size() >= 2 && value.front() == '[' && value.back() == ']') {
       value = strip(value.substr(1, value.size() - 2));
-      while (!value.empty()) {
-        const std::size_t comma = std::min(value.find(','), value.size());
-        list.push_back(unquoted(value.substr(0, comma)));
-        value.remove_prefix(std::min(comma + 1, value.size()));
-      }
+      for (const std::string_view item : parts_between(value, ",")) list.push_back(unquoted(item));
     } else if (!value.empty()) {
       list.push_back(unquoted(value));
     }
@@ -453,7 +446,6 @@ EIGENFORMER_IO_FUNCTION TokenizerPair marian_tokenizers(const MarianFiles& files
   return pair;
 }
 
-}  // namespace detail
-}  // namespace eigenformer
+}  // namespace eigenformer::detail
 
 #endif

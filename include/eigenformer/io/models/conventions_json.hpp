@@ -66,11 +66,11 @@ namespace eigenformer::detail {
 
 EIGENFORMER_IO_FUNCTION nlohmann::json conventions_to_json(const ModelConventions& conventions) {
   nlohmann::json json = nlohmann::json::object();
-  detail::visit_conventions(conventions, [&](const char* name, const auto& field) {
-    if constexpr (detail::is_target_languages<decltype(field)>) {
+  visit_conventions(conventions, [&](const char* name, const auto& field) {
+    if constexpr (is_target_languages<decltype(field)>) {
       for (const TargetLanguage& language : field) json[name][language.name] = language.id;
     } else {
-      json[name] = detail::option_to_json(field);
+      json[name] = option_to_json(field);
     }
   });
   if (conventions.lines_are_sentences) json.erase("lines_are_sentences");
@@ -89,23 +89,23 @@ EIGENFORMER_IO_FUNCTION ModelConventions conventions_from_json(const nlohmann::j
     if (!conventions.search.is_object())
       throw ValueError("options", {"search is ", conventions.search.dump(), ", expected an object"});
   }
-  detail::visit_conventions(conventions, [&](const char* name, auto& field) {
+  visit_conventions(conventions, [&](const char* name, auto& field) {
     known.insert(name);
     if (!json.contains(name)) return;
     const nlohmann::json& value = json.at(name);
-    if constexpr (detail::is_target_languages<decltype(field)>) {
+    if constexpr (is_target_languages<decltype(field)>) {
       if (!value.is_object())
         throw ValueError("options", {name, " is ", value.dump(), ", expected an object"});
       for (const auto& [language, id] : value.items()) {
         field.push_back({language, 0});
-        detail::option_from_json(name, id, field.back().id);
+        option_from_json(name, id, field.back().id);
       }
     } else if constexpr (std::is_same_v<std::remove_cvref_t<decltype(field)>, std::vector<std::int32_t>>) {
       if (!value.is_array()) throw ValueError("options", {name, " is ", value.dump(), ", expected a list"});
       field.clear();
-      for (const nlohmann::json& item : value) detail::option_from_json(name, item, field.emplace_back());
+      for (const nlohmann::json& item : value) option_from_json(name, item, field.emplace_back());
     } else {
-      detail::option_from_json(name, value, field);
+      option_from_json(name, value, field);
     }
   });
   for (const auto& [name, value] : json.items()) {

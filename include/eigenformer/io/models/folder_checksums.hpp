@@ -54,7 +54,10 @@ class FolderSizes {
   void require_stack(const std::string& name, const StackOptions<LayerOptions>& stack) const;
 
  private:
-  IoError lacks(const std::string& name) const;
+  IoError lacks(const std::string& name) const {
+    return IoError("load_model_folder",
+                   "'" + path_.string() + "' has no tensor '" + name + "', which options.json requires");
+  }
 
   std::filesystem::path path_;
   SafetensorsFile file_;
@@ -187,11 +190,6 @@ EIGENFORMER_IO_FUNCTION void FolderSizes::require_stack(const std::string& name,
   }
 }
 
-EIGENFORMER_IO_FUNCTION IoError FolderSizes::lacks(const std::string& name) const {
-  return IoError("load_model_folder",
-                 "'" + path_.string() + "' has no tensor '" + name + "', which options.json requires");
-}
-
 EIGENFORMER_IO_FUNCTION FileChecksum checksum_of_file(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);
   FileChecksum sum;
@@ -219,8 +217,7 @@ EIGENFORMER_IO_FUNCTION std::string options_with_checksums(nlohmann::json option
                                                            const std::vector<std::string>& files) {
   nlohmann::json& sums = options["checksums"] = nlohmann::json::object();
   for (const std::string& name : files) {
-    std::error_code ignored;
-    if (!std::filesystem::exists(folder / name, ignored)) continue;  // a tokenizer of the caller's own
+    if (!file_exists(folder / name)) continue;  // a tokenizer of the caller's own
     const FileChecksum sum = checksum_of_file(folder / name);
     sums[name] = {{"bytes", sum.bytes}, {"hash64", sum.hash64}};
   }
@@ -228,25 +225,22 @@ EIGENFORMER_IO_FUNCTION std::string options_with_checksums(nlohmann::json option
 }
 
 EIGENFORMER_IO_FUNCTION int verify_files(const std::filesystem::path& folder) {
-  const auto refuse = [&](const std::string& what) {
-    return IoError("verify_model_folder", "'" + folder.string() + "' " + what);
+  const auto refuse = [&](std::initializer_list<MessagePart> what) {
+    return IoError("verify_model_folder", {"'", folder.string(), "' ", join(what)});
   };
   const std::string text = read_text_file(folder_file(folder, "options.json"));
   nlohmann::json json = parse_json(text);
   if (json.is_discarded() || !json.is_object())
-    throw refuse("is damaged: options.json is truncated or not JSON");
-  if (!json.contains("checksums")) {
-    throw refuse("cannot be verified: options.json has no checksums; save the model again to write them");
-  }
+    throw refuse({"is damaged: options.json is truncated or not JSON"});
+  if (!json.contains("checksums"))
+    throw refuse({"cannot be verified: options.json has no checksums; save the model again to write them"});
   nlohmann::json& sums = json.at("checksums");
   std::vector<std::string> failures;
-  if (!sums.is_object() || !sums.contains("options.json") || text != json.dump(2) + "\n") {
-    throw refuse("is damaged: options.json is not as it was saved");
-  }
+  if (!sums.is_object() || !sums.contains("options.json") || text != json.dump(2) + "\n")
+    throw refuse({"is damaged: options.json is not as it was saved"});
   const nlohmann::json own = std::exchange(sums["options.json"], nlohmann::json{{"hash64", hash_text(0)}});
-  if (own != nlohmann::json{{"hash64", hash_text(Hash64::of(json.dump(2) + "\n"))}}) {
-    throw refuse("is damaged: options.json is not as it was saved");
-  }
+  if (own != nlohmann::json{{"hash64", hash_text(Hash64::of(json.dump(2) + "\n"))}})
+    throw refuse({"is damaged: options.json is not as it was saved"});
   for (const auto& [name, expected] : sums.items()) {
     if (name == "options.json") continue;
     const std::filesystem::path path = folder_file(folder, name);
@@ -262,7 +256,7 @@ EIGENFORMER_IO_FUNCTION int verify_files(const std::filesystem::path& folder) {
   if (failures.empty()) return static_cast<int>(sums.size());
   std::string all;
   for (const std::string& failure : failures) all += (all.empty() ? "" : "; ") + failure;
-  throw refuse("is damaged: " + all);
+  throw refuse({"is damaged: ", all});
 }
 
 }  // namespace detail

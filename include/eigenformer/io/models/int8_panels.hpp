@@ -82,8 +82,7 @@ EIGENFORMER_IO_FUNCTION kernels::PackedMatrix view_int8_panels(const Safetensors
 
 #if EIGENFORMER_IO_DEFINITIONS
 
-namespace eigenformer {
-namespace detail {
+namespace eigenformer::detail {
 
 EIGENFORMER_IO_FUNCTION void add_packed_panels(SafetensorsWriter& writer, const std::string& name,
                                                const kernels::PackedMatrix& packed) {
@@ -123,19 +122,19 @@ EIGENFORMER_IO_FUNCTION kernels::PackedMatrix view_int8_panels(const Safetensors
     Tensor<float> scale;
     Tensor<std::int32_t> sum;
   };
-  const auto refuse = [&](const std::string& what) {
+  const auto refuse = [&](std::initializer_list<MessagePart> what) {
     return IoError("load_model",
-                   "'" + file.path().string() + "': the int8 panels '" + rows.name + "' " + what);
+                   {"'", file.path().string(), "': the int8 panels '", rows.name, "' ", join(what)});
   };
   const Shape shape = int8_panels_shape(rows.count, k);
   const Shape outputs{shape[0] * shape[2]};
   const auto check = [&](const std::string& name, Dtype dtype, const Shape& expected) {
     if (!file.contains(name))
-      throw refuse(name == rows.name ? "are missing" : "have no '" + name + "' beside them");
+      throw refuse({(name == rows.name ? "are missing" : "have no '" + name + "' beside them")});
     const TensorInfo& info = file.info(name);
     if (info.dtype == dtype && info.shape == expected) return;
-    throw refuse("must have an " + std::string(dtype_name(dtype)) + " '" + name + "' of shape " +
-                 expected.str() + ", which is " + dtype_name(info.dtype) + " of shape " + info.shape.str());
+    throw refuse({"must have an ", dtype_name(dtype), " '", name, "' of shape ", expected.str(),
+                  ", which is ", dtype_name(info.dtype), " of shape ", info.shape.str()});
   };
   check(rows.name, Dtype::i8, shape);
   check(rows.name + "_scale", Dtype::f32, outputs);
@@ -149,8 +148,8 @@ EIGENFORMER_IO_FUNCTION kernels::PackedMatrix view_int8_panels(const Safetensors
   for (index_t row = 0; row < rows.count; ++row) {
     const float s = parts->scale.data()[row];
     if (std::isfinite(127.0f * s) && s >= 0) continue;
-    throw refuse(detail::join({"are damaged or not written by this library: the scale of row ", row, " is ",
-                               s, ", must be finite and not negative"}));
+    throw refuse({"are damaged or not written by this library: the scale of row ", row, " is ", s,
+                  ", must be finite and not negative"});
   }
   const std::int8_t* panels = parts->panels.data();
   const float* scale = parts->scale.data();
@@ -162,11 +161,10 @@ EIGENFORMER_IO_FUNCTION kernels::PackedMatrix view_int8_panels(const Safetensors
   try {
     return packed.with_input_step(file.tensor<float>(step).data()[0]);
   } catch (const ValueError& error) {
-    throw refuse(std::string("are damaged or not written by this library: ") + error.what());
+    throw refuse({"are damaged or not written by this library: ", error.what()});
   }
 }
 
-}  // namespace detail
-}  // namespace eigenformer
+}  // namespace eigenformer::detail
 
 #endif

@@ -184,16 +184,6 @@ void stage_folder(const FolderTransaction& save, const M& model, const Tokenizer
   write_file(options_file, options_with_checksums(std::move(options), options_file.parent_path(), files));
 }
 
-/// save_model_folder() with weights that write_weights(path) writes.
-template <FolderModel M, class F>
-void save_folder(const std::filesystem::path& folder, const M& model, const TokenizerPair& tokenizers,
-                 const nlohmann::json& training, WeightFormat weights, const ModelConventions& text,
-                 F&& write_weights) {
-  FolderTransaction save(folder);
-  stage_folder(save, model, tokenizers, training, weights, text, std::forward<F>(write_weights));
-  save.commit();
-}
-
 }  // namespace detail
 
 /// Writes the files of a model folder into a transaction, to which the caller may add files and which the
@@ -228,8 +218,9 @@ void save_model_folder(const std::filesystem::path& folder, const M& model,
                        const TokenizerPair& tokenizers = {},
                        const nlohmann::json& training = nlohmann::json::object(),
                        WeightFormat weights = WeightFormat::float32, const ModelConventions& text = {}) {
-  detail::save_folder(folder, model, tokenizers, training, weights, text,
-                      [&](const auto& path) { save_quantized_model(path, model, weights); });
+  FolderTransaction save(folder);
+  stage_model(save, model, tokenizers, training, weights, text);
+  save.commit();
 }
 
 /// Writes a loaded or imported model with its tokenizers and conventions. Throws as the other
@@ -247,21 +238,21 @@ namespace detail {
 template <class Options>
 void read_description_fields(const nlohmann::json& json, FolderDescription<Options>& d) {
   if (json.contains("library_version"))
-    detail::option_from_json("library_version", json.at("library_version"), d.library_version);
-  if (json.contains("weights")) detail::option_from_json("weights", json.at("weights"), d.weights);
+    option_from_json("library_version", json.at("library_version"), d.library_version);
+  if (json.contains("weights")) option_from_json("weights", json.at("weights"), d.weights);
   d.model = options_from_json<Options>(json.at("model"));
-  detail::validate_file_options(d.model);
+  validate_file_options(d.model);
   const nlohmann::json& tokenizer = json.at("tokenizer");
   d.tokenizer.clear();
   if (!tokenizer.is_null()) {
     if (!tokenizer.is_object() || !tokenizer.contains("kind") || !tokenizer.contains("joint")) {
       throw ValueError("options", {"tokenizer is ", tokenizer.dump(), ", expected kind and joint"});
     }
-    detail::option_from_json("kind", tokenizer.at("kind"), d.tokenizer);
-    detail::option_from_json("joint", tokenizer.at("joint"), d.joint);
+    option_from_json("kind", tokenizer.at("kind"), d.tokenizer);
+    option_from_json("joint", tokenizer.at("joint"), d.joint);
   }
   if (json.contains("text")) {
-    auto [source_size, target_size] = detail::vocabulary_sizes(d.model);
+    auto [source_size, target_size] = vocabulary_sizes(d.model);
     if (source_size == 0) source_size = target_size = std::numeric_limits<std::int32_t>::max();
     d.text = conventions_from_json(json.at("text"), source_size, target_size);
   }
@@ -295,31 +286,30 @@ FolderDescription<std::remove_cvref_t<decltype(M::options)>> read_description(
                         : "it has no options.json")});
   }
   require_no_stream(path);
-  const auto refuse = [&](const std::string& what) {
-    return IoError("load_model_folder", "'" + path.string() + "' " + what);
+  const auto refuse = [&](std::initializer_list<MessagePart> what) {
+    return IoError("load_model_folder", {"'", path.string(), "' ", join(what)});
   };
   const nlohmann::json json = read_unique_json("load_model_folder", path);
-  if (json.is_discarded()) throw refuse("is truncated or not JSON");
+  if (json.is_discarded()) throw refuse({"is truncated or not JSON"});
   if (!json.is_object() || !json.contains("format_version") ||
       !json.at("format_version").is_number_integer() || !json.contains("model") ||
       !json.contains("tokenizer")) {
-    throw refuse("is not the options.json of a model folder: expected format_version, model and tokenizer");
+    throw refuse({"is not the options.json of a model folder: expected format_version, model and tokenizer"});
   }
   if (!json.contains("format") || !is_text(json.at("format"), M::format)) {
-    throw refuse("describes another kind of model: format is " +
-                 (json.contains("format") ? json.at("format").dump() : std::string("absent")) +
-                 ", expected \"" + M::format + "\"");
+    throw refuse({"describes another kind of model: format is ",
+                  (json.contains("format") ? json.at("format").dump() : std::string("absent")),
+                  ", expected \"", M::format, "\""});
   }
   FolderDescription<Options> d;
   if (json.at("format_version") != model_format_version) {
-    throw refuse("has format_version " + json.at("format_version").dump() +
-                 ", this version of the library (" + version_string() + ") reads " +
-                 std::to_string(model_format_version));
+    throw refuse({"has format_version ", json.at("format_version").dump(), ", this version of the library (",
+                  version_string(), ") reads ", model_format_version});
   }
   try {
     read_description_fields(json, d);
   } catch (const ValueError& error) {
-    throw refuse("is damaged or not written by this library: " + std::string(error.what()));
+    throw refuse({"is damaged or not written by this library: ", error.what()});
   }
   return d;
 }
@@ -377,18 +367,18 @@ void require_type(const std::filesystem::path& folder, const std::filesystem::pa
 template <FolderModel M, class F>
 LoadedModel<M> load_files(const std::filesystem::path& folder, F&& load_weights) {
   auto description = read_description<M>(folder);
-  TokenizerPair tokenizers = detail::load_folder_tokenizers(description.tokenizer, description.joint, folder);
+  TokenizerPair tokenizers = load_folder_tokenizers(description.tokenizer, description.joint, folder);
   const auto check = [&](const char* side, const std::shared_ptr<const Tokenizer>& tokenizer, index_t size) {
     if (!tokenizer || size == 0 || tokenizer->vocabulary_size() == size) return;
     throw IoError("load_model_folder",
                   {"the ", side, " tokenizer of '", folder.string(), "' does not match its model: the ", side,
                    " tokenizer has ", tokenizer->vocabulary_size(), " ids, options.json says ", size});
   };
-  const auto [source_size, target_size] = detail::vocabulary_sizes(description.model);
+  const auto [source_size, target_size] = vocabulary_sizes(description.model);
   check("source", tokenizers.source, source_size);
   check("target", tokenizers.target, target_size);
   const std::filesystem::path weights = folder_file(folder, "model.safetensors");
-  detail::require_sizes(weights, description.model);
+  require_sizes(weights, description.model);
   RandomGenerator rng = RandomGenerator::idle();
   M model(description.model, rng);
   try {
@@ -429,7 +419,7 @@ namespace detail {
 
 EIGENFORMER_IO_FUNCTION void require_no_stream(const std::filesystem::path& path) {
   std::error_code ignored;
-  if (!std::filesystem::exists(path, ignored) || std::filesystem::is_regular_file(path, ignored) ||
+  if (!file_exists(path) || std::filesystem::is_regular_file(path, ignored) ||
       std::filesystem::is_directory(path, ignored)) {
     return;
   }
@@ -468,13 +458,13 @@ EIGENFORMER_IO_FUNCTION void stage_training_options(const FolderTransaction& sav
                                                     const nlohmann::json& training) {
   const char* const name = has_folder_file(folder, "base.json") ? "base.json" : "options.json";
   const std::filesystem::path path = folder_file(folder, name);
-  nlohmann::json json = detail::read_unique_json("stage_training_options", path);
+  nlohmann::json json = read_unique_json("stage_training_options", path);
   if (json.is_discarded() || !json.is_object())
     throw IoError("stage_training_options", {"'", path.string(), "' is truncated or not a JSON object"});
   if (json.contains("training") && json.at("training") == training) return;
   json["training"] = training;
   write_file(save.file(name), json.contains("checksums") && json.at("checksums").is_object()
-                                  ? detail::options_with_own_checksum(std::move(json))
+                                  ? options_with_own_checksum(std::move(json))
                                   : json.dump(2) + "\n");
 }
 

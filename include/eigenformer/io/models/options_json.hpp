@@ -48,6 +48,11 @@ bool is_in_range(const nlohmann::json& number) {
                                      : std::in_range<X>(number.get<std::int64_t>());
 }
 
+/// Whether a value can be the id of a token.
+inline bool is_id(const nlohmann::json& id) {
+  return id.is_number_integer() && is_in_range<std::int32_t>(id);
+}
+
 /// Reads one option from JSON; `name` is for the message. Throws ValueError for a value of another type.
 template <class X>
 void option_from_json(const std::string& name, const nlohmann::json& json, X& x) {
@@ -78,10 +83,6 @@ void option_from_json(const std::string& name, const nlohmann::json& json, X& x)
     if (!json.is_number()) throw refused_option(name, json, "a number");
     x = json.get<X>();
   } else if constexpr (std::same_as<X, std::vector<std::int32_t>>) {
-    const auto is_id = [](const nlohmann::json& id) {
-      return id.is_number_integer() && id >= std::numeric_limits<std::int32_t>::min() &&
-             id <= std::numeric_limits<std::int32_t>::max();
-    };
     if (!json.is_array() || !std::all_of(json.begin(), json.end(), is_id))
       throw refused_option(name, json, "a list of ids");
     x = json.get<X>();
@@ -131,7 +132,10 @@ struct OptionsReader {
   const nlohmann::json& json;
   std::set<std::string>& known;
 
-  bool has(const char* name) const;
+  bool has(const char* name) const {
+    known.insert(name);
+    return json.contains(name);
+  }
   /// Whether the object has any field of A.
   template <class A>
   bool has_field_of() const {
@@ -369,11 +373,6 @@ namespace detail {
 EIGENFORMER_IO_FUNCTION ValueError refused_option(const std::string& name, const nlohmann::json& json,
                                                   const std::string& expected) {
   return ValueError("options", name + " is " + json.dump() + ", expected " + expected);
-}
-
-EIGENFORMER_IO_FUNCTION bool OptionsReader::has(const char* name) const {
-  known.insert(name);
-  return json.contains(name);
 }
 
 EIGENFORMER_IO_FUNCTION void name_added_positions(nlohmann::json& json) {

@@ -79,13 +79,8 @@ void add_quantized(SafetensorsWriter& writer, const std::string& name, const Ten
   }
 }
 
-inline bool has_given_scales(const SafetensorsFile& file) {
-  const auto scales = file.metadata().find("int8_scales");
-  if (scales == file.metadata().end()) return false;
-  if (scales->second == int8_given_scales) return true;
-  throw IoError("load_model", {"'", file.path().string(), "' has int8_scales '", scales->second,
-                               "', this version of the library reads '", int8_given_scales, "'"});
-}
+// Whether the metadata have this value; throws IoError for another one.
+EIGENFORMER_IO_FUNCTION bool has_metadata(const SafetensorsFile& file, const char* key, const char* value);
 
 // Whether a row of int8 weights is valid, as described above. given: it was quantised by another library.
 inline bool is_quantized_row(const std::int8_t* q, index_t n, float scale, bool given) {
@@ -100,17 +95,17 @@ EIGENFORMER_IO_FUNCTION void require_quantized_row(const SafetensorsFile& file, 
 
 template <class T>
 Tensor<T> dequantize(const SafetensorsFile& file, const std::string& name) {
-  const auto refuse = [&](const std::string& what) {
-    return IoError("load_model", "'" + file.path().string() + "': the int8 tensor '" + name + "' " + what);
+  const auto refuse = [&](std::initializer_list<MessagePart> what) {
+    return IoError("load_model", {"'", file.path().string(), "': the int8 tensor '", name, "' ", join(what)});
   };
   const std::string scales = scale_name(name);
   const Shape& shape = file.info(name).shape;
-  if (!file.contains(scales)) throw refuse("has no '" + scales + "' beside it");
+  if (!file.contains(scales)) throw refuse({"has no '", scales, "' beside it"});
   const TensorInfo& info = file.info(scales);
   if (info.dtype != Dtype::f32 || info.shape != Shape{shape[0]}) {
-    throw refuse("of shape " + shape.str() + " must have an F32 '" + scales + "' of shape " +
-                 Shape{shape[0]}.str() + ", which is " + dtype_name(info.dtype) + " of shape " +
-                 info.shape.str());
+    throw refuse({"of shape ", shape.str(), " must have an F32 '", scales, "' of shape ",
+                  Shape{shape[0]}.str(), ", which is ", dtype_name(info.dtype), " of shape ",
+                  info.shape.str()});
   }
   const auto q = file.tensor<std::int8_t>(name);
   const auto scale = file.tensor<float>(scales);
@@ -157,11 +152,7 @@ EIGENFORMER_IO_FUNCTION void require_weight_dtype(const SafetensorsFile& file, c
                                                   Dtype wanted, WeightFormat format);
 
 inline bool has_int8_panels(const SafetensorsFile& file) {
-  const auto layout = file.metadata().find("int8_layout");
-  if (layout == file.metadata().end()) return false;
-  if (layout->second == int8_panels_layout) return true;
-  throw IoError("load_model", {"'", file.path().string(), "' has int8_layout '", layout->second,
-                               "', this version of the library reads '", int8_panels_layout, "'"});
+  return has_metadata(file, "int8_layout", int8_panels_layout);
 }
 
 // Reads the tensors of a file of int8 weights. Panels are passed to take_panels(name of the matrix, its
@@ -237,26 +228,26 @@ namespace detail {
 /// matrix that is not packed in int8, IoError when writing fails.
 template <class M>
 void save_packed_model(const std::filesystem::path& path, const M& model,
-                       const detail::kernels::PackedWeights& packed) {
+                       const kernels::PackedWeights& packed) {
   SafetensorsWriter writer;
   writer.set_metadata("format", "pt");
-  writer.set_metadata("int8_layout", detail::int8_panels_layout);
-  writer.set_metadata("int8_scales", detail::int8_given_scales);
-  const auto products = detail::int8_products(model);
+  writer.set_metadata("int8_layout", int8_panels_layout);
+  writer.set_metadata("int8_scales", int8_given_scales);
+  const auto products = int8_products(model);
   for (const auto& entry : state_dict(model)) {
     if (!entry.alias_of.empty()) continue;
     const auto found = products.find(entry.name);
     if (found == products.end()) {
-      detail::add_quantized(writer, entry.name, entry.value, WeightFormat::int8);
+      add_quantized(writer, entry.name, entry.value, WeightFormat::int8);
       continue;
     }
-    for (const detail::Int8Rows& rows : found->second) {
-      const detail::kernels::PackedMatrix* matrix = packed.find(rows.parameter, rows.first, rows.count);
+    for (const Int8Rows& rows : found->second) {
+      const kernels::PackedMatrix* matrix = packed.find(rows.parameter, rows.first, rows.count);
       if (matrix == nullptr || matrix->format() != WeightFormat::int8)
         throw ValueError(
             "save_model",
             {"'", rows.name, "' is not packed in int8, must be for a model saved with int8 panels"});
-      detail::add_packed_panels(writer, rows.name, *matrix);
+      add_packed_panels(writer, rows.name, *matrix);
     }
   }
   writer.save(path);
@@ -302,13 +293,19 @@ void load_quantized_model(const std::filesystem::path& path, M& model, WeightFor
 
 #if EIGENFORMER_IO_DEFINITIONS
 
-namespace eigenformer {
-namespace detail {
+namespace eigenformer::detail {
+
+EIGENFORMER_IO_FUNCTION bool has_metadata(const SafetensorsFile& file, const char* key, const char* value) {
+  const auto found = file.metadata().find(key);
+  if (found == file.metadata().end() || found->second == value) return found != file.metadata().end();
+  throw IoError("load_model", {"'", file.path().string(), "' has ", key, " '", found->second,
+                               "', this version of the library reads '", value, "'"});
+}
 
 EIGENFORMER_IO_FUNCTION void require_quantized_row(const SafetensorsFile& file, const std::string& name,
                                                    index_t row, const std::int8_t* q, index_t n,
                                                    float scale) {
-  const bool given = has_given_scales(file);
+  const bool given = has_metadata(file, "int8_scales", int8_given_scales);
   if (is_quantized_row(q, n, scale, given)) return;
   throw IoError(
       "load_model",
@@ -330,7 +327,6 @@ EIGENFORMER_IO_FUNCTION void require_weight_dtype(const SafetensorsFile& file, c
                  dtype_name(wanted), " in a model of ", weight_format_name(format), " weights"});
 }
 
-}  // namespace detail
-}  // namespace eigenformer
+}  // namespace eigenformer::detail
 
 #endif

@@ -72,9 +72,11 @@ template <FolderModel M>
 void save_packed_folder(const std::filesystem::path& folder, const PackedModel<M>& model,
                         const nlohmann::json& training = nlohmann::json::object()) {
   const LoadedModel<M>& loaded = model.loaded;
-  detail::save_folder(
-      folder, loaded.model, loaded.tokenizers, training, WeightFormat::int8, loaded.description.text,
+  FolderTransaction save(folder);
+  detail::stage_folder(
+      save, loaded.model, loaded.tokenizers, training, WeightFormat::int8, loaded.description.text,
       [&](const auto& path) { detail::save_packed_model(path, loaded.model, *model.weights); });
+  save.commit();
 }
 
 /// Loads a model folder for inference. Int8 weights are used in the mapped file: nothing is converted or

@@ -30,49 +30,31 @@ struct NpyHeader {
 
 inline constexpr std::string_view npy_magic = "\x93NUMPY";
 
-struct NpyType {
-  const char* descr;
-  Dtype dtype;
-};
-
-inline constexpr std::array<NpyType, 12> npy_types{{{"|b1", Dtype::boolean},
-                                                    {"|u1", Dtype::u8},
-                                                    {"|i1", Dtype::i8},
-                                                    {"<u2", Dtype::u16},
-                                                    {"<i2", Dtype::i16},
-                                                    {"<u4", Dtype::u32},
-                                                    {"<i4", Dtype::i32},
-                                                    {"<u8", Dtype::u64},
-                                                    {"<i8", Dtype::i64},
-                                                    {"<f2", Dtype::f16},
-                                                    {"<f4", Dtype::f32},
-                                                    {"<f8", Dtype::f64}}};
+// NumPy's names of the element types, in the order of Dtype; empty for bfloat16, which it does not have.
+inline constexpr std::array<std::string_view, 13> npy_types = {
+    "|b1", "|u1", "|i1", "<u2", "<i2", "<u4", "<i4", "<u8", "<i8", "<f2", "", "<f4", "<f8"};
 
 /// Parses a header: 6 bytes of magic, 2 of version, the length of the rest (2 bytes, 4 from version 2 on),
 /// and a Python dictionary such as {'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }.
 class NpyParser {
  public:
+  /// bytes: header and data; messages call the array `what`.
   NpyParser(std::span<const std::byte> bytes, std::string what) : bytes_(bytes), what_(std::move(what)) {}
 
+  /// Throws IoError for a damaged header, an unsupported type, and data of another size.
   NpyHeader parse();
 
  private:
-  [[noreturn]] void fail(const std::string& message) const {
-    throw IoError("npy", {"cannot read ", what_, ": ", message});
+  [[noreturn]] void fail(std::initializer_list<MessagePart> message) const {
+    throw IoError("npy", {"cannot read ", what_, ": ", join(message)});
   }
 
   void skip_space() {
     while (!text_.empty() && (text_[0] == ' ' || text_[0] == '\n')) text_.remove_prefix(1);
   }
-  bool take(char c) {
-    skip_space();
-    if (text_.empty() || text_[0] != c) return false;
-    text_.remove_prefix(1);
-    return true;
-  }
+  bool take(char c) { return take(std::string_view(&c, 1)); }
   void expect(char c) {
-    if (!take(c))
-      fail(std::string("its header lacks a '") + c + "' before '" + std::string(text_.substr(0, 20)) + "'");
+    if (!take(c)) fail({"its header lacks a '", c, "' before '", text_.substr(0, 20), "'"});
   }
   bool take(std::string_view word) {
     skip_space();
@@ -86,9 +68,6 @@ class NpyParser {
   void read_dictionary(NpyHeader& header);
 
   Dtype read_type();
-  static void append_known(std::string& list, const char* item) {
-    list += (list.empty() ? "" : ", ") + std::string(item);
-  }
 
   // The product of the dimensions other than zero must be in range, too.
   Shape read_shape();
@@ -100,13 +79,6 @@ class NpyParser {
 
 /// Makes the header of a row-major array, padded so that the data begin at a multiple of 64 bytes.
 EIGENFORMER_IO_FUNCTION std::string npy_header(Dtype dtype, const Shape& shape);
-
-template <class T>
-void require_memory_to_save(const char* op, const std::string& name, const Tensor<T>& tensor) {
-  if (!tensor.defined() && tensor.numel() > 0) {
-    throw ValueError(op, {"tensor '", name, "' was released; it cannot be saved"});
-  }
-}
 
 // Converts a column-major array to row-major order.
 template <class T>
@@ -143,12 +115,6 @@ Tensor<T> npy_tensor(std::span<std::byte> bytes, const NpyHeader& header, std::s
   return header.fortran_order && header.shape.rank() > 1 ? from_fortran_order(found) : found;
 }
 
-/// Parses and validates the header of a NumPy array in memory; bytes: header and data; messages call it
-/// `what`. Throws IoError for a damaged header, an unsupported type, and data of another size.
-inline NpyHeader parse_npy_header(std::span<const std::byte> bytes, const std::string& what) {
-  return detail::NpyParser(bytes, what).parse();
-}
-
 }  // namespace detail
 
 /// Loads a .npy file. When the element type is T and the order row-major, the tensor shares the mapped file,
@@ -161,7 +127,7 @@ template <class T>
 [[nodiscard]] Tensor<T> load_npy(const std::filesystem::path& path) {
   const auto file = detail::MappedFile::open(path);
   const std::string what = "'" + path.string() + "'";
-  const detail::NpyHeader header = detail::parse_npy_header(file->bytes(), what);
+  const detail::NpyHeader header = detail::NpyParser(file->bytes(), what).parse();
   return detail::npy_tensor<T>(file->bytes(), header, file, what);
 }
 
@@ -187,18 +153,15 @@ namespace detail {
 EIGENFORMER_IO_FUNCTION NpyHeader NpyParser::parse() {
   const std::string_view all(reinterpret_cast<const char*>(bytes_.data()), bytes_.size());
   if (all.substr(0, 6) != npy_magic || all.size() < 10)
-    fail("it does not begin as a NumPy array; it is truncated or in another format");
+    fail({"it does not begin as a NumPy array; it is truncated or in another format"});
   const int version = static_cast<unsigned char>(all[6]);
-  if (version < 1 || version > 3)
-    fail("it has format version " + std::to_string(version) + ", expected 1 to 3");
+  if (version < 1 || version > 3) fail({"it has format version ", version, ", expected 1 to 3"});
   const std::size_t width = version == 1 ? 2 : 4;
   std::size_t length = 0;
-  if (all.size() < 8 + width) fail("its header is truncated");
+  if (all.size() < 8 + width) fail({"its header is truncated"});
   std::memcpy(&length, all.data() + 8, width);
-  if (length > all.size() - 8 - width) {
-    fail("its header of " + std::to_string(length) + " bytes ends outside its " + std::to_string(all.size()) +
-         " bytes");
-  }
+  if (length > all.size() - 8 - width)
+    fail({"its header of ", length, " bytes ends outside its ", all.size(), " bytes"});
   text_ = all.substr(8 + width, length);
   NpyHeader header;
   header.begin = 8 + width + length;
@@ -207,8 +170,8 @@ EIGENFORMER_IO_FUNCTION NpyHeader NpyParser::parse() {
   for (const index_t n : header.shape) expected *= static_cast<std::uint64_t>(n);
   const std::uint64_t available = all.size() - header.begin;
   if (expected != available) {
-    fail("its data take " + std::to_string(available) + " bytes, but " + dtype_name(header.dtype) +
-         " of shape " + header.shape.str() + " takes " + std::to_string(expected));
+    fail({"its data take ", available, " bytes, but ", dtype_name(header.dtype), " of shape ",
+          header.shape.str(), " takes ", expected});
   }
   return header;
 }
@@ -217,8 +180,7 @@ EIGENFORMER_IO_FUNCTION std::string NpyParser::read_string() {
   skip_space();
   const char quote = text_.empty() ? '\0' : text_[0];
   const std::size_t end = quote == '\'' || quote == '"' ? text_.find(quote, 1) : std::string_view::npos;
-  if (end == std::string_view::npos)
-    fail("its header lacks a string before '" + std::string(text_.substr(0, 20)) + "'");
+  if (end == std::string_view::npos) fail({"its header lacks a string before '", text_.substr(0, 20), "'"});
   std::string found(text_.substr(1, end - 1));
   text_.remove_prefix(end + 1);
   return found;
@@ -235,34 +197,35 @@ EIGENFORMER_IO_FUNCTION void NpyParser::read_dictionary(NpyHeader& header) {
       has_type = true;
     } else if (key == "fortran_order" && !has_order) {
       header.fortran_order = take("True");
-      if (!header.fortran_order && !take("False")) fail("fortran_order must be True or False");
+      if (!header.fortran_order && !take("False")) fail({"fortran_order must be True or False"});
       has_order = true;
     } else if (key == "shape" && !has_shape) {
       header.shape = read_shape();
       has_shape = true;
     } else {
-      fail("its header has '" + key +
-           "' twice, or unexpectedly; expected descr, fortran_order and shape once each");
+      fail({"its header has '", key,
+            "' twice, or unexpectedly; expected descr, fortran_order and shape once each"});
     }
     if (take(',')) continue;
     expect('}');
     break;
   }
   skip_space();
-  if (!text_.empty()) fail("its header continues after its dictionary");
-  if (!has_type || !has_order || !has_shape) fail("its header must have descr, fortran_order and shape");
+  if (!text_.empty()) fail({"its header continues after its dictionary"});
+  if (!has_type || !has_order || !has_shape) fail({"its header must have descr, fortran_order and shape"});
 }
 
 EIGENFORMER_IO_FUNCTION Dtype NpyParser::read_type() {
   skip_space();
-  if (text_.substr(0, 1) == "[") fail("it is a structured array, which is not supported");
+  if (text_.substr(0, 1) == "[") fail({"it is a structured array, which is not supported"});
   const std::string descr = read_string();
   std::string known;
-  for (const NpyType& type : npy_types) {
-    if (descr == type.descr) return type.dtype;
-    append_known(known, type.descr);
+  for (std::size_t i = 0; i < npy_types.size(); ++i) {
+    if (npy_types[i].empty()) continue;
+    if (descr == npy_types[i]) return static_cast<Dtype>(i);
+    known += (known.empty() ? "" : ", ") + std::string(npy_types[i]);
   }
-  fail("it has dtype '" + descr + "', expected one of " + known);
+  fail({"it has dtype '", descr, "', expected one of ", known});
 }
 
 EIGENFORMER_IO_FUNCTION Shape NpyParser::read_shape() {
@@ -274,17 +237,16 @@ EIGENFORMER_IO_FUNCTION Shape NpyParser::read_shape() {
     index_t n = 0;
     std::size_t digits = 0;
     for (; digits < text_.size() && text_[digits] >= '0' && text_[digits] <= '9'; ++digits) {
-      if (n > Shape::max_numel / 10) fail("a dimension of its shape is too large");
+      if (n > Shape::max_numel / 10) fail({"a dimension of its shape is too large"});
       n = 10 * n + (text_[digits] - '0');
     }
-    if (digits == 0) fail("its shape must be a tuple of non-negative integers");
+    if (digits == 0) fail({"its shape must be a tuple of non-negative integers"});
     text_.remove_prefix(digits);
-    if (n > 0 && product > Shape::max_numel / n) fail("its shape has more elements than any memory holds");
+    if (n > 0 && product > Shape::max_numel / n) fail({"its shape has more elements than any memory holds"});
     product *= n > 0 ? n : 1;
     dims.push_back(n);
-    if (static_cast<index_t>(dims.size()) > Shape::max_rank) {
-      fail("it has more than " + std::to_string(Shape::max_rank) + " dimensions");
-    }
+    if (static_cast<index_t>(dims.size()) > Shape::max_rank)
+      fail({"it has more than ", Shape::max_rank, " dimensions"});
     if (take(',')) continue;
     expect(')');
     break;
@@ -293,14 +255,10 @@ EIGENFORMER_IO_FUNCTION Shape NpyParser::read_shape() {
 }
 
 EIGENFORMER_IO_FUNCTION std::string npy_header(Dtype dtype, const Shape& shape) {
-  const char* descr = nullptr;
-  for (const NpyType& type : npy_types) {
-    if (type.dtype == dtype) descr = type.descr;
-  }
-  if (descr == nullptr)
+  const std::string descr(npy_types[static_cast<std::size_t>(dtype)]);
+  if (descr.empty())
     throw ValueError("npy", {"NumPy has no type for ", dtype_name(dtype), "; convert to float"});
-  std::string text =
-      std::string("{'descr': '") + descr + "', 'fortran_order': False, 'shape': " + shape.str() + ", }";
+  std::string text = "{'descr': '" + descr + "', 'fortran_order': False, 'shape': " + shape.str() + ", }";
   text.append(63 - (10 + text.size()) % 64, ' ');
   text += '\n';
   const auto length = static_cast<std::uint16_t>(text.size());

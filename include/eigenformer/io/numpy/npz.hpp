@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "eigenformer/core/base/bytes.hpp"
 #include "eigenformer/data/files/atomic_file.hpp"
 #include "eigenformer/data/files/mapped_file.hpp"
 #include "eigenformer/io/numpy/npy.hpp"
@@ -56,11 +57,10 @@ class ZipWriter {
   void commit();
 
  private:
-  template <class T>
-  static void put(std::string& text, T value) {
-    char bytes[sizeof(T)];
-    std::memcpy(bytes, &value, sizeof(T));
-    text.append(bytes, sizeof(T));
+  // Appends the bytes of numbers.
+  template <class... T>
+  static void put(std::string& text, T... values) {
+    (text.append(reinterpret_cast<const char*>(&values), sizeof values), ...);
   }
 
   void add_to_directory(const std::string& name, const std::string& fields, std::uint64_t size,
@@ -229,10 +229,7 @@ EIGENFORMER_IO_FUNCTION std::uint32_t crc32_of(std::span<const std::byte> bytes,
   std::size_t n = bytes.size();
   const auto& t = crc32_tables;
   for (; n >= 8; p += 8, n -= 8) {
-    std::uint32_t low = 0, high = 0;
-    std::memcpy(&low, p, 4);
-    std::memcpy(&high, p + 4, 4);
-    low ^= c;
+    const std::uint32_t low = load_as<std::uint32_t>(p) ^ c, high = load_as<std::uint32_t>(p + 4);
     c = t[7][low & 0xffU] ^ t[6][low >> 8U & 0xffU] ^ t[5][low >> 16U & 0xffU] ^ t[4][low >> 24U] ^
         t[3][high & 0xffU] ^ t[2][high >> 8U & 0xffU] ^ t[1][high >> 16U & 0xffU] ^ t[0][high >> 24U];
   }
@@ -247,30 +244,19 @@ EIGENFORMER_IO_FUNCTION void ZipWriter::add(const std::string& name, std::string
       crc32_of(body, crc32_of(std::as_bytes(std::span<const char>(head.data(), head.size()))));
   const bool large = size >= limit_;
   std::string sizes;
-  if (large) {
-    put(sizes, std::uint16_t{1});
-    put(sizes, std::uint16_t{16});
-    put(sizes, size);
-    put(sizes, size);
-  }
+  if (large) put(sizes, std::uint16_t{1}, std::uint16_t{16}, size, size);
   // An extra field of zeros, with the id that zipalign uses, pads the header to the alignment.
   const std::uint64_t begin = local + 30 + name.size() + sizes.size();
   const std::uint64_t padding = begin % 64 == 0 ? 0 : 4 + (64 - (begin + 4) % 64) % 64;
   if (padding > 0) {
-    put(sizes, std::uint16_t{0xd935});
-    put(sizes, static_cast<std::uint16_t>(padding - 4));
+    put(sizes, std::uint16_t{0xd935}, static_cast<std::uint16_t>(padding - 4));
     sizes.append(static_cast<std::size_t>(padding - 4), '\0');
   }
   const auto small_size = large ? 0xffffffffU : static_cast<std::uint32_t>(size);
   std::string fields;
-  put(fields, static_cast<std::uint16_t>(large ? 45 : 20));
-  put(fields, std::uint16_t{0x0800});  // names are UTF-8
-  put(fields, std::uint16_t{0});
-  put(fields, std::uint32_t{0x00210000});  // 1980-01-01 00:00: equal contents give equal files
-  put(fields, crc);
-  put(fields, small_size);
-  put(fields, small_size);
-  put(fields, static_cast<std::uint16_t>(name.size()));
+  // Names are UTF-8. The time is 1980-01-01 00:00: equal contents give equal files.
+  put(fields, static_cast<std::uint16_t>(large ? 45 : 20), std::uint16_t{0x0800}, std::uint16_t{0},
+      std::uint32_t{0x00210000}, crc, small_size, small_size, static_cast<std::uint16_t>(name.size()));
   std::string header("PK\3\4");
   header += fields;
   put(header, static_cast<std::uint16_t>(sizes.size()));
@@ -288,22 +274,15 @@ EIGENFORMER_IO_FUNCTION void ZipWriter::commit() {
   std::string end;
   if (large) {
     end += "PK\6\6";
-    put(end, std::uint64_t{44});
-    put(end, std::uint16_t{45});
-    put(end, std::uint16_t{45});
-    put(end, std::uint64_t{0});
-    for (const std::uint64_t value : {count_, count_, length, begin}) put(end, value);
+    put(end, std::uint64_t{44}, std::uint16_t{45}, std::uint16_t{45}, std::uint64_t{0}, count_, count_,
+        length, begin);
     end += "PK\6\7";
-    put(end, std::uint32_t{0});
-    put(end, begin + length);
-    put(end, std::uint32_t{1});
+    put(end, std::uint32_t{0}, begin + length, std::uint32_t{1});
   }
   end += "PK\5\6";
-  put(end, std::uint32_t{0});
-  for (int i = 0; i < 2; ++i) put(end, static_cast<std::uint16_t>(large ? 0xffffU : count_));
-  put(end, static_cast<std::uint32_t>(large ? 0xffffffffU : length));
-  put(end, static_cast<std::uint32_t>(large ? 0xffffffffU : begin));
-  put(end, std::uint16_t{0});
+  const auto count = static_cast<std::uint16_t>(large ? 0xffffU : count_);
+  put(end, std::uint32_t{0}, count, count, static_cast<std::uint32_t>(large ? 0xffffffffU : length),
+      static_cast<std::uint32_t>(large ? 0xffffffffU : begin), std::uint16_t{0});
   file_.write(directory_);
   file_.write(end);
   file_.commit();
@@ -314,21 +293,16 @@ EIGENFORMER_IO_FUNCTION void ZipWriter::add_to_directory(const std::string& name
   std::string extra;
   const bool large = size >= limit_, far = local >= limit_;
   if (large || far) {
-    put(extra, std::uint16_t{1});
-    put(extra, static_cast<std::uint16_t>((large ? 16 : 0) + (far ? 8 : 0)));
-    if (large) put(extra, size);
-    if (large) put(extra, size);
+    put(extra, std::uint16_t{1}, static_cast<std::uint16_t>((large ? 16 : 0) + (far ? 8 : 0)));
+    if (large) put(extra, size, size);
     if (far) put(extra, local);
   }
   directory_ += "PK\1\2";
-  put(directory_, static_cast<std::uint16_t>(45));
+  put(directory_, std::uint16_t{45});
   directory_ += fields;
-  put(directory_, static_cast<std::uint16_t>(extra.size()));
-  put(directory_, std::uint16_t{0});
-  put(directory_, std::uint16_t{0});
-  put(directory_, std::uint16_t{0});
-  put(directory_, std::uint32_t{0});
-  put(directory_, static_cast<std::uint32_t>(far ? 0xffffffffU : local));
+  constexpr std::uint16_t none = 0;
+  put(directory_, static_cast<std::uint16_t>(extra.size()), none, none, none, std::uint32_t{0},
+      static_cast<std::uint32_t>(far ? 0xffffffffU : local));
   directory_ += name + extra;
 }
 
@@ -371,7 +345,7 @@ EIGENFORMER_IO_FUNCTION NpzFile::Array NpzFile::read(const std::shared_ptr<detai
   }
   if (detail::crc32_of(array.bytes) != entry.crc)
     throw IoError("npz", {name, " is damaged: its checksum does not match"});
-  array.header = detail::parse_npy_header(array.bytes, name);
+  array.header = detail::NpyParser(array.bytes, name).parse();
   return array;
 }
 

@@ -167,21 +167,22 @@ class ParityFixture {
   /// another type.
   template <class X>
   X option(const std::string& name) const {
-    const auto refuse = [&](const std::string& what) {
-      return IoError("parity", "'" + file_.path().string() + "' is not a parity fixture: " + what);
+    const auto refuse = [&](std::initializer_list<detail::MessagePart> what) {
+      return IoError("parity",
+                     {"'", file_.path().string(), "' is not a parity fixture: ", detail::join(what)});
     };
     const auto text = file_.metadata().find("options");
-    if (text == file_.metadata().end()) throw refuse("it has no metadata 'options'");
+    if (text == file_.metadata().end()) throw refuse({"it has no metadata 'options'"});
     const auto options = detail::parse_json(text->second);
-    if (!options.is_object()) throw refuse("its metadata 'options' is not a JSON object");
-    if (!options.contains(name)) throw refuse("it has no '" + name + "' in its metadata 'options'");
+    if (!options.is_object()) throw refuse({"its metadata 'options' is not a JSON object"});
+    if (!options.contains(name)) throw refuse({"it has no '", name, "' in its metadata 'options'"});
     const nlohmann::json& value = options.at(name);
     try {
       if (X x = value.get<X>(); value == nlohmann::json(x)) return x;
     } catch (const nlohmann::json::exception&) {  // of another kind, as below
     }
-    throw refuse("'" + name + "' in its metadata 'options' is " + value.dump() +
-                 ", which has another type than expected");
+    throw refuse({"'", name, "' in its metadata 'options' is ", value.dump(),
+                  ", which has another type than expected"});
   }
 
   /// A tensor of whole numbers as a vector, such as "in.src_lengths". Throws IoError as get() does.

@@ -70,8 +70,7 @@ LoadReport load_given(M& module, const Source& source, const std::vector<GivenTe
     for (auto& [target, value] : views) *target = std::move(value);
     return report;
   } catch (const ValueError& error) {
-    const std::string what = std::string(error.what()).substr(error.op().size() + 3);
-    throw IoError("load_state_dict", {"'", path.string(), "' does not fit the module: ", what});
+    throw IoError("load_state_dict", {"'", path.string(), "' does not fit the module: ", message_of(error)});
   }
 }
 

@@ -9,10 +9,12 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <tuple>
 #include <type_traits>
 #include <utility>
 
 #include "eigenformer/core/base/bfloat16.hpp"
+#include "eigenformer/core/base/bytes.hpp"
 #include "eigenformer/core/base/float16.hpp"
 #include "eigenformer/core/tensor/tensor.hpp"
 
@@ -40,35 +42,17 @@ enum class Dtype {
 
 namespace detail {
 
-struct DtypeEntry {
-  Dtype dtype;
-  const char* name;
-  std::size_t size;
-};
+/// The C++ types of the elements, in the order of Dtype.
+using DtypeTypes = std::type_identity<
+    std::tuple<bool, std::uint8_t, std::int8_t, std::uint16_t, std::int16_t, std::uint32_t, std::int32_t,
+               std::uint64_t, std::int64_t, float16, bfloat16, float, double>>;
 
-inline constexpr std::array<DtypeEntry, 13> dtype_table{{{Dtype::boolean, "BOOL", 1},
-                                                         {Dtype::u8, "U8", 1},
-                                                         {Dtype::i8, "I8", 1},
-                                                         {Dtype::u16, "U16", 2},
-                                                         {Dtype::i16, "I16", 2},
-                                                         {Dtype::u32, "U32", 4},
-                                                         {Dtype::i32, "I32", 4},
-                                                         {Dtype::u64, "U64", 8},
-                                                         {Dtype::i64, "I64", 8},
-                                                         {Dtype::f16, "F16", 2},
-                                                         {Dtype::bf16, "BF16", 2},
-                                                         {Dtype::f32, "F32", 4},
-                                                         {Dtype::f64, "F64", 8}}};
+/// The names of the element types in a safetensors header, in the order of Dtype.
+inline constexpr std::array dtype_names = {"BOOL", "U8",  "I8",  "U16",  "I16", "U32", "I32",
+                                           "U64",  "I64", "F16", "BF16", "F32", "F64"};
 
 /// The name of an element type, as in a safetensors header: "F32".
-inline const char* dtype_name(Dtype dtype) {
-  return detail::dtype_table[static_cast<std::size_t>(dtype)].name;
-}
-
-/// Size of one element in bytes.
-inline std::size_t dtype_size(Dtype dtype) {
-  return detail::dtype_table[static_cast<std::size_t>(dtype)].size;
-}
+inline const char* dtype_name(Dtype dtype) { return dtype_names[static_cast<std::size_t>(dtype)]; }
 
 /// Whether the elements are floating-point numbers of any size; only these can be loaded as parameters.
 inline bool is_floating_point(Dtype dtype) {
@@ -78,77 +62,31 @@ inline bool is_floating_point(Dtype dtype) {
 /// The element type that stores a Tensor<T> exactly.
 template <class T>
 constexpr Dtype dtype_of() {
-  if constexpr (std::is_same_v<T, double>) {
-    return Dtype::f64;
-  } else if constexpr (std::is_same_v<T, float>) {
-    return Dtype::f32;
-  } else if constexpr (std::is_same_v<T, bfloat16>) {
-    return Dtype::bf16;
-  } else if constexpr (std::is_same_v<T, float16>) {
-    return Dtype::f16;
-  } else if constexpr (std::is_same_v<T, bool>) {
-    return Dtype::boolean;
-  } else if constexpr (std::is_same_v<T, std::int8_t>) {
-    return Dtype::i8;
-  } else if constexpr (std::is_same_v<T, std::uint8_t>) {
-    return Dtype::u8;
-  } else if constexpr (std::is_same_v<T, std::int16_t>) {
-    return Dtype::i16;
-  } else if constexpr (std::is_same_v<T, std::uint16_t>) {
-    return Dtype::u16;
-  } else if constexpr (std::is_same_v<T, std::int32_t>) {
-    return Dtype::i32;
-  } else if constexpr (std::is_same_v<T, std::uint32_t>) {
-    return Dtype::u32;
-  } else if constexpr (std::is_same_v<T, std::uint64_t>) {
-    return Dtype::u64;
-  } else {
-    static_assert(std::is_same_v<T, std::int64_t>, "this type has no element type in tensor files");
-    return Dtype::i64;
-  }
+  return []<class... Types>(std::type_identity<std::tuple<Types...>>) {
+    static_assert((std::is_same_v<T, Types> || ...), "this type has no element type in tensor files");
+    int position = 0;
+    (void)((std::is_same_v<T, Types> || (++position, false)) || ...);
+    return static_cast<Dtype>(position);
+  }(DtypeTypes{});
 }
 
 template <class T>
 inline constexpr bool is_float_like =
     std::is_floating_point_v<T> || std::is_same_v<T, bfloat16> || std::is_same_v<T, float16>;
 
-/// Calls f with a value of the C++ type of a file's elements; uint8_t for boolean.
+/// Calls f with a value of the C++ type of a file's elements.
 template <class F>
 void visit_dtype(Dtype dtype, F&& f) {
-  switch (dtype) {
-    case Dtype::boolean:
-    case Dtype::u8:
-      return f(std::uint8_t{});
-    case Dtype::i8:
-      return f(std::int8_t{});
-    case Dtype::u16:
-      return f(std::uint16_t{});
-    case Dtype::i16:
-      return f(std::int16_t{});
-    case Dtype::u32:
-      return f(std::uint32_t{});
-    case Dtype::i32:
-      return f(std::int32_t{});
-    case Dtype::u64:
-      return f(std::uint64_t{});
-    case Dtype::i64:
-      return f(std::int64_t{});
-    case Dtype::f16:
-      return f(float16{});
-    case Dtype::bf16:
-      return f(bfloat16{});
-    case Dtype::f32:
-      return f(float{});
-    case Dtype::f64:
-      return f(double{});
-  }
+  [&]<class... Types>(std::type_identity<std::tuple<Types...>>) {
+    (void)((dtype == dtype_of<Types>() && (f(Types{}), true)) || ...);
+  }(DtypeTypes{});
 }
 
-template <class T>
-T load_element(const std::byte* bytes) noexcept {
-  T value;
-  std::memcpy(&value, bytes, sizeof(T));
-  return value;
+/// Size of one element in bytes.
+inline std::size_t dtype_size(Dtype dtype) {
+  std::size_t size = 0;
+  visit_dtype(dtype, [&](auto example) { size = sizeof example; });
+  return size;
 }
 
 template <class T, class From>
@@ -186,15 +124,14 @@ void convert_elements(Dtype dtype, std::span<const std::byte> bytes, T* out, Ref
       converts = true;
       parallel_for(n, 1 << 16, [&](index_t begin, index_t end) {
         for (index_t i = begin; i < end; ++i) {
-          out[i] =
-              convert_float<T>(load_element<From>(bytes.data() + static_cast<std::size_t>(i) * sizeof(From)));
+          out[i] = convert_float<T>(load_as<From>(bytes.data() + static_cast<std::size_t>(i) * sizeof(From)));
         }
       });
-    } else if constexpr (std::is_integral_v<From> && std::is_integral_v<T> && !std::is_same_v<T, bool>) {
-      if (dtype == Dtype::boolean) return;
+    } else if constexpr (std::is_integral_v<From> && std::is_integral_v<T> && !std::is_same_v<From, bool> &&
+                         !std::is_same_v<T, bool>) {
       converts = true;
       for (index_t i = 0; i < n; ++i) {
-        const From value = load_element<From>(bytes.data() + static_cast<std::size_t>(i) * sizeof(From));
+        const From value = load_as<From>(bytes.data() + static_cast<std::size_t>(i) * sizeof(From));
         if (!std::in_range<T>(value)) {
           refuse("holds " + std::to_string(value) + ", which does not fit " + dtype_name(dtype_of<T>()));
         }
@@ -206,6 +143,12 @@ void convert_elements(Dtype dtype, std::span<const std::byte> bytes, T* out, Ref
     refuse(std::string("has dtype ") + dtype_name(dtype) + ", which does not convert to " +
            dtype_name(dtype_of<T>()));
   }
+}
+
+template <class T>
+void require_memory_to_save(const char* op, const std::string& name, const Tensor<T>& tensor) {
+  if (!tensor.defined() && tensor.numel() > 0)
+    throw ValueError(op, {"tensor '", name, "' was released; it cannot be saved"});
 }
 
 /// Whether bytes of a file can be used as elements of T without a copy: same type, aligned, not empty.

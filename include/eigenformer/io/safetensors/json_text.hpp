@@ -51,22 +51,32 @@ class UniqueJson {
   bool number_float(nlohmann::json::number_float_t n, const std::string&) { return add(n); }
   bool string(std::string& text) { return add(std::move(text)); }
   bool binary(nlohmann::json::binary_t& bytes) { return add(std::move(bytes)); }
-  bool start_object(std::size_t);
-  bool start_array(std::size_t);
+  bool start_object(std::size_t) { return open(nlohmann::json::object()); }
+  bool start_array(std::size_t) { return open(nlohmann::json::array()); }
   bool end_object() { return close(); }
   bool end_array() { return close(); }
   bool key(std::string& name);
-  bool parse_error(std::size_t, const std::string&, const nlohmann::json::exception& exception);
+  bool parse_error(std::size_t, const std::string&, const nlohmann::json::exception& exception) {
+    error = exception.what();
+    value = nlohmann::json(nlohmann::json::value_t::discarded);
+    return false;
+  }
 
  private:
-  void count();
+  void count() {
+    if (items_left_-- == 0) throw ValueError("json", {"has more than ", items_, " names and values"});
+  }
   // Stays where it is until the array or object around it is closed.
   nlohmann::json& place(nlohmann::json&& item);
   bool add(nlohmann::json&& item) {
     place(std::move(item));
     return true;
   }
-  bool open(nlohmann::json&& item);
+  bool open(nlohmann::json&& item) {
+    if (open_.size() == most_depth_) throw ValueError("json", {"is nested more than ", most_depth_, " deep"});
+    open_.push_back(&place(std::move(item)));
+    return true;
+  }
   bool close() {
     open_.pop_back();
     return true;
@@ -89,8 +99,7 @@ EIGENFORMER_IO_FUNCTION nlohmann::json read_unique_json(const char* op, const st
 
 #if EIGENFORMER_IO_DEFINITIONS
 
-namespace eigenformer {
-namespace detail {
+namespace eigenformer::detail {
 
 EIGENFORMER_IO_FUNCTION bool is_nested_deeper(std::string_view text, std::size_t most) {
   std::size_t depth = 0;
@@ -117,27 +126,12 @@ EIGENFORMER_IO_FUNCTION nlohmann::json parse_json(std::string_view text) {
   return nlohmann::json::parse(text, nullptr, false);
 }
 
-EIGENFORMER_IO_FUNCTION bool UniqueJson::start_object(std::size_t) { return open(nlohmann::json::object()); }
-
-EIGENFORMER_IO_FUNCTION bool UniqueJson::start_array(std::size_t) { return open(nlohmann::json::array()); }
-
 EIGENFORMER_IO_FUNCTION bool UniqueJson::key(std::string& name) {
   count();
   const auto [at, added] = open_.back()->get_ref<nlohmann::json::object_t&>().try_emplace(name);
   if (!added) throw ValueError("json", {"has the name '", name, "' twice in one object, expected it once"});
   member_ = &at->second;
   return true;
-}
-
-EIGENFORMER_IO_FUNCTION bool UniqueJson::parse_error(std::size_t, const std::string&,
-                                                     const nlohmann::json::exception& exception) {
-  error = exception.what();
-  value = nlohmann::json(nlohmann::json::value_t::discarded);
-  return false;
-}
-
-EIGENFORMER_IO_FUNCTION void UniqueJson::count() {
-  if (items_left_-- == 0) throw ValueError("json", {"has more than ", items_, " names and values"});
 }
 
 EIGENFORMER_IO_FUNCTION nlohmann::json& UniqueJson::place(nlohmann::json&& item) {
@@ -147,12 +141,6 @@ EIGENFORMER_IO_FUNCTION nlohmann::json& UniqueJson::place(nlohmann::json&& item)
   auto& items = open_.back()->get_ref<nlohmann::json::array_t&>();
   items.push_back(std::move(item));
   return items.back();
-}
-
-EIGENFORMER_IO_FUNCTION bool UniqueJson::open(nlohmann::json&& item) {
-  if (open_.size() == most_depth_) throw ValueError("json", {"is nested more than ", most_depth_, " deep"});
-  open_.push_back(&place(std::move(item)));
-  return true;
 }
 
 EIGENFORMER_IO_FUNCTION nlohmann::json parse_unique_json(std::string_view text) {
@@ -170,7 +158,6 @@ EIGENFORMER_IO_FUNCTION nlohmann::json read_unique_json(const char* op, const st
   }
 }
 
-}  // namespace detail
-}  // namespace eigenformer
+}  // namespace eigenformer::detail
 
 #endif

@@ -58,20 +58,20 @@ class SafetensorsParser {
   SafetensorsHeader parse();
 
  private:
-  [[noreturn]] void fail(const std::string& message) const {
-    throw IoError("safetensors", {"cannot read '", path_, "': ", message});
+  [[noreturn]] void fail(std::initializer_list<MessagePart> message) const {
+    throw IoError("safetensors", {"cannot read '", path_, "': ", join(message)});
   }
-  [[noreturn]] void fail(const std::string& tensor, const std::string& message) const {
-    fail("tensor '" + tensor + "' " + message);
+  [[noreturn]] void fail(const std::string& tensor, std::initializer_list<MessagePart> message) const {
+    fail({"tensor '", tensor, "' ", join(message)});
   }
 
   // The header of a tensor is 3 deep. More values than a model has are an error before they take memory.
   nlohmann::json parse_json(std::string_view text) const;
 
   void read_metadata(const nlohmann::json& entry, SafetensorsHeader& header) const {
-    if (!entry.is_object()) fail("__metadata__ must be an object of strings");
+    if (!entry.is_object()) fail({"__metadata__ must be an object of strings"});
     for (const auto& [key, value] : entry.items()) {
-      if (!value.is_string()) fail("__metadata__ '" + key + "' must be a string");
+      if (!value.is_string()) fail({"__metadata__ '", key, "' must be a string"});
       header.metadata.emplace(key, value.get<std::string>());
     }
   }
@@ -94,7 +94,7 @@ class SafetensorsParser {
 /// Parses and validates the header of a safetensors file. file: all bytes of the file; path: its name in
 /// messages. Format: https://github.com/huggingface/safetensors. Throws IoError that says what is wrong.
 inline SafetensorsHeader parse_safetensors_header(std::span<const std::byte> file, const std::string& path) {
-  return detail::SafetensorsParser(file, path).parse();
+  return SafetensorsParser(file, path).parse();
 }
 
 }  // namespace detail
@@ -224,9 +224,7 @@ class SafetensorsWriter {
   SafetensorsWriter& add(const std::string& name, const Tensor<T>& tensor) {
     const std::string quoted = quote(name);
     if (name == "__metadata__") throw ValueError("safetensors", "a tensor cannot be named '__metadata__'");
-    if (!tensor.defined() && tensor.numel() > 0) {
-      throw ValueError("safetensors", {"tensor '", name, "' was released; it cannot be saved"});
-    }
+    detail::require_memory_to_save("safetensors", name, tensor);
     if (!names_.insert(name).second) throw ValueError("safetensors", {"the name '", name, "' is used twice"});
     if (tensor.numel() > 0) {
       const auto [begin, end] = by_data_.equal_range(tensor.data());
@@ -300,22 +298,21 @@ namespace eigenformer {
 namespace detail {
 
 EIGENFORMER_IO_FUNCTION SafetensorsHeader SafetensorsParser::parse() {
-  if (file_.size() < 8) {
-    fail("it is " + std::to_string(file_.size()) + " bytes long, and a safetensors file has at least 8");
-  }
+  if (file_.size() < 8) fail({"it is ", file_.size(), " bytes long, and a safetensors file has at least 8"});
   std::uint64_t length = 0;
   std::memcpy(&length, file_.data(), 8);
   if (length > SafetensorsHeader::max_length) {
-    fail("its header would be " + std::to_string(length) + " bytes long, at most " +
-         std::to_string(SafetensorsHeader::max_length) + " are allowed; it is not a safetensors file");
+    fail({"its header would be ", length, " bytes long, at most ", SafetensorsHeader::max_length,
+          " are allowed; it is not a safetensors file"});
   }
   if (length > file_.size() - 8) {
-    fail("its header of " + std::to_string(length) + " bytes ends outside the file of " +
-         std::to_string(file_.size()) + " bytes; it is truncated or not a safetensors file");
+    fail({"its header of ", length, " bytes ends outside the file of ", file_.size(),
+          " bytes; it is truncated or not a safetensors file"});
   }
   data_begin_ = 8 + length;
   const auto* text = reinterpret_cast<const char*>(file_.data()) + 8;
-  if (length == 0 || text[0] != '{') fail("its header does not begin with '{'; it is not a safetensors file");
+  if (length == 0 || text[0] != '{')
+    fail({"its header does not begin with '{'; it is not a safetensors file"});
   const nlohmann::json json = parse_json(std::string_view(text, static_cast<std::size_t>(length)));
   SafetensorsHeader header;
   for (const auto& [name, entry] : json.items()) {
@@ -332,9 +329,9 @@ EIGENFORMER_IO_FUNCTION SafetensorsHeader SafetensorsParser::parse() {
 EIGENFORMER_IO_FUNCTION nlohmann::json SafetensorsParser::parse_json(std::string_view text) const {
   UniqueJson json(3, SafetensorsHeader::max_items);
   try {
-    if (!nlohmann::json::sax_parse(text, &json)) fail("its header is not valid JSON (" + json.error + ")");
+    if (!nlohmann::json::sax_parse(text, &json)) fail({"its header is not valid JSON (", json.error, ")"});
   } catch (const ValueError& error) {
-    fail("its header " + message_of(error));
+    fail({"its header ", message_of(error)});
   }
   return std::move(json.value);
 }
@@ -343,7 +340,7 @@ EIGENFORMER_IO_FUNCTION TensorInfo SafetensorsParser::read_tensor(const std::str
                                                                   const nlohmann::json& entry) const {
   if (!entry.is_object() || !entry.contains("dtype") || !entry.contains("shape") ||
       !entry.contains("data_offsets")) {
-    fail(name, "must be an object with dtype, shape and data_offsets");
+    fail(name, {"must be an object with dtype, shape and data_offsets"});
   }
   TensorInfo info;
   info.name = name;
@@ -353,20 +350,18 @@ EIGENFORMER_IO_FUNCTION TensorInfo SafetensorsParser::read_tensor(const std::str
   const nlohmann::json& offsets = entry.at("data_offsets");
   if (!offsets.is_array() || offsets.size() != 2 || !offsets[0].is_number_unsigned() ||
       !offsets[1].is_number_unsigned()) {
-    fail(name, "must have two non-negative integers as data_offsets");
+    fail(name, {"must have two non-negative integers as data_offsets"});
   }
   const auto begin = offsets[0].get<std::uint64_t>();
   const auto end = offsets[1].get<std::uint64_t>();
   const std::uint64_t available = file_.size() - data_begin_;
   const std::string range = "has data_offsets [" + std::to_string(begin) + ", " + std::to_string(end) + "]";
-  if (begin > end) fail(name, range + ", which end before they begin");
-  if (end > available) {
-    fail(name, range + ", but only " + std::to_string(available) +
-                   " bytes follow the header; the file is truncated");
-  }
+  if (begin > end) fail(name, {range, ", which end before they begin"});
+  if (end > available)
+    fail(name, {range, ", but only ", available, " bytes follow the header; the file is truncated"});
   if (end - begin != bytes) {
-    fail(name, range + ", but " + dtype_name(info.dtype) + " of shape " + info.shape.str() + " takes " +
-                   std::to_string(bytes) + " bytes");
+    fail(name,
+         {range, ", but ", dtype_name(info.dtype), " of shape ", info.shape, " takes ", bytes, " bytes"});
   }
   info.begin = data_begin_ + begin;
   info.bytes = bytes;
@@ -375,24 +370,22 @@ EIGENFORMER_IO_FUNCTION TensorInfo SafetensorsParser::read_tensor(const std::str
 
 EIGENFORMER_IO_FUNCTION Dtype SafetensorsParser::read_dtype(const std::string& name,
                                                             const nlohmann::json& value) const {
-  if (!value.is_string()) fail(name, "must have a string as dtype");
+  if (!value.is_string()) fail(name, {"must have a string as dtype"});
   const auto text = value.get<std::string>();
   std::string known;
-  for (const DtypeEntry& entry : dtype_table) {
-    if (text == entry.name) return entry.dtype;
-    known += known.empty() ? entry.name : std::string(", ") + entry.name;
+  for (std::size_t i = 0; i < dtype_names.size(); ++i) {
+    if (text == dtype_names[i]) return static_cast<Dtype>(i);
+    known += (known.empty() ? "" : ", ") + std::string(dtype_names[i]);
   }
-  fail(name, "has dtype '" + text + "', expected one of " + known);
+  fail(name, {"has dtype '", text, "', expected one of ", known});
 }
 
 EIGENFORMER_IO_FUNCTION Shape SafetensorsParser::read_shape(const std::string& name,
                                                             const nlohmann::json& value,
                                                             std::uint64_t& bytes) const {
-  if (!value.is_array()) fail(name, "must have an array as shape");
-  if (static_cast<index_t>(value.size()) > Shape::max_rank) {
-    fail(name, "has rank " + std::to_string(value.size()) + ", at most " + std::to_string(Shape::max_rank) +
-                   " is supported");
-  }
+  if (!value.is_array()) fail(name, {"must have an array as shape"});
+  if (static_cast<index_t>(value.size()) > Shape::max_rank)
+    fail(name, {"has rank ", value.size(), ", at most ", Shape::max_rank, " is supported"});
   constexpr auto limit = static_cast<std::uint64_t>(std::numeric_limits<index_t>::max());
   std::vector<index_t> dims;
   for (const nlohmann::json& dim : value) {
@@ -400,7 +393,7 @@ EIGENFORMER_IO_FUNCTION Shape SafetensorsParser::read_shape(const std::string& n
     // The product of the dimensions other than zero must be in range, too.
     if (n > limit || (n > 0 && bytes > limit / n)) {
       fail(name,
-           "has the shape " + value.dump() + ", expected non-negative integers of a size that fits memory");
+           {"has the shape ", value.dump(), ", expected non-negative integers of a size that fits memory"});
     }
     if (n > 0) bytes *= n;
     dims.push_back(static_cast<index_t>(n));
@@ -416,18 +409,16 @@ EIGENFORMER_IO_FUNCTION void SafetensorsParser::check_layout(SafetensorsHeader& 
   std::uint64_t end = data_begin_;
   const TensorInfo* before = nullptr;
   for (const TensorInfo& info : header.tensors) {
-    if (info.begin < end) fail(info.name, "overlaps the bytes of '" + before->name + "'");
+    if (info.begin < end) fail(info.name, {"overlaps the bytes of '", before->name, "'"});
     if (info.begin > end) {
-      fail(info.name, "begins " + std::to_string(info.begin - end) + " bytes after the end of " +
-                          (before == nullptr ? "the header" : "'" + before->name + "'") +
-                          "; no gap is allowed");
+      fail(info.name, {"begins ", info.begin - end, " bytes after the end of ",
+                       (before == nullptr ? "the header" : "'" + before->name + "'"), "; no gap is allowed"});
     }
     end = info.begin + info.bytes;
     before = &info;
   }
-  if (end != file_.size()) {
-    fail("it has " + std::to_string(file_.size() - end) + " bytes after its last tensor, expected none");
-  }
+  if (end != file_.size())
+    fail({"it has ", file_.size() - end, " bytes after its last tensor, expected none"});
 }
 
 }  // namespace detail

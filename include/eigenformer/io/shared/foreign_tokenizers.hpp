@@ -75,8 +75,7 @@ EIGENFORMER_IO_FUNCTION void fit_vocabulary(const std::filesystem::path& path,
 
 #if EIGENFORMER_IO_DEFINITIONS
 
-namespace eigenformer {
-namespace detail {
+namespace eigenformer::detail {
 
 EIGENFORMER_IO_FUNCTION std::vector<std::string> implied_languages(std::string_view codes) {
   const auto marked = [](std::vector<std::string> found) {
@@ -220,7 +219,6 @@ EIGENFORMER_IO_FUNCTION void fit_vocabulary(const std::filesystem::path& path,
   tokens.resize(static_cast<std::size_t>(rows));
 }
 
-}  // namespace detail
-}  // namespace eigenformer
+}  // namespace eigenformer::detail
 
 #endif

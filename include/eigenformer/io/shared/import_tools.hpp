@@ -52,10 +52,10 @@ class JsonFile {
     return file;
   }
 
-  const nlohmann::json& json() const noexcept;
+  const nlohmann::json& json() const noexcept { return json_; }
   const std::filesystem::path& path() const noexcept { return path_; }
   /// Whether there is a field of this name that is not null.
-  bool has(const std::string& name) const;
+  bool has(const std::string& name) const { return json_.contains(name) && !json_.at(name).is_null(); }
 
   /// The value of a field; `missing` when it is absent or null. Throws IoError for a value of another type.
   template <class X>
@@ -66,14 +66,14 @@ class JsonFile {
   /// The value of a field. Throws IoError when it is absent, null or of another type.
   template <class X>
   X require(const std::string& name) const {
-    if (!has(name)) throw refuse("has no '" + name + "'");
+    if (!has(name)) throw refuse({"has no '", name, "'"});
     X value{};
     read(name, value);
     return value;
   }
 
-  IoError refuse(const std::string& what) const {
-    return IoError("import", "'" + path_.string() + "' " + what);
+  IoError refuse(std::initializer_list<MessagePart> what) const {
+    return IoError("import", {"'", path_.string(), "' ", join(what)});
   }
 
  private:
@@ -82,7 +82,7 @@ class JsonFile {
     try {
       option_from_json(name, json_.at(name), value);
     } catch (const ValueError& error) {
-      throw refuse(std::string("is damaged: ") + error.what());
+      throw refuse({"is damaged: ", error.what()});
     }
   }
 
@@ -90,12 +90,16 @@ class JsonFile {
   nlohmann::json json_;
 };
 
-/// Throws IoError unless a size is from 1 to `most`, so that products of sizes cannot overflow.
-inline void require_size(const JsonFile& config, const char* name, index_t size,
-                         index_t most = index_t{1} << 31) {
-  if (size > 0 && size <= most) return;
-  throw config.refuse("has " + std::string(name) + " " + std::to_string(size) + ", expected 1 to " +
-                      std::to_string(most));
+/// Returns a size. Throws IoError unless it is from 1 to 2^31, so that products of sizes cannot overflow.
+inline index_t require_size(const JsonFile& config, const char* name, index_t size) {
+  constexpr index_t most = index_t{1} << 31;
+  if (size > 0 && size <= most) return size;
+  throw config.refuse({"has ", name, " ", size, ", expected 1 to ", most});
+}
+
+/// The same for the size in a field. Throws IoError when the field is absent, too.
+inline index_t require_size(const JsonFile& config, const char* name) {
+  return require_size(config, name, config.require<index_t>(name));
 }
 
 /// Throws IoError about the file that the options were read from when they do not describe a valid model.
@@ -104,7 +108,7 @@ void require_valid(const File& file, const Options& options) {
   try {
     options.validate("import");
   } catch (const ValueError& error) {
-    throw file.refuse(std::string("describes an invalid model: ") + error.what());
+    throw file.refuse({"describes an invalid model: ", error.what()});
   }
 }
 
@@ -113,7 +117,7 @@ template <class File>
 Shape require_matrix(const File& file, const std::string& name) {
   const Shape shape = file.shape(name);
   if (shape.rank() == 2) return shape;
-  throw file.refuse("has a '" + name + "' of shape " + shape.str() + ", expected a matrix");
+  throw file.refuse({"has a '", name, "' of shape ", shape.str(), ", expected a matrix"});
 }
 
 /// Collects the state dict of a model from the weights of another library. Source: contains(name),
@@ -193,7 +197,7 @@ class WeightImport {
     try {
       load_state_dict(model, entries_);
     } catch (const ValueError& error) {
-      throw source_.refuse(std::string("does not fit the model: ") + error.what());
+      throw source_.refuse({"does not fit the model: ", error.what()});
     }
     return model;
   }
@@ -212,9 +216,8 @@ class WeightImport {
     if (!missing_.empty()) problems += "missing: " + missing_ + ". ";
     if (!misshaped_.empty()) problems += "wrong shape: " + misshaped_ + ". ";
     if (!unexpected.empty()) problems += "unexpected: " + unexpected + ". ";
-    if (!problems.empty()) {
-      throw source_.refuse("does not fit its configuration; " + problems.substr(0, problems.size() - 1));
-    }
+    if (!problems.empty())
+      throw source_.refuse({"does not fit its configuration; ", problems.substr(0, problems.size() - 1)});
   }
 
   static void list(std::string& names, int& more, const std::string& name) {
@@ -268,8 +271,7 @@ class WeightImport {
 
 #if EIGENFORMER_IO_DEFINITIONS
 
-namespace eigenformer {
-namespace detail {
+namespace eigenformer::detail {
 
 EIGENFORMER_IO_FUNCTION void require_no_languages(const std::filesystem::path& path,
                                                   const ImportOptions& options) {
@@ -288,27 +290,19 @@ EIGENFORMER_IO_FUNCTION JsonFile JsonFile::open(const std::filesystem::path& pat
   JsonFile file;
   file.path_ = path;
   file.json_ = parse_json(read_text_file(path));
-  if (file.json_.is_discarded()) throw file.refuse("is truncated or not JSON");
-  if (!file.json_.is_object()) throw file.refuse("is not a JSON object");
+  if (file.json_.is_discarded()) throw file.refuse({"is truncated or not JSON"});
+  if (!file.json_.is_object()) throw file.refuse({"is not a JSON object"});
   return file;
 }
 
 EIGENFORMER_IO_FUNCTION JsonFile JsonFile::open_if_exists(const std::filesystem::path& path) {
-  std::error_code ignored;
-  if (std::filesystem::exists(path, ignored)) return open(path);
+  if (file_exists(path)) return open(path);
   JsonFile file;
   file.path_ = path;
   file.json_ = nlohmann::json::object();
   return file;
 }
 
-EIGENFORMER_IO_FUNCTION const nlohmann::json& JsonFile::json() const noexcept { return json_; }
-
-EIGENFORMER_IO_FUNCTION bool JsonFile::has(const std::string& name) const {
-  return json_.contains(name) && !json_.at(name).is_null();
-}
-
-}  // namespace detail
-}  // namespace eigenformer
+}  // namespace eigenformer::detail
 
 #endif

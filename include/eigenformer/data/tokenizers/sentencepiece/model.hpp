@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "eigenformer/core/base/bytes.hpp"
 #include "eigenformer/core/base/error.hpp"
 #include "eigenformer/data/text/utf8.hpp"
 
@@ -30,7 +31,7 @@ class ProtobufMessage {
   bool next() {
     if (at_ == bytes_.size()) return false;
     const std::uint64_t key = varint();
-    if (key < 8 || key > 0xFFFFFFFFu) throw damaged("a field has the number " + std::to_string(key >> 3));
+    if (key < 8 || key > 0xFFFFFFFFu) throw damaged({"a field has the number ", key >> 3});
     field_ = static_cast<std::uint32_t>(key >> 3);
     wire_ = static_cast<Wire>(key & 7);
     switch (wire_) {
@@ -47,7 +48,7 @@ class ProtobufMessage {
         value_ = take(4);
         return true;
     }
-    throw damaged(of_field() + " has the wire type " + std::to_string(key & 7));
+    throw damaged({of_field(), " has the wire type ", key & 7});
   }
 
   /// The number of the field that next() has read.
@@ -64,28 +65,23 @@ class ProtobufMessage {
   }
   float real() const {
     require(Wire::fixed32);
-    std::uint32_t bits = 0;
-    for (std::size_t i = 0; i < 4; ++i)
-      bits |= std::uint32_t{static_cast<std::uint8_t>(value_[i])} << (8 * i);
-    return std::bit_cast<float>(bits);
+    return load_as<float>(value_.data());
   }
 
  private:
-  static ValueError damaged(const std::string& what) { return ValueError("protobuf", what); }
+  static ValueError damaged(std::initializer_list<MessagePart> what) { return ValueError("protobuf", what); }
   std::string of_field() const { return "field " + std::to_string(field_); }
   // SentencePiece skips a known field of another wire type, as if it were unknown.
   void require(Wire wire) const {
     if (wire_ != wire) {
-      throw damaged(of_field() + " has the wire type " + std::to_string(static_cast<int>(wire_)) +
-                    ", expected " + std::to_string(static_cast<int>(wire)));
+      throw damaged({of_field(), " has the wire type ", static_cast<int>(wire_), ", expected ",
+                     static_cast<int>(wire)});
     }
   }
 
   std::string_view take(std::uint64_t size) {
-    if (size > bytes_.size() - at_) {
-      throw damaged(of_field() + " has " + std::to_string(size) + " bytes, " +
-                    std::to_string(bytes_.size() - at_) + " are left");
-    }
+    if (size > bytes_.size() - at_)
+      throw damaged({of_field(), " has ", size, " bytes, ", bytes_.size() - at_, " are left"});
     const std::string_view taken = bytes_.substr(at_, static_cast<std::size_t>(size));
     at_ += taken.size();
     return taken;
@@ -97,7 +93,7 @@ class ProtobufMessage {
       value |= std::uint64_t{byte & 0x7Fu} << shift;
       if ((byte & 0x80u) == 0) return value;
     }
-    throw damaged("a number at byte " + std::to_string(at_) + " does not end");
+    throw damaged({"a number at byte ", at_, " does not end"});
   }
 
   std::string_view bytes_;
@@ -140,57 +136,45 @@ class CharsmapCheck {
   enum Mark : std::uint8_t { unseen, open, done };
 
   explicit CharsmapCheck(std::string_view table) : table_(table) {
-    if (table.size() > most_bytes) {
-      throw fault("has " + std::to_string(table.size()) + " bytes, expected at most " +
-                  std::to_string(most_bytes));
-    }
+    if (table.size() > most_bytes)
+      throw fault({"has ", table.size(), " bytes, expected at most ", most_bytes});
     const std::size_t size = table.size() < 4 ? 0 : word(0);
     // A step goes from a unit to any of the 256 whose numbers differ from its own in the last byte, so the
     // trie is made of blocks of 256.
     if (size == 0 || size % 1024 != 0)
-      throw fault("has a trie of " + std::to_string(size) + " bytes, expected a multiple of 1024");
-    if (size > table.size() - 4) {
-      throw fault("has " + std::to_string(table.size()) + " bytes, its trie alone " + std::to_string(size));
-    }
+      throw fault({"has a trie of ", size, " bytes, expected a multiple of 1024"});
+    if (size > table.size() - 4) throw fault({"has ", table.size(), " bytes, its trie alone ", size});
     units_ = size / 4;
     strings_ = table.substr(4 + size);
     if (strings_.empty() || strings_.back() != '\0')
-      throw fault("has strings that do not end in a zero byte");
+      throw fault({"has strings that do not end in a zero byte"});
     check_strings();
   }
 
-  static ValueError fault(const std::string& what) {
+  static ValueError fault(std::initializer_list<MessagePart> what) {
     return ValueError(
-        "charsmap", "a damaged SentencePiece model: its table of characters (precompiled_charsmap) " + what);
+        "charsmap",
+        {"a damaged SentencePiece model: its table of characters (precompiled_charsmap) ", join(what)});
   }
 
-  std::uint32_t word(std::size_t i) const {
-    const auto byte = [&](std::size_t k) {
-      return static_cast<std::uint32_t>(static_cast<std::uint8_t>(table_[i * 4 + k]));
-    };
-    return byte(0) | byte(1) << 8 | byte(2) << 16 | byte(3) << 24;
-  }
+  std::uint32_t word(std::size_t i) const { return load_as<std::uint32_t>(table_.data() + i * 4); }
   std::uint32_t unit(std::size_t i) const { return word(1 + i); }
 
   // The unit that a unit leads to.
   std::size_t base_of(std::size_t at) const {
     const std::uint32_t value = unit(at);
     const std::size_t base = at ^ (std::size_t{value >> 10} << ((value & 0x200u) >> 6));
-    if (base >= units_) {
-      throw fault("leads from unit " + std::to_string(at) + " of its trie to unit " + std::to_string(base) +
-                  ", and has " + std::to_string(units_));
-    }
+    if (base >= units_)
+      throw fault({"leads from unit ", at, " of its trie to unit ", base, ", and has ", units_});
     return base;
   }
 
   void check_strings() const {
     for (std::size_t begin = 0; begin < strings_.size();) {
       const std::string_view string = strings_.substr(begin, strings_.find('\0', begin) - begin);
-      if (string.size() > longest_string) {
-        throw fault("has a string of " + std::to_string(string.size()) + " bytes, expected at most " +
-                    std::to_string(longest_string));
-      }
-      if (find_invalid_utf8(string)) throw fault("has a string that is not UTF-8");
+      if (string.size() > longest_string)
+        throw fault({"has a string of ", string.size(), " bytes, expected at most ", longest_string});
+      if (find_invalid_utf8(string)) throw fault({"has a string that is not UTF-8"});
       begin += string.size() + 1;
     }
   }
@@ -198,18 +182,15 @@ class CharsmapCheck {
   // A value may point into another value's string, but not into the middle of a character.
   void check_value(std::size_t base) const {
     const std::size_t begin = unit(base) & 0x7FFFFFFFu;
-    if (begin >= strings_.size()) {
-      throw fault("points to byte " + std::to_string(begin) + " of its strings, and has " +
-                  std::to_string(strings_.size()));
-    }
+    if (begin >= strings_.size())
+      throw fault({"points to byte ", begin, " of its strings, and has ", strings_.size()});
     if ((static_cast<std::uint8_t>(strings_[begin]) & 0xC0u) == 0x80u)
-      throw fault("points into a character, at byte " + std::to_string(begin) + " of its strings");
+      throw fault({"points into a character, at byte ", begin, " of its strings"});
   }
 
   void require_length(std::size_t bytes) const {
-    if (bytes > longest_string) {
-      throw fault("has a trie that follows more than " + std::to_string(longest_string) + " bytes of a text");
-    }
+    if (bytes > longest_string)
+      throw fault({"has a trie that follows more than ", longest_string, " bytes of a text"});
   }
 
   // Depth first. Branches may share continuations, but cycles are errors.
@@ -233,7 +214,7 @@ class CharsmapCheck {
         continue;
       }
       const std::size_t base = base_of(at);
-      if (marks_[base] == open) throw fault("has a trie that leads back to unit " + std::to_string(base));
+      if (marks_[base] == open) throw fault({"has a trie that leads back to unit ", base});
       if (marks_[base] == done) {
         close_branch(step);
         continue;
@@ -253,10 +234,8 @@ class CharsmapCheck {
     if (ends_match(at)) check_value(base);  // another branch may have come here without the match
     step.rest.matches = std::max(step.rest.matches, rests_[base].matches + (ends_match(at) ? 1 : 0));
     step.rest.bytes = std::max(step.rest.bytes, rests_[base].bytes + 1);
-    if (step.rest.matches > most_matches) {
-      throw fault("has more than " + std::to_string(most_matches) +
-                  " strings that are prefixes of one another");
-    }
+    if (step.rest.matches > most_matches)
+      throw fault({"has more than ", most_matches, " strings that are prefixes of one another"});
     require_length(step.rest.bytes);
     ++step.next;
   }
@@ -304,10 +283,8 @@ struct SentencePieceModel {
   /// none; the ids of special pieces are those of pieces; tables of characters pass CharsmapCheck.
   static SentencePieceModel read(std::string_view bytes) {
     if (bytes.empty()) throw ValueError("sentencepiece", "empty, expected a SentencePiece model");
-    if (bytes.size() > most_bytes) {
-      throw damaged("it has " + std::to_string(bytes.size()) + " bytes, expected at most " +
-                    std::to_string(most_bytes));
-    }
+    if (bytes.size() > most_bytes)
+      throw damaged({"it has ", bytes.size(), " bytes, expected at most ", most_bytes});
     SentencePieceModel model;
     Rest rest;
     try {
@@ -339,8 +316,8 @@ struct SentencePieceModel {
     std::size_t samples = 0;
   };
 
-  static ValueError damaged(const std::string& what) {
-    return ValueError("sentencepiece", "a damaged SentencePiece model: " + what);
+  static ValueError damaged(std::initializer_list<MessagePart> what) {
+    return ValueError("sentencepiece", {"a damaged SentencePiece model: ", join(what)});
   }
 
   // Fields may come in any order and more than once; the last one counts, as in SentencePiece.
@@ -348,8 +325,7 @@ struct SentencePieceModel {
     while (model.next()) {
       switch (model.field()) {
         case 1:
-          if (pieces.size() == most_pieces)
-            throw damaged("it has more than " + std::to_string(most_pieces) + " pieces");
+          if (pieces.size() == most_pieces) throw damaged({"it has more than ", most_pieces, " pieces"});
           pieces.push_back(read_piece(ProtobufMessage(model.bytes())));
           break;
         case 2:
@@ -407,12 +383,12 @@ struct SentencePieceModel {
     while (message.next()) {
       if (message.field() != 1) continue;
       if (++rest.samples > most_samples)
-        throw damaged("self_test_data has more than " + std::to_string(most_samples) + " samples");
+        throw damaged({"self_test_data has more than ", most_samples, " samples"});
       ProtobufMessage sample(message.bytes());
       while (sample.next()) {
         if (sample.field() == 1 && sample.bytes().size() > most_sample_bytes) {
-          throw damaged("self_test_data has a sample of " + std::to_string(sample.bytes().size()) +
-                        " bytes, expected at most " + std::to_string(most_sample_bytes));
+          throw damaged({"self_test_data has a sample of ", sample.bytes().size(),
+                         " bytes, expected at most ", most_sample_bytes});
         }
       }
     }
@@ -421,58 +397,47 @@ struct SentencePieceModel {
   // A value of an enumeration. SentencePiece replaces an unknown value by the default.
   template <class Name>
   static std::uint64_t in_range(std::uint64_t value, std::uint64_t last, Name&& name) {
-    if (value < 1 || value > last) {
-      throw damaged(name() + (" " + std::to_string(value)) + ", expected 1 to " + std::to_string(last));
-    }
+    if (value < 1 || value > last) throw damaged({name(), " ", value, ", expected 1 to ", last});
     return value;
   }
 
   std::string name() const { return "piece " + std::to_string(pieces.size()); }
 
   void check(const Rest& rest) const {
-    if (pieces.empty()) throw damaged("it has no pieces");
+    if (pieces.empty()) throw damaged({"it has no pieces"});
     std::unordered_set<std::string_view> texts;
     texts.reserve(pieces.size());
     std::vector<std::string_view> user_defined;
     std::size_t unknown = 0, bytes = 0;
     for (std::size_t id = 0; id < pieces.size(); ++id) {
       const Piece& piece = pieces[id];
-      const auto refuse = [&](const std::string& what) {
-        return damaged("piece " + std::to_string(id) + " " + what);
+      const auto refuse = [&](std::initializer_list<MessagePart> what) {
+        return damaged({"piece ", id, " ", join(what)});
       };
-      if (piece.text.empty()) throw refuse("is empty");
-      if (piece.text.size() > longest_piece) {
-        throw refuse("has " + std::to_string(piece.text.size()) + " bytes, expected at most " +
-                     std::to_string(longest_piece));
-      }
-      if (find_invalid_utf8(piece.text)) throw refuse("is not UTF-8");
-      if (piece.text.find('\0') != std::string_view::npos) throw refuse("has a zero byte");
+      if (piece.text.empty()) throw refuse({"is empty"});
+      if (piece.text.size() > longest_piece)
+        throw refuse({"has ", piece.text.size(), " bytes, expected at most ", longest_piece});
+      if (find_invalid_utf8(piece.text)) throw refuse({"is not UTF-8"});
+      if (piece.text.find('\0') != std::string_view::npos) throw refuse({"has a zero byte"});
       if (!texts.insert(piece.text).second)
-        throw refuse("is '" + std::string(piece.text) + "', the text of an earlier piece");
-      if (!std::isfinite(piece.score)) throw refuse("has a score that is not a finite number");
+        throw refuse({"is '", piece.text, "', the text of an earlier piece"});
+      if (!std::isfinite(piece.score)) throw refuse({"has a score that is not a finite number"});
       if (piece.type == Type::unknown) ++unknown;
       if (piece.type == Type::user_defined) user_defined.push_back(piece.text);
       if (piece.type == Type::byte) {
-        if (!byte_fallback) throw refuse("stands for a byte, in a model without byte_fallback");
-        if (!byte_of(piece.text)) {
-          throw refuse("is '" + std::string(piece.text) +
-                       "', expected the spelling of a byte, such as <0xE4>");
-        }
+        if (!byte_fallback) throw refuse({"stands for a byte, in a model without byte_fallback"});
+        if (!byte_of(piece.text))
+          throw refuse({"is '", piece.text, "', expected the spelling of a byte, such as <0xE4>"});
         ++bytes;
       }
     }
-    if (unknown != 1)
-      throw damaged("it has " + std::to_string(unknown) + " pieces of type unknown, expected 1");
-    if (byte_fallback && bytes != 256) {
-      throw damaged("it has byte_fallback and " + std::to_string(bytes) +
-                    " pieces that stand for a byte, expected 256");
-    }
+    if (unknown != 1) throw damaged({"it has ", unknown, " pieces of type unknown, expected 1"});
+    if (byte_fallback && bytes != 256)
+      throw damaged({"it has byte_fallback and ", bytes, " pieces that stand for a byte, expected 256"});
     check_matches(std::move(user_defined));
     for (const auto& [what, id] : rest.ids) {  // an int32; negative: the model has no such piece
-      if (static_cast<std::int64_t>(id) >= static_cast<std::int64_t>(pieces.size())) {
-        throw damaged(what + " is " + std::to_string(id) + ", and it has " + std::to_string(pieces.size()) +
-                      " pieces");
-      }
+      if (static_cast<std::int64_t>(id) >= static_cast<std::int64_t>(pieces.size()))
+        throw damaged({what, " is ", id, ", and it has ", pieces.size(), " pieces"});
     }
   }
 
@@ -483,10 +448,8 @@ struct SentencePieceModel {
     for (const std::string_view text : user_defined) {
       while (!begins.empty() && text.substr(0, begins.back().size()) != begins.back()) begins.pop_back();
       begins.push_back(text);
-      if (begins.size() > most_matches) {
-        throw damaged("more than " + std::to_string(most_matches) +
-                      " user-defined pieces are prefixes of one another");
-      }
+      if (begins.size() > most_matches)
+        throw damaged({"more than ", most_matches, " user-defined pieces are prefixes of one another"});
     }
   }
 };

@@ -36,7 +36,7 @@ class SentencePieceTokenizer final : public ForeignTokenizer {
   /// Loads `directory/name.tokenizer`. Throws IoError.
   static SentencePieceTokenizer load(const std::filesystem::path& directory,
                                      const std::string& name = "tokenizer") {
-    const detail::TokenizerParts parts = read_parts("sentencepiece", directory, name);
+    const TokenizerParts parts = read_parts("sentencepiece", directory, name);
     return made_of(parts, [&] {
       return SentencePieceTokenizer(parts.get("model"), read_vocabulary(parts),
                                     parts.contains("language_codes"), AddedTokens::read(parts).tokens());
@@ -71,7 +71,7 @@ class SentencePieceTokenizer final : public ForeignTokenizer {
   }
 
  protected:
-  void add_parts(detail::TokenizerParts& parts) const override {
+  void add_parts(TokenizerParts& parts) const override {
     parts.set("model", processor_.model());
     if (language_codes_) parts.set("language_codes", "");
     added_.add_to(parts);
@@ -82,7 +82,7 @@ class SentencePieceTokenizer final : public ForeignTokenizer {
   template <class F>
   std::vector<std::int32_t> encode_parts(std::string_view text, F&& append_part) const {
     std::vector<std::int32_t> ids;
-    added_.split<detail::AddedTokenCharacters>(
+    added_.split<AddedTokenCharacters>(
         valid_utf8(text), false, [&](std::int32_t id) { ids.push_back(id); },
         [&](std::string_view part, std::size_t) {
           take_language_code(ids, part);
@@ -105,11 +105,11 @@ class SentencePieceTokenizer final : public ForeignTokenizer {
     return tokens;
   }
 
-  static detail::SentencePieceProcessor made_of_model(std::string model) {
+  static SentencePieceProcessor made_of_model(std::string model) {
     try {
-      return detail::SentencePieceProcessor(std::move(model));
+      return SentencePieceProcessor(std::move(model));
     } catch (const ValueError& error) {
-      throw ValueError("tokenizer", {"the file is ", detail::message_of(error)});
+      throw ValueError("tokenizer", {"the file is ", message_of(error)});
     }
   }
 
@@ -122,7 +122,7 @@ class SentencePieceTokenizer final : public ForeignTokenizer {
     return text;
   }
 
-  detail::SentencePieceProcessor processor_;
+  SentencePieceProcessor processor_;
   bool language_codes_;
   AddedTokens added_;
 };
