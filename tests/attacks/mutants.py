@@ -42,7 +42,7 @@ AREAS = {
     "kernels": ["kernels/attention/*.hpp", "kernels/attention/rules/*.hpp", "kernels/elementwise/*-inl.hpp",
                 "kernels/normalization/*-inl.hpp", "kernels/reduction/*-inl.hpp", "kernels/sequence/*.hpp",
                 "kernels/gemm/gemm_driver.hpp", "kernels/gemm/gemm_kernels.hpp", "kernels/packed/gemm_packed-inl.hpp",
-                "kernels/packed/packed_weights.hpp", "kernels/simd/strided.hpp"],
+                "kernels/packed/packed_weights.hpp"],
     "backward": ["autograd/ops/*/*.hpp", "autograd/linalg/*.hpp", "autograd/tape/gradients.hpp",
                  "autograd/tape/tape.hpp", "autograd/tape/checkpoint.hpp"],
     "masks": ["core/tensor/mask.hpp", "core/tensor/layout.hpp", "core/tensor/shape.hpp", "core/tensor/view.hpp",

@@ -86,6 +86,18 @@ in memory"
   EIGENFORMER_INSTANCE(CLASS<float>) \
   EIGENFORMER_INSTANCE(CLASS<double>)
 
+/// An instance of a kernel, such as `binary<BinaryOp::add, float>`, where EIGENFORMER_INSTANTIATE asks for
+/// it.
+#if defined(EIGENFORMER_INSTANTIATE)
+#define EIGENFORMER_KERNEL_INSTANCE(...) template decltype(__VA_ARGS__) __VA_ARGS__;
+#else
+#define EIGENFORMER_KERNEL_INSTANCE(...)
+#endif
+/// EIGENFORMER_KERNEL_INSTANCE of a function template for float and double.
+#define EIGENFORMER_KERNEL(FUNCTION)           \
+  EIGENFORMER_KERNEL_INSTANCE(FUNCTION<float>) \
+  EIGENFORMER_KERNEL_INSTANCE(FUNCTION<double>)
+
 /// EIGENFORMER_DEFINITIONS for headers that eigenformer.hpp does not include, which need nlohmann-json or are
 /// included by those that do: io.hpp, train/, search/text/. EIGENFORMER_COMPILED_IO says that
 /// eigenformer::compiled holds their functions, too; cmake/io.cpp, which defines them, sets

@@ -3,9 +3,7 @@
 #include <array>
 #include <cstdint>
 
-namespace eigenformer {
-
-namespace detail {
+namespace eigenformer::detail {
 
 /// Which row a dropout mask belongs to: the sequence's number in the epoch and the position in that sequence.
 /// So a mask does not depend on how rows are batched, padded, packed or spread over threads.
@@ -41,6 +39,4 @@ struct DropoutKey {
   }
 };
 
-}  // namespace detail
-
-}  // namespace eigenformer
+}  // namespace eigenformer::detail

@@ -8,9 +8,7 @@
 #include "eigenformer/core/base/config.hpp"
 #include "eigenformer/core/base/random.hpp"
 
-namespace eigenformer {
-
-namespace detail {
+namespace eigenformer::detail {
 
 /// A random permutation of 0 .. n-1 that is computed and not stored: a Feistel network over the smallest
 /// power of two that is at least n, applied again until the result is below n (cycle walking; Black and
@@ -58,6 +56,4 @@ class IndexPermutation {
   std::array<std::uint64_t, 8> keys_{};
 };
 
-}  // namespace detail
-
-}  // namespace eigenformer
+}  // namespace eigenformer::detail

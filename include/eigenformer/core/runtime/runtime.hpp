@@ -3,6 +3,7 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <utility>
 
 #include "eigenformer/core/base/error.hpp"
 #include "eigenformer/core/runtime/profiler.hpp"
@@ -86,18 +87,8 @@ inline bool& inside_parallel() {
   return inside;
 }
 
-/// A call f(begin, end) without ownership.
-class RangeRef {
- public:
-  template <class F>
-  requires(!std::same_as<F, RangeRef>) explicit RangeRef(F& f)
-      : object_(&f), call_([](void* o, index_t begin, index_t end) { (*static_cast<F*>(o))(begin, end); }) {}
-  void operator()(index_t begin, index_t end) const { call_(object_, begin, end); }
-
- private:
-  void* object_;
-  void (*call_)(void*, index_t, index_t);
-};
+/// A call f(begin, end).
+using RangeRef = FunctionRef<index_t, index_t>;
 
 EIGENFORMER_FUNCTION void parallel_ranges(index_t n, index_t grain, RangeRef f);
 
@@ -118,6 +109,25 @@ void parallel_for(index_t n, index_t grain, F&& f) {
     detail::parallel_ranges(n, grain, range);
   }
 }
+
+namespace detail {
+
+/// n elements from the Runtime's pool, uninitialised.
+template <class T>
+std::shared_ptr<T[]> pool_array(index_t n) {
+  auto memory = Runtime::instance().pool().allocate(static_cast<std::uint64_t>(n) * sizeof(T));
+  return std::static_pointer_cast<T[]>(std::move(memory));
+}
+
+/// Calls f(i) for i in 0 .. n-1 by parallel_for().
+template <class F>
+void parallel_each(index_t n, index_t grain, const F& f) {
+  parallel_for(n, grain, [&f](index_t begin, index_t end) {
+    for (index_t i = begin; i < end; ++i) f(i);
+  });
+}
+
+}  // namespace detail
 
 }  // namespace eigenformer
 

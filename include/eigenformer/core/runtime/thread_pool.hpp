@@ -55,22 +55,31 @@ class ForkCounter {
 
 }  // namespace eigenformer::detail
 
-namespace eigenformer {
+namespace eigenformer::detail {
 
-/// A reference to a function of a task number, which an Executor runs. The function must outlive it.
-class TaskRef {
+/// A reference to a function f(numbers...), which must outlive it.
+template <class... Numbers>
+class FunctionRef {
  public:
-  /// Refers to `f`, which is called as f(i) and must not throw.
+  /// Refers to `f`.
   template <class F>
-  requires(!std::same_as<F, TaskRef>) explicit TaskRef(F& f)
-      : object_(&f), call_([](void* o, index_t i) { (*static_cast<F*>(o))(i); }) {}
-  /// Runs task i.
-  void operator()(index_t i) const { call_(object_, i); }
+  requires(!std::same_as<F, FunctionRef>) explicit FunctionRef(F& f)
+      : object_(&f), call_([](void* o, Numbers... numbers) { (*static_cast<F*>(o))(numbers...); }) {}
+  /// Calls it.
+  void operator()(Numbers... numbers) const { call_(object_, numbers...); }
 
  private:
   void* object_;
-  void (*call_)(void*, index_t);
+  void (*call_)(void*, Numbers...);
 };
+
+}  // namespace eigenformer::detail
+
+namespace eigenformer {
+
+/// A reference to a function of a task number, which an Executor runs: TaskRef(f) refers to f, which is
+/// called as f(i), must not throw and must outlive it.
+using TaskRef = detail::FunctionRef<index_t>;
 
 /// The interface of thread pools: an implementation may be a loop of OpenMP or TBB. Runtime::set_executor()
 /// and ThreadScope select one.

@@ -128,23 +128,12 @@ class AttentionMask {
   /// A mask of keys, (B, Lk), true = padding, as PyTorch's key_padding_mask; B counts the sequences of keys.
   /// Throws ShapeError unless the rank is 2.
   static AttentionMask key_padding(Tensor<bool> padding) {
-    if (padding.rank() != 2) {
-      throw ShapeError("attention_mask",
-                       {"key padding of shape ", padding.shape(), " must have the shape (batch, keys)"},
-                       {padding.shape()});
-    }
-    const Shape shape{padding.dim(0), 1, 1, padding.dim(1)};
-    return dense(Kind::block, padding.reshape(shape), {}, true);
+    return dense(Kind::block, padding.reshape(keyed_shape(padding.shape())), {}, true);
   }
   /// A mask of keys, (B, Lk), added to the scores of each key, as PyTorch's key_padding_mask of floats.
   /// Throws as above.
   static AttentionMask key_padding(const Tensor<float>& bias) {
-    if (bias.rank() != 2) {
-      throw ShapeError("attention_mask",
-                       {"key padding of shape ", bias.shape(), " must have the shape (batch, keys)"},
-                       {bias.shape()});
-    }
-    return dense(Kind::additive, {}, bias.reshape(Shape{bias.dim(0), 1, 1, bias.dim(1)}), true);
+    return dense(Kind::additive, {}, bias.reshape(keyed_shape(bias.shape())), true);
   }
 
   /// Both masks: a key must be allowed by each, and additive masks are summed.
@@ -218,30 +207,12 @@ class AttentionMask {
                           Shape{sequences, key_length}.str(), " (batch, keys)"},
                          {s});
       }
-      const std::string q = std::to_string(query_length), k = std::to_string(key_length);
-      const std::string b = std::to_string(batch), h = std::to_string(heads);
+      const Shape matrix{query_length, key_length}, matrices{batch, query_length, key_length};
+      const std::string four =
+          detail::join({"(", batch, " or 1, ", heads, " or 1, ", query_length, " or 1, ", key_length, ")"});
       throw ShapeError("attention",
-                       {"mask of shape ",
-                        s.str(),
-                        " must be (",
-                        q,
-                        ", ",
-                        k,
-                        "), (",
-                        b,
-                        ", ",
-                        q,
-                        ", ",
-                        k,
-                        ") or (",
-                        b,
-                        " or 1, ",
-                        h,
-                        " or 1, ",
-                        q,
-                        " or 1, ",
-                        k,
-                        ") for (batch, heads, queries, keys)"},
+                       {"mask of shape ", s, " must be ", matrix, ", ", matrices, " or ", four,
+                        " for (batch, heads, queries, keys)"},
                        {s});
     }
   }
@@ -295,6 +266,13 @@ class AttentionMask {
   }
 
  private:
+  // The shape (batch, 1, 1, keys) of key padding (batch, keys).
+  static Shape keyed_shape(const Shape& s) {
+    if (s.rank() == 2) return {s[0], 1, 1, s[1]};
+    throw ShapeError("attention_mask", {"key padding of shape ", s, " must have the shape (batch, keys)"},
+                     {s});
+  }
+
   static AttentionMask dense(Kind kind, Tensor<bool> flags, Tensor<float> bias, bool keyed) {
     AttentionMask mask;
     mask.dense_.push_back(Dense{kind, std::move(flags), std::move(bias), keyed});

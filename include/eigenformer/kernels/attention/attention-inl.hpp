@@ -13,10 +13,12 @@
 #include "eigenformer/kernels/attention/attention_softmax.hpp"
 #include "eigenformer/kernels/attention/attention_tiles.hpp"
 
+namespace eigenformer::detail::kernels {
+
+namespace detail {
+
 // Sequences of one query each, as in decoding: all heads of a query in one call. For a single query the calls
 // that process a block of queries would have little work each.
-
-namespace eigenformer::detail::kernels::detail {
 
 /// One query of all heads, and its keys.
 template <class T>
@@ -115,12 +117,6 @@ void attention_single(const AttentionProblem<T>& p, index_t b, T* out, index_t o
                                     p.queries->rows()};
   dispatch<AttentionSingle<T>>(&call, out + row * out_stride);
 }
-
-}  // namespace eigenformer::detail::kernels::detail
-
-namespace eigenformer::detail::kernels {
-
-namespace detail {
 
 /// The output of a block of queries of one head: for each tile of keys, O = correction O + exp(S - maximum)
 /// V.
@@ -255,32 +251,20 @@ void attention_forward(const AttentionProblem<T>& problem, T* out, index_t out_s
   detail::check_attention(problem);
   detail::count_attention(problem, problem.head_dim + problem.value_dim);
   const AttentionDistanceWeights<T> wanted = detail::checked_distance_weights(problem, by_distance);
-  if (wanted.sums != nullptr) {
-    const index_t row = wanted.row(problem.heads);
-    detail::zero_padding(*problem.queries, wanted.sums, row, row);
-  }
+  const index_t row = wanted.row(problem.heads);
+  detail::zero_padding(*problem.queries, wanted.sums, row, row);
   detail::zero_padding(*problem.queries, out, out_stride, problem.heads * problem.value_dim);
   if (log_sum_exp != nullptr && problem.queries->tokens() < problem.queries->rows()) {
     std::fill_n(log_sum_exp, problem.heads * problem.queries->rows(), -std::numeric_limits<T>::infinity());
   }
   if (wanted.sums == nullptr && detail::attends_singly(problem)) {
-    const index_t batch = problem.queries->batch();
-    parallel_for(batch, detail::attention_task_grain(problem, batch), [&](index_t begin, index_t end) {
-      for (index_t b = begin; b < end; ++b)
-        detail::attention_single(problem, b, out, out_stride, log_sum_exp);
+    detail::each_attention_unit(problem, problem.queries->batch(), [&](index_t b) {
+      detail::attention_single(problem, b, out, out_stride, log_sum_exp);
     });
     return;
   }
-  const detail::AttentionBlocks blocks(*problem.queries, problem.heads);
-  const index_t grain = detail::attention_task_grain(problem, blocks.count());
-  parallel_for(blocks.count(), grain, [&](index_t begin, index_t end) {
-    for (index_t i = begin; i < end; ++i) {
-      const detail::AttentionBlocks::Block block = blocks[i];
-      const detail::AttentionPlace at{block.sequence, detail::attention_keys_of(problem, block.sequence),
-                                      block.head};
-      detail::attention_forward_block(problem, at, block.first, block.count, out, out_stride, log_sum_exp,
-                                      wanted);
-    }
+  detail::each_query_block(problem, [&](const detail::AttentionPlace& at, index_t first, index_t count) {
+    detail::attention_forward_block(problem, at, first, count, out, out_stride, log_sum_exp, wanted);
   });
 }
 
@@ -302,15 +286,8 @@ void attention_weights(const AttentionProblem<T>& problem, const T* log_sum_exp,
   detail::check_attention(problem);
   const index_t rows = problem.queries->batch() * problem.heads * problem.queries->max_length();
   std::fill_n(weights, rows * problem.keys->max_length(), T(0));
-  const detail::AttentionBlocks blocks(*problem.queries, problem.heads);
-  const index_t grain = detail::attention_task_grain(problem, blocks.count());
-  parallel_for(blocks.count(), grain, [&](index_t begin, index_t end) {
-    for (index_t i = begin; i < end; ++i) {
-      const detail::AttentionBlocks::Block block = blocks[i];
-      const detail::AttentionPlace at{block.sequence, detail::attention_keys_of(problem, block.sequence),
-                                      block.head};
-      detail::attention_weights_block(problem, at, block.first, block.count, log_sum_exp, weights);
-    }
+  detail::each_query_block(problem, [&](const detail::AttentionPlace& at, index_t first, index_t count) {
+    detail::attention_weights_block(problem, at, first, count, log_sum_exp, weights);
   });
 }
 
@@ -326,19 +303,9 @@ void attention_weights_backward(const AttentionProblem<T>& problem, const T* wei
   detail::attention_backward_all(problem, call, wanted);
 }
 
-#ifdef EIGENFORMER_INSTANTIATE
-#define EIGENFORMER_INSTANTIATE_ATTENTION(T)                                                         \
-  template void attention_forward(const AttentionProblem<T>&, T*, index_t, T*,                       \
-                                  const AttentionDistanceWeights<T>&);                               \
-  template void attention_backward(const AttentionProblem<T>&, const T*, index_t, const T*, index_t, \
-                                   const T*, const AttentionGradients<T>&,                           \
-                                   const AttentionDistanceWeights<T>&);                              \
-  template void attention_weights(const AttentionProblem<T>&, const T*, T*);                         \
-  template void attention_weights_backward(const AttentionProblem<T>&, const T*, const T*,           \
-                                           const AttentionGradients<T>&);
-EIGENFORMER_INSTANTIATE_ATTENTION(float)
-EIGENFORMER_INSTANTIATE_ATTENTION(double)
-#undef EIGENFORMER_INSTANTIATE_ATTENTION
-#endif
+EIGENFORMER_KERNEL(attention_forward)
+EIGENFORMER_KERNEL(attention_backward)
+EIGENFORMER_KERNEL(attention_weights)
+EIGENFORMER_KERNEL(attention_weights_backward)
 
 }  // namespace eigenformer::detail::kernels

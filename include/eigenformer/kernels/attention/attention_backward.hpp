@@ -316,9 +316,7 @@ template <class T>
 void attention_backward_all(const AttentionProblem<T>& p, const AttentionBackwardCall<T>& call,
                             const AttentionGradients<T>& g) {
   const index_t key_heads = p.kv_heads();
-  if (g.dq != nullptr && g.dq_beta == T(0)) zero_padding(*p.queries, g.dq, g.dq_stride, p.heads * p.head_dim);
-  if (g.dk != nullptr && g.dk_beta == T(0)) zero_padding(*p.keys, g.dk, g.dk_stride, key_heads * p.head_dim);
-  if (g.dv != nullptr && g.dv_beta == T(0)) zero_padding(*p.keys, g.dv, g.dv_stride, key_heads * p.value_dim);
+  zero_padding(p, g);
   const bool bias_by_row = g.dbias != nullptr && p.distances.row_stride != 0;
   if (bias_by_row && g.dbias_beta == T(0))
     std::fill_n(g.dbias, p.queries->rows() * p.distances.row_stride, T(0));
@@ -329,35 +327,26 @@ void attention_backward_all(const AttentionProblem<T>& p, const AttentionBackwar
   const AttentionGroups groups(p);
   if (keys_wanted && queries_wanted &&
       (p.keys->max_length() <= 2 * attention_block || tasks >= 2 * Runtime::instance().threads())) {
-    parallel_for(tasks, attention_task_grain(p, tasks), [&](index_t begin, index_t end) {
-      for (index_t i = begin; i < end; ++i) {
-        const index_t kb = i / key_heads;
-        attention_backward_keys(p, call, g, shared_bias, groups[kb], kb, i % key_heads,
-                                AttentionRange{0, p.keys->lengths()[kb]}, true);
-      }
+    each_attention_unit(p, tasks, [&](index_t i) {
+      const index_t kb = i / key_heads;
+      attention_backward_keys(p, call, g, shared_bias, groups[kb], kb, i % key_heads,
+                              AttentionRange{0, p.keys->lengths()[kb]}, true);
     });
     shared_bias.store(p, g);
     return;
   }
   if (keys_wanted) {
     const AttentionBlocks blocks(*p.keys, key_heads);
-    parallel_for(blocks.count(), attention_task_grain(p, blocks.count()), [&](index_t begin, index_t end) {
-      for (index_t i = begin; i < end; ++i) {
-        const AttentionBlocks::Block block = blocks[i];
-        attention_backward_keys(p, call, g, shared_bias, groups[block.sequence], block.sequence, block.head,
-                                AttentionRange{block.first, block.first + block.count}, false);
-      }
+    each_attention_unit(p, blocks.count(), [&](index_t i) {
+      const AttentionBlocks::Block block = blocks[i];
+      attention_backward_keys(p, call, g, shared_bias, groups[block.sequence], block.sequence, block.head,
+                              AttentionRange{block.first, block.first + block.count}, false);
     });
     shared_bias.store(p, g);
   }
   if (queries_wanted) {
-    const AttentionBlocks blocks(*p.queries, p.heads);
-    parallel_for(blocks.count(), attention_task_grain(p, blocks.count()), [&](index_t begin, index_t end) {
-      for (index_t i = begin; i < end; ++i) {
-        const AttentionBlocks::Block block = blocks[i];
-        const AttentionPlace at{block.sequence, attention_keys_of(p, block.sequence), block.head};
-        attention_backward_queries(p, call, g, at, block.first, block.count);
-      }
+    each_query_block(p, [&](const AttentionPlace& at, index_t first, index_t count) {
+      attention_backward_queries(p, call, g, at, first, count);
     });
   }
 }

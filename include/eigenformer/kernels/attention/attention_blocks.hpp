@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "eigenformer/core/runtime/profiler.hpp"
+#include "eigenformer/core/runtime/runtime.hpp"
 #include "eigenformer/core/runtime/scratch.hpp"
 #include "eigenformer/core/tensor/shape.hpp"
 #include "eigenformer/kernels/attention/attention_problem.hpp"
@@ -34,6 +35,14 @@ struct AttentionRange {
   index_t end = 0;
 };
 
+/// The sequences and the head of a tile.
+struct AttentionPlace {
+  index_t b = 0;   // sequence of queries
+  index_t kb = 0;  // sequence of keys
+  index_t h = 0;   // head of queries
+};
+
+/// The sequence of keys of a sequence of queries.
 template <class T>
 index_t attention_keys_of(const AttentionProblem<T>& p, index_t b) {
   return p.key_sequence != nullptr ? p.key_sequence[b] : b;
@@ -202,24 +211,44 @@ class AttentionGroups {
   std::vector<index_t>& members_;
 };
 
-/// The number of units of work of an attention, of which each thread should take at least a given number.
-template <class T>
-index_t attention_task_grain(const AttentionProblem<T>& p, index_t units) {
+/// Calls f(i) for each of an attention's units of work, in parallel where they are large enough.
+template <class T, class F>
+void each_attention_unit(const AttentionProblem<T>& p, index_t units, const F& f) {
   const index_t pairs = p.queries->tokens() * (p.keys->tokens() / std::max<index_t>(1, p.keys->batch()) + 1);
   const index_t work = pairs * p.heads * (p.head_dim + p.value_dim);
-  return std::max<index_t>(1, attention_grain / std::max<index_t>(1, work / std::max<index_t>(1, units)));
+  parallel_each(units, attention_grain / std::max<index_t>(1, work / std::max<index_t>(1, units)), f);
 }
 
-/// Sets the rows of padding in a matrix of a layout's rows to zero, in its first `columns` columns.
+/// Calls f(place, first, count) for the blocks of queries [first, first + count) of all heads, in parallel.
+template <class T, class F>
+void each_query_block(const AttentionProblem<T>& p, const F& f) {
+  const AttentionBlocks blocks(*p.queries, p.heads);
+  each_attention_unit(p, blocks.count(), [&](index_t i) {
+    const AttentionBlocks::Block block = blocks[i];
+    f(AttentionPlace{block.sequence, attention_keys_of(p, block.sequence), block.head}, block.first,
+      block.count);
+  });
+}
+
+/// Sets the rows of padding in a matrix of a layout's rows to zero, in its first `columns` columns; nothing
+/// for nullptr.
 template <class T>
 void zero_padding(const SequenceLayout& layout, T* matrix, index_t stride, index_t columns) {
-  if (layout.tokens() == layout.rows()) return;
+  if (matrix == nullptr || layout.tokens() == layout.rows()) return;
   for (index_t row = 0; row < layout.offsets()[0]; ++row) std::fill_n(matrix + row * stride, columns, T(0));
   for (index_t b = 0; b < layout.batch(); ++b) {
     for (index_t row = layout.offsets()[b] + layout.lengths()[b]; row < layout.offsets()[b + 1]; ++row) {
       std::fill_n(matrix + row * stride, columns, T(0));
     }
   }
+}
+
+/// zero_padding() of the gradients of queries, keys and values that are overwritten.
+template <class T>
+void zero_padding(const AttentionProblem<T>& p, const AttentionGradients<T>& g) {
+  if (g.dq_beta == T(0)) zero_padding(*p.queries, g.dq, g.dq_stride, p.heads * p.head_dim);
+  if (g.dk_beta == T(0)) zero_padding(*p.keys, g.dk, g.dk_stride, p.kv_heads() * p.head_dim);
+  if (g.dv_beta == T(0)) zero_padding(*p.keys, g.dv, g.dv_stride, p.kv_heads() * p.value_dim);
 }
 
 }  // namespace eigenformer::detail::kernels::detail

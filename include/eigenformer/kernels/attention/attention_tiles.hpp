@@ -52,13 +52,6 @@ struct AttentionDropout {
   }
 };
 
-/// The sequences and the head of a tile.
-struct AttentionPlace {
-  index_t b = 0;   // sequence of queries
-  index_t kb = 0;  // sequence of keys
-  index_t h = 0;   // head of queries
-};
-
 /// The index of the weight of a query and a key in (batch, heads, queries->max_length(), keys->max_length()).
 template <class T>
 index_t attention_weight_index(const AttentionProblem<T>& p, const AttentionPlace& at, index_t query,

@@ -173,12 +173,7 @@ struct SumTaps {
       }
       for (int i = 0; i < together; ++i) {
         if (i >= n) break;
-        if (beta != T(0)) {
-          typename W::V old;
-          W::load(old, to[i], count[i]);
-          sum[i] += beta * old;
-        }
-        W::store(to[i], count[i], sum[i]);
+        W::store_sum(to[i], count[i], sum[i], beta);
       }
     }
   }
@@ -266,7 +261,6 @@ struct Interleave {
     for (index_t r = 0; r < rows; ++r) {
       const T* const from = values + r * phases * length;
       T* const to = x + r * x_step;
-      const auto set = [&](index_t at, T value) { to[at] = beta == T(0) ? value : beta * to[at] + value; };
       index_t i = 0;
       if (phases == 2 && beta == T(0)) {
         for (; 2 * i + 1 < width; ++i) {
@@ -274,7 +268,8 @@ struct Interleave {
           to[2 * i + 1] = from[length + i];
         }
       }
-      for (index_t at = i * phases; at < width; ++at) set(at, from[at % phases * length + at / phases]);
+      for (index_t at = i * phases; at < width; ++at)
+        put(to[at], from[at % phases * length + at / phases], beta);
     }
   }
 };
@@ -551,15 +546,8 @@ void direct_convolution_weight_gradient(const DirectConvolution& c, const T* x, 
   }
 }
 
-#ifdef EIGENFORMER_INSTANTIATE
-#define EIGENFORMER_INSTANTIATE_DIRECT_CONVOLUTION(T)                                                     \
-  template void direct_convolution(const DirectConvolution&, const T*, const T*, const T*, T*, T);        \
-  template void direct_convolution_transposed(const DirectConvolution&, const T*, const T*, const T*, T*, \
-                                              T);                                                         \
-  template void direct_convolution_weight_gradient(const DirectConvolution&, const T*, const T*, T*, T);
-EIGENFORMER_INSTANTIATE_DIRECT_CONVOLUTION(float)
-EIGENFORMER_INSTANTIATE_DIRECT_CONVOLUTION(double)
-#undef EIGENFORMER_INSTANTIATE_DIRECT_CONVOLUTION
-#endif
+EIGENFORMER_KERNEL(direct_convolution)
+EIGENFORMER_KERNEL(direct_convolution_transposed)
+EIGENFORMER_KERNEL(direct_convolution_weight_gradient)
 
 }  // namespace eigenformer::detail::kernels

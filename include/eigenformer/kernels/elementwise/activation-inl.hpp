@@ -131,12 +131,7 @@ struct ActivationBackward {
         if constexpr (activation != Activation::none) W::load(v, x + r * ldx + i, cols - i);
         W::load(g, dy + r * ldd + i, cols - i);
         ActivationMath<activation, T, Bytes>::backward(v, g);
-        if (beta != T(0)) {
-          typename W::V d;
-          W::load(d, dx + r * ldd + i, cols - i);
-          g += beta * d;
-        }
-        W::store(dx + r * ldd + i, cols - i, g);
+        W::store_sum(dx + r * ldd + i, cols - i, g, beta);
       }
     }
   }
@@ -205,16 +200,9 @@ void activation_backward_tile(Activation activation, const T* x_or_y, index_t ld
                                                              cols);
 }
 
-#ifdef EIGENFORMER_INSTANTIATE
-#define EIGENFORMER_INSTANTIATE_ACTIVATION(T)                                                                \
-  template void activation_forward(Activation, const T*, T*, index_t);                                       \
-  template void activation_backward(Activation, const T*, const T*, T*, T, index_t);                         \
-  template void activation_tile(Activation, const T*, index_t, const T*, T*, T*, index_t, index_t, index_t); \
-  template void activation_backward_tile(Activation, const T*, index_t, const T*, T*, index_t, T, index_t,   \
-                                         index_t);
-EIGENFORMER_INSTANTIATE_ACTIVATION(float)
-EIGENFORMER_INSTANTIATE_ACTIVATION(double)
-#undef EIGENFORMER_INSTANTIATE_ACTIVATION
-#endif
+EIGENFORMER_KERNEL(activation_forward)
+EIGENFORMER_KERNEL(activation_backward)
+EIGENFORMER_KERNEL(activation_tile)
+EIGENFORMER_KERNEL(activation_backward_tile)
 
 }  // namespace eigenformer::detail::kernels

@@ -155,27 +155,17 @@ template <class T>
 double sum_of_squares(const T* x, index_t n) {
   if (n <= 0) return 0;
   const index_t chunk = 16384, chunks = (n + chunk - 1) / chunk;
-  const auto storage = Runtime::instance().pool().allocate(static_cast<std::size_t>(chunks) * sizeof(double));
-  auto* sums = static_cast<double*>(storage.get());
-  parallel_for(chunks, 4, [&](index_t begin, index_t end) {
-    for (index_t c = begin; c < end; ++c) {
-      dispatch<detail::SumOfSquares<T>>(x + c * chunk, std::min(chunk, n - c * chunk), sums + c);
-    }
+  const auto sums = pool_array<double>(chunks);
+  parallel_each(chunks, 4, [&](index_t c) {
+    dispatch<detail::SumOfSquares<T>>(x + c * chunk, std::min(chunk, n - c * chunk), sums.get() + c);
   });
   double total = 0;
   for (index_t c = 0; c < chunks; ++c) total += sums[c];
   return total;
 }
 
-#ifdef EIGENFORMER_INSTANTIATE
-#define EIGENFORMER_INSTANTIATE_ADAM(T)                                                                \
-  template void adam_step(T*, const T*, T*, T*, index_t, double, double, double, double, double, bool, \
-                          index_t, double);                                                            \
-  template void sgd_step(T*, const T*, T*, index_t, double, double, bool, double, bool, double);       \
-  template double sum_of_squares(const T*, index_t);
-EIGENFORMER_INSTANTIATE_ADAM(float)
-EIGENFORMER_INSTANTIATE_ADAM(double)
-#undef EIGENFORMER_INSTANTIATE_ADAM
-#endif
+EIGENFORMER_KERNEL(adam_step)
+EIGENFORMER_KERNEL(sgd_step)
+EIGENFORMER_KERNEL(sum_of_squares)
 
 }  // namespace eigenformer::detail::kernels

@@ -4,9 +4,9 @@
 #include <string>
 
 #include "eigenformer/core/runtime/runtime.hpp"
+#include "eigenformer/core/tensor/view.hpp"
 #include "eigenformer/kernels/elementwise/elementwise.hpp"
 #include "eigenformer/kernels/simd/simd_vector.hpp"
-#include "eigenformer/kernels/simd/strided.hpp"
 
 namespace eigenformer::detail::kernels {
 
@@ -59,20 +59,6 @@ struct BinaryRows {
     }
   }
 };
-
-/// Runs f(a, b, out, begin, end, n) over the rounds of a loop, or over parts of the inner dimension if there
-/// is only one round.
-template <std::size_t Operands, class F>
-void for_rounds(const StridedLoop<Operands>& loop, index_t grain, F&& f) {
-  const index_t n = loop.inner_size(), outer = loop.outer_size();
-  if (outer == 1) {
-    parallel_for(n, grain,
-                 [&](index_t begin, index_t end) { f(index_t{0}, index_t{1}, begin, end - begin); });
-  } else if (n > 0) {
-    parallel_for(outer, row_grain(n, grain),
-                 [&](index_t begin, index_t end) { f(begin, end, index_t{0}, n); });
-  }
-}
 
 template <class T, class F>
 void compare_loop(const StridedLoop<2>& loop, const T* a, const T* b, bool* out, F holds) {
@@ -148,12 +134,7 @@ struct BroadcastRows {
           W::set(v, *from);
         }
         v *= scale;
-        if (beta != T(0)) {
-          typename W::V d;
-          W::load(d, to + i, count);
-          v += beta * d;
-        }
-        W::store(to + i, count, v);
+        W::store_sum(to + i, count, v, beta);
       });
     }
   }
@@ -166,7 +147,7 @@ void binary(const T* a, const Shape& a_shape, const T* b, const Shape& b_shape, 
   const Shape shape = broadcast_shape("binary", a_shape, b_shape);
   if (shape.numel() == 0) return;
   const auto loop = broadcast_loop<2>(shape, {&a_shape, &b_shape});
-  detail::for_rounds(loop, simple_grain, [&](index_t begin, index_t end, index_t skip, index_t n) {
+  for_rounds(loop, simple_grain, [&](index_t begin, index_t end, index_t skip, index_t n) {
     dispatch<detail::BinaryRows<op, T>>(&loop, a + skip * loop.inner_stride(0),
                                         b + skip * loop.inner_stride(1), out + skip, begin, end, n);
   });
@@ -200,7 +181,7 @@ void where(const bool* condition, const Shape& condition_shape, const T* a, cons
   if (shape.numel() == 0) return;
   const auto loop = broadcast_loop<3>(shape, {&condition_shape, &a_shape, &b_shape});
   const index_t step_c = loop.inner_stride(0), step_a = loop.inner_stride(1), step_b = loop.inner_stride(2);
-  detail::for_rounds(loop, simple_grain, [&](index_t begin, index_t end, index_t skip, index_t n) {
+  for_rounds(loop, simple_grain, [&](index_t begin, index_t end, index_t skip, index_t n) {
     auto at = loop.offsets(begin);
     for (index_t round = begin; round < end; ++round, at.next()) {
       const bool* c = condition + at[0] + skip * step_c;
@@ -223,27 +204,22 @@ void broadcast_to(const T* x, const Shape& from, T* out, const Shape& to, T scal
   }
   if (to.numel() == 0) return;
   const auto loop = broadcast_loop<1>(to, {&from});
-  detail::for_rounds(loop, simple_grain, [&](index_t begin, index_t end, index_t skip, index_t n) {
+  for_rounds(loop, simple_grain, [&](index_t begin, index_t end, index_t skip, index_t n) {
     dispatch<detail::BroadcastRows<T>>(&loop, x + skip * loop.inner_stride(0), out + skip, begin, end, n,
                                        scale, beta);
   });
 }
 
-#ifdef EIGENFORMER_INSTANTIATE
-#define EIGENFORMER_INSTANTIATE_BINARY(op, T) \
-  template void binary<BinaryOp::op, T>(const T*, const Shape&, const T*, const Shape&, T*)
-#define EIGENFORMER_INSTANTIATE_BROADCAST(T)                                                          \
-  EIGENFORMER_INSTANTIATE_BINARY(add, T);                                                             \
-  EIGENFORMER_INSTANTIATE_BINARY(subtract, T);                                                        \
-  EIGENFORMER_INSTANTIATE_BINARY(multiply, T);                                                        \
-  EIGENFORMER_INSTANTIATE_BINARY(divide, T);                                                          \
-  template void compare(Comparison, const T*, const Shape&, const T*, const Shape&, bool*);           \
-  template void where(const bool*, const Shape&, const T*, const Shape&, const T*, const Shape&, T*); \
-  template void broadcast_to(const T*, const Shape&, T*, const Shape&, T, T);
-EIGENFORMER_INSTANTIATE_BROADCAST(float)
-EIGENFORMER_INSTANTIATE_BROADCAST(double)
-#undef EIGENFORMER_INSTANTIATE_BROADCAST
-#undef EIGENFORMER_INSTANTIATE_BINARY
-#endif
+EIGENFORMER_KERNEL_INSTANCE(binary<BinaryOp::add, float>)
+EIGENFORMER_KERNEL_INSTANCE(binary<BinaryOp::add, double>)
+EIGENFORMER_KERNEL_INSTANCE(binary<BinaryOp::subtract, float>)
+EIGENFORMER_KERNEL_INSTANCE(binary<BinaryOp::subtract, double>)
+EIGENFORMER_KERNEL_INSTANCE(binary<BinaryOp::multiply, float>)
+EIGENFORMER_KERNEL_INSTANCE(binary<BinaryOp::multiply, double>)
+EIGENFORMER_KERNEL_INSTANCE(binary<BinaryOp::divide, float>)
+EIGENFORMER_KERNEL_INSTANCE(binary<BinaryOp::divide, double>)
+EIGENFORMER_KERNEL(compare)
+EIGENFORMER_KERNEL(where)
+EIGENFORMER_KERNEL(broadcast_to)
 
 }  // namespace eigenformer::detail::kernels

@@ -102,20 +102,10 @@ void dropout_tile(const T* x, T* y, const RowKey* keys, index_t first_row, index
                                    n, ld, DropoutPlan<T>(key, rate));
 }
 
-#ifdef EIGENFORMER_INSTANTIATE
-#define EIGENFORMER_INSTANTIATE_DROPOUT(T)                                                                  \
-  template void dropout_mask_row(DropoutKey, std::uint32_t, std::uint32_t, std::uint32_t, index_t, index_t, \
-                                 double, T*);                                                               \
-  template void dropout_rows(const T*, T*, const RowKey*, index_t, index_t, index_t, double, DropoutKey);   \
-  template void dropout_backward(const T*, T*, T, const RowKey*, index_t, index_t, index_t, double,         \
-                                 DropoutKey);                                                               \
-  template void dropout_add(const T*, const T*, T*, const RowKey*, index_t, index_t, index_t, double,       \
-                            DropoutKey);                                                                    \
-  template void dropout_tile(const T*, T*, const RowKey*, index_t, index_t, index_t, index_t, index_t,      \
-                             double, DropoutKey);
-EIGENFORMER_INSTANTIATE_DROPOUT(float)
-EIGENFORMER_INSTANTIATE_DROPOUT(double)
-#undef EIGENFORMER_INSTANTIATE_DROPOUT
-#endif
+EIGENFORMER_KERNEL(dropout_mask_row)
+EIGENFORMER_KERNEL(dropout_rows)
+EIGENFORMER_KERNEL(dropout_backward)
+EIGENFORMER_KERNEL(dropout_add)
+EIGENFORMER_KERNEL(dropout_tile)
 
 }  // namespace eigenformer::detail::kernels

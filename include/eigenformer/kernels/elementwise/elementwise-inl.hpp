@@ -68,12 +68,7 @@ struct UnaryBackward {
         Math::exp(v);
         g = T(1.12837916709551257390) * v * g;
       }
-      if (beta != T(0)) {
-        typename W::V d;
-        W::load(d, dx + i, n - i);
-        g += beta * d;
-      }
-      W::store(dx + i, n - i, g);
+      W::store_sum(dx + i, n - i, g, beta);
     }
   }
 };
@@ -115,11 +110,7 @@ struct LinearCombination {
       } else {
         v *= alpha;
       }
-      if (beta != T(0)) {
-        W::load(w, y + i, count);
-        v += beta * w;
-      }
-      W::store(y + i, count, v);
+      W::store_sum(y + i, count, v, beta);
     });
   }
 };
@@ -175,17 +166,11 @@ void add_scalar(const T* x, T value, T* y, index_t n) {
   });
 }
 
-#ifdef EIGENFORMER_INSTANTIATE
-#define EIGENFORMER_INSTANTIATE_ELEMENTWISE(T)                                         \
-  template void unary(UnaryOp, const T*, T*, index_t);                                 \
-  template void unary_backward(UnaryOp, const T*, const T*, const T*, T*, T, index_t); \
-  template void axpby(T, const T*, T, T*, index_t);                                    \
-  template void multiply_add(const T*, const T*, T*, T, index_t);                      \
-  template void add(const T*, const T*, T*, index_t);                                  \
-  template void add_scalar(const T*, T, T*, index_t);
-EIGENFORMER_INSTANTIATE_ELEMENTWISE(float)
-EIGENFORMER_INSTANTIATE_ELEMENTWISE(double)
-#undef EIGENFORMER_INSTANTIATE_ELEMENTWISE
-#endif
+EIGENFORMER_KERNEL(unary)
+EIGENFORMER_KERNEL(unary_backward)
+EIGENFORMER_KERNEL(axpby)
+EIGENFORMER_KERNEL(multiply_add)
+EIGENFORMER_KERNEL(add)
+EIGENFORMER_KERNEL(add_scalar)
 
 }  // namespace eigenformer::detail::kernels

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "eigenformer/kernels/elementwise/activation-inl.hpp"
+#include "eigenformer/kernels/elementwise/elementwise-inl.hpp"
 #include "eigenformer/kernels/elementwise/gated.hpp"
 
 namespace eigenformer::detail::kernels {
@@ -12,22 +13,6 @@ namespace detail {
 /// Columns of a strip: activations of it are kept on the stack, so that a loop for each activation need not
 /// be compiled once more for gates.
 inline constexpr index_t gated_strip = 256;
-
-/// y = value * up for one row.
-template <class T>
-struct GatedProduct {
-  template <int Bytes>
-  EIGENFORMER_ALWAYS_INLINE static void run(const T* value, const T* up, T* y, index_t n) {
-    using W = Simd<T, Bytes>;
-    for (index_t i = 0; i < n; i += W::lanes) {
-      typename W::V v, u;
-      W::load(v, value + i, n - i);
-      W::load(u, up + i, n - i);
-      v *= u;
-      W::store(y + i, n - i, v);
-    }
-  }
-};
 
 /// dup = beta * dup + dy * value and dvalue = dy * up for one row.
 template <class T>
@@ -44,11 +29,7 @@ struct GatedProductBackward {
       v *= d;
       d *= u;
       W::store(dvalue + i, n - i, d);
-      if (beta != T(0)) {
-        W::load(u, dup + i, n - i);
-        v += beta * u;
-      }
-      W::store(dup + i, n - i, v);
+      W::store_sum(dup + i, n - i, v, beta);
     }
   }
 };
@@ -63,8 +44,8 @@ void gated_tile(Activation activation, const T* gate, index_t ld_gate, const T* 
     for (index_t c = 0; c < cols; c += detail::gated_strip) {
       const index_t n = std::min(detail::gated_strip, cols - c);
       activation_tile<T>(activation, gate + r * ld_gate + c, 0, nullptr, nullptr, value, 0, 1, n);
-      dispatch<detail::GatedProduct<T>>(static_cast<const T*>(value), up + r * ld_up + c, y + r * ld_y + c,
-                                        n);
+      dispatch<detail::LinearCombination<T>>(T(1), static_cast<const T*>(value), up + r * ld_up + c, T(0),
+                                             y + r * ld_y + c, n);
     }
   }
 }
@@ -89,14 +70,7 @@ void gated_backward_tile(Activation activation, const T* gate, const T* up, inde
   }
 }
 
-#ifdef EIGENFORMER_INSTANTIATE
-#define EIGENFORMER_INSTANTIATE_GATED(T)                                                                     \
-  template void gated_tile(Activation, const T*, index_t, const T*, index_t, T*, index_t, index_t, index_t); \
-  template void gated_backward_tile(Activation, const T*, const T*, index_t, const T*, index_t, T, T*,       \
-                                    index_t, T*, index_t, index_t, index_t);
-EIGENFORMER_INSTANTIATE_GATED(float)
-EIGENFORMER_INSTANTIATE_GATED(double)
-#undef EIGENFORMER_INSTANTIATE_GATED
-#endif
+EIGENFORMER_KERNEL(gated_tile)
+EIGENFORMER_KERNEL(gated_backward_tile)
 
 }  // namespace eigenformer::detail::kernels

@@ -6,9 +6,9 @@
 #include <utility>
 
 #include "eigenformer/core/runtime/runtime.hpp"
+#include "eigenformer/core/tensor/view.hpp"
 #include "eigenformer/kernels/elementwise/elementwise.hpp"
 #include "eigenformer/kernels/simd/pack.hpp"
-#include "eigenformer/kernels/simd/strided.hpp"
 
 namespace eigenformer::detail::kernels {
 
@@ -31,14 +31,10 @@ struct MapArrays {
       if (from[k] == nullptr) from[k] = ones;
     }
     W::each(n, [&](index_t i, auto count) EIGENFORMER_INLINE_LAMBDA {
-      Pack<T, Bytes> v[N], before;
+      Pack<T, Bytes> v[N];
       for (std::size_t k = 0; k < N; ++k) W::load(v[k].v, from[k] + i * step[k], count, T(1));
       v[0] = call(formula, v, std::make_index_sequence<N>());
-      if (beta != T(0)) {
-        W::load(before.v, y + i, count);
-        v[0] = v[0] + before * beta;
-      }
-      W::store(y + i, count, v[0].v);
+      W::store_sum(y + i, count, v[0].v, beta);
     });
   }
 
@@ -73,14 +69,10 @@ struct MapPairs {
         if constexpr (slope) {
           W::load(g.v, dy + round * step + i, count);
           z = formula(x, y, g);
-          if (beta != T(0)) {
-            W::load(g.v, to + i, count);
-            z = z + g * beta;
-          }
         } else {
           z = formula(x, y);
         }
-        W::store(to + i, count, z.v);
+        W::store_sum(to + i, count, z.v, slope ? beta : T(0));
       });
     }
   }
@@ -91,18 +83,11 @@ void map_pairs(const F& f, const Shape& shape, const T* a, const Shape& as, cons
                const T* dy, T* out, T beta) {
   if (shape.numel() == 0) return;
   const auto loop = broadcast_loop<2>(shape, {&as, &bs});
-  const index_t n = loop.inner_size();
-  const auto part = [&](index_t begin, index_t end, index_t skip, index_t count) {
+  for_rounds(loop, math_grain, [&](index_t begin, index_t end, index_t skip, index_t count) {
     dispatch<MapPairs<F, T, slope>>(&f, &loop, a + skip * loop.inner_stride(0),
                                     b + skip * loop.inner_stride(1), slope ? dy + skip : dy, out + skip, beta,
                                     begin, end, count);
-  };
-  if (loop.outer_size() == 1) {
-    parallel_for(n, math_grain, [&](index_t begin, index_t end) { part(0, 1, begin, end - begin); });
-  } else {
-    parallel_for(loop.outer_size(), row_grain(n, math_grain),
-                 [&](index_t begin, index_t end) { part(begin, end, 0, n); });
-  }
+  });
 }
 
 }  // namespace detail

@@ -53,21 +53,12 @@ void gemm_batched(const GemmBatch<T>& p) {
   const auto grain = static_cast<index_t>(std::max(1.0, 100000.0 / work));
   // Each thread counts its own work; the caller's counter stands for all of it.
   const auto counted = eigenformer::detail::work_counter();
-  parallel_for(p.count, grain, [&](index_t begin, index_t end) {
-    for (index_t i = begin; i < end; ++i) one(i);
-  });
+  parallel_each(p.count, grain, one);
   eigenformer::detail::work_counter() = counted;
   eigenformer::detail::count_product(p.m, p.n, p.k, p.count);
 }
 
-#ifdef EIGENFORMER_INSTANTIATE
-template void gemm<float>(bool, bool, index_t, index_t, index_t, float, const float*, index_t, const float*,
-                          index_t, float, float*, index_t, const GemmEpilogue<float>&, GemmPrecision);
-template void gemm<double>(bool, bool, index_t, index_t, index_t, double, const double*, index_t,
-                           const double*, index_t, double, double*, index_t, const GemmEpilogue<double>&,
-                           GemmPrecision);
-template void gemm_batched<float>(const GemmBatch<float>&);
-template void gemm_batched<double>(const GemmBatch<double>&);
-#endif
+EIGENFORMER_KERNEL(gemm)
+EIGENFORMER_KERNEL(gemm_batched)
 
 }  // namespace eigenformer::detail::kernels

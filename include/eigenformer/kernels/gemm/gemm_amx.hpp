@@ -187,7 +187,6 @@ template <int Bytes>
 struct PackAmxAdjacent {
   using Pack = PackTransposed<float, Bytes>;
   using V = typename Pack::V;
-  using Sequence = typename Pack::Sequence;
   using U = typename VectorOf<std::uint32_t, Bytes>::type;
   static constexpr index_t lanes = Pack::lanes;
 
@@ -215,10 +214,7 @@ struct PackAmxAdjacent {
             first = (first >> 16) | second;
             std::memcpy(&v[l], &first, sizeof(V));
           }
-          Pack::template stage<1>(v, Sequence{});
-          if constexpr (lanes > 2) Pack::template stage<2>(v, Sequence{});
-          if constexpr (lanes > 4) Pack::template stage<4>(v, Sequence{});
-          if constexpr (lanes > 8) Pack::template stage<8>(v, Sequence{});
+          Pack::transpose(v);
           float* const to = dst + p / 2 * width + i * amx_steps + q;
           for (index_t l = 0; l < std::min(lanes, width - i); ++l) {
             std::memcpy(to + l * amx_steps, &v[l], sizeof(V));

@@ -308,12 +308,10 @@ struct GemmGrid {
   /// Calls f(i0, i1, j0, j1) for each range of C, in parallel.
   template <class F>
   void run(index_t m, index_t n, index_t tile_rows, index_t tile_columns, F&& f) const {
-    parallel_for(rows * columns, 1, [&](index_t begin, index_t end) {
-      for (index_t part = begin; part < end; ++part) {
-        const index_t r = part / columns, c = part % columns;
-        f(edge(m, tile_rows, rows, r), edge(m, tile_rows, rows, r + 1), edge(n, tile_columns, columns, c),
-          edge(n, tile_columns, columns, c + 1));
-      }
+    parallel_each(rows * columns, 1, [&](index_t part) {
+      const index_t r = part / columns, c = part % columns;
+      f(edge(m, tile_rows, rows, r), edge(m, tile_rows, rows, r + 1), edge(n, tile_columns, columns, c),
+        edge(n, tile_columns, columns, c + 1));
     });
   }
 

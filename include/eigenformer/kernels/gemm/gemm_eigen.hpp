@@ -86,11 +86,9 @@ template <class F>
 void eigen_blocks(index_t m, index_t n, index_t k, const F& f) {
   const index_t across = (n + eigen_block - 1) / eigen_block,
                 count = (m + eigen_block - 1) / eigen_block * across;
-  parallel_for(count, gemm_threads(m, n, k) > 1 ? 1 : count, [&](index_t begin, index_t end) {
-    for (index_t i = begin; i < end; ++i) {
-      const index_t i0 = i / across * eigen_block, j0 = i % across * eigen_block;
-      f(i0, std::min(eigen_block, m - i0), j0, std::min(eigen_block, n - j0));
-    }
+  parallel_each(count, gemm_threads(m, n, k) > 1 ? 1 : count, [&](index_t i) {
+    const index_t i0 = i / across * eigen_block, j0 = i % across * eigen_block;
+    f(i0, std::min(eigen_block, m - i0), j0, std::min(eigen_block, n - j0));
   });
 }
 

@@ -273,7 +273,6 @@ struct PackBf16 {
   EIGENFORMER_TARGET_AVX512_BF16 static void transposed(index_t k, index_t rows, index_t width,
                                                         const float* src, index_t ld, float* dst) {
     using Pack = PackTransposed<float, 64>;
-    using Sequence = Pack::Sequence;
     for (index_t p = 0; p < k; p += 32) {
       const index_t left = k - p;
       const __mmask16 low = first_lanes(left), high = first_lanes(left - 16);
@@ -288,10 +287,7 @@ struct PackBf16 {
           }
           v[r] = _mm512_castsi512_ps(pairs);
         }
-        Pack::stage<1>(v, Sequence{});
-        Pack::stage<2>(v, Sequence{});
-        Pack::stage<4>(v, Sequence{});
-        Pack::stage<8>(v, Sequence{});
+        Pack::transpose(v);
         const index_t steps = left >= 32 ? 16 : (left + 1) / 2;
         for (index_t r = 0; r < steps; ++r) _mm512_storeu_ps(dst + (p / 2 + r) * width + i, v[r]);
       }
@@ -333,20 +329,39 @@ namespace eigenformer::detail::kernels::detail {
 /// Rows of the largest register tile, and of the largest tile.
 inline constexpr index_t gemm_max_rows = 14, gemm_table_rows = 2 * amx_rows;
 
+/// Tiles by number of rows.
+template <class Function, index_t most>
+struct TileTable {
+  index_t rows = 0;  ///< of the largest tile
+  /// By number of rows wanted: the rows of the smallest tile that has them, and that tile.
+  std::array<index_t, most + 1> tile_rows{};
+  std::array<Function, most + 1> micro{};
+
+  /// Enters a tile; tiles come in rising order of their rows.
+  void add(index_t tile, Function function) {
+    for (index_t r = rows + 1; r <= tile; ++r) {
+      tile_rows[static_cast<std::size_t>(r)] = tile;
+      micro[static_cast<std::size_t>(r)] = function;
+    }
+    rows = tile;
+  }
+  /// Enters Tile<Rows>, by rising Rows.
+  template <template <int> class Tile, int... Rows>
+  void add() {
+    (add(Rows, &Tile<Rows>::run), ...);
+  }
+};
+
 /// The compiled pieces of a product of T for one set of features.
 ///
 /// A table of the functions that dispatch() would call: the features determine the tile's rows and columns,
 /// which the packing and the loops around the tiles need, and packed weights keep the set that they were
 /// packed for when isa() changes.
 template <class T>
-struct GemmKernels {
-  index_t rows;     ///< of the largest tile
+struct GemmKernels : TileTable<MicroFunction<T>, gemm_table_rows> {
   index_t columns;  ///< of every tile
   index_t step;     ///< elements of k in a packed step
   bool rounded;     ///< whether the inputs are rounded to bfloat16 once they are packed
-  /// By number of rows wanted: the rows of the smallest tile that has them, and that tile.
-  std::array<index_t, gemm_table_rows + 1> tile_rows;
-  std::array<MicroFunction<T>, gemm_table_rows + 1> micro;
   /// How panels are packed: B's, and A's, if it has no functions of its own.
   PackFunction<T> pack_transposed;
   PackFunction<T> pack_adjacent;
@@ -363,15 +378,6 @@ struct GemmKernels {
   /// Room for this many steps in a panel of A.
   index_t steps_of_rows(index_t steps) const {
     return row_steps > 1 ? (steps + row_steps - 1) / row_steps * row_steps : steps;
-  }
-
-  /// Enters a tile; tiles come in rising order of their rows.
-  void add(index_t tile, MicroFunction<T> function) {
-    for (index_t r = rows + 1; r <= tile; ++r) {
-      tile_rows[static_cast<std::size_t>(r)] = tile;
-      micro[static_cast<std::size_t>(r)] = function;
-    }
-    rows = tile;
   }
 };
 
@@ -401,11 +407,7 @@ const GemmKernels<T>& gemm_tiles(bool rounded) {
 inline const GemmKernels<float>& gemm_tiles_neon(bool rounded) {
   constexpr auto make = [](bool with_rounding) {
     GemmKernels<float> result = gemm_tiles<float, 16>(with_rounding);  // how it packs
-    result.add(1, &GemmMicroNeon<1>::run);
-    result.add(2, &GemmMicroNeon<2>::run);
-    result.add(4, &GemmMicroNeon<4>::run);
-    result.add(8, &GemmMicroNeon<8>::run);
-    result.add(12, &GemmMicroNeon<12>::run);
+    result.add<GemmMicroNeon, 1, 2, 4, 8, 12>();
     return result;
   };
   static const GemmKernels<float> as_they_are = make(false), to_bf16 = make(true);
@@ -441,23 +443,14 @@ inline const GemmKernels<float>& gemm_kernels_bf16() {
     GemmKernels<float> result{};
     result.columns = 32;
     result.step = 2;
-    result.add(1, &GemmMicroBf16<1>::run);
-    result.add(2, &GemmMicroBf16<2>::run);
-    result.add(4, &GemmMicroBf16<4>::run);
-    result.add(6, &GemmMicroBf16<6>::run);
-    result.add(8, &GemmMicroBf16<8>::run);
-    result.add(10, &GemmMicroBf16<10>::run);
-    result.add(12, &GemmMicroBf16<12>::run);
-    result.add(14, &GemmMicroBf16<14>::run);
+    result.add<GemmMicroBf16, 1, 2, 4, 6, 8, 10, 12, 14>();
     result.pack_transposed = &PackBf16::transposed;
     result.pack_adjacent = &PackBf16::adjacent;
     return result;
   }();
   return kernels;
 }
-#endif
 
-#if EIGENFORMER_X86
 /// The tiles of amx_bf16, and how B is packed for avx512_bf16, whose panels they read.
 template <class Tiles>
 GemmKernels<float> gemm_kernels_amx(PackFunction<float> pack_transposed, PackFunction<float> pack_adjacent) {
@@ -466,12 +459,7 @@ GemmKernels<float> gemm_kernels_amx(PackFunction<float> pack_transposed, PackFun
   GemmKernels<float> result{};
   result.columns = amx_columns;
   result.step = 2;
-  result.add(1, &GemmMicroAmxOrder<1>::run);
-  result.add(2, &GemmMicroAmxOrder<2>::run);
-  result.add(4, &GemmMicroAmxOrder<4>::run);
-  result.add(8, &GemmMicroAmxOrder<8>::run);
-  result.add(12, &GemmMicroAmxOrder<12>::run);
-  result.add(amx_smallest_rows - 1, &GemmMicroAmxOrder<amx_smallest_rows - 1>::run);
+  result.add<GemmMicroAmxOrder, 1, 2, 4, 8, 12, amx_smallest_rows - 1>();
   result.add(amx_rows, body_for<GemmMicroAmx<Tiles, 1>, bytes, MicroFunction<float>>());
   result.add(2 * amx_rows, body_for<GemmMicroAmx<Tiles, 2>, bytes, MicroFunction<float>>());
   result.pack_transposed = pack_transposed;

@@ -45,6 +45,15 @@ Matrix<T> symmetric(const Matrix<T>& x) {
   return (x + x.transpose()) / T(2);
 }
 
+// A decomposition that finds the rank as LAPACK's gelsy, by PyTorch's limit.
+template <class T>
+Eigen::CompleteOrthogonalDecomposition<Matrix<T>> orthogonal(const T* a, index_t m, index_t n) {
+  Eigen::CompleteOrthogonalDecomposition<Matrix<T>> decomposition;
+  decomposition.setThreshold(std::numeric_limits<T>::epsilon() * static_cast<T>(std::max(m, n)));
+  decomposition.compute(matrix(a, m, n));
+  return decomposition;
+}
+
 }  // namespace detail::linalg
 
 /// x = a^-1 b for a (n, n) and b (n, k). Returns false for a singular a.
@@ -277,19 +286,6 @@ void eigh_backward(const T* w, const T* v_data, const T* dw, const T* dv, index_
   const detail::linalg::Matrix<T> left = v * middle;
   detail::linalg::matrix(da, n, n).noalias() = left * v.transpose();
 }
-
-namespace detail::linalg {
-
-// A decomposition that finds the rank as LAPACK's gelsy, by PyTorch's limit.
-template <class T>
-Eigen::CompleteOrthogonalDecomposition<Matrix<T>> orthogonal(const T* a, index_t m, index_t n) {
-  Eigen::CompleteOrthogonalDecomposition<Matrix<T>> decomposition;
-  decomposition.setThreshold(std::numeric_limits<T>::epsilon() * static_cast<T>(std::max(m, n)));
-  decomposition.compute(matrix(a, m, n));
-  return decomposition;
-}
-
-}  // namespace detail::linalg
 
 /// The x (n, k) of the least norm among those for which |a x - b| is the least, a (m, n) and b (m, k).
 /// Returns false for numbers that are not finite.

@@ -121,12 +121,7 @@ struct CrossEntropyGradient {
         v -= lse[r];
         SimdMath<T, Bytes>::exp_bounded(v);
         v = v * s - uniform;
-        if (beta != T(0)) {
-          V d;
-          W::load(d, dx + i, classes - i);
-          v += beta * d;
-        }
-        W::store(dx + i, classes - i, v);
+        W::store_sum(dx + i, classes - i, v, beta);
       }
       dx[targets[r]] -= static_cast<T>(static_cast<double>(s) * (1 - smoothing));
     }
@@ -138,13 +133,12 @@ double cross_entropy_rows(const T* logits, T* gradient, const std::int32_t* targ
                           index_t classes, const CrossEntropyOptions& options, T scale, T* losses,
                           T* log_sum_exp, double* unsmoothed) {
   check_cross_entropy(targets, rows, classes, options);
-  const auto storage = Runtime::instance().pool().allocate(static_cast<std::size_t>(rows) * sizeof(RowLoss));
-  auto* row_losses = static_cast<RowLoss*>(storage.get());
+  const auto row_losses = pool_array<RowLoss>(rows);
   parallel_for(rows, row_grain(classes, math_grain), [&](index_t begin, index_t end) {
     const index_t at = begin * classes;
     dispatch<CrossEntropyRows<T>>(logits + at, gradient == nullptr ? gradient : gradient + at,
                                   targets + begin, end - begin, classes, options.label_smoothing,
-                                  options.ignore_index, scale, row_losses + begin,
+                                  options.ignore_index, scale, row_losses.get() + begin,
                                   log_sum_exp == nullptr ? nullptr : log_sum_exp + begin);
   });
   RowLoss total;
@@ -189,17 +183,8 @@ double cross_entropy_forward_backward(T* logits, const std::int32_t* targets, in
                                        nullptr, unsmoothed);
 }
 
-#ifdef EIGENFORMER_INSTANTIATE
-#define EIGENFORMER_INSTANTIATE_CROSS_ENTROPY(T)                                                  \
-  template double cross_entropy_forward(const T*, const std::int32_t*, index_t, index_t,          \
-                                        const CrossEntropyOptions&, T*, T*, double*);             \
-  template void cross_entropy_backward(const T*, const std::int32_t*, const T*, index_t, index_t, \
-                                       const CrossEntropyOptions&, T, const T*, T*, T);           \
-  template double cross_entropy_forward_backward(T*, const std::int32_t*, index_t, index_t,       \
-                                                 const CrossEntropyOptions&, T, T*, double*);
-EIGENFORMER_INSTANTIATE_CROSS_ENTROPY(float)
-EIGENFORMER_INSTANTIATE_CROSS_ENTROPY(double)
-#undef EIGENFORMER_INSTANTIATE_CROSS_ENTROPY
-#endif
+EIGENFORMER_KERNEL(cross_entropy_forward)
+EIGENFORMER_KERNEL(cross_entropy_backward)
+EIGENFORMER_KERNEL(cross_entropy_forward_backward)
 
 }  // namespace eigenformer::detail::kernels

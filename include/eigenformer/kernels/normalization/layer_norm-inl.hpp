@@ -24,10 +24,14 @@ struct LayerNormArguments {
   index_t n;
 };
 
-inline void check_layer_norm(LayerNormFormula formula, index_t n) {
-  if (formula == LayerNormFormula::teaching && n < 2) {
+template <class T>
+LayerNormArguments<T> layer_norm_arguments(const T* gamma, const T* beta, T eps, LayerNormFormula formula,
+                                           bool scalar_gain, index_t n) {
+  const bool teaching = formula == LayerNormFormula::teaching;
+  if (teaching && n < 2) {
     throw ValueError("layer_norm", {"the unbiased standard deviation needs at least 2 features, got ", n});
   }
+  return {gamma, beta, eps, teaching, scalar_gain, n};
 }
 
 /// s = x + r * multiplier for one row; returns the sum of s over the lanes in `total`.
@@ -201,9 +205,9 @@ void sum_partials(const T* partial, index_t first, index_t chunks, index_t n, bo
     T total = 0;
     for (index_t c = 0; c < chunks; ++c) total += partial[c * 2 * n + first + j];
     whole += total;
-    if (!scalar) out[j] = beta == T(0) ? total : beta * out[j] + total;
+    if (!scalar) put(out[j], total, beta);
   }
-  if (scalar) *out = beta == T(0) ? whole : beta * *out + whole;
+  if (scalar) put(*out, whole, beta);
 }
 
 template <class T, bool centred = true>
@@ -211,25 +215,19 @@ void layer_norm_gradients(const LayerNormArguments<T>& a, const T* x, const T* m
                           const T* dy, T* dx, T beta_dx, T* dgamma, T* dbeta, T beta_params, index_t rows) {
   const index_t n = a.n, chunk = layer_norm_chunk, chunks = (rows + chunk - 1) / chunk;
   const bool parameters = dgamma != nullptr || dbeta != nullptr;
-  std::shared_ptr<void> storage;
-  T* partial = nullptr;
-  if (parameters && chunks > 0) {
-    storage = Runtime::instance().pool().allocate(static_cast<std::size_t>(chunks * 2 * n) * sizeof(T));
-    partial = static_cast<T*>(storage.get());
-  }
-  parallel_for(chunks, row_grain(n * chunk, simple_grain), [&](index_t begin, index_t end) {
-    for (index_t c = begin; c < end; ++c) {
-      const index_t row = c * chunk, at = row * n;
-      T* sums = partial + c * 2 * n;
-      if (parameters) std::fill(sums, sums + 2 * n, T(0));
-      dispatch<LayerNormBackward<T, centred>>(
-          a, x + at, mean == nullptr ? mean : mean + row, rstd + row, dy + at, dx == nullptr ? dx : dx + at,
-          beta_dx, dgamma == nullptr ? dgamma : sums, dbeta == nullptr ? dbeta : sums + n,
-          std::min(chunk, rows - row));
-    }
+  std::shared_ptr<T[]> partial;
+  if (parameters && chunks > 0) partial = pool_array<T>(chunks * 2 * n);
+  parallel_each(chunks, row_grain(n * chunk, simple_grain), [&](index_t c) {
+    const index_t row = c * chunk, at = row * n;
+    T* sums = partial.get() + c * 2 * n;
+    if (parameters) std::fill(sums, sums + 2 * n, T(0));
+    dispatch<LayerNormBackward<T, centred>>(a, x + at, mean == nullptr ? mean : mean + row, rstd + row,
+                                            dy + at, dx == nullptr ? dx : dx + at, beta_dx,
+                                            dgamma == nullptr ? dgamma : sums,
+                                            dbeta == nullptr ? dbeta : sums + n, std::min(chunk, rows - row));
   });
-  sum_partials<T>(partial, 0, chunks, n, a.scalar_gain, dgamma, beta_params);
-  sum_partials<T>(partial, n, chunks, n, a.scalar_gain, dbeta, beta_params);
+  sum_partials<T>(partial.get(), 0, chunks, n, a.scalar_gain, dgamma, beta_params);
+  sum_partials<T>(partial.get(), n, chunks, n, a.scalar_gain, dbeta, beta_params);
 }
 
 }  // namespace detail
@@ -237,9 +235,7 @@ void layer_norm_gradients(const LayerNormArguments<T>& a, const T* x, const T* m
 template <class T>
 void layer_norm_forward(const T* x, const T* gamma, const T* beta_param, T eps, LayerNormFormula formula,
                         bool scalar_gain, T* y, T* mean, T* rstd, index_t rows, index_t n) {
-  detail::check_layer_norm(formula, n);
-  const detail::LayerNormArguments<T> a{gamma,       beta_param, eps, formula == LayerNormFormula::teaching,
-                                        scalar_gain, n};
+  const auto a = detail::layer_norm_arguments(gamma, beta_param, eps, formula, scalar_gain, n);
   detail::layer_norm_rows<T>(a, x, nullptr, DropoutPlan<T>({}, 0), nullptr, nullptr, y, mean, rstd, rows);
 }
 
@@ -247,9 +243,7 @@ template <class T>
 void add_layer_norm_forward(const T* x, const T* r, const RowDropout& dropout, const T* gamma,
                             const T* beta_param, T eps, LayerNormFormula formula, bool scalar_gain, T* s,
                             T* y, T* mean, T* rstd, index_t rows, index_t n) {
-  detail::check_layer_norm(formula, n);
-  const detail::LayerNormArguments<T> a{gamma,       beta_param, eps, formula == LayerNormFormula::teaching,
-                                        scalar_gain, n};
+  const auto a = detail::layer_norm_arguments(gamma, beta_param, eps, formula, scalar_gain, n);
   detail::layer_norm_rows<T>(a, x, r, DropoutPlan<T>(dropout.key, dropout.rate), dropout.rows, s, y, mean,
                              rstd, rows);
 }
@@ -258,23 +252,12 @@ template <class T>
 void layer_norm_backward(const T* x, const T* gamma, const T* mean, const T* rstd, const T* dy, T eps,
                          LayerNormFormula formula, bool scalar_gain, T* dx, T beta_dx, T* dgamma, T* dbeta,
                          T beta_params, index_t rows, index_t n) {
-  detail::check_layer_norm(formula, n);
-  const detail::LayerNormArguments<T> a{gamma,       nullptr, eps, formula == LayerNormFormula::teaching,
-                                        scalar_gain, n};
+  const auto a = detail::layer_norm_arguments<T>(gamma, nullptr, eps, formula, scalar_gain, n);
   detail::layer_norm_gradients<T>(a, x, mean, rstd, dy, dx, beta_dx, dgamma, dbeta, beta_params, rows);
 }
 
-#ifdef EIGENFORMER_INSTANTIATE
-#define EIGENFORMER_INSTANTIATE_LAYER_NORM(T)                                                              \
-  template void layer_norm_forward(const T*, const T*, const T*, T, LayerNormFormula, bool, T*, T*, T*,    \
-                                   index_t, index_t);                                                      \
-  template void add_layer_norm_forward(const T*, const T*, const RowDropout&, const T*, const T*, T,       \
-                                       LayerNormFormula, bool, T*, T*, T*, T*, index_t, index_t);          \
-  template void layer_norm_backward(const T*, const T*, const T*, const T*, const T*, T, LayerNormFormula, \
-                                    bool, T*, T, T*, T*, T, index_t, index_t);
-EIGENFORMER_INSTANTIATE_LAYER_NORM(float)
-EIGENFORMER_INSTANTIATE_LAYER_NORM(double)
-#undef EIGENFORMER_INSTANTIATE_LAYER_NORM
-#endif
+EIGENFORMER_KERNEL(layer_norm_forward)
+EIGENFORMER_KERNEL(add_layer_norm_forward)
+EIGENFORMER_KERNEL(layer_norm_backward)
 
 }  // namespace eigenformer::detail::kernels

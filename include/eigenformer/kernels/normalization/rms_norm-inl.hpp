@@ -29,15 +29,8 @@ void rms_norm_backward(const T* x, const T* gamma, const T* rstd, const T* dy, T
                                          rows);
 }
 
-#ifdef EIGENFORMER_INSTANTIATE
-#define EIGENFORMER_INSTANTIATE_RMS_NORM(T)                                                          \
-  template void rms_norm_forward(const T*, const T*, T, T*, T*, index_t, index_t);                   \
-  template void add_rms_norm_forward(const T*, const T*, const RowDropout&, const T*, T, T*, T*, T*, \
-                                     index_t, index_t);                                              \
-  template void rms_norm_backward(const T*, const T*, const T*, const T*, T*, T, T*, T, index_t, index_t);
-EIGENFORMER_INSTANTIATE_RMS_NORM(float)
-EIGENFORMER_INSTANTIATE_RMS_NORM(double)
-#undef EIGENFORMER_INSTANTIATE_RMS_NORM
-#endif
+EIGENFORMER_KERNEL(rms_norm_forward)
+EIGENFORMER_KERNEL(add_rms_norm_forward)
+EIGENFORMER_KERNEL(rms_norm_backward)
 
 }  // namespace eigenformer::detail::kernels

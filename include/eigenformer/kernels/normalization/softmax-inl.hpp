@@ -101,12 +101,7 @@ struct SoftmaxBackward {
         W::load(p, y + i, n - i);
         W::load(g, dy + i, n - i);
         g = p * (g - dot);
-        if (beta != T(0)) {
-          V d;
-          W::load(d, dx + i, n - i);
-          g += beta * d;
-        }
-        W::store(dx + i, n - i, g);
+        W::store_sum(dx + i, n - i, g, beta);
       }
     }
   }
@@ -114,28 +109,23 @@ struct SoftmaxBackward {
 
 template <class T>
 struct LogSoftmaxForward {
-  /// Writes log-probabilities to y, or (y nullptr) each row's log-sum-exp to out.
   template <int Bytes>
-  EIGENFORMER_ALWAYS_INLINE static void run(const T* x, T* y, T* out, index_t rows, index_t n) {
+  EIGENFORMER_ALWAYS_INLINE static void run(const T* x, T* y, index_t rows, index_t n) {
     using W = Simd<T, Bytes>;
     using Row = RowReduction<T, Bytes>;
-    for (index_t r = 0; r < rows; ++r, x += n) {
+    for (index_t r = 0; r < rows; ++r, x += n, y += n) {
       const T largest = Row::max(x, n);
       const T shift = largest == -Row::infinity ? T(0) : largest;
       const T exps = Row::sum_exp(x, shift, nullptr, n);
       // A row in which all elements are -inf stays unchanged. The maximum ignores NaN, which must not be
       // lost.
-      const bool nothing = exps == T(0);
-      const T rest = nothing ? T(0) : std::log(exps);
-      if (out != nullptr) out[r] = nothing ? largest : shift + rest;
-      if (y == nullptr) continue;
+      const T rest = exps == T(0) ? T(0) : std::log(exps);
       for (index_t i = 0; i < n; i += W::lanes) {
         typename W::V v;
         W::load(v, x + i, n - i);
         v = (v - shift) - rest;
         W::store(y + i, n - i, v);
       }
-      y += n;
     }
   }
 };
@@ -154,12 +144,7 @@ struct LogSoftmaxBackward {
         W::load(g, dy + i, n - i);
         SimdMath<T, Bytes>::exp(p);
         g -= p * total;
-        if (beta != T(0)) {
-          V d;
-          W::load(d, dx + i, n - i);
-          g += beta * d;
-        }
-        W::store(dx + i, n - i, g);
+        W::store_sum(dx + i, n - i, g, beta);
       }
     }
   }
@@ -185,8 +170,7 @@ void softmax_backward(const T* y, const T* dy, T* dx, T beta, index_t rows, inde
 template <class T>
 void log_softmax(const T* x, T* y, index_t rows, index_t n) {
   parallel_for(rows, row_grain(n, math_grain), [&](index_t begin, index_t end) {
-    dispatch<detail::LogSoftmaxForward<T>>(x + begin * n, y + begin * n, static_cast<T*>(nullptr),
-                                           end - begin, n);
+    dispatch<detail::LogSoftmaxForward<T>>(x + begin * n, y + begin * n, end - begin, n);
   });
 }
 
@@ -198,24 +182,9 @@ void log_softmax_backward(const T* y, const T* dy, T* dx, T beta, index_t rows, 
   });
 }
 
-template <class T>
-void log_sum_exp(const T* x, T* out, index_t rows, index_t n) {
-  parallel_for(rows, row_grain(n, math_grain), [&](index_t begin, index_t end) {
-    dispatch<detail::LogSoftmaxForward<T>>(x + begin * n, static_cast<T*>(nullptr), out + begin, end - begin,
-                                           n);
-  });
-}
-
-#ifdef EIGENFORMER_INSTANTIATE
-#define EIGENFORMER_INSTANTIATE_SOFTMAX(T)                                         \
-  template void softmax(const T*, T*, index_t, index_t);                           \
-  template void softmax_backward(const T*, const T*, T*, T, index_t, index_t);     \
-  template void log_softmax(const T*, T*, index_t, index_t);                       \
-  template void log_softmax_backward(const T*, const T*, T*, T, index_t, index_t); \
-  template void log_sum_exp(const T*, T*, index_t, index_t);
-EIGENFORMER_INSTANTIATE_SOFTMAX(float)
-EIGENFORMER_INSTANTIATE_SOFTMAX(double)
-#undef EIGENFORMER_INSTANTIATE_SOFTMAX
-#endif
+EIGENFORMER_KERNEL(softmax)
+EIGENFORMER_KERNEL(softmax_backward)
+EIGENFORMER_KERNEL(log_softmax)
+EIGENFORMER_KERNEL(log_softmax_backward)
 
 }  // namespace eigenformer::detail::kernels

@@ -24,11 +24,6 @@ void log_softmax(const T* x, T* y, index_t rows, index_t n);
 template <class T>
 void log_softmax_backward(const T* y, const T* dy, T* dx, T beta, index_t rows, index_t n);
 
-/// out[r] = log(sum(exp(x[r]))), in nats; x: (rows, n), out: (rows). A row that is -inf throughout gives
-/// -inf.
-template <class T>
-void log_sum_exp(const T* x, T* out, index_t rows, index_t n);
-
 }  // namespace eigenformer::detail::kernels
 
 #ifndef EIGENFORMER_COMPILED

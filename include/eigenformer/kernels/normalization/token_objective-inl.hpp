@@ -182,14 +182,12 @@ TokenLosses token_objective(T* logits, const T* teacher, const std::int32_t* tar
   if (copies != 1 && copies != 2)
     throw ValueError("token_objective", {"copies is ", copies, ", must be 1 or 2"});
   log_softmax<T>(logits, logits, copies * rows, classes);
-  const auto storage =
-      Runtime::instance().pool().allocate(static_cast<std::size_t>(rows) * sizeof(detail::TokenSums));
-  auto* sums = static_cast<detail::TokenSums*>(storage.get());
+  const auto sums = pool_array<detail::TokenSums>(rows);
   parallel_for(rows, row_grain(classes, math_grain), [&](index_t begin, index_t end) {
     const index_t at = begin * classes;
     dispatch<detail::TokenObjectiveRows<T>>(logits + at, teacher == nullptr ? teacher : teacher + at,
                                             targets + begin, end - begin, copies, rows * classes, classes,
-                                            options, scale, gradient, sums + begin);
+                                            options, scale, gradient, sums.get() + begin);
   });
   TokenLosses total;
   for (index_t r = 0; r < rows; ++r) {
@@ -201,13 +199,6 @@ TokenLosses token_objective(T* logits, const T* teacher, const std::int32_t* tar
   return total;
 }
 
-#ifdef EIGENFORMER_INSTANTIATE
-#define EIGENFORMER_INSTANTIATE_TOKEN_OBJECTIVE(T)                                                   \
-  template TokenLosses token_objective(T*, const T*, const std::int32_t*, index_t, index_t, index_t, \
-                                       const TokenObjective&, T, bool);
-EIGENFORMER_INSTANTIATE_TOKEN_OBJECTIVE(float)
-EIGENFORMER_INSTANTIATE_TOKEN_OBJECTIVE(double)
-#undef EIGENFORMER_INSTANTIATE_TOKEN_OBJECTIVE
-#endif
+EIGENFORMER_KERNEL(token_objective)
 
 }  // namespace eigenformer::detail::kernels

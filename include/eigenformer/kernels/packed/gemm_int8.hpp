@@ -342,17 +342,23 @@ struct Int8NeonDot {
 
 namespace eigenformer::detail::kernels::detail {
 
+/// The bits of the largest magnitude of k floats: as integers, magnitudes are ordered like floats, and NaN is
+/// above all.
+EIGENFORMER_ALWAYS_INLINE std::int32_t largest_magnitude(index_t k, const float* x) {
+  std::int32_t largest = 0;
+  for (index_t p = 0; p < k; ++p) {
+    const std::int32_t bits = std::bit_cast<std::int32_t>(x[p]) & 0x7fffffff;
+    largest = bits > largest ? bits : largest;
+  }
+  return largest;
+}
+
 /// One row of k floats to bytes q + 128 and its scale, which is NaN if a value is not finite. The bytes of
 /// the last step behind k are those of zero.
 struct QuantizeRow {
   static constexpr bool plain_loops = true;
   EIGENFORMER_ALWAYS_INLINE static void run(index_t k, const float* x, std::uint8_t* q, float* scale) {
-    // As integers, magnitudes are ordered like floats, and NaN is above all.
-    std::int32_t largest = 0;
-    for (index_t p = 0; p < k; ++p) {
-      const std::int32_t bits = std::bit_cast<std::int32_t>(x[p]) & 0x7fffffff;
-      largest = bits > largest ? bits : largest;
-    }
+    const std::int32_t largest = largest_magnitude(k, x);
     const float maximum = std::bit_cast<float>(largest);
     const bool finite = largest < 0x7f800000;
     const float inverse = finite && maximum > 1e-30f ? 127.0f / maximum : 0.0f;
@@ -371,12 +377,7 @@ struct QuantizeRowByStep {
   static constexpr bool plain_loops = true;
   EIGENFORMER_ALWAYS_INLINE static void run(index_t k, const float* x, float step, std::uint8_t* q,
                                             float* scale) {
-    std::int32_t largest = 0;
-    for (index_t p = 0; p < k; ++p) {
-      const std::int32_t bits = std::bit_cast<std::int32_t>(x[p]) & 0x7fffffff;
-      largest = bits > largest ? bits : largest;
-    }
-    const bool finite = largest < 0x7f800000;
+    const bool finite = largest_magnitude(k, x) < 0x7f800000;
     *scale = finite ? step : std::numeric_limits<float>::quiet_NaN();
     const float inverse = 1.0f / step;
     constexpr float magic = 12582912.0f;
@@ -412,25 +413,13 @@ struct Int8Plain {
 };
 
 /// The int8 tiles for a set of features.
-struct Int8Kernels {
-  index_t rows = 0;
-  std::array<index_t, gemm_max_rows + 1> tile_rows{};
-  std::array<Int8Function, gemm_max_rows + 1> micro{};
-
-  void add(index_t tile, Int8Function function) {
-    for (index_t r = rows + 1; r <= tile; ++r) {
-      tile_rows[static_cast<std::size_t>(r)] = tile;
-      micro[static_cast<std::size_t>(r)] = function;
-    }
-    rows = tile;
-  }
-
+struct Int8Kernels : TileTable<Int8Function, gemm_max_rows> {
   /// The tiles of Tile<Rows>, by rising Rows.
   template <template <int> class Tile, int... Rows>
   static const Int8Kernels& of() {
     static const Int8Kernels kernels = [] {
       Int8Kernels k;
-      (k.add(Rows, &Tile<Rows>::run), ...);
+      k.add<Tile, Rows...>();
       return k;
     }();
     return kernels;

@@ -10,8 +10,9 @@
 #include "eigenformer/kernels/packed/gemm_int8_tile.hpp"
 #include "eigenformer/kernels/simd/amx.hpp"
 
-// Int8 products by AMX. Tiles load panels as they are: a row is one step of k, four bytes of each of 16
-// columns. They also load the inputs as they are, row by row as they were quantised.
+// The loops around the tiles of int8 products, and these products by AMX. Tiles load panels as they are: a
+// row is one step of k, four bytes of each of 16 columns. They also load the inputs as they are, row by row
+// as they were quantised.
 
 namespace eigenformer::detail::kernels::detail {
 
@@ -66,12 +67,6 @@ struct Int8TilePanel {
   }
 };
 
-}  // namespace eigenformer::detail::kernels::detail
-
-// The loops around the tiles of int8 products.
-
-namespace eigenformer::detail::kernels::detail {
-
 /// The arguments of one product of quantised inputs and int8 weights, for all its ranges.
 struct Int8Problem {
   index_t m, n, steps;
@@ -100,14 +95,12 @@ struct Int8Problem {
 /// all rows; 0: each row has its own.
 inline void quantize_rows(index_t m, index_t k, const float* x, index_t ldx, float step, Int8Four* out,
                           index_t stride, float* row_scale) {
-  parallel_for(m, std::max<index_t>(1, 65536 / k), [&](index_t begin, index_t end) {
-    for (index_t i = begin; i < end; ++i) {
-      auto* const q = reinterpret_cast<std::uint8_t*>(out + i * stride);
-      if (step > 0) {
-        dispatch<QuantizeRowByStep>(k, x + i * ldx, step, q, row_scale + i);
-      } else {
-        dispatch<QuantizeRow>(k, x + i * ldx, q, row_scale + i);
-      }
+  parallel_each(m, std::max<index_t>(1, 65536 / k), [&](index_t i) {
+    auto* const q = reinterpret_cast<std::uint8_t*>(out + i * stride);
+    if (step > 0) {
+      dispatch<QuantizeRowByStep>(k, x + i * ldx, step, q, row_scale + i);
+    } else {
+      dispatch<QuantizeRow>(k, x + i * ldx, q, row_scale + i);
     }
   });
 }

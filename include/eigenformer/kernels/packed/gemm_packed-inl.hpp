@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <cstdio>
 #include <cstring>
 #include <limits>
 #include <new>
@@ -68,11 +67,22 @@ inline void pack_panels(const GemmKernels<float>& kernels, const float* w, index
 
 }  // namespace detail
 
-EIGENFORMER_INLINE void PackedMatrix::allocate(std::size_t bytes) {
-  bytes_ = (bytes + 63) / 64 * 64;
+EIGENFORMER_INLINE PackedMatrix::PackedMatrix(index_t n, index_t k, Format format)
+    : n_(n), k_(k), format_(format), isa_(isa()) {
+  detail::check_packed_sizes(n, k, format == Format::int8);
+}
+
+EIGENFORMER_INLINE void PackedMatrix::allocate(index_t columns) {
+  const auto outputs = static_cast<std::size_t>(detail::whole_panels(n_, columns));
+  bytes_ = (outputs * static_cast<std::size_t>(steps_) * 4 + 63) / 64 * 64;
   void* p = std::aligned_alloc(64, std::max<std::size_t>(64, bytes_));
   if (p == nullptr) throw std::bad_alloc();
   data_ = std::shared_ptr<void>(p, [](void* q) { std::free(q); });
+  if (format_ != Format::int8) return;
+  std::memset(p, 0, bytes_);
+  scale_ = std::shared_ptr<float[]>(new float[outputs]());
+  sum_ = std::shared_ptr<std::int32_t[]>(new std::int32_t[outputs]());
+  bytes_ += 8 * outputs;
 }
 
 EIGENFORMER_INLINE PackedMatrix PackedMatrix::pack(const float* w, index_t n, index_t k, bool transposed,
@@ -98,16 +108,10 @@ EIGENFORMER_INLINE PackedMatrix PackedMatrix::pack(const float* w, index_t n, in
 
 EIGENFORMER_INLINE PackedMatrix PackedMatrix::pack_floats(const float* w, index_t n, index_t k,
                                                           bool transposed, Format format) {
-  detail::check_packed_sizes(n, k, false);
-  PackedMatrix result;
-  result.n_ = n;
-  result.k_ = k;
-  result.format_ = format;
-  result.isa_ = isa();
+  PackedMatrix result(n, k, format);
   const detail::GemmKernels<float>& kernels = detail::packed_kernels(format, result.isa_);
   result.steps_ = (k + kernels.step - 1) / kernels.step;
-  result.allocate(static_cast<std::size_t>(detail::whole_panels(n, kernels.columns) * result.steps_) *
-                  sizeof(float));
+  result.allocate(kernels.columns);
   // Elsewhere rounding them would take time without a benefit.
   result.rounds_inputs_ = kernels.step > 1;
   detail::pack_panels(kernels, w, n, k, transposed, static_cast<float*>(result.data_.get()));
@@ -122,12 +126,7 @@ EIGENFORMER_INLINE PackedMatrix PackedMatrix::pack_to_round(const float* w, inde
 }
 
 EIGENFORMER_INLINE PackedMatrix PackedMatrix::int8_of_size(index_t n, index_t k) {
-  detail::check_packed_sizes(n, k, true);
-  PackedMatrix result;
-  result.n_ = n;
-  result.k_ = k;
-  result.format_ = Format::int8;
-  result.isa_ = isa();
+  PackedMatrix result(n, k, Format::int8);
   result.steps_ = (k + 3) / 4;
   result.run_int8_ = &PackedMatrix::run_int8;
   return result;
@@ -137,15 +136,9 @@ EIGENFORMER_INLINE PackedMatrix PackedMatrix::pack_int8(const std::int8_t* w, co
                                                         index_t k) {
   PackedMatrix result = int8_of_size(n, k);
   constexpr index_t columns = detail::int8_columns;
-  const index_t padded = detail::whole_panels(n, columns);
-  const auto size = static_cast<std::size_t>(padded);
-  result.allocate(size * static_cast<std::size_t>(result.steps_) * 4);
-  result.scale_ = std::shared_ptr<float[]>(new float[size]());
-  result.sum_ = std::shared_ptr<std::int32_t[]>(new std::int32_t[size]());
+  result.allocate(columns);
   std::copy(scale, scale + n, result.scale_.get());
   auto* out = static_cast<std::int8_t*>(result.data_.get());
-  std::memset(out, 0, result.bytes_);
-  result.bytes_ += 8 * size;
   for (index_t j = 0; j < n; ++j) {
     std::int8_t* panel = out + j / columns * columns * result.steps_ * 4 + j % columns * 4;
     std::int32_t sum = 0;
@@ -185,9 +178,7 @@ EIGENFORMER_INLINE PackedMatrix PackedMatrix::with_input_step(float step) const 
   if (format_ != Format::int8) throw ValueError("packed_matrix", "an input step is for int8 weights");
   // Outside this range, steps and their inverses lose precision.
   if (!(step >= 1e-30f && step <= 1e30f)) {
-    char number[32];  // std::to_string() writes 1e-31 as 0
-    std::snprintf(number, sizeof number, "%g", static_cast<double>(step));
-    throw ValueError("packed_matrix", {"the input step is ", number, ", must be between 1e-30 and 1e30"});
+    throw ValueError("packed_matrix", {"the input step is ", step, ", must be between 1e-30 and 1e30"});
   }
   PackedMatrix result = *this;
   result.input_step_ = step;
@@ -201,26 +192,19 @@ EIGENFORMER_INLINE PackedMatrix PackedMatrix::select(const char* op, const std::
   result.n_ = count;
   const bool int8 = format_ == Format::int8;
   const index_t columns = int8 ? detail::int8_columns : detail::packed_kernels(format_, isa_).columns;
-  const index_t padded = detail::whole_panels(count, columns);
-  result.allocate(static_cast<std::size_t>(padded * steps_) * sizeof(float));
+  result.allocate(columns);
   // A step of a column is four bytes in every format: a float, a pair of bf16, or four int8.
   const auto* from = static_cast<const std::byte*>(data_.get());
   auto* to = static_cast<std::byte*>(result.data_.get());
   const auto panel = [&](auto* data, index_t j) {
     return data + (j / columns * columns * steps_ + j % columns) * 4;
   };
-  std::memset(to, 0, result.bytes_);
-  parallel_for(count, std::max<index_t>(1, 8192 / std::max<index_t>(1, steps_)),
-               [&](index_t begin, index_t end) {
-                 for (index_t j = begin; j < end; ++j) {
-                   for (index_t s = 0; s < steps_; ++s)
-                     std::memcpy(panel(to, j) + 4 * s * columns, panel(from, rows[j]) + 4 * s * columns, 4);
-                 }
-               });
+  if (!int8) std::memset(to, 0, result.bytes_);
+  parallel_each(count, std::max<index_t>(1, 8192 / std::max<index_t>(1, steps_)), [&](index_t j) {
+    for (index_t s = 0; s < steps_; ++s)
+      std::memcpy(panel(to, j) + 4 * s * columns, panel(from, rows[j]) + 4 * s * columns, 4);
+  });
   if (!int8) return result;
-  result.bytes_ += 8 * static_cast<std::size_t>(padded);
-  result.scale_ = std::shared_ptr<float[]>(new float[static_cast<std::size_t>(padded)]());
-  result.sum_ = std::shared_ptr<std::int32_t[]>(new std::int32_t[static_cast<std::size_t>(padded)]());
   for (index_t j = 0; j < count; ++j) {
     result.scale_.get()[j] = scale_.get()[rows[j]];
     result.sum_.get()[j] = sum_.get()[rows[j]];
@@ -231,25 +215,23 @@ EIGENFORMER_INLINE PackedMatrix PackedMatrix::select(const char* op, const std::
 EIGENFORMER_INLINE void PackedMatrix::read_rows(const char* op, const std::int32_t* rows, index_t count,
                                                 float scale, float* out) const {
   check_rows(op, rows, count);
-  parallel_for(count, std::max<index_t>(1, 8192 / std::max<index_t>(1, k_)), [&](index_t begin, index_t end) {
-    for (index_t i = begin; i < end; ++i) {
-      const index_t row = rows[i];
-      float* to = out + i * k_;
-      if (format_ == Format::int8) {
-        constexpr index_t columns = detail::int8_columns;
-        const auto* panel = static_cast<const std::int8_t*>(data_.get()) +
-                            row / columns * columns * steps_ * 4 + row % columns * 4;
-        const float factor = scale_.get()[row] * scale;
-        for (index_t p = 0; p < k_; ++p)
-          to[p] = static_cast<float>(panel[p / 4 * (4 * columns) + p % 4]) * factor;
-        continue;
-      }
-      const detail::GemmKernels<float>& kernels = detail::packed_kernels(format_, isa_);
-      // Blocks of k are whole steps, so a panel is one run of steps.
-      const float* at = static_cast<const float*>(data_.get()) +
-                        row / kernels.columns * kernels.columns * steps_ + row % kernels.columns;
-      for (index_t p = 0; p < k_; ++p) to[p] = detail::packed_value(kernels, at, p) * scale;
+  parallel_each(count, std::max<index_t>(1, 8192 / std::max<index_t>(1, k_)), [&](index_t i) {
+    const index_t row = rows[i];
+    float* to = out + i * k_;
+    if (format_ == Format::int8) {
+      constexpr index_t columns = detail::int8_columns;
+      const auto* panel = static_cast<const std::int8_t*>(data_.get()) +
+                          row / columns * columns * steps_ * 4 + row % columns * 4;
+      const float factor = scale_.get()[row] * scale;
+      for (index_t p = 0; p < k_; ++p)
+        to[p] = static_cast<float>(panel[p / 4 * (4 * columns) + p % 4]) * factor;
+      return;
     }
+    const detail::GemmKernels<float>& kernels = detail::packed_kernels(format_, isa_);
+    // Blocks of k are whole steps, so a panel is one run of steps.
+    const float* at = static_cast<const float*>(data_.get()) +
+                      row / kernels.columns * kernels.columns * steps_ + row % kernels.columns;
+    for (index_t p = 0; p < k_; ++p) to[p] = detail::packed_value(kernels, at, p) * scale;
   });
 }
 

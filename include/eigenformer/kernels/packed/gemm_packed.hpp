@@ -92,7 +92,9 @@ class PackedMatrix {
   static PackedMatrix pack_floats(const float* w, index_t n, index_t k, bool transposed, Format format);
   /// Without memory.
   static PackedMatrix int8_of_size(index_t n, index_t k);
-  void allocate(std::size_t bytes);
+  PackedMatrix(index_t n, index_t k, Format format);
+  /// Memory for panels of so many columns; for int8 weights, of zeros, and with their scales and sums.
+  void allocate(index_t columns);
   void check_rows(const char* op, const std::int32_t* rows, index_t count) const;
   /// Writes columns [first, first + count) of W^T, rounded as the format rounds them, to out (k, count);
   /// those of int8 as integers, in steps * 4 rows.

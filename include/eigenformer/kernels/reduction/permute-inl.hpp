@@ -6,9 +6,9 @@
 #include <type_traits>
 
 #include "eigenformer/core/runtime/runtime.hpp"
+#include "eigenformer/core/tensor/view.hpp"
 #include "eigenformer/kernels/reduction/permute.hpp"
 #include "eigenformer/kernels/simd/simd_vector.hpp"
-#include "eigenformer/kernels/simd/strided.hpp"
 
 namespace eigenformer::detail::kernels {
 
@@ -36,16 +36,6 @@ inline std::array<index_t, 6> checked_order(const Shape& shape, std::span<const 
         {shape});
   }
   return result;
-}
-
-template <class T>
-inline void put(T& to, T value, T beta) {
-  if constexpr (std::is_floating_point_v<T>) {
-    to = beta == T(0) ? value : beta * to + value;
-  } else {
-    (void)beta;
-    to = value;
-  }
 }
 
 /// The side of a tile that is transposed at once: memory is read and written in runs of 256 bytes.
@@ -84,7 +74,7 @@ void permute(const T* x, const Shape& shape, std::span<const index_t> order, T* 
   const auto from = detail::checked_order(shape, order);
   if (shape.numel() == 0) return;
   // A loop over y in order; operand 0 is x, operand 1 is y.
-  const auto in = broadcast_strides(shape, shape.rank());
+  const Strides in = whole_view(shape).strides;
   StridedLoop<1> loop;
   for (std::size_t i = 0; i < order.size(); ++i) {
     const auto d = static_cast<std::size_t>(from[i]);
@@ -95,15 +85,13 @@ void permute(const T* x, const Shape& shape, std::span<const index_t> order, T* 
   int run = loop.rank - 1;  // the dimension along which x is contiguous
   while (run > 0 && loop.stride[0][static_cast<std::size_t>(run)] != 1) --run;
   if (run == loop.rank - 1 || n == 1) {
-    parallel_for(outer, row_grain(n, simple_grain), [&](index_t begin, index_t end) {
-      for (index_t round = begin; round < end; ++round) {
-        const T* row = x + loop.offsets(round)[0];
-        T* to = y + round * n;
-        if (beta == T(0)) {
-          std::copy(row, row + n, to);
-        } else {
-          for (index_t i = 0; i < n; ++i) detail::put(to[i], row[i], beta);
-        }
+    parallel_each(outer, row_grain(n, simple_grain), [&](index_t round) {
+      const T* row = x + loop.offsets(round)[0];
+      T* to = y + round * n;
+      if (beta == T(0)) {
+        std::copy(row, row + n, to);
+      } else {
+        for (index_t i = 0; i < n; ++i) detail::put(to[i], row[i], beta);
       }
     });
     return;
@@ -115,18 +103,16 @@ void permute(const T* x, const Shape& shape, std::span<const index_t> order, T* 
   for (int i = run + 1; i < loop.rank; ++i) ld_y *= loop.size[static_cast<std::size_t>(i)];
   constexpr index_t block = detail::transpose_block<T>;
   const index_t bands = (rows + block - 1) / block, others = outer / rows;
-  parallel_for(others * bands, row_grain(n * block, simple_grain), [&](index_t begin, index_t end) {
-    for (index_t task = begin; task < end; ++task) {
-      const index_t first = task % bands * block, high = std::min(block, rows - first);
-      // The round of the outer dimensions without `run`, with `run` at its start.
-      const index_t other = task / bands, below = ld_y / n;
-      const index_t round = other / below * rows * below + other % below;
-      const T* in_tile = x + loop.offsets(round)[0] + first;
-      T* out_tile = y + round * n + first * ld_y;
-      for (index_t j = 0; j < n; j += block)
-        detail::transpose_tile(in_tile + j * step, step, out_tile + j, ld_y, high, std::min(block, n - j),
-                               beta);
-    }
+  parallel_each(others * bands, row_grain(n * block, simple_grain), [&](index_t task) {
+    const index_t first = task % bands * block, high = std::min(block, rows - first);
+    // The round of the outer dimensions without `run`, with `run` at its start.
+    const index_t other = task / bands, below = ld_y / n;
+    const index_t round = other / below * rows * below + other % below;
+    const T* in_tile = x + loop.offsets(round)[0] + first;
+    T* out_tile = y + round * n + first * ld_y;
+    for (index_t j = 0; j < n; j += block)
+      detail::transpose_tile(in_tile + j * step, step, out_tile + j, ld_y, high, std::min(block, n - j),
+                             beta);
   });
 }
 
@@ -136,15 +122,11 @@ void transpose(const T* x, T* y, index_t batch, index_t rows, index_t cols, T be
   permute<T>(x, Shape{batch, rows, cols}, order, y, beta);
 }
 
-#ifdef EIGENFORMER_INSTANTIATE
-#define EIGENFORMER_INSTANTIATE_PERMUTE(T)                                        \
-  template void permute(const T*, const Shape&, std::span<const index_t>, T*, T); \
-  template void transpose(const T*, T*, index_t, index_t, index_t, T);
-EIGENFORMER_INSTANTIATE_PERMUTE(float)
-EIGENFORMER_INSTANTIATE_PERMUTE(double)
-EIGENFORMER_INSTANTIATE_PERMUTE(std::int32_t)
-EIGENFORMER_INSTANTIATE_PERMUTE(bool)
-#undef EIGENFORMER_INSTANTIATE_PERMUTE
-#endif
+EIGENFORMER_KERNEL(permute)
+EIGENFORMER_KERNEL(transpose)
+EIGENFORMER_KERNEL_INSTANCE(permute<std::int32_t>)
+EIGENFORMER_KERNEL_INSTANCE(permute<bool>)
+EIGENFORMER_KERNEL_INSTANCE(transpose<std::int32_t>)
+EIGENFORMER_KERNEL_INSTANCE(transpose<bool>)
 
 }  // namespace eigenformer::detail::kernels

@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "eigenformer/core/runtime/runtime.hpp"
+#include "eigenformer/core/tensor/view.hpp"
 #include "eigenformer/kernels/elementwise/elementwise.hpp"
 #include "eigenformer/kernels/reduction/reduce.hpp"
 #include "eigenformer/kernels/simd/simd_vector.hpp"
-#include "eigenformer/kernels/simd/strided.hpp"
 
 namespace eigenformer::detail::kernels {
 
@@ -42,7 +42,7 @@ struct ReducePlan {
   bool rows = false;  // the innermost dimension is reduced
 
   ReducePlan(const Shape& shape, const std::array<bool, 6>& marks) {
-    const auto strides = broadcast_strides(shape, shape.rank());
+    const Strides strides = whole_view(shape).strides;
     for (index_t d = 0; d < shape.rank(); ++d) {
       const auto at = static_cast<std::size_t>(d);
       if (shape[d] != 1) rows = marks[at];
@@ -56,18 +56,22 @@ struct ReducePlan {
 
 // How vectors are combined: prepare() is applied to each of x before, padding is what it makes the identity,
 // and Join combines results.
-struct SumOf {
-  using Join = SumOf;
+template <class Op>
+struct PlainReduction {
+  using Join = Op;
   template <class V>
   EIGENFORMER_ALWAYS_INLINE static void prepare(V&) {}
+  template <class T>
+  static constexpr T padding = Op::template identity<T>;
+};
+
+struct SumOf : PlainReduction<SumOf> {
   template <class V>
   EIGENFORMER_ALWAYS_INLINE static void combine(V& a, const V& b) {
     a += b;
   }
   template <class T>
   static constexpr T identity = T(0);
-  template <class T>
-  static constexpr T padding = identity<T>;
 };
 
 struct SquareSumOf : SumOf {
@@ -77,24 +81,16 @@ struct SquareSumOf : SumOf {
   }
 };
 
-struct ProductOf {
-  using Join = ProductOf;
-  template <class V>
-  EIGENFORMER_ALWAYS_INLINE static void prepare(V&) {}
+struct ProductOf : PlainReduction<ProductOf> {
   template <class V>
   EIGENFORMER_ALWAYS_INLINE static void combine(V& a, const V& b) {
     a *= b;
   }
   template <class T>
   static constexpr T identity = T(1);
-  template <class T>
-  static constexpr T padding = identity<T>;
 };
 
-struct MaxOf {
-  using Join = MaxOf;
-  template <class V>
-  EIGENFORMER_ALWAYS_INLINE static void prepare(V&) {}
+struct MaxOf : PlainReduction<MaxOf> {
   // NaN is the result if any entry is NaN.
   template <class V>
   EIGENFORMER_ALWAYS_INLINE static void combine(V& a, const V& b) {
@@ -112,8 +108,6 @@ struct MaxOf {
   }
   template <class T>
   static constexpr T identity = -std::numeric_limits<T>::infinity();
-  template <class T>
-  static constexpr T padding = identity<T>;
 };
 
 // The largest of -x.
@@ -262,16 +256,13 @@ void reduce(const T* x, const Shape& shape, const std::array<bool, 6>& marks, T*
   } else if (plan.rows && outputs == 1 && each > 4 * reduce_chunk) {
     // One long sum: parts of fixed size, then their results.
     const index_t part = 4 * reduce_chunk, parts = (each + part - 1) / part;
-    const auto storage = Runtime::instance().pool().allocate(static_cast<std::size_t>(parts) * sizeof(T));
-    T* results = static_cast<T*>(storage.get());
-    parallel_for(parts, 2, [&](index_t begin, index_t end) {
-      for (index_t p = begin; p < end; ++p) {
-        const ReducePlan one(Shape{std::min(part, each - p * part)}, {true});
-        dispatch<ReduceRows<Op, T>>(&one, x + p * part, results + p, index_t{0}, index_t{1}, T(1), T(0));
-      }
+    const auto results = pool_array<T>(parts);
+    parallel_each(parts, 2, [&](index_t p) {
+      const ReducePlan one(Shape{std::min(part, each - p * part)}, {true});
+      dispatch<ReduceRows<Op, T>>(&one, x + p * part, results.get() + p, index_t{0}, index_t{1}, T(1), T(0));
     });
     const ReducePlan rest(Shape{parts}, {true});
-    dispatch<ReduceRows<typename Op::Join, T>>(&rest, static_cast<const T*>(results), y, index_t{0},
+    dispatch<ReduceRows<typename Op::Join, T>>(&rest, static_cast<const T*>(results.get()), y, index_t{0},
                                                index_t{1}, scale, beta);
   } else if (plan.rows || plan.kept.inner_stride(0) != 1) {
     parallel_for(outputs, row_grain(each, simple_grain), [&](index_t begin, index_t end) {
@@ -279,14 +270,12 @@ void reduce(const T* x, const Shape& shape, const std::array<bool, 6>& marks, T*
     });
   } else {
     const index_t n = plan.kept.inner_size(), width = 64, blocks = (n + width - 1) / width;
-    parallel_for(plan.kept.outer_size() * blocks, row_grain(each * width, simple_grain),
-                 [&](index_t begin, index_t end) {
-                   for (index_t task = begin; task < end; ++task) {
-                     const index_t first = task % blocks * width;
-                     dispatch<ReduceColumns<Op, T>>(&plan, x, y, task / blocks, first,
-                                                    std::min(n, first + width), scale, beta);
-                   }
-                 });
+    const index_t grain = row_grain(each * width, simple_grain);
+    parallel_each(plan.kept.outer_size() * blocks, grain, [&](index_t task) {
+      const index_t first = task % blocks * width;
+      dispatch<ReduceColumns<Op, T>>(&plan, x, y, task / blocks, first, std::min(n, first + width), scale,
+                                     beta);
+    });
   }
 }
 
@@ -370,22 +359,19 @@ void reduce_max_backward(const T* x, const Shape& shape, std::span<const index_t
   if (shape.numel() == 0) return;
   const index_t n = plan.reduced.inner_size(), step = plan.reduced.inner_stride(0);
   const index_t rounds = plan.reduced.outer_size(), kept = plan.kept.inner_size();
-  parallel_for(plan.outputs(), row_grain(n * rounds, simple_grain), [&](index_t begin, index_t end) {
-    for (index_t o = begin; o < end; ++o) {
-      const index_t base = plan.kept.offsets(o / kept)[0] + o % kept * plan.kept.inner_stride(0);
-      index_t count = 0;
-      for (index_t round = 0; round < rounds; ++round) {
-        const index_t row = base + plan.reduced.offsets(round)[0];
-        for (index_t i = 0; i < n; ++i) count += detail::MaxOf::is(x[row + i * step], y[o]) ? 1 : 0;
-      }
-      const T share = count > 0 ? dy[o] / static_cast<T>(count) : T(0);
-      for (index_t round = 0; round < rounds; ++round) {
-        const index_t row = base + plan.reduced.offsets(round)[0];
-        for (index_t i = 0; i < n; ++i) {
-          const index_t at = row + i * step;
-          const T g = detail::MaxOf::is(x[at], y[o]) ? share : T(0);
-          dx[at] = beta == T(0) ? g : beta * dx[at] + g;
-        }
+  parallel_each(plan.outputs(), row_grain(n * rounds, simple_grain), [&](index_t o) {
+    const index_t base = plan.kept.offsets(o / kept)[0] + o % kept * plan.kept.inner_stride(0);
+    index_t count = 0;
+    for (index_t round = 0; round < rounds; ++round) {
+      const index_t row = base + plan.reduced.offsets(round)[0];
+      for (index_t i = 0; i < n; ++i) count += detail::MaxOf::is(x[row + i * step], y[o]) ? 1 : 0;
+    }
+    const T share = count > 0 ? dy[o] / static_cast<T>(count) : T(0);
+    for (index_t round = 0; round < rounds; ++round) {
+      const index_t row = base + plan.reduced.offsets(round)[0];
+      for (index_t i = 0; i < n; ++i) {
+        const index_t at = row + i * step;
+        detail::put(dx[at], detail::MaxOf::is(x[at], y[o]) ? share : T(0), beta);
       }
     }
   });
@@ -418,21 +404,14 @@ void argmax(const T* x, std::int32_t* out, index_t rows, index_t n) {
   });
 }
 
-#ifdef EIGENFORMER_INSTANTIATE
-#define EIGENFORMER_INSTANTIATE_REDUCE(T)                                                                 \
-  template void reduce_sum(const T*, const Shape&, std::span<const index_t>, T*, T, T);                   \
-  template void reduce_max(const T*, const Shape&, std::span<const index_t>, T*);                         \
-  template void reduce_min(const T*, const Shape&, std::span<const index_t>, T*);                         \
-  template void reduce_prod(const T*, const Shape&, std::span<const index_t>, T*);                        \
-  template void reduce_square_sum(const T*, const Shape&, std::span<const index_t>, T*);                  \
-  template void reduce_max_backward(const T*, const Shape&, std::span<const index_t>, const T*, const T*, \
-                                    T*, T);                                                               \
-  template void reduce_to_shape(const T*, const Shape&, T*, const Shape&, T, T);                          \
-  template void sum_rows(const T*, T*, T, index_t, index_t);                                              \
-  template void argmax(const T*, std::int32_t*, index_t, index_t);
-EIGENFORMER_INSTANTIATE_REDUCE(float)
-EIGENFORMER_INSTANTIATE_REDUCE(double)
-#undef EIGENFORMER_INSTANTIATE_REDUCE
-#endif
+EIGENFORMER_KERNEL(reduce_sum)
+EIGENFORMER_KERNEL(reduce_max)
+EIGENFORMER_KERNEL(reduce_min)
+EIGENFORMER_KERNEL(reduce_prod)
+EIGENFORMER_KERNEL(reduce_square_sum)
+EIGENFORMER_KERNEL(reduce_max_backward)
+EIGENFORMER_KERNEL(reduce_to_shape)
+EIGENFORMER_KERNEL(sum_rows)
+EIGENFORMER_KERNEL(argmax)
 
 }  // namespace eigenformer::detail::kernels

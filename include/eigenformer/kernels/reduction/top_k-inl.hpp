@@ -196,11 +196,6 @@ void top_k_rows(const T* x, index_t ld, index_t rows, index_t n, index_t k, T* v
   });
 }
 
-inline void check_top_k(index_t k, index_t n) {
-  if (k >= 1 && k <= n) return;
-  throw ValueError("top_k", {"k is ", k, ", must be in 1 .. ", n});
-}
-
 }  // namespace detail
 
 template <class T>
@@ -209,25 +204,17 @@ void log_sum_exp(const T* logits, index_t ld, index_t rows, index_t n, T* sums) 
 }
 
 template <class T>
-void top_k(const T* x, index_t ld, index_t rows, index_t n, index_t k, T* values, std::int32_t* ids) {
-  detail::check_top_k(k, n);
-  detail::top_k_rows<T, true, false>(x, ld, rows, n, k, values, ids, nullptr);
-}
-
-template <class T>
 void top_k(const T* x, index_t ld, index_t rows, index_t n, index_t k, T* values, std::int32_t* ids,
            T* sums) {
-  detail::check_top_k(k, n);
-  detail::top_k_rows<T, true, true>(x, ld, rows, n, k, values, ids, sums);
+  if (k < 1 || k > n) throw ValueError("top_k", {"k is ", k, ", must be in 1 .. ", n});
+  if (sums == nullptr) {
+    detail::top_k_rows<T, true, false>(x, ld, rows, n, k, values, ids, nullptr);
+  } else {
+    detail::top_k_rows<T, true, true>(x, ld, rows, n, k, values, ids, sums);
+  }
 }
 
-#ifdef EIGENFORMER_INSTANTIATE
-template void log_sum_exp(const float*, index_t, index_t, index_t, float*);
-template void log_sum_exp(const double*, index_t, index_t, index_t, double*);
-template void top_k(const float*, index_t, index_t, index_t, index_t, float*, std::int32_t*);
-template void top_k(const double*, index_t, index_t, index_t, index_t, double*, std::int32_t*);
-template void top_k(const float*, index_t, index_t, index_t, index_t, float*, std::int32_t*, float*);
-template void top_k(const double*, index_t, index_t, index_t, index_t, double*, std::int32_t*, double*);
-#endif
+EIGENFORMER_KERNEL(log_sum_exp)
+EIGENFORMER_KERNEL(top_k)
 
 }  // namespace eigenformer::detail::kernels

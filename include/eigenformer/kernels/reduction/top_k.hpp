@@ -13,14 +13,12 @@ void log_sum_exp(const T* logits, index_t ld, index_t rows, index_t n, T* sums);
 
 /// The k largest entries of each row, largest first, the lower id first among equals.
 ///
-/// x: (rows, n), rows `ld` elements apart; values, ids: (rows, k). NaN is ignored. A row with fewer than
-/// k entries above -inf is filled up with -inf and ids below k. Throws ValueError unless 1 <= k <= n.
+/// x: (rows, n), rows `ld` elements apart; values, ids: (rows, k); sums: (rows), receives log_sum_exp() in
+/// the same pass, or nullptr. NaN is ignored. A row with fewer than k entries above -inf is filled up with
+/// -inf and ids below k. Throws ValueError unless 1 <= k <= n.
 template <class T>
-void top_k(const T* x, index_t ld, index_t rows, index_t n, index_t k, T* values, std::int32_t* ids);
-
-/// The same and log_sum_exp() in one pass over the rows; sums: (rows).
-template <class T>
-void top_k(const T* x, index_t ld, index_t rows, index_t n, index_t k, T* values, std::int32_t* ids, T* sums);
+void top_k(const T* x, index_t ld, index_t rows, index_t n, index_t k, T* values, std::int32_t* ids,
+           T* sums = nullptr);
 
 }  // namespace eigenformer::detail::kernels
 

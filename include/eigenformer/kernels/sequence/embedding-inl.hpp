@@ -91,14 +91,7 @@ void embedding_backward(const T* dy, const std::int32_t* ids, index_t rows, std:
   });
 }
 
-#ifdef EIGENFORMER_INSTANTIATE
-#define EIGENFORMER_INSTANTIATE_EMBEDDING(T)                                                                \
-  template void embedding_forward(const T*, index_t, index_t, const std::int32_t*, index_t, T, T*);         \
-  template void embedding_backward(const T*, const std::int32_t*, index_t, std::int32_t, T, T*, T, index_t, \
-                                   index_t);
-EIGENFORMER_INSTANTIATE_EMBEDDING(float)
-EIGENFORMER_INSTANTIATE_EMBEDDING(double)
-#undef EIGENFORMER_INSTANTIATE_EMBEDDING
-#endif
+EIGENFORMER_KERNEL(embedding_forward)
+EIGENFORMER_KERNEL(embedding_backward)
 
 }  // namespace eigenformer::detail::kernels

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "eigenformer/core/runtime/runtime.hpp"
+#include "eigenformer/kernels/attention/attention_blocks.hpp"
 #include "eigenformer/kernels/sequence/linear_attention.hpp"
 #include "eigenformer/kernels/simd/simd_vector.hpp"
 
@@ -69,12 +70,7 @@ struct LinearAttentionMath {
         total += features[i] * s;
       }
       total *= factor;
-      if (beta != T(0)) {
-        V old;
-        W::load(old, out + c, value_dim - c);
-        total += beta * old;
-      }
-      W::store(out + c, value_dim - c, total);
+      W::store_sum(out + c, value_dim - c, total, beta);
     }
   }
 
@@ -90,8 +86,7 @@ struct LinearAttentionMath {
         W::load(value, values + c, value_dim - c);
         total += s * value;
       }
-      const T result = W::sum(total) + norm[i] * weight;
-      out[i] = beta == T(0) ? result : beta * out[i] + result;
+      put(out[i], W::sum(total) + norm[i] * weight, beta);
     }
   }
 };
@@ -194,17 +189,19 @@ LinearAttentionRows<T> linear_attention_rows(const AttentionProblem<T>& p, index
           p.value_dim};
 }
 
-/// The sequence of keys of a sequence of queries.
+/// The output of all queries; state: of their keys, only read unless causal.
 template <class T>
-index_t linear_attention_keys_of(const AttentionProblem<T>& p, index_t b) {
-  return p.key_sequence == nullptr ? b : static_cast<index_t>(p.key_sequence[b]);
-}
-
-/// Sets the heads' features in rows of padding to zero; all rows if there is any padding.
-template <class T>
-void clear_padded(const SequenceLayout& layout, T* rows, index_t stride, index_t width) {
-  if (rows == nullptr || layout.tokens() == layout.rows()) return;
-  for (index_t r = 0; r < layout.rows(); ++r) std::fill_n(rows + r * stride, width, T(0));
+void linear_attention_forward(const AttentionProblem<T>& p, bool causal, T* state, T* out,
+                              index_t out_stride) {
+  const index_t size = linear_attention_state_size(p.head_dim, p.value_dim);
+  zero_padding(*p.queries, out, out_stride, p.heads * p.value_dim);
+  parallel_each(p.queries->batch() * p.heads, 1, [&](index_t i) {
+    const index_t b = i / p.heads, h = i % p.heads, row = p.queries->offset(b);
+    T* const sums = state + (causal ? i : attention_keys_of(p, b) * p.heads + h) * size;
+    dispatch<LinearAttentionForward<T>>(linear_attention_rows(p, row, causal ? row : 0, h), causal, sums,
+                                        out + row * out_stride + h * p.value_dim, out_stride,
+                                        p.queries->length(b));
+  });
 }
 
 }  // namespace detail
@@ -212,46 +209,24 @@ void clear_padded(const SequenceLayout& layout, T* rows, index_t stride, index_t
 template <class T>
 void linear_attention_accumulate(const AttentionProblem<T>& p, T* state) {
   const index_t size = linear_attention_state_size(p.head_dim, p.value_dim);
-  parallel_for(p.keys->batch() * p.heads, 1, [&](index_t begin, index_t end) {
-    for (index_t i = begin; i < end; ++i) {
-      const index_t b = i / p.heads, h = i % p.heads;
-      const auto rows = detail::linear_attention_rows(p, 0, p.keys->offset(b), h);
-      const T* const no_weights = nullptr;
-      dispatch<detail::LinearAttentionAccumulate<T>>(rows.k, rows.k_stride, rows.v, rows.v_stride, no_weights,
-                                                     p.keys->length(b), state + i * size, p.head_dim,
-                                                     p.value_dim);
-    }
+  parallel_each(p.keys->batch() * p.heads, 1, [&](index_t i) {
+    const index_t b = i / p.heads, h = i % p.heads;
+    const auto rows = detail::linear_attention_rows(p, 0, p.keys->offset(b), h);
+    const T* const no_weights = nullptr;
+    dispatch<detail::LinearAttentionAccumulate<T>>(rows.k, rows.k_stride, rows.v, rows.v_stride, no_weights,
+                                                   p.keys->length(b), state + i * size, p.head_dim,
+                                                   p.value_dim);
   });
 }
 
 template <class T>
 void linear_attention_apply(const AttentionProblem<T>& p, const T* state, T* out, index_t out_stride) {
-  const index_t size = linear_attention_state_size(p.head_dim, p.value_dim);
-  detail::clear_padded(*p.queries, out, out_stride, p.heads * p.value_dim);
-  parallel_for(p.queries->batch() * p.heads, 1, [&](index_t begin, index_t end) {
-    for (index_t i = begin; i < end; ++i) {
-      const index_t b = i / p.heads, h = i % p.heads, row = p.queries->offset(b);
-      // Only read, because nothing is causal.
-      T* const sums = const_cast<T*>(state) + (detail::linear_attention_keys_of(p, b) * p.heads + h) * size;
-      dispatch<detail::LinearAttentionForward<T>>(detail::linear_attention_rows(p, row, 0, h), false, sums,
-                                                  out + row * out_stride + h * p.value_dim, out_stride,
-                                                  p.queries->length(b));
-    }
-  });
+  detail::linear_attention_forward(p, false, const_cast<T*>(state), out, out_stride);
 }
 
 template <class T>
 void linear_attention_causal(const AttentionProblem<T>& p, T* state, T* out, index_t out_stride) {
-  const index_t size = linear_attention_state_size(p.head_dim, p.value_dim);
-  detail::clear_padded(*p.queries, out, out_stride, p.heads * p.value_dim);
-  parallel_for(p.queries->batch() * p.heads, 1, [&](index_t begin, index_t end) {
-    for (index_t i = begin; i < end; ++i) {
-      const index_t b = i / p.heads, h = i % p.heads, row = p.queries->offset(b);
-      dispatch<detail::LinearAttentionForward<T>>(detail::linear_attention_rows(p, row, row, h), true,
-                                                  state + i * size, out + row * out_stride + h * p.value_dim,
-                                                  out_stride, p.queries->length(b));
-    }
-  });
+  detail::linear_attention_forward(p, true, state, out, out_stride);
 }
 
 template <class T>
@@ -259,69 +234,53 @@ void linear_attention_backward(const AttentionProblem<T>& p, bool causal, const 
                                index_t out_stride, const AttentionGradients<T>& g) {
   const index_t size = linear_attention_state_size(p.head_dim, p.value_dim);
   const index_t width = p.value_dim + 1, rows = p.queries->rows();
-  if (g.dq_beta == T(0)) detail::clear_padded(*p.queries, g.dq, g.dq_stride, p.heads * p.head_dim);
-  if (g.dk_beta == T(0)) detail::clear_padded(*p.keys, g.dk, g.dk_stride, p.heads * p.head_dim);
-  if (g.dv_beta == T(0)) detail::clear_padded(*p.keys, g.dv, g.dv_stride, p.heads * p.value_dim);
-  auto& pool = Runtime::instance().pool();
-  const auto kept = pool.allocate(static_cast<std::uint64_t>(p.heads * rows * width) * sizeof(T));
-  const auto sums_storage =
-      pool.allocate(static_cast<std::uint64_t>(p.keys->batch() * p.heads * 2 * size) * sizeof(T));
+  detail::zero_padding(p, g);
+  const auto kept = pool_array<T>(p.heads * rows * width);
+  const auto all_sums = pool_array<T>(p.keys->batch() * p.heads * 2 * size);
   // By sequence of keys and head, which share no data.
-  parallel_for(p.keys->batch() * p.heads, 1, [&](index_t begin, index_t end) {
-    for (index_t i = begin; i < end; ++i) {
-      const index_t kb = i / p.heads, h = i % p.heads, key_row = p.keys->offset(kb),
-                    keys = p.keys->length(kb);
-      T* const sums = static_cast<T*>(sums_storage.get()) + i * 2 * size;
-      T* const query_sums = sums + size;
-      std::fill_n(sums, 2 * size, T(0));
-      T* const dn = static_cast<T*>(kept.get()) + h * rows * width;
-      T* const dd = dn + rows * p.value_dim;
-      const auto of_keys = detail::linear_attention_rows(p, 0, key_row, h);
-      const T* const no_weights = nullptr;
-      if (!causal) {
-        dispatch<detail::LinearAttentionAccumulate<T>>(of_keys.k, of_keys.k_stride, of_keys.v,
-                                                       of_keys.v_stride, no_weights, keys, sums, p.head_dim,
-                                                       p.value_dim);
-      }
-      for (index_t b = 0; b < p.queries->batch(); ++b) {
-        if (detail::linear_attention_keys_of(p, b) != kb) continue;
-        const index_t row = p.queries->offset(b), n = p.queries->length(b),
-                      at = row * out_stride + h * p.value_dim;
-        const auto of_queries = detail::linear_attention_rows(p, row, key_row, h);
-        dispatch<detail::LinearAttentionQueryGradients<T>>(
-            of_queries, causal, sums, out + at, dout + at, out_stride, dn + row * p.value_dim, dd + row,
-            g.dq == nullptr ? g.dq : g.dq + row * g.dq_stride + h * p.head_dim, g.dq_stride, g.dq_beta, n);
-        if (!causal) {
-          const T* const weights = dd + row;
-          const T* const values = dn + row * p.value_dim;
-          dispatch<detail::LinearAttentionAccumulate<T>>(of_queries.q, of_queries.q_stride, values,
-                                                         p.value_dim, weights, n, query_sums, p.head_dim,
-                                                         p.value_dim);
-        }
-      }
-      if (g.dk == nullptr && g.dv == nullptr) continue;
-      const index_t row = causal ? p.queries->offset(kb) : 0;
-      const T* const values = dn + row * p.value_dim;
-      const T* const weights = dd + row;
-      dispatch<detail::LinearAttentionKeyGradients<T>>(
-          detail::linear_attention_rows(p, row, key_row, h), causal, values, weights, query_sums,
-          g.dk == nullptr ? g.dk : g.dk + key_row * g.dk_stride + h * p.head_dim, g.dk_stride, g.dk_beta,
-          g.dv == nullptr ? g.dv : g.dv + key_row * g.dv_stride + h * p.value_dim, g.dv_stride, g.dv_beta,
-          keys);
+  parallel_each(p.keys->batch() * p.heads, 1, [&](index_t i) {
+    const index_t kb = i / p.heads, h = i % p.heads, key_row = p.keys->offset(kb), keys = p.keys->length(kb);
+    T* const sums = all_sums.get() + i * 2 * size;
+    T* const query_sums = sums + size;
+    std::fill_n(sums, 2 * size, T(0));
+    T* const dn = kept.get() + h * rows * width;
+    T* const dd = dn + rows * p.value_dim;
+    const auto of_keys = detail::linear_attention_rows(p, 0, key_row, h);
+    const T* const no_weights = nullptr;
+    if (!causal) {
+      dispatch<detail::LinearAttentionAccumulate<T>>(of_keys.k, of_keys.k_stride, of_keys.v, of_keys.v_stride,
+                                                     no_weights, keys, sums, p.head_dim, p.value_dim);
     }
+    for (index_t b = 0; b < p.queries->batch(); ++b) {
+      if (detail::attention_keys_of(p, b) != kb) continue;
+      const index_t row = p.queries->offset(b), n = p.queries->length(b),
+                    at = row * out_stride + h * p.value_dim;
+      const auto of_queries = detail::linear_attention_rows(p, row, key_row, h);
+      dispatch<detail::LinearAttentionQueryGradients<T>>(
+          of_queries, causal, sums, out + at, dout + at, out_stride, dn + row * p.value_dim, dd + row,
+          g.dq == nullptr ? g.dq : g.dq + row * g.dq_stride + h * p.head_dim, g.dq_stride, g.dq_beta, n);
+      if (!causal) {
+        const T* const weights = dd + row;
+        const T* const values = dn + row * p.value_dim;
+        dispatch<detail::LinearAttentionAccumulate<T>>(of_queries.q, of_queries.q_stride, values, p.value_dim,
+                                                       weights, n, query_sums, p.head_dim, p.value_dim);
+      }
+    }
+    if (g.dk == nullptr && g.dv == nullptr) return;
+    const index_t row = causal ? p.queries->offset(kb) : 0;
+    const T* const values = dn + row * p.value_dim;
+    const T* const weights = dd + row;
+    dispatch<detail::LinearAttentionKeyGradients<T>>(
+        detail::linear_attention_rows(p, row, key_row, h), causal, values, weights, query_sums,
+        g.dk == nullptr ? g.dk : g.dk + key_row * g.dk_stride + h * p.head_dim, g.dk_stride, g.dk_beta,
+        g.dv == nullptr ? g.dv : g.dv + key_row * g.dv_stride + h * p.value_dim, g.dv_stride, g.dv_beta,
+        keys);
   });
 }
 
-#ifdef EIGENFORMER_INSTANTIATE
-#define EIGENFORMER_INSTANTIATE_LINEAR_ATTENTION(T)                                                      \
-  template void linear_attention_accumulate(const AttentionProblem<T>&, T*);                             \
-  template void linear_attention_apply(const AttentionProblem<T>&, const T*, T*, index_t);               \
-  template void linear_attention_causal(const AttentionProblem<T>&, T*, T*, index_t);                    \
-  template void linear_attention_backward(const AttentionProblem<T>&, bool, const T*, const T*, index_t, \
-                                          const AttentionGradients<T>&);
-EIGENFORMER_INSTANTIATE_LINEAR_ATTENTION(float)
-EIGENFORMER_INSTANTIATE_LINEAR_ATTENTION(double)
-#undef EIGENFORMER_INSTANTIATE_LINEAR_ATTENTION
-#endif
+EIGENFORMER_KERNEL(linear_attention_accumulate)
+EIGENFORMER_KERNEL(linear_attention_apply)
+EIGENFORMER_KERNEL(linear_attention_causal)
+EIGENFORMER_KERNEL(linear_attention_backward)
 
 }  // namespace eigenformer::detail::kernels

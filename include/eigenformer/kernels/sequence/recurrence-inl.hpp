@@ -92,15 +92,7 @@ void recurrence_backward(const T* forget, const T* input, const T* out, const T*
   });
 }
 
-#ifdef EIGENFORMER_INSTANTIATE
-#define EIGENFORMER_INSTANTIATE_RECURRENCE(T)                                                              \
-  template void recurrence_forward(const T*, const T*, std::span<const index_t>, std::span<const index_t>, \
-                                   index_t, T*, T*);                                                       \
-  template void recurrence_backward(const T*, const T*, const T*, const T*, std::span<const index_t>,      \
-                                    std::span<const index_t>, index_t, const RecurrenceGradients<T>&);
-EIGENFORMER_INSTANTIATE_RECURRENCE(float)
-EIGENFORMER_INSTANTIATE_RECURRENCE(double)
-#undef EIGENFORMER_INSTANTIATE_RECURRENCE
-#endif
+EIGENFORMER_KERNEL(recurrence_forward)
+EIGENFORMER_KERNEL(recurrence_backward)
 
 }  // namespace eigenformer::detail::kernels

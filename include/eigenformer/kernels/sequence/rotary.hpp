@@ -120,24 +120,19 @@ struct RotaryRow {
         for (index_t i = 0; i < half; ++i) {
           const T c = table[i], s = direction * table[half + i];
           const T a = x[2 * i], b = x[2 * i + 1];
-          put(y + 2 * i, beta, a * c - b * s);
-          put(y + 2 * i + 1, beta, b * c + a * s);
+          put(y[2 * i], a * c - b * s, beta);
+          put(y[2 * i + 1], b * c + a * s, beta);
         }
       } else {
         for (index_t i = 0; i < half; ++i) {
           const T c = table[i], s = direction * table[half + i];
           const T a = x[i], b = x[half + i];
-          put(y + i, beta, a * c - b * s);
-          put(y + half + i, beta, b * c + a * s);
+          put(y[i], a * c - b * s, beta);
+          put(y[half + i], b * c + a * s, beta);
         }
       }
-      for (index_t j = 2 * half; j < head_dim; ++j) put(y + j, beta, x[j]);
+      for (index_t j = 2 * half; j < head_dim; ++j) put(y[j], x[j], beta);
     }
-  }
-
- private:
-  EIGENFORMER_ALWAYS_INLINE static void put(T* y, T beta, T value) {
-    *y = beta == T(0) ? value : beta * *y + value;
   }
 };
 
@@ -146,7 +141,7 @@ template <class T>
 struct RotaryRest {
   static constexpr bool plain_loops = true;
   EIGENFORMER_ALWAYS_INLINE static void run(const T* x, T* y, T beta, index_t n) {
-    for (index_t j = 0; j < n; ++j) y[j] = beta == T(0) ? x[j] : beta * y[j] + x[j];
+    for (index_t j = 0; j < n; ++j) put(y[j], x[j], beta);
   }
 };
 

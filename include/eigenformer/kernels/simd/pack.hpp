@@ -25,21 +25,16 @@ struct Pack {
   /// Where something holds. Bits in a mask register, or all bits of the elements of a vector: g++ 12 takes
   /// vectors of masks apart where it has mask registers.
   struct Mask {
-    std::conditional_t<mask_registers, std::uint16_t, I> bits;
+    using Bits = std::conditional_t<mask_registers, std::uint16_t, I>;
+    Bits bits;
     EIGENFORMER_ALWAYS_INLINE friend Mask operator&(const Mask& a, const Mask& b) {
-      Mask m = a;
-      m.bits &= b.bits;
-      return m;
+      return {static_cast<Bits>(a.bits & b.bits)};
     }
     EIGENFORMER_ALWAYS_INLINE friend Mask operator|(const Mask& a, const Mask& b) {
-      Mask m = a;
-      m.bits |= b.bits;
-      return m;
+      return {static_cast<Bits>(a.bits | b.bits)};
     }
     EIGENFORMER_ALWAYS_INLINE friend Mask operator^(const Mask& a, const Mask& b) {
-      Mask m = a;
-      m.bits ^= b.bits;
-      return m;
+      return {static_cast<Bits>(a.bits ^ b.bits)};
     }
     EIGENFORMER_ALWAYS_INLINE friend Mask operator~(const Mask& a) {
       Mask m = a;
@@ -154,39 +149,21 @@ struct Pack {
     return select(small, copysign(y, a), a);
   }
 
-  EIGENFORMER_ALWAYS_INLINE friend Pack sqrt(const Pack& a) {
-    Pack y = a;
-    W::sqrt(y.v);
-    return y;
-  }
-  EIGENFORMER_ALWAYS_INLINE friend Pack exp(const Pack& a) {
-    Pack y = a;
-    Math::exp(y.v);
-    return y;
-  }
-  EIGENFORMER_ALWAYS_INLINE friend Pack log(const Pack& a) {
-    Pack y = a;
-    Math::log(y.v);
-    return y;
-  }
+  EIGENFORMER_ALWAYS_INLINE friend Pack sqrt(const Pack& a) { return changed<W::sqrt>(a); }
+  EIGENFORMER_ALWAYS_INLINE friend Pack exp(const Pack& a) { return changed<Math::exp>(a); }
+  EIGENFORMER_ALWAYS_INLINE friend Pack log(const Pack& a) { return changed<Math::log>(a); }
 
   EIGENFORMER_ALWAYS_INLINE friend Pack exp2(const Pack& a) {
     if constexpr (is_double) return each(a, [](T x) { return std::exp2(x); });
-    Pack y = a;
-    Math::exp2(y.v);
-    return y;
+    return changed<Math::exp2>(a);
   }
   EIGENFORMER_ALWAYS_INLINE friend Pack expm1(const Pack& a) {
     if constexpr (is_double) return each(a, [](T x) { return std::expm1(x); });
-    Pack y = a;
-    Math::expm1(y.v);
-    return y;
+    return changed<Math::expm1>(a);
   }
   EIGENFORMER_ALWAYS_INLINE friend Pack log2(const Pack& a) {
     if constexpr (is_double) return each(a, [](T x) { return std::log2(x); });
-    Pack y = a;
-    Math::log2(y.v);
-    return y;
+    return changed<Math::log2>(a);
   }
   EIGENFORMER_ALWAYS_INLINE friend Pack log10(const Pack& a) {
     if constexpr (is_double) return each(a, [](T x) { return std::log10(x); });
@@ -267,9 +244,7 @@ struct Pack {
   }
   EIGENFORMER_ALWAYS_INLINE friend Pack tanh(const Pack& a) {
     if constexpr (is_double) return each(a, [](T x) { return std::tanh(x); });
-    Pack y = a;
-    Math::tanh(y.v);
-    return y;
+    return changed<Math::tanh>(a);
   }
   EIGENFORMER_ALWAYS_INLINE friend Pack asinh(const Pack& a) {
     if constexpr (is_double) return each(a, [](T x) { return std::asinh(x); });
@@ -317,6 +292,13 @@ struct Pack {
     });
   }
 
+  /// a, changed in place.
+  template <void change(V&)>
+  EIGENFORMER_ALWAYS_INLINE static Pack changed(const Pack& a) {
+    Pack y = a;
+    change(y.v);
+    return y;
+  }
   /// f for each element.
   template <class F>
   EIGENFORMER_ALWAYS_INLINE static Pack each(const Pack& a, F f) {

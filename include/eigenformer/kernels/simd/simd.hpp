@@ -67,6 +67,16 @@ EIGENFORMER_TARGET_AVX512 EIGENFORMER_PLAIN_LOOPS void run_avx512(Args... args) 
 }
 #endif
 
+/// to = beta * to + value; beta 0 does not read it, as do no numbers but floating point.
+template <class T>
+EIGENFORMER_ALWAYS_INLINE void put(T& to, T value, [[maybe_unused]] T beta) {
+  if constexpr (std::is_floating_point_v<T>) {
+    to = beta == T(0) ? value : beta * to + value;
+  } else {
+    to = value;
+  }
+}
+
 /// The function that dispatch() calls for the instruction set with vectors of `Bytes`: for tables, whose
 /// users keep the instruction set that they chose.
 template <class Body, int Bytes, class Function>

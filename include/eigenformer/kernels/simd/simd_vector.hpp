@@ -93,6 +93,17 @@ struct Simd {
     copy(p, buffer, count);
   }
 
+  /// store() of v + beta * what is at p; beta 0 does not read it.
+  EIGENFORMER_ALWAYS_INLINE static void store_sum(T* p, index_t count, const V& v, T beta) {
+    V sum = v;
+    if (beta != T(0)) {
+      V old;
+      load(old, p, count);
+      sum += beta * old;
+    }
+    store(p, count, sum);
+  }
+
   /// The lanes combined into one by Op::combine(a, b): halves are combined until one is left.
   template <class Op>
   EIGENFORMER_ALWAYS_INLINE static T fold(const V& v) {

@@ -10,9 +10,9 @@
 #include "eigenformer/autograd/ops/elementwise/arithmetic.hpp"
 #include "eigenformer/autograd/tape/operand.hpp"
 #include "eigenformer/autograd/tape/tape.hpp"
+#include "eigenformer/core/tensor/view.hpp"
 #include "eigenformer/kernels/elementwise/elementwise.hpp"
 #include "eigenformer/kernels/reduction/reduce.hpp"
-#include "eigenformer/kernels/simd/strided.hpp"
 
 namespace eigenformer {
 
@@ -30,7 +30,7 @@ concept Comparable = (has_elements<A> && (Number<B> || are_all_of_one_type<A, B>
 template <class T, class F>
 void for_pairs(const Shape& shape, const T* a, const Shape& as, const T* b, const Shape& bs, F f) {
   if (shape.numel() == 0) return;
-  const auto loop = kernels::broadcast_loop<2>(shape, {&as, &bs});
+  const auto loop = broadcast_loop<2>(shape, {&as, &bs});
   const index_t n = loop.inner_size(), step_a = loop.inner_stride(0), step_b = loop.inner_stride(1);
   const auto part = [&](index_t round, index_t begin, index_t end) {
     const auto at = loop.offsets(round);
