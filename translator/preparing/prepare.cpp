@@ -48,8 +48,7 @@ class Spool {
 
   const std::filesystem::path& path() const noexcept { return path_; }
   void write(std::string_view text) {
-    const int error =
-        detail::write_all(descriptor_, std::as_bytes(std::span<const char>(text.data(), text.size())));
+    const int error = detail::write_all(descriptor_, std::as_bytes(std::span(text)));
     if (error != 0) throw detail::errno_error("prepare", "write", path_, error);
   }
   void end() {

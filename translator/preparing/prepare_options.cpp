@@ -11,15 +11,17 @@ bool detail::is_tag(const std::string& text) {
          text.back() == '>';
 }
 
-std::vector<std::string> PrepareOptions::reserved() const {
-  std::vector<std::string> all;
-  if (tags.empty()) return all;
+std::vector<std::string> detail::parts_of(const std::string& text, char separator) {
+  std::vector<std::string> parts;
+  if (text.empty()) return parts;
   for (std::size_t begin = 0, end = 0; end != std::string::npos; begin = end + 1) {
-    end = tags.find(',', begin);
-    all.push_back(tags.substr(begin, end == std::string::npos ? end : end - begin));
+    end = text.find(separator, begin);
+    parts.push_back(text.substr(begin, end - begin));
   }
-  return all;
+  return parts;
 }
+
+std::vector<std::string> PrepareOptions::reserved() const { return detail::parts_of(tags, ','); }
 
 void PrepareOptions::validate() const {
   validate_fields("prepare", *this);

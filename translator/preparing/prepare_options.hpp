@@ -24,6 +24,8 @@ namespace detail {
 
 // Whether a text can be a tag, a token that no text is cut into: "<...>" without a space or comma.
 bool is_tag(const std::string& text);
+// Splits a text at separators; an empty text has no parts.
+std::vector<std::string> parts_of(const std::string& text, char separator);
 
 }  // namespace detail
 

@@ -1,7 +1,5 @@
 #include "translator/serving/options.hpp"
 
-#include <string>
-
 #include "eigenformer/core/base/error.hpp"
 
 namespace eigenformer {

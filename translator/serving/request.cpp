@@ -1,27 +1,14 @@
 #include "translator/serving/request.hpp"
 
+#include <array>
+#include <cstddef>
+
 namespace eigenformer {
 
 const char* name_of(RequestStatus status) {
-  switch (status) {
-    case RequestStatus::accepted:
-      return "accepted";
-    case RequestStatus::queue_full:
-      return "queue_full";
-    case RequestStatus::too_large:
-      return "too_large";
-    case RequestStatus::shut_down:
-      return "shut_down";
-    case RequestStatus::done:
-      return "done";
-    case RequestStatus::failed:
-      return "failed";
-    case RequestStatus::cancelled:
-      return "cancelled";
-    case RequestStatus::deadline_exceeded:
-      break;
-  }
-  return "deadline_exceeded";
+  static constexpr std::array names = {"accepted", "queue_full", "too_large", "shut_down",
+                                       "done",     "failed",     "cancelled", "deadline_exceeded"};
+  return names[static_cast<std::size_t>(status)];
 }
 
 }  // namespace eigenformer

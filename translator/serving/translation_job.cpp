@@ -1,11 +1,11 @@
 #include "translator/serving/translation_job.hpp"
 
 #include <cstdint>
-#include <numeric>
 #include <string>
 #include <string_view>
 #include <utility>
 
+#include "eigenformer/core/base/stable_sort.hpp"
 #include "translator/serving/line_translator.hpp"
 
 namespace eigenformer::detail {
@@ -41,13 +41,10 @@ TranslationJob::TranslationJob(TranslationRequest request, OutcomeHandler handle
     lines_[i].prepared = std::move(lines[i]);
     source_tokens_ += tokens(i);
   }
-  order_.resize(lines_.size());
-  std::iota(order_.begin(), order_.end(), std::size_t{0});
   // Lines of similar length end their searches together; with on_progress the first line comes first.
-  if (on_progress_ == nullptr) {
-    std::stable_sort(order_.begin(), order_.end(),
-                     [&](std::size_t a, std::size_t b) { return tokens(a) > tokens(b); });
-  }
+  order_ = stable_order(lines_.size(), [&](std::size_t a, std::size_t b) {
+    return on_progress_ == nullptr && tokens(a) > tokens(b);
+  });
 }
 
 void TranslationJob::watch(std::size_t i, const SearchProgress& progress) {

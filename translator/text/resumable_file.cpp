@@ -67,8 +67,7 @@ void ResumableFile::restart() {
 
 void ResumableFile::write(std::string_view text) {
   require_begun();
-  const int error =
-      detail::write_all(descriptor_, std::as_bytes(std::span<const char>(text.data(), text.size())));
+  const int error = detail::write_all(descriptor_, std::as_bytes(std::span(text)));
   if (error != 0) fail("write", part_, error);
   bytes_ += text.size();
 }
@@ -81,7 +80,7 @@ void ResumableFile::save(std::string_view state) {
   const int file = ::open(fresh.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
   if (file < 0) fail("write", fresh, errno);
   const std::string text = std::to_string(bytes_) + '\n' + std::string(state);
-  int error = detail::write_all(file, std::as_bytes(std::span<const char>(text.data(), text.size())));
+  int error = detail::write_all(file, std::as_bytes(std::span(text)));
   if (error == 0 && ::fsync(file) != 0) error = errno;
   ::close(file);
   if (error == 0 && ::rename(fresh.c_str(), state_.c_str()) != 0) error = errno;

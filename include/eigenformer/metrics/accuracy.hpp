@@ -2,7 +2,6 @@
 
 #include <cstddef>
 #include <span>
-#include <string>
 
 #include "eigenformer/core/base/config.hpp"
 #include "eigenformer/core/base/error.hpp"

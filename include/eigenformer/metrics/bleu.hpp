@@ -72,9 +72,6 @@ std::string rewrite_pairs(const std::string& line, Match match, Write write) {
   return out;
 }
 
-/// The words of a text, split at white space.
-EIGENFORMER_FUNCTION std::vector<std::string> split_spaces(std::string_view text);
-
 /// Splits a text into words by tokenization 13a (mteval-v13a.pl, as sacreBLEU defines it). Its patterns match
 /// ASCII only, so they work on bytes; the text is UTF-8.
 EIGENFORMER_FUNCTION std::vector<std::string> tokenize_13a(std::string_view text);
@@ -171,21 +168,6 @@ EIGENFORMER_FUNCTION std::string space_marks(const std::string& line) {
   return out;
 }
 
-EIGENFORMER_FUNCTION std::vector<std::string> split_spaces(std::string_view text) {
-  std::vector<std::string> words;
-  bool in_word = false;
-  for_each_code_point(text, [&](char32_t c, std::string_view bytes) {
-    if (is_space(c)) {
-      in_word = false;
-    } else {
-      if (!in_word) words.emplace_back();
-      words.back() += bytes;
-      in_word = true;
-    }
-  });
-  return words;
-}
-
 EIGENFORMER_FUNCTION std::vector<std::string> tokenize_13a(std::string_view text) {
   std::string line(text.substr(0, detail::before_spaces(text, text.size())));
   detail::replace_all(line, "<skipped>", "");
@@ -207,7 +189,9 @@ EIGENFORMER_FUNCTION std::vector<std::string> tokenize_13a(std::string_view text
   line = detail::rewrite_pairs(
       line, [](char a, char b) { return detail::is_digit(a) && b == '-'; },
       [](std::string& out, char a, char b) { ((out += a, out += ' ') += b) += ' '; });
-  return detail::split_spaces(line);
+  std::vector<std::string> words;
+  for (const ByteSpan& word : word_spans(line)) words.emplace_back(word.of(line));
+  return words;
 }
 
 EIGENFORMER_FUNCTION std::vector<Ngram> sorted_ngrams(std::span<const std::int32_t> tokens, std::size_t n) {

@@ -177,7 +177,7 @@ EIGENFORMER_IO_FUNCTION ConfidenceScale fit_confidence(std::span<const double> p
 EIGENFORMER_IO_FUNCTION std::vector<double> right_words(std::span<const WordConfidence> words,
                                                         std::string_view reference) {
   std::map<std::string, index_t> left;
-  for (const std::string& word : detail::split_spaces(reference)) ++left[word];
+  for (const ByteSpan& word : detail::word_spans(reference)) ++left[std::string(word.of(reference))];
   std::vector<double> right;
   for (const WordConfidence& word : words) {
     const auto found = left.find(word.word);

@@ -79,8 +79,7 @@ inline double corpus_chrf(std::span<const std::string> hypotheses, std::span<con
 
 #if EIGENFORMER_IO_DEFINITIONS
 
-namespace eigenformer {
-namespace detail {
+namespace eigenformer::detail {
 
 EIGENFORMER_IO_FUNCTION std::vector<CharacterNgram> sorted_ngrams(const std::u32string& text, std::size_t n) {
   std::vector<CharacterNgram> ngrams;
@@ -118,7 +117,6 @@ EIGENFORMER_IO_FUNCTION double ChrfCounts::score() const {
   return 100 * (1 + beta2) * precision * recall / (beta2 * precision + recall);
 }
 
-}  // namespace detail
-}  // namespace eigenformer
+}  // namespace eigenformer::detail
 
 #endif

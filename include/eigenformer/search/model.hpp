@@ -109,6 +109,11 @@ concept HasInputLength = HasInput<M> && requires(const M& model, const typename 
   { model.input_length(input) } -> std::convertible_to<index_t>;
 };
 
+/// Ids as a tensor (ids).
+inline Tensor<std::int32_t> id_row(const std::vector<std::int32_t>& ids) {
+  return Tensor<std::int32_t>::from(Shape{static_cast<index_t>(ids.size())}, ids);
+}
+
 }  // namespace detail
 
 /// A model that can generate texts; the head of search/model.hpp describes its members.

@@ -186,11 +186,14 @@ TEST_CASE("validation_of: what is impossible is refused") {
 
 TEST_CASE("spread_sample: every so manieth pair") {
   const ParallelCorpus text = reversed_text(10, 3);
-  const ParallelCorpus some = detail::spread_sample(text, 3);
+  const auto sampled = [&](index_t most) {
+    return detail::spread_sample(std::vector<ValidationText>{{.pairs = text}}, most).front().pairs;
+  };
+  const ParallelCorpus some = sampled(3);
   REQUIRE(some.size() == 3);
   CHECK(some.source[0] == text.source[1]);
   CHECK(some.target[1] == text.target[4]);
   CHECK(some.source[2] == text.source[7]);
-  CHECK(detail::spread_sample(text, 0).source == text.source);
-  CHECK(detail::spread_sample(text, 20).target == text.target);
+  CHECK(sampled(0).source == text.source);
+  CHECK(sampled(20).target == text.target);
 }

@@ -1,7 +1,6 @@
 #include "translator/documents/markup/translate_markup.hpp"
 
 #include <cstddef>
-#include <utility>
 
 #include "eigenformer/core/base/error.hpp"
 #include "eigenformer/data/text/utf8.hpp"

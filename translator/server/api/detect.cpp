@@ -1,7 +1,6 @@
 #include "translator/server/api/detect.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstddef>
 #include <span>
@@ -40,91 +39,74 @@ struct LanguageProfile {
   std::string_view letters, words;  // words between spaces
 };
 
-constexpr std::array language_profiles = {
-    LanguageProfile{
-        "en", Script::latin, "",
-        " the of and to a in is it that was for on are with as his her they at be this have from or by "
-        "one had not but what all were we when your can said there an which she he do how their if will "
-        "you i my me who has been would two man woman "},
-    LanguageProfile{
-        "de", Script::latin, "äöüß",
-        " der die das und ist in den von zu mit sich des auf für nicht ein eine einer einem einen als "
-        "auch es an er hat aus bei wir ich sie war wird sind noch wie im dem nach über vor zum zur mein "
-        "haben um du uns ihr wenn aber mann frau "},
-    LanguageProfile{
-        "fr", Script::latin, "éèàâêîôûçëïùœ",
-        " le la les de des du et est un une que qui dans pour pas sur ce cette il elle nous vous je tu au "
-        "aux par avec son sa ses se ne plus en sont mais ou où ont était homme femme leur comme c'est "},
-    LanguageProfile{
-        "es", Script::latin, "áéíóúñü¿¡",
-        " el la los las de del y en que un una es por con no para su al lo como más pero sus le ya este "
-        "sí porque esta son entre cuando muy sin sobre también me hasta hay donde yo se está hombre mujer "},
-    LanguageProfile{
-        "it", Script::latin, "àèéìòù",
-        " il lo la i gli le di del della e è un una che in per non con si da sono come più anche ma nel "
-        "alla questo questa su al dei ha mi ti ci io tu lui lei noi uomo donna era "},
-    LanguageProfile{
-        "pt", Script::latin, "ãõáéíóúâêôàç",
-        " o a os as de do da dos das e em que um uma é por com não para se no na mais como mas ao ele ela "
-        "foi são eu você isso este esta também muito já homem mulher está "},
-    LanguageProfile{
-        "nl", Script::latin, "ëïé",
-        " de het een en van is in dat op te zijn met voor niet aan er die ook als bij maar om uit door "
-        "over ze hij ik je we naar heeft dan nog wel geen wordt man vrouw "},
-    LanguageProfile{
-        "sv", Script::latin, "åäö",
-        " och att det i en är som på av för med den till inte om ett han var jag men sig från vi så kan "
-        "när hon de har du skulle eller där man kvinna "},
-    LanguageProfile{
-        "da", Script::latin, "æøå",
-        " og at det i en er som på af for med den til ikke om et han var jeg men sig fra vi så kan når hun "
-        "de har du skulle eller der mand kvinde blev "},
-    LanguageProfile{
-        "nb", Script::latin, "æøå",
-        " og at det i en er som på av for med den til ikke om et han var jeg men seg fra vi så kan når hun "
-        "de har du skulle eller der mann kvinne ble "},
-    LanguageProfile{
-        "fi", Script::latin, "äö",
-        " ja on ei se että hän oli mutta ovat kun niin myös jos tai mitä minä sinä me he ole joka kuin "
-        "nyt vain sen tämä "},
-    LanguageProfile{
-        "pl", Script::latin, "ąćęłńóśźż",
-        " i w na z nie się to do jest że o jak a po co od ale tak za przez czy dla są było być ten mężczyzna "
-        "kobieta tego już "},
-    LanguageProfile{"cs", Script::latin, "áčďéěíňóřšťúůýž",
-                    " a v na je se že to s z do o i ve jsem jako za po ale by si od který jeho pro není jsou "
-                    "byl muž žena "
-                    "tak "},
-    LanguageProfile{"sk", Script::latin, "áäčďéíĺľňóôŕšťúýž",
-                    " a v na je sa že to s z do o i vo som ako za po ale by si od ktorý jeho pre nie sú bol "
-                    "muž žena tak "},
-    LanguageProfile{
-        "hu", Script::latin, "áéíóöőúüű",
-        " a az és hogy nem is egy van de ez meg ha csak már mint volt el azt én ki még vagy férfi nő "},
-    LanguageProfile{
-        "ro", Script::latin, "ăâîșțşţ",
-        " și în de la a o un cu pe nu că este din mai pentru care se să au fost ca ce dar sunt bărbat "
-        "femeie "},
-    LanguageProfile{
-        "tr", Script::latin, "çğıöşüİ",
-        " bir ve bu da de için çok ne ile o ben gibi daha var mi sen olarak kadar ama en değil adam kadın "},
-    LanguageProfile{
-        "ru", Script::cyrillic, "ёыэъ",
-        " и в не на я что он с как это а по но они мы она так его из за у же от все был ты бы для вы "},
-    LanguageProfile{
-        "uk", Script::cyrillic, "іїєґ",
-        " і в не на я що він з як це а по але вони ми вона так його із за у же від все був ти б для ви та "},
-    LanguageProfile{"bg", Script::cyrillic, "ъ",
-                    " и в не на аз че той с как това а по но те ние тя така от за се е да са ще си има "},
-    LanguageProfile{"el", Script::greek, "", " "},
-    LanguageProfile{"he", Script::hebrew, "", " "},
-    LanguageProfile{"ar", Script::arabic, "", " "},
-    LanguageProfile{"fa", Script::arabic, "پچژگی", " و در به از که این را با است برای آن یک خود تا بر هم "},
-    LanguageProfile{"hi", Script::devanagari, "", " "},
-    LanguageProfile{"th", Script::thai, "", " "},
-    LanguageProfile{"ko", Script::hangul, "", " "},
-    LanguageProfile{"ja", Script::kana, "", " "},
-    LanguageProfile{"zh", Script::han, "", " "},
+constexpr LanguageProfile language_profiles[] = {
+    {"en", Script::latin, "",
+     " the of and to a in is it that was for on are with as his her they at be this have from or by "
+     "one had not but what all were we when your can said there an which she he do how their if will "
+     "you i my me who has been would two man woman "},
+    {"de", Script::latin, "äöüß",
+     " der die das und ist in den von zu mit sich des auf für nicht ein eine einer einem einen als "
+     "auch es an er hat aus bei wir ich sie war wird sind noch wie im dem nach über vor zum zur mein "
+     "haben um du uns ihr wenn aber mann frau "},
+    {"fr", Script::latin, "éèàâêîôûçëïùœ",
+     " le la les de des du et est un une que qui dans pour pas sur ce cette il elle nous vous je tu au "
+     "aux par avec son sa ses se ne plus en sont mais ou où ont était homme femme leur comme c'est "},
+    {"es", Script::latin, "áéíóúñü¿¡",
+     " el la los las de del y en que un una es por con no para su al lo como más pero sus le ya este "
+     "sí porque esta son entre cuando muy sin sobre también me hasta hay donde yo se está hombre mujer "},
+    {"it", Script::latin, "àèéìòù",
+     " il lo la i gli le di del della e è un una che in per non con si da sono come più anche ma nel "
+     "alla questo questa su al dei ha mi ti ci io tu lui lei noi uomo donna era "},
+    {"pt", Script::latin, "ãõáéíóúâêôàç",
+     " o a os as de do da dos das e em que um uma é por com não para se no na mais como mas ao ele ela "
+     "foi são eu você isso este esta também muito já homem mulher está "},
+    {"nl", Script::latin, "ëïé",
+     " de het een en van is in dat op te zijn met voor niet aan er die ook als bij maar om uit door "
+     "over ze hij ik je we naar heeft dan nog wel geen wordt man vrouw "},
+    {"sv", Script::latin, "åäö",
+     " och att det i en är som på av för med den till inte om ett han var jag men sig från vi så kan "
+     "när hon de har du skulle eller där man kvinna "},
+    {"da", Script::latin, "æøå",
+     " og at det i en er som på af for med den til ikke om et han var jeg men sig fra vi så kan når hun "
+     "de har du skulle eller der mand kvinde blev "},
+    {"nb", Script::latin, "æøå",
+     " og at det i en er som på av for med den til ikke om et han var jeg men seg fra vi så kan når hun "
+     "de har du skulle eller der mann kvinne ble "},
+    {"fi", Script::latin, "äö",
+     " ja on ei se että hän oli mutta ovat kun niin myös jos tai mitä minä sinä me he ole joka kuin "
+     "nyt vain sen tämä "},
+    {"pl", Script::latin, "ąćęłńóśźż",
+     " i w na z nie się to do jest że o jak a po co od ale tak za przez czy dla są było być ten mężczyzna "
+     "kobieta tego już "},
+    {"cs", Script::latin, "áčďéěíňóřšťúůýž",
+     " a v na je se že to s z do o i ve jsem jako za po ale by si od který jeho pro není jsou "
+     "byl muž žena "
+     "tak "},
+    {"sk", Script::latin, "áäčďéíĺľňóôŕšťúýž",
+     " a v na je sa že to s z do o i vo som ako za po ale by si od ktorý jeho pre nie sú bol "
+     "muž žena tak "},
+    {"hu", Script::latin, "áéíóöőúüű",
+     " a az és hogy nem is egy van de ez meg ha csak már mint volt el azt én ki még vagy férfi nő "},
+    {"ro", Script::latin, "ăâîșțşţ",
+     " și în de la a o un cu pe nu că este din mai pentru care se să au fost ca ce dar sunt bărbat "
+     "femeie "},
+    {"tr", Script::latin, "çğıöşüİ",
+     " bir ve bu da de için çok ne ile o ben gibi daha var mi sen olarak kadar ama en değil adam kadın "},
+    {"ru", Script::cyrillic, "ёыэъ",
+     " и в не на я что он с как это а по но они мы она так его из за у же от все был ты бы для вы "},
+    {"uk", Script::cyrillic, "іїєґ",
+     " і в не на я що він з як це а по але вони ми вона так його із за у же від все був ти б для ви та "},
+    {"bg", Script::cyrillic, "ъ",
+     " и в не на аз че той с как това а по но те ние тя така от за се е да са ще си има "},
+    {"el", Script::greek, "", " "},
+    {"he", Script::hebrew, "", " "},
+    {"ar", Script::arabic, "", " "},
+    {"fa", Script::arabic, "پچژگی", " و در به از که این را با است برای آن یک خود تا بر هم "},
+    {"hi", Script::devanagari, "", " "},
+    {"th", Script::thai, "", " "},
+    {"ko", Script::hangul, "", " "},
+    {"ja", Script::kana, "", " "},
+    {"zh", Script::han, "", " "},
 };
 
 const LanguageProfile* find_profile(std::string_view code) {
@@ -146,19 +128,6 @@ char32_t lower_letter(char32_t c) {
     return (c % 2 == 1) == odd_capitals ? c + 1 : c;
   }
   return c;
-}
-
-void append_utf8(std::string& text, char32_t c) {
-  const auto add = [&](char32_t byte) { text += static_cast<char>(static_cast<unsigned char>(byte)); };
-  if (c < 0x80) {
-    add(c);
-  } else if (c < 0x800) {
-    add(0xC0 | c >> 6), add(0x80 | (c & 0x3F));
-  } else if (c < 0x10000) {
-    add(0xE0 | c >> 12), add(0x80 | (c >> 6 & 0x3F)), add(0x80 | (c & 0x3F));
-  } else {
-    add(0xF0 | c >> 18), add(0x80 | (c >> 12 & 0x3F)), add(0x80 | (c >> 6 & 0x3F)), add(0x80 | (c & 0x3F));
-  }
 }
 
 }  // namespace
@@ -205,8 +174,7 @@ std::vector<DetectedLanguage> detect_language(std::string_view text, std::span<c
     const Script script = script_of(c);
     if (script == Script::other && c != '\'' && c != 0xBF && c != 0xA1) return finish_word();
     ++letters;
-    std::string letter;
-    append_utf8(letter, c);
+    const std::string letter = detail::utf8_of(c);
     if (script != Script::other || c == '\'') word += letter;
     for (Candidate& candidate : candidates) {
       const LanguageProfile& profile = *candidate.profile;

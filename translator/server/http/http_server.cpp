@@ -8,7 +8,6 @@
 #include <future>
 #include <map>
 #include <mutex>
-#include <string>
 #include <utility>
 
 #include "eigenformer/core/base/error.hpp"

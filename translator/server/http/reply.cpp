@@ -16,12 +16,7 @@ void HttpReply::send(HttpAnswer answer) const {
 }
 
 void HttpReply::send(const HttpError& error) const {
-  in_strand([error](HttpSession& s) {
-    if (s.state_ == HttpSession::State::answering) return s.send_error(error);
-    if (s.state_ != HttpSession::State::streaming) return;
-    s.events_.add("error", s.handler_.error_answer(error).body);
-    s.end_stream();
-  });
+  in_strand([error](HttpSession& s) { s.fail(error); });
 }
 
 void HttpReply::begin_stream(HttpAnswer header) const {

@@ -121,9 +121,7 @@ void HttpSession::start() {
 
 void HttpSession::refuse() {
   in_strand([self = shared_from_this()] {
-    self->begin_request();
-    self->keep_alive_ = false;
-    self->send_error(HttpError(503, "the server has too many connections", {{"Retry-After", "1"}}));
+    self->refuse_request(503, "the server has too many connections", {{"Retry-After", "1"}});
   });
 }
 
@@ -162,31 +160,27 @@ void HttpSession::header_read(ErrorCode error, std::size_t) {
   keep_alive_ = header.keep_alive();
   version_ = header.version();
   read_fields(header);
-  const auto refuse = [this](int status, const std::string& why) {
-    begin_request();
-    keep_alive_ = false;
-    send_error(HttpError(status, why));
-  };
   if (std::distance(header.begin(), header.end()) > static_cast<std::ptrdiff_t>(most_fields))
-    return refuse(431, "the header has more than " + std::to_string(most_fields) + " fields");
+    return refuse_request(431, "the header has more than " + std::to_string(most_fields) + " fields");
   const std::size_t hosts = header.count(http::field::host);
   if (hosts > 1 || (header.version() >= 11 && hosts == 0))
-    return refuse(400, hosts == 0 ? "the request has no Host" : "the request has more than one Host");
+    return refuse_request(400, hosts == 0 ? "the request has no Host" : "the request has more than one Host");
   // RFC 9112, section 6.1.
   if (header.version() < 11 && header.count(http::field::transfer_encoding) > 0)
-    return refuse(400, "the request has a Transfer-Encoding, which its version of HTTP does not have");
+    return refuse_request(400,
+                          "the request has a Transfer-Encoding, which its version of HTTP does not have");
   const auto length = header[http::field::content_length];
   if (header.count(http::field::content_length) > 1 ||
       length.find_first_not_of("0123456789") != boost::beast::string_view::npos)
-    return refuse(400, "the Content-Length is not one number");
+    return refuse_request(400, "the Content-Length is not one number");
   // Only one form is accepted: a proxy in front might disagree with us on where the body ends.
   if (header.count(http::field::transfer_encoding) > 0 &&
       (header.count(http::field::transfer_encoding) > 1 ||
        !boost::beast::iequals(header[http::field::transfer_encoding], "chunked")))
-    return refuse(501, "the Transfer-Encoding is not supported, expected chunked");
+    return refuse_request(501, "the Transfer-Encoding is not supported, expected chunked");
   if (header.count(http::field::content_encoding) > 0 &&
       !boost::beast::iequals(header[http::field::content_encoding], "identity"))
-    return refuse(415, "the Content-Encoding is not supported, expected none");
+    return refuse_request(415, "the Content-Encoding is not supported, expected none");
   const bool asks = boost::beast::iequals(header[http::field::expect], "100-continue");
   if (!asks || parser_->is_done() || buffer_.size() > 0) return read_body({}, 0);
   out_ = "HTTP/1.1 100 Continue\r\n\r\n";
@@ -248,23 +242,25 @@ void HttpSession::reading_failed(ErrorCode error) {
       error == http::error::end_of_stream || error == http::error::partial_message)
     return close();
   read_fields(parser_->get());  // those that came before the error
+  if (error == http::error::body_limit)
+    return refuse_request(413, "the body has more than " + std::to_string(options_.max_body) + " bytes");
+  if (error == http::error::header_limit) {
+    if (parser_->get().method_string().empty()) return refuse_request(414, "the request line is too long");
+    return refuse_request(431, "the header is too long");
+  }
+  if (error == http::error::buffer_overflow)
+    return refuse_request(431, "the line before a chunk, or the trailer, has more than " +
+                                   std::to_string(most_buffered) + " bytes");
+  if (chunk_extensions_ > most_header)
+    return refuse_request(
+        413, "the chunks have more than " + std::to_string(most_header) + " bytes of extensions");
+  refuse_request(400, "the request is not valid HTTP: " + error.message());
+}
+
+void HttpSession::refuse_request(unsigned status, const std::string& why, const HttpHeaders& headers) {
   begin_request();
   keep_alive_ = false;
-  if (error == http::error::body_limit) {
-    send_error(HttpError(413, "the body has more than " + std::to_string(options_.max_body) + " bytes"));
-  } else if (error == http::error::header_limit) {
-    const bool in_line = parser_->get().method_string().empty();
-    send_error(in_line ? HttpError(414, "the request line is too long")
-                       : HttpError(431, "the header is too long"));
-  } else if (error == http::error::buffer_overflow) {
-    send_error(HttpError(431, "the line before a chunk, or the trailer, has more than " +
-                                  std::to_string(most_buffered) + " bytes"));
-  } else if (chunk_extensions_ > most_header) {
-    send_error(
-        HttpError(413, "the chunks have more than " + std::to_string(most_header) + " bytes of extensions"));
-  } else {
-    send_error(HttpError(400, "the request is not valid HTTP: " + error.message()));
-  }
+  send_error(HttpError(status, why, headers));
 }
 
 void HttpSession::begin_request() {
@@ -307,10 +303,15 @@ void HttpSession::limit_time(std::chrono::seconds time) {
         503, "the answer took longer than " + std::to_string(self->options_.answer_seconds) + " seconds",
         {{"Retry-After", "1"}});
     self->tell_gone();
-    if (self->state_ == State::answering) return self->send_error(late);
-    self->events_.add("error", self->handler_.error_answer(late).body);
-    self->end_stream();
+    self->fail(late);
   });
+}
+
+void HttpSession::fail(const HttpError& error) {
+  if (state_ == State::answering) return send_error(error);
+  if (state_ != State::streaming) return;
+  events_.add("error", handler_.error_answer(error).body);
+  end_stream();
 }
 
 void HttpSession::tell_gone() {

@@ -124,6 +124,10 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   void tell_gone();
   void lose();
   void send_error(const HttpError& error) { send(handler_.error_answer(error)); }
+  // Answers a request that cannot be read, and closes the connection.
+  void refuse_request(unsigned status, const std::string& why, const HttpHeaders& headers = {});
+  // Ends the current request with an error answer, or in a stream with an event "error".
+  void fail(const HttpError& error);
   void send(HttpAnswer answer);
   template <class Message>
   void write_headers(Message& message, const HttpAnswer& answer) const;

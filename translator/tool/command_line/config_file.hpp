@@ -3,7 +3,6 @@
 #include <CLI/CLI.hpp>
 #include <map>
 #include <string>
-#include <vector>
 
 namespace translator {
 

@@ -78,8 +78,8 @@ int curves(const CurvesCommand& command) {
     names.push_back(runs.back().name);
   }
   ef::detail::write_file(command.output, SvgChart(names, axis->second.second).draw(panels_of(runs)));
-  std::fprintf(stderr, "wrote curves of %s to '%s'\n",
-               counted(static_cast<long long>(runs.size()), "training").c_str(), command.output.c_str());
+  std::fprintf(stderr, "wrote curves of %s to '%s'\n", counted(runs.size(), "training").c_str(),
+               command.output.c_str());
   return 0;
 }
 

@@ -36,6 +36,10 @@ CLI::Option* RowFlags::add(CLI::App& command, const OptionRow& row) {
   std::string help = row.help;
   if (!row.owner_word.empty()) help = row.owner_word + ": " + help;
   if (!row.allowed.empty()) help += " (" + row.allowed + ")";
+  const auto option_of = [&]<class V>(const V&) {
+    return command.add_option_function<V>(
+        names, [](const V&) {}, help);
+  };
   CLI::Option* option = nullptr;
   switch (row.kind) {
     case OptionKind::flag:
@@ -44,22 +48,18 @@ CLI::Option* RowFlags::add(CLI::App& command, const OptionRow& row) {
       if (row.fallback == "true") help += "; on by default";
       return command.add_flag(names, std::as_const(help));
     case OptionKind::whole_number:
-      option = command.add_option_function<std::int64_t>(
-          names, [](const std::int64_t&) {}, help);
+      option = option_of(std::int64_t{});
       break;
     case OptionKind::unsigned_number:
-      option = command.add_option_function<std::uint64_t>(
-          names, [](const std::uint64_t&) {}, help);
+      option = option_of(std::uint64_t{});
       break;
     case OptionKind::number:
-      option = command.add_option_function<double>(
-          names, [](const double&) {}, help);
+      option = option_of(double{});
       break;
     case OptionKind::word:
     case OptionKind::text:
     case OptionKind::ids:
-      option = command.add_option_function<std::string>(
-          names, [](const std::string&) {}, help);
+      option = option_of(std::string());
       if (row.kind == OptionKind::word)
         option->type_name(std::string("TEXT:") + words_mark +
                           CLI::detail::find_and_replace(row.allowed, ",", ""));
@@ -93,8 +93,7 @@ nlohmann::json RowFlags::given() const {
           throw ef::ValueError("options", {flag_of_name(row.name, row.group), " is '", word,
                                            "', expected one of ", row.allowed});
         }
-        value = option->as<std::string>();
-        break;
+        [[fallthrough]];
       case OptionKind::text:
       case OptionKind::ids:
         value = option->as<std::string>();

@@ -4,10 +4,8 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <cerrno>
 #include <csignal>
 #include <cstdio>
-#include <ctime>
 #include <stop_token>
 #include <thread>
 

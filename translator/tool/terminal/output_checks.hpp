@@ -103,10 +103,17 @@ inline void check_writable_file(const std::filesystem::path& path) {
 }
 
 /// Throws for a folder of a new model that cannot be written, that is not empty without --overwrite, or that
-/// --overwrite must not replace. `option` is the flag that names the folder.
+/// --overwrite must not replace. `option` is the flag that names the folder. reads: the folders and files
+/// that the command reads, which messages call `what`.
 inline void require_new_model_folder(const char* op, const std::filesystem::path& folder, const char* option,
-                                     bool overwrite) {
+                                     bool overwrite, std::initializer_list<std::filesystem::path> reads,
+                                     const char* what) {
   std::error_code ignored;
+  for (const std::filesystem::path& read : reads) {
+    if (std::filesystem::equivalent(read, folder, ignored))
+      throw eigenformer::ValueError(
+          op, {"'", folder.string(), "' is ", what, "; give another folder as ", option});
+  }
   check_writable_folder(op, folder);
   if (overwrite) return require_replaceable(op, folder);
   if (!std::filesystem::exists(folder, ignored)) return;

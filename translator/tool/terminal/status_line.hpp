@@ -3,6 +3,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <concepts>
 #include <cstddef>
 #include <functional>
 #include <iostream>
@@ -16,8 +17,9 @@ using eigenformer::detail::clock;
 using eigenformer::detail::format;
 
 /// "1 step", "2 steps".
-inline std::string counted(long long n, const char* what) {
-  return format("%lld %s%s", n, what, n == 1 ? "" : "s");
+template <std::integral N>
+std::string counted(N n, const char* what) {
+  return std::to_string(n) + " " + what + (n == 1 ? "" : "s");
 }
 
 /// The width of the terminal on stderr; empty if stderr is not a terminal.

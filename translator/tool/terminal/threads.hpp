@@ -1,7 +1,5 @@
 #pragma once
 
-#include <string>
-
 #include "eigenformer/core/runtime/runtime.hpp"
 
 namespace translator {

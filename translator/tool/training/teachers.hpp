@@ -1,29 +1,24 @@
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "eigenformer/train/objectives/token_loss.hpp"
 #include "model/decoding_model.hpp"
+#include "translator/preparing/prepare_options.hpp"
 
 namespace translator {
 
 namespace ef = eigenformer;
 
-/// The folders of a comma-separated list.
+/// The folders of a comma-separated list; none of an empty one.
 inline std::vector<std::string> teacher_folders(const std::string& list) {
-  std::vector<std::string> folders;
-  for (std::size_t at = 0; at <= list.size();) {
-    const std::size_t comma = std::min(list.find(',', at), list.size());
-    if (comma == at)
-      throw ef::ValueError("train", {"--teacher '", list,
-                                     "' has an empty name, expected model folders "
-                                     "separated by commas"});
-    folders.push_back(list.substr(at, comma - at));
-    at = comma + 1;
-  }
-  return folders;
+  std::vector<std::string> folders = ef::detail::parts_of(list, ',');
+  if (std::find(folders.begin(), folders.end(), "") == folders.end()) return folders;
+  throw ef::ValueError(
+      "train", {"--teacher '", list, "' has an empty name, expected model folders separated by commas"});
 }
 
 /// The teachers of a training.

@@ -12,27 +12,23 @@ namespace translator {
 /// Prints why a training ended and what to do next. by: the measure that decided validations.
 inline void describe_end(ef::TrainingEnd end, const Trainer& trainer, ef::ValidationMeasure by,
                          const TrainedModel& trained, TerminalProgress& progress) {
-  const char* why = "";
-  switch (end) {
-    case ef::TrainingEnd::epochs:
-      why = "all epochs finished";
-      break;
-    case ef::TrainingEnd::max_steps:
-      why = "maximum steps reached";
-      break;
-    case ef::TrainingEnd::max_minutes:
-      why = "time limit reached";
-      break;
-    case ef::TrainingEnd::early_stopping:
-      why = "early stopping";
-      break;
-    case ef::TrainingEnd::early_decay:
-      why = "finished early";
-      break;
-    case ef::TrainingEnd::interrupted:
-      why = "interrupted";
-      break;
-  }
+  const char* const why = [end] {
+    switch (end) {
+      case ef::TrainingEnd::epochs:
+        return "all epochs finished";
+      case ef::TrainingEnd::max_steps:
+        return "maximum steps reached";
+      case ef::TrainingEnd::max_minutes:
+        return "time limit reached";
+      case ef::TrainingEnd::early_stopping:
+        return "early stopping";
+      case ef::TrainingEnd::early_decay:
+        return "finished early";
+      case ef::TrainingEnd::interrupted:
+        break;
+    }
+    return "interrupted";
+  }();
   std::string text = format("%s after %s", why, counted(trainer.step(), "step").c_str());
   if (std::isfinite(trainer.best())) {
     text += by == ef::ValidationMeasure::loss

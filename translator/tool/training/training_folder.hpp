@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cerrno>
-#include <csignal>
 #include <filesystem>
 #include <string>
 #include <system_error>

@@ -2,10 +2,8 @@
 
 #include <cstddef>
 #include <cstdio>
-#include <memory>
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "eigenformer/data/text/utf8.hpp"

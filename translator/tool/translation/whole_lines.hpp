@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstdio>
 #include <span>
 #include <string>
 #include <utility>
@@ -32,8 +31,8 @@ struct WholeLines {
 /// The warning about lines that were split; empty: none.
 inline std::string split_remark(std::size_t num_split, ef::index_t max_tokens) {
   if (num_split == 0) return {};
-  return counted(static_cast<long long>(num_split), "line") + " with a sentence of more than " +
-         std::to_string(max_tokens) + " tokens, which was translated in parts";
+  return counted(num_split, "line") + " with a sentence of more than " + std::to_string(max_tokens) +
+         " tokens, which was translated in parts";
 }
 
 /// Translates lines. before: number of input lines before them. prefixes: empty, or the forced prefix of each

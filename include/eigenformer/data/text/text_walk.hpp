@@ -3,7 +3,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
+#include <vector>
 
+#include "eigenformer/core/base/config.hpp"
 #include "eigenformer/data/text/byte_span.hpp"
 #include "eigenformer/data/text/utf8.hpp"
 
@@ -64,6 +66,9 @@ inline ByteSpan without_spaces(std::string_view text, ByteSpan span) {
   return {begin, begin == span.end ? begin : before_spaces(text, span.end)};
 }
 
+/// The bytes of each word of a text, split at white space.
+EIGENFORMER_FUNCTION std::vector<ByteSpan> word_spans(std::string_view text);
+
 /// Whether a code point is of a script without spaces between sentences: Thai, Lao, Burmese, Khmer, Chinese,
 /// Japanese.
 inline bool is_unspaced_script(char32_t c) {
@@ -71,5 +76,23 @@ inline bool is_unspaced_script(char32_t c) {
          (c >= 0x2E80 && c <= 0x9FFF) || (c >= 0xF900 && c <= 0xFAFF) || (c >= 0xFF00 && c <= 0xFFEF) ||
          (c >= 0x20000 && c <= 0x3FFFF);
 }
+
+#if EIGENFORMER_DEFINITIONS
+
+EIGENFORMER_FUNCTION std::vector<ByteSpan> word_spans(std::string_view text) {
+  std::vector<ByteSpan> words;
+  std::size_t at = 0;
+  bool inside = false;
+  for_each_code_point(text, [&](char32_t c, std::string_view bytes) {
+    const bool space = is_space(c);
+    if (!space && !inside) words.push_back({at, at});
+    at += bytes.size();
+    if (!space) words.back().end = at;
+    inside = !space;
+  });
+  return words;
+}
+
+#endif
 
 }  // namespace eigenformer::detail

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -13,16 +12,13 @@
 #include "eigenformer/data/corpus/alignment_file.hpp"
 #include "eigenformer/data/corpus/alignment_model.hpp"
 #include "eigenformer/data/corpus/corpus.hpp"
-#include "eigenformer/data/text/utf8.hpp"
+#include "eigenformer/data/text/text_walk.hpp"
 #include "eigenformer/search/alignment/text_alignment.hpp"
 #include "eigenformer/search/alignment/token_spans.hpp"
 
 namespace eigenformer {
 
 namespace detail {
-
-/// The bytes of each word of a text, split at white space.
-EIGENFORMER_IO_FUNCTION std::vector<ByteSpan> word_spans(std::string_view text);
 
 // The words that each token overlaps, as a range [first, last); both lists are in order.
 struct WordRange {
@@ -79,20 +75,6 @@ EIGENFORMER_IO_FUNCTION void align_corpus(EncodedCorpus& encoded, const Parallel
 namespace eigenformer {
 
 namespace detail {
-
-EIGENFORMER_IO_FUNCTION std::vector<ByteSpan> word_spans(std::string_view text) {
-  std::vector<ByteSpan> words;
-  std::size_t at = 0;
-  bool inside = false;
-  detail::for_each_code_point(text, [&](char32_t c, std::string_view bytes) {
-    const bool space = is_space(c);
-    if (!space && !inside) words.push_back({at, at});
-    at += bytes.size();
-    if (!space) words.back().end = at;
-    inside = !space;
-  });
-  return words;
-}
 
 EIGENFORMER_IO_FUNCTION std::vector<WordRange> words_of_tokens(std::span<const ByteSpan> tokens,
                                                                std::span<const ByteSpan> words) {

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <span>
-#include <string>
 #include <utility>
 #include <vector>
 

@@ -81,9 +81,6 @@ namespace eigenformer {
 
 namespace detail {
 
-// A span without the white space at its ends.
-EIGENFORMER_IO_FUNCTION ByteSpan trimmed_span(std::string_view text, ByteSpan span);
-
 // How far `part` matches the text from `at`, the end of the white space from `begin` on: the end of the match
 // in the text, begin without one, and whether it covers all of `part`.
 struct PartMatch {
@@ -261,19 +258,6 @@ EIGENFORMER_IO_FUNCTION std::pair<std::size_t, std::size_t> TextMatching::apply(
   return {i, j};
 }
 
-EIGENFORMER_IO_FUNCTION ByteSpan trimmed_span(std::string_view text, ByteSpan span) {
-  ByteSpan inner{span.end, span.end};
-  std::size_t at = span.begin;
-  for_each_code_point(span.of(text), [&](char32_t c, std::string_view bytes) {
-    if (!is_space(c)) {
-      if (inner.begin == span.end) inner.begin = at;
-      inner.end = at + bytes.size();
-    }
-    at += bytes.size();
-  });
-  return inner.begin == span.end ? ByteSpan{span.begin, span.begin} : inner;
-}
-
 EIGENFORMER_IO_FUNCTION PartMatch match_part(std::string_view text, std::size_t begin, std::size_t at,
                                              std::string_view part) {
   std::size_t done = 0;
@@ -316,7 +300,8 @@ EIGENFORMER_IO_FUNCTION std::vector<ByteSpan> decoded_spans(const Tokenizer& tok
       }
       next = true;
     }
-    spans.push_back(trimmed_span(text, {from, end}));
+    const ByteSpan place = without_spaces(text, {from, end});
+    spans.push_back(place.empty() ? ByteSpan{from, from} : place);
     done = end;
     if (!next) continue;
     first = k + 1;

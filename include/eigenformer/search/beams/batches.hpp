@@ -6,9 +6,9 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "eigenformer/core/base/stable_sort.hpp"
@@ -42,39 +42,30 @@ EIGENFORMER_FUNCTION void BatchSearchOptions::validate(const char* op) const { v
 
 namespace detail {
 
-/// Splits inputs into batches of similar length: fills `order` with the indices sorted by length, the longest
-/// first (so that no thread ends with the longest batch), and returns ranges of it. Throws ValueError for an
-/// invalid batch size.
-EIGENFORMER_FUNCTION std::vector<std::pair<std::size_t, std::size_t>> length_batches(
-    const std::vector<index_t>& lengths, const BatchSearchOptions& batching, std::vector<std::size_t>& order);
+/// Calls run(places) for each batch of inputs of similar length. places: their indices in `lengths`, the
+/// longest first (so that no thread ends with the longest batch). Many batches run in parallel, one thread
+/// each; few run one after the other, with threads inside each product. Throws ValueError for an invalid
+/// batch size.
+EIGENFORMER_FUNCTION void each_batch(const std::vector<index_t>& lengths, const BatchSearchOptions& batching,
+                                     const std::function<void(std::span<const std::size_t> places)>& run);
 
 #if EIGENFORMER_DEFINITIONS
 
-EIGENFORMER_FUNCTION std::vector<std::pair<std::size_t, std::size_t>> length_batches(
-    const std::vector<index_t>& lengths, const BatchSearchOptions& batching,
-    std::vector<std::size_t>& order) {
+EIGENFORMER_FUNCTION void each_batch(const std::vector<index_t>& lengths, const BatchSearchOptions& batching,
+                                     const std::function<void(std::span<const std::size_t> places)>& run) {
   batching.validate();
-  order = stable_order(lengths.size(), [&](std::size_t a, std::size_t b) { return lengths[a] > lengths[b]; });
-  std::vector<std::pair<std::size_t, std::size_t>> batches;
-  for (std::size_t begin = 0; begin < order.size();) {
+  const std::vector<std::size_t> order =
+      stable_order(lengths.size(), [&](std::size_t a, std::size_t b) { return lengths[a] > lengths[b]; });
+  std::vector<std::span<const std::size_t>> batches;
+  for (std::size_t begin = 0; begin < order.size(); begin += batches.back().size()) {
     std::size_t end = begin;
     index_t tokens = 0;
     while (end < order.size() && static_cast<index_t>(end - begin) < batching.batch_size &&
            (end == begin || tokens + lengths[order[end]] <= batching.batch_tokens)) {
       tokens += lengths[order[end++]];
     }
-    batches.emplace_back(begin, end);
-    begin = end;
+    batches.push_back(std::span(order).subspan(begin, end - begin));
   }
-  return batches;
-}
-
-#endif
-
-/// Calls run(batch) for each batch: many batches run in parallel, one thread each; few run one after the
-/// other, with threads inside each product.
-template <class F>
-void each_batch(const std::vector<std::pair<std::size_t, std::size_t>>& batches, F&& run) {
   const index_t threads = Runtime::instance().threads();
   if (static_cast<index_t>(batches.size()) < 2 * threads) {
     for (const auto& batch : batches) run(batch);
@@ -92,6 +83,8 @@ void each_batch(const std::vector<std::pair<std::size_t, std::size_t>>& batches,
     }
   });
 }
+
+#endif
 
 template <class M>
 index_t input_length(const M& model, const typename M::Input& input) {

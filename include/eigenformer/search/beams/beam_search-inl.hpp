@@ -484,13 +484,7 @@ std::vector<std::vector<Hypothesis>> search_beams(NextTokens<T>& model, const Pr
   return results;
 }
 
-EIGENFORMER_INSTANCE(std::vector<std::vector<Hypothesis>> search_beams(NextTokens<float>&, const Prompts&,
-                                                                       std::span<const std::size_t>,
-                                                                       std::span<const index_t>,
-                                                                       const SearchOptions&, const EndScore&))
-EIGENFORMER_INSTANCE(std::vector<std::vector<Hypothesis>> search_beams(NextTokens<double>&, const Prompts&,
-                                                                       std::span<const std::size_t>,
-                                                                       std::span<const index_t>,
-                                                                       const SearchOptions&, const EndScore&))
+EIGENFORMER_INSTANCE(decltype(search_beams<float>) search_beams<float>)
+EIGENFORMER_INSTANCE(decltype(search_beams<double>) search_beams<double>)
 
 }  // namespace eigenformer::detail

@@ -1,13 +1,9 @@
 #pragma once
 
 #include <algorithm>
-#include <atomic>
-#include <concepts>
 #include <cstdint>
 #include <memory>
-#include <numeric>
 #include <span>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -114,14 +110,11 @@ std::vector<std::vector<Hypothesis>> SearchRun<M>::run(const M& model, const Con
   if (options.attention) require_attention_maps<M>("attention weights are requested");
   std::vector<index_t> lengths;
   for (const Input& input : inputs) lengths.push_back(input_length(model, input));
-  std::vector<std::size_t> order;
   BatchSearchOptions size = batching;
   if (options.sampling && batching.batch_size > 0)  // all texts of an input are in one batch
     size.batch_size = std::max<index_t>(1, batching.batch_size / options.num_hypotheses);
-  const auto batches = length_batches(lengths, size, order);
   std::vector<std::vector<Hypothesis>> results(inputs.size());
-  each_batch(batches, [&](const std::pair<std::size_t, std::size_t>& range) {
-    const auto places = std::span<const std::size_t>(order).subspan(range.first, range.second - range.first);
+  each_batch(lengths, size, [&](std::span<const std::size_t> places) {
     std::vector<Input> batch;
     for (const std::size_t i : places) batch.push_back(inputs[i]);
     auto found = search_batch(model, ctx, std::span<const Input>(batch), places, options);

@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <limits>
 #include <span>
-#include <string>
 #include <utility>
 
 #include "eigenformer/core/base/error.hpp"
@@ -120,20 +119,22 @@ class GnmtRule final : public BeamRule {
 
 namespace detail {
 
-// log p / |y|^alpha, where |y| includes the end symbol and the forced prefix.
-inline double plain_length_score(double log_probability, index_t length, const SearchOptions& options) {
-  const index_t counted = length + static_cast<index_t>(options.prefix_ids.size());
-  return log_probability / std::pow(static_cast<double>(counted), options.length_penalty);
-}
+/// A rule with the score log p / |y|^alpha, where |y| includes the end symbol and the forced prefix.
+class PlainLengthRule : public BeamRule {
+ public:
+  double score(double log_probability, index_t length, const SearchOptions& options) const override {
+    const index_t counted = length + static_cast<index_t>(options.prefix_ids.size());
+    return log_probability / std::pow(static_cast<double>(counted), options.length_penalty);
+  }
+
+  bool cut_competes() const override { return true; }
+};
 
 }  // namespace detail
 
 /// SearchRule::huggingface: transformers' beam search, and its greedy search where beam_size is 1.
-class HuggingFaceRule final : public BeamRule {
+class HuggingFaceRule final : public detail::PlainLengthRule {
  public:
-  double score(double log_probability, index_t length, const SearchOptions& options) const override {
-    return detail::plain_length_score(log_probability, length, options);
-  }
   // A growing hypothesis must beat the worst one kept.
   bool done(const detail::BeamState& state, const SearchOptions& options) const override {
     return static_cast<index_t>(state.finished.size()) >= options.beam_size &&
@@ -145,18 +146,14 @@ class HuggingFaceRule final : public BeamRule {
                                   : detail::ProcessorInput::log_probabilities;
   }
   index_t max_finished(const SearchOptions& options) const override { return options.beam_size; }
-  bool cut_competes() const override { return true; }
   void validate(const SearchOptions& options) const override {
     detail::require_no_patience(options, "huggingface");
   }
 };
 
 /// SearchRule::ctranslate2.
-class CTranslate2Rule final : public BeamRule {
+class CTranslate2Rule final : public detail::PlainLengthRule {
  public:
-  double score(double log_probability, index_t length, const SearchOptions& options) const override {
-    return detail::plain_length_score(log_probability, length, options);
-  }
   bool done(const detail::BeamState& state, const SearchOptions& options) const override {
     const auto ended = static_cast<index_t>(state.finished.size());
     return options.length_penalty == 0 ? state.best_ended && ended >= options.num_hypotheses
@@ -165,7 +162,6 @@ class CTranslate2Rule final : public BeamRule {
   detail::ProcessorInput processor_input(const SearchOptions&) const override {
     return detail::ProcessorInput::renormalised_logits;
   }
-  bool cut_competes() const override { return true; }
   // Directly after a forced prefix only the best continuation may be the end symbol.
   bool gives_up_end(index_t rank, index_t step, const SearchOptions& options) const override {
     return step == 0 && rank > 0 && !options.prefix_ids.empty();
@@ -173,13 +169,9 @@ class CTranslate2Rule final : public BeamRule {
 };
 
 /// SearchRule::marian. The beam shrinks with each finished hypothesis; the search ends when it is empty.
-class MarianRule : public BeamRule {
+class MarianRule : public detail::PlainLengthRule {
  public:
-  double score(double log_probability, index_t length, const SearchOptions& options) const override {
-    return detail::plain_length_score(log_probability, length, options);
-  }
   bool done(const detail::BeamState&, const SearchOptions&) const override { return false; }
-  bool cut_competes() const override { return true; }
   bool ended_keeps_place() const override { return true; }
   void validate(const SearchOptions& options) const override {
     detail::require_no_patience(options, "marian");

@@ -264,16 +264,10 @@ std::vector<std::vector<Hypothesis>> sample_texts(NextTokens<T>& model, const Pr
   return texts;
 }
 
-EIGENFORMER_INSTANCE(std::int32_t draw_token(std::span<const float>, const Sampling&, double))
-EIGENFORMER_INSTANCE(std::int32_t draw_token(std::span<const double>, const Sampling&, double))
-EIGENFORMER_INSTANCE(std::vector<std::vector<Hypothesis>> sample_texts(NextTokens<float>&, const Prompts&,
-                                                                       std::span<const std::size_t>,
-                                                                       std::span<const index_t>,
-                                                                       const SearchOptions&))
-EIGENFORMER_INSTANCE(std::vector<std::vector<Hypothesis>> sample_texts(NextTokens<double>&, const Prompts&,
-                                                                       std::span<const std::size_t>,
-                                                                       std::span<const index_t>,
-                                                                       const SearchOptions&))
+EIGENFORMER_INSTANCE(decltype(draw_token<float>) draw_token<float>)
+EIGENFORMER_INSTANCE(decltype(draw_token<double>) draw_token<double>)
+EIGENFORMER_INSTANCE(decltype(sample_texts<float>) sample_texts<float>)
+EIGENFORMER_INSTANCE(decltype(sample_texts<double>) sample_texts<double>)
 
 }  // namespace eigenformer::detail
 

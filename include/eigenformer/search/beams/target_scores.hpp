@@ -5,8 +5,6 @@
 #include <cstdint>
 #include <numeric>
 #include <span>
-#include <string>
-#include <utility>
 #include <vector>
 
 #include "eigenformer/kernels/reduction/top_k.hpp"
@@ -89,12 +87,7 @@ void score_batch(const M& model, const Context<ValueOf<M>>& ctx, std::span<const
   }
   auto state = model.begin(ctx, given);
   const Tensor<T> decoded = Var<T>(state.step(id_row(ids), std::span<const index_t>(counts), prefix)).value();
-  if (decoded.rank() != 2 || decoded.dim(0) != static_cast<index_t>(ids.size())) {
-    throw ShapeError("score",
-                     {"the state's step returned rows of shape ", decoded.shape(), ", must be (", ids.size(),
-                      ", d_model), one for each id"},
-                     {decoded.shape()});
-  }
+  require_decoded("score", decoded.shape(), ids.size());
   const std::vector<double> found = scores_of_rows(model, ctx, decoded, rows);
   auto at = found.begin();
   for (const std::size_t i : places) {
@@ -142,10 +135,7 @@ std::vector<TargetScore> score_targets(const M& model, const Context<detail::Val
     lengths.push_back(detail::input_length(model, inputs[i]) + static_cast<index_t>(targets[i].size()));
   }
   std::vector<TargetScore> scores(inputs.size());
-  std::vector<std::size_t> order;
-  const auto batches = detail::length_batches(lengths, batching, order);
-  detail::each_batch(batches, [&](const std::pair<std::size_t, std::size_t>& range) {
-    const auto places = std::span<const std::size_t>(order).subspan(range.first, range.second - range.first);
+  detail::each_batch(lengths, batching, [&](std::span<const std::size_t> places) {
     detail::score_batch(model, ctx, inputs, targets, places, options, scores);
   });
   return scores;

@@ -77,8 +77,7 @@ EIGENFORMER_IO_FUNCTION bool has_phrase(std::string_view text, std::string_view 
 
 #if EIGENFORMER_IO_DEFINITIONS
 
-namespace eigenformer {
-namespace detail {
+namespace eigenformer::detail {
 
 EIGENFORMER_IO_FUNCTION std::string capitalized(std::string_view text) {
   if (text.empty()) return {};
@@ -120,8 +119,7 @@ EIGENFORMER_IO_FUNCTION bool has_phrase(std::string_view text, std::string_view 
   return in.points.starts_with(initial) && in.is_edge(initial.size());
 }
 
-}  // namespace detail
-}  // namespace eigenformer
+}  // namespace eigenformer::detail
 
 #endif
 
@@ -348,8 +346,7 @@ class TermForms {
 
 #if EIGENFORMER_IO_DEFINITIONS
 
-namespace eigenformer {
-namespace detail {
+namespace eigenformer::detail {
 
 EIGENFORMER_IO_FUNCTION std::vector<std::int32_t> some_word(const Tokenizer& tokenizer) {
   for (std::int32_t id = 0; id < static_cast<std::int32_t>(tokenizer.vocabulary_size()); ++id) {
@@ -411,8 +408,6 @@ EIGENFORMER_IO_FUNCTION void TermForms::add(std::vector<Ids>& forms, std::string
   if (std::find(forms.begin(), forms.end(), form) == forms.end()) forms.push_back(std::move(form));
 }
 
-}  // namespace detail
-
-}  // namespace eigenformer
+}  // namespace eigenformer::detail
 
 #endif

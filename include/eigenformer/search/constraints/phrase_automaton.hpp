@@ -120,8 +120,7 @@ class PhraseAutomaton {
 
 #if EIGENFORMER_IO_DEFINITIONS
 
-namespace eigenformer {
-namespace detail {
+namespace eigenformer::detail {
 
 EIGENFORMER_IO_FUNCTION PhraseAutomaton::PhraseAutomaton(const PhraseConstraints& constraints,
                                                          std::span<const std::int32_t> forbidden)
@@ -250,7 +249,6 @@ EIGENFORMER_IO_FUNCTION std::size_t PhraseAutomaton::next(std::size_t at, std::i
   }
 }
 
-}  // namespace detail
-}  // namespace eigenformer
+}  // namespace eigenformer::detail
 
 #endif

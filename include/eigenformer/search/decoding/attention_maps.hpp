@@ -6,11 +6,11 @@
 #include <cstdint>
 #include <limits>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "eigenformer/nn/models/seq2seq.hpp"
 #include "eigenformer/nn/stacks/cross_attention_pass.hpp"
+#include "eigenformer/search/model.hpp"
 
 namespace eigenformer {
 
@@ -116,8 +116,7 @@ template <class T, class E, class D>
   detail::CrossAttentionPass<T> pass(
       SequenceLayout::packed(lengths), model.options.causal ? mask.within_causal() : mask,
       model.encode_sentences(ctx, sources), detail::alignment_layer(layer, layers));
-  (void)model.run_decoder(ctx, Tensor<std::int32_t>::from(Shape{static_cast<index_t>(input.size())}, input),
-                          pass);
+  (void)model.run_decoder(ctx, detail::id_row(input), pass);
   if (!pass.weights().defined()) {
     throw ValueError("alignment", {"the decoder computed no attention to the source in layer ", layer,
                                    ", from which the alignment is read"});

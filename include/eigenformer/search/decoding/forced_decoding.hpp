@@ -7,8 +7,16 @@
 
 #include "eigenformer/data/corpus/batching.hpp"
 #include "eigenformer/nn/models/seq2seq.hpp"
+#include "eigenformer/search/model.hpp"
 
 namespace eigenformer::detail {
+
+/// The decoder's output (rows, D) for the target tokens of a packed batch.
+template <class M, class T>
+Var<T> decoded_rows(const M& model, const Context<T>& ctx, const Batch& batch) {
+  const Memory<T> memory(model.encode(ctx, id_row(batch.source), batch.source_layout), batch.source_layout);
+  return model.decode(ctx, id_row(batch.target_input), batch.target_layout, memory);
+}
 
 /// Forced decoding: for every target token of a batch, the id with the highest logit, given the source and
 /// the batch's own tokens before it. Comparing the choices of two models shows, for example, what
@@ -20,12 +28,7 @@ namespace eigenformer::detail {
 template <class T, class E, class D>
 std::vector<std::int32_t> forced_choices(const Seq2SeqTransformer<T, E, D>& model, const Context<T>& ctx,
                                          const Batch& batch, std::span<const std::int32_t> forbidden = {}) {
-  const auto tokens = [](const std::vector<std::int32_t>& ids) {
-    return Tensor<std::int32_t>::from(Shape{static_cast<index_t>(ids.size())}, ids);
-  };
-  const Memory<T> memory(model.encode(ctx, tokens(batch.source), batch.source_layout), batch.source_layout);
-  const Tensor<T> decoded =
-      model.decode(ctx, tokens(batch.target_input), batch.target_layout, memory).value();
+  const Tensor<T> decoded = decoded_rows(model, ctx, batch).value();
   std::vector<std::int32_t> choices;
   // Blocks of rows, so that memory does not grow with rows x vocabulary.
   constexpr index_t block = 256;

@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <optional>
 #include <span>
-#include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -141,12 +140,10 @@ Tensor<T> owned(Tensor<T>&& x) {
   return x.unique() ? std::move(x) : x.clone();
 }
 
-inline Tensor<std::int32_t> id_row(const std::vector<std::int32_t>& ids) {
-  return Tensor<std::int32_t>::from(Shape{static_cast<index_t>(ids.size())}, ids);
-}
-
 /// Throws ShapeError unless a model's logits have the shape (rows, columns).
 EIGENFORMER_FUNCTION void require_logits(const char* op, const Shape& shape, index_t rows, index_t columns);
+/// Throws ShapeError unless what a state's step returned has a row for each id.
+EIGENFORMER_FUNCTION void require_decoded(const char* op, const Shape& shape, std::size_t ids);
 
 template <class M>
 class ModelNextTokens final : public NextTokens<typename M::value_type> {
@@ -209,12 +206,7 @@ class ModelNextTokens final : public NextTokens<typename M::value_type> {
     const Var<T> decoded = state_.step(id_row(ids), std::span<const index_t>(counts), prefix);
     if (ids.size() == prompts.size()) return logits(decoded, prompts.size());
     const Tensor<T>& rows = decoded.value();
-    if (rows.rank() != 2 || rows.dim(0) != static_cast<index_t>(ids.size())) {
-      throw ShapeError(op_,
-                       {"the state's step returned rows of shape ", rows.shape(), ", must be (", ids.size(),
-                        ", d_model), one for each id"},
-                       {rows.shape()});
-    }
+    require_decoded(op_, rows.shape(), ids.size());
     const index_t d = rows.dim(1);
     Tensor<T> ends(Shape{static_cast<index_t>(last.size()), d});
     for (std::size_t i = 0; i < last.size(); ++i)
@@ -261,8 +253,7 @@ class ModelNextTokens final : public NextTokens<typename M::value_type> {
 
 #if EIGENFORMER_DEFINITIONS
 
-namespace eigenformer {
-namespace detail {
+namespace eigenformer::detail {
 
 EIGENFORMER_FUNCTION void require_logits(const char* op, const Shape& shape, index_t rows, index_t columns) {
   const Shape expected{rows, columns};
@@ -273,7 +264,14 @@ EIGENFORMER_FUNCTION void require_logits(const char* op, const Shape& shape, ind
                    {shape, expected});
 }
 
-}  // namespace detail
-}  // namespace eigenformer
+EIGENFORMER_FUNCTION void require_decoded(const char* op, const Shape& shape, std::size_t ids) {
+  if (shape.rank() == 2 && shape[0] == static_cast<index_t>(ids)) return;
+  throw ShapeError(
+      op,
+      {"the state's step returned rows of shape ", shape, ", must be (", ids, ", d_model), one for each id"},
+      {shape});
+}
+
+}  // namespace eigenformer::detail
 
 #endif

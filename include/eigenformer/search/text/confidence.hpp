@@ -6,11 +6,10 @@
 #include <cstdint>
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "eigenformer/core/base/error.hpp"
-#include "eigenformer/data/text/utf8.hpp"
+#include "eigenformer/data/text/text_walk.hpp"
 #include "eigenformer/data/tokenizers/tokenizer.hpp"
 #include "eigenformer/nn/options/field.hpp"
 
@@ -88,28 +87,18 @@ EIGENFORMER_IO_FUNCTION std::vector<WordConfidence> word_confidences(
                      {"there are ", log_probabilities.size(), " log-probabilities, must be at most ",
                       ids.size(), ", one for each id"});
   }
-  const auto words_of = [](std::string_view text) {
-    std::vector<std::string> words;
-    bool inside = false;
-    detail::for_each_code_point(text, [&](char32_t c, std::string_view bytes) {
-      const bool space = detail::is_space(c);
-      if (!space && !inside) words.emplace_back();
-      if (!space) words.back() += bytes;
-      inside = !space;
-    });
-    return words;
-  };
-  const std::vector<std::string> words = words_of(tokenizer.decode(ids));
+  const std::string text = tokenizer.decode(ids);
+  const std::vector<ByteSpan> words = detail::word_spans(text);
   std::vector<double> sums(words.size());
   const std::size_t given = ids.size() - log_probabilities.size();
   if (words.empty()) return {};
   for (std::size_t i = given; i < ids.size(); ++i) {
-    const std::size_t count = words_of(tokenizer.decode(ids.first(i + 1))).size();
+    const std::size_t count = detail::word_spans(tokenizer.decode(ids.first(i + 1))).size();
     sums[count == 0 ? 0 : std::min(count, words.size()) - 1] += log_probabilities[i - given];
   }
   std::vector<WordConfidence> result;
   for (std::size_t w = 0; w < words.size(); ++w)
-    result.push_back({words[w], sums[w] == 0 ? 1 : scale(std::exp(sums[w]))});
+    result.push_back({std::string(words[w].of(text)), sums[w] == 0 ? 1 : scale(std::exp(sums[w]))});
   return result;
 }
 

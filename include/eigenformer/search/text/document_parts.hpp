@@ -93,8 +93,7 @@ EIGENFORMER_IO_FUNCTION std::vector<DocumentPart> document_parts(
 
 #if EIGENFORMER_IO_DEFINITIONS
 
-namespace eigenformer {
-namespace detail {
+namespace eigenformer::detail {
 
 EIGENFORMER_IO_FUNCTION bool ends_paragraph(std::string_view spaces, DocumentLayout layout) {
   if (layout == DocumentLayout::flow) return false;
@@ -261,8 +260,6 @@ EIGENFORMER_IO_FUNCTION std::vector<DocumentPart> document_parts(std::string_vie
   return parts;
 }
 
-}  // namespace detail
-
-}  // namespace eigenformer
+}  // namespace eigenformer::detail
 
 #endif

@@ -197,8 +197,7 @@ class PreparedParts {
 
 #if EIGENFORMER_IO_DEFINITIONS
 
-namespace eigenformer {
-namespace detail {
+namespace eigenformer::detail {
 
 EIGENFORMER_IO_FUNCTION void append_alignment(TextAlignment& all, const TextAlignment& one,
                                               const DocumentSentence& sentence) {
@@ -422,8 +421,6 @@ EIGENFORMER_IO_FUNCTION PreparedParts::PreparedParts(std::span<const std::string
   }
 }
 
-}  // namespace detail
-
-}  // namespace eigenformer
+}  // namespace eigenformer::detail
 
 #endif

@@ -219,12 +219,10 @@ void TextTranslator<M>::align(const std::vector<Alignable>& parts) const {
     std::vector<index_t> lengths;
     for (const Alignable& part : parts)
       lengths.push_back(static_cast<index_t>(part.source->size() + part.target.size()));
-    std::vector<std::size_t> order;
-    const auto batches = detail::length_batches(lengths, options_.batching, order);
-    detail::each_batch(batches, [&](const std::pair<std::size_t, std::size_t>& range) {
+    detail::each_batch(lengths, options_.batching, [&](std::span<const std::size_t> places) {
       std::vector<Ids> sources, targets;
-      for (std::size_t k = range.first; k < range.second; ++k) {
-        const Alignable& part = parts[order[k]];
+      for (const std::size_t place : places) {
+        const Alignable& part = parts[place];
         sources.push_back(*part.source);
         Ids& target = targets.emplace_back(options.prefix_ids);
         target.insert(target.end(), part.target.begin(), part.target.end());
@@ -232,10 +230,10 @@ void TextTranslator<M>::align(const std::vector<Alignable>& parts) const {
       const auto weights =
           cross_attention_weights(model_, ctx_, std::span<const Ids>(sources), std::span<const Ids>(targets),
                                   options.begin_id, options.prefix_length, options_.alignment->layer);
-      for (std::size_t k = range.first; k < range.second; ++k) {
-        const Alignable& part = parts[order[k]];
-        part.translation->alignment = std::make_shared<const TextAlignment>(
-            alignment_of(part, weights[k - range.first], options.prefix_ids.size()));
+      for (std::size_t k = 0; k < places.size(); ++k) {
+        const Alignable& part = parts[places[k]];
+        part.translation->alignment =
+            std::make_shared<const TextAlignment>(alignment_of(part, weights[k], options.prefix_ids.size()));
       }
     });
   }

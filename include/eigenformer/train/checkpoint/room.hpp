@@ -28,8 +28,7 @@ EIGENFORMER_IO_FUNCTION void require_room(const std::filesystem::path& folder,
 
 #if EIGENFORMER_IO_DEFINITIONS
 
-namespace eigenformer {
-namespace detail {
+namespace eigenformer::detail {
 
 EIGENFORMER_IO_FUNCTION int take_room(const std::filesystem::path& path, std::uint64_t bytes) {
   const int descriptor = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
@@ -57,8 +56,6 @@ EIGENFORMER_IO_FUNCTION void require_room(const std::filesystem::path& folder,
   }
 }
 
-}  // namespace detail
-
-}  // namespace eigenformer
+}  // namespace eigenformer::detail
 
 #endif

@@ -57,15 +57,13 @@ class SavedCorpus {
 
 #if EIGENFORMER_IO_DEFINITIONS
 
-namespace eigenformer {
-namespace detail {
+namespace eigenformer::detail {
 
 EIGENFORMER_IO_FUNCTION void SavedCorpus::require_same_on_ranks(Communicator& communicator) const {
   nlohmann::json own;
   save(own);
   const std::string text = own.dump();
-  const std::vector<std::vector<std::byte>> all =
-      communicator.all_of(std::as_bytes(std::span<const char>(text.data(), text.size())));
+  const std::vector<std::vector<std::byte>> all = communicator.all_of(std::as_bytes(std::span(text)));
   const auto values_of = [](const std::vector<std::byte>& bytes) {
     const auto* const begin = reinterpret_cast<const char*>(bytes.data());
     return nlohmann::json::parse(begin, begin + bytes.size());
@@ -110,7 +108,6 @@ EIGENFORMER_IO_FUNCTION std::string SavedCorpus::difference(const std::string& f
   return text.empty() ? hashes : text;
 }
 
-}  // namespace detail
-}  // namespace eigenformer
+}  // namespace eigenformer::detail
 
 #endif

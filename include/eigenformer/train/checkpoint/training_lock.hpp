@@ -123,8 +123,7 @@ EIGENFORMER_IO_FUNCTION bool TrainingLock::take() {
   held_ = true;
   const std::string id = std::to_string(::getpid()) + '\n';
   // On a full disk the process id is missing; that only affects the message of a second training.
-  if (::ftruncate(descriptor_, 0) == 0)
-    (void)detail::write_all(descriptor_, std::as_bytes(std::span<const char>(id.data(), id.size())));
+  if (::ftruncate(descriptor_, 0) == 0) (void)detail::write_all(descriptor_, std::as_bytes(std::span(id)));
   return true;
 }
 

@@ -157,8 +157,7 @@ class ShardedState {
 
 #if EIGENFORMER_IO_DEFINITIONS
 
-namespace eigenformer {
-namespace detail {
+namespace eigenformer::detail {
 
 EIGENFORMER_IO_FUNCTION Seen agree(const std::shared_ptr<Communicator>& communicator, Seen seen) {
   if (communicator == nullptr) return seen;
@@ -171,7 +170,6 @@ EIGENFORMER_IO_FUNCTION Seen agree(const std::shared_ptr<Communicator>& communic
   return agreed;
 }
 
-}  // namespace detail
-}  // namespace eigenformer
+}  // namespace eigenformer::detail
 
 #endif

@@ -13,12 +13,10 @@
 #include <chrono>
 #include <cstddef>
 #include <cstring>
-#include <memory>
 #include <mutex>
 #include <span>
 #include <string>
 #include <thread>
-#include <utility>
 #include <vector>
 
 #include "eigenformer/train/distributed/communicator.hpp"

@@ -4,7 +4,6 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
-#include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <span>
@@ -177,8 +176,7 @@ class RankAccumulator final : public Accumulator<T> {
 
 #if EIGENFORMER_IO_DEFINITIONS
 
-namespace eigenformer {
-namespace detail {
+namespace eigenformer::detail {
 
 EIGENFORMER_IO_FUNCTION void require_same_on_ranks(Communicator& communicator, const char* what,
                                                    const std::string& text) {
@@ -214,7 +212,6 @@ EIGENFORMER_IO_FUNCTION void require_same_options(Communicator& communicator, co
   }
 }
 
-}  // namespace detail
-}  // namespace eigenformer
+}  // namespace eigenformer::detail
 
 #endif

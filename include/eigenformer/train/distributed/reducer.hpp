@@ -9,7 +9,7 @@
 #include <memory>
 #include <mutex>
 #include <numeric>
-#include <string>
+#include <span>
 #include <thread>
 #include <type_traits>
 #include <utility>
@@ -17,6 +17,7 @@
 
 #include "eigenformer/autograd/tape/gradients.hpp"
 #include "eigenformer/core/base/bfloat16.hpp"
+#include "eigenformer/core/base/stable_sort.hpp"
 #include "eigenformer/optim/optimizer_state.hpp"
 #include "eigenformer/train/distributed/communicator.hpp"
 #include "eigenformer/train/options/distributed.hpp"
@@ -38,9 +39,7 @@ struct Bucket {
 /// parameters have no owner (-1).
 template <class T>
 std::vector<int> owners_of(const std::vector<ParameterHandle<T>>& parameters, int ranks) {
-  std::vector<std::size_t> order(parameters.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+  const auto order = stable_order(parameters.size(), [&](std::size_t a, std::size_t b) {
     return parameters[a]->value.numel() > parameters[b]->value.numel();
   });
   std::vector<index_t> load(static_cast<std::size_t>(ranks));
@@ -90,8 +89,7 @@ std::vector<Bucket> make_buckets(const Gradients<T>& gradients, const std::vecto
   const auto n = static_cast<std::size_t>(ranks);
   for (Bucket& b : buckets) {
     if (!owners.empty()) {
-      std::stable_sort(b.entries.begin(), b.entries.end(),
-                       [&](std::size_t x, std::size_t y) { return owners[x] < owners[y]; });
+      stable_sort(std::span(b.entries), [&](std::size_t x, std::size_t y) { return owners[x] < owners[y]; });
     }
     b.offsets.push_back(0);
     for (const std::size_t e : b.entries) b.offsets.push_back(b.offsets.back() + elements(e));
@@ -206,12 +204,12 @@ class Reducer {
   /// With owners: overwrites each parameter with its owner's values, after the optimizer's step. Collective;
   /// throws what the communicator throws.
   void share_weights() {
-    for (const detail::Bucket& b : buckets_) {
+    for (const Bucket& b : buckets_) {
       wire_.resize(b.size() * sizeof(T));
       T* flat = reinterpret_cast<T*>(wire_.data());
       const auto me = static_cast<std::size_t>(communicator_->rank());
       const auto copy = [&](std::size_t begin, std::size_t end, bool out) {
-        detail::for_entries(b, begin, end, [&](std::size_t i, std::size_t from, std::size_t to) {
+        for_entries(b, begin, end, [&](std::size_t i, std::size_t from, std::size_t to) {
           Tensor<T>& value = sum_->entries()[b.entries[i]].parameter->value;
           T* weights = value.data() + (from - b.offsets[i]);
           if (out) {
@@ -231,7 +229,7 @@ class Reducer {
   }
 
   /// The buckets in the order in which they are sent; it changes once, after the first update.
-  const std::vector<detail::Bucket>& buckets() const noexcept { return buckets_; }
+  const std::vector<Bucket>& buckets() const noexcept { return buckets_; }
 
  private:
   static constexpr std::size_t none = static_cast<std::size_t>(-1);
@@ -242,7 +240,7 @@ class Reducer {
 
   void set_buckets(const Gradients<T>& gradients) {
     const std::size_t most = static_cast<std::size_t>(options_.bucket_kib) * 1024 / sizeof(T);
-    buckets_ = detail::make_buckets(gradients, order_, most, communicator_->size(), owners_);
+    buckets_ = make_buckets(gradients, order_, most, communicator_->size(), owners_);
     bucket_of_.assign(gradients.entries().size(), none);
     for (std::size_t b = 0; b < buckets_.size(); ++b) {
       for (const std::size_t e : buckets_[b].entries) bucket_of_[e] = b;
@@ -310,7 +308,7 @@ class Reducer {
   // Wire: the type that is sent. A message holds a byte for each entry (whether it is written) and a piece.
   template <class Wire>
   void reduce_as(std::size_t b) {
-    const detail::Bucket& bucket = buckets_[b];
+    const Bucket& bucket = buckets_[b];
     const std::size_t n = ranks(), me = static_cast<std::size_t>(communicator_->rank());
     const auto active = static_cast<std::size_t>(active_);
     const std::size_t head = (bucket.entries.size() + 7) / 8 * 8;
@@ -344,17 +342,17 @@ class Reducer {
       const std::byte* from = received_.data() + r * mine;
       const Wire* piece = reinterpret_cast<const Wire*>(from + head);
       const std::size_t begin = bucket.bounds[me];
-      detail::for_entries(bucket, begin, bucket.bounds[me + 1],
-                          [&](std::size_t i, std::size_t first, std::size_t last) {
-                            if (from[i] == std::byte{0}) return;
-                            T* to = total.data() + (first - begin);
-                            const Wire* g = piece + (first - begin);
-                            if (written[i] == 0) {
-                              for (std::size_t k = 0; k < last - first; ++k) to[k] = value_of(g[k]);
-                            } else {
-                              for (std::size_t k = 0; k < last - first; ++k) to[k] += value_of(g[k]);
-                            }
-                          });
+      for_entries(bucket, begin, bucket.bounds[me + 1],
+                  [&](std::size_t i, std::size_t first, std::size_t last) {
+                    if (from[i] == std::byte{0}) return;
+                    T* to = total.data() + (first - begin);
+                    const Wire* g = piece + (first - begin);
+                    if (written[i] == 0) {
+                      for (std::size_t k = 0; k < last - first; ++k) to[k] = value_of(g[k]);
+                    } else {
+                      for (std::size_t k = 0; k < last - first; ++k) to[k] += value_of(g[k]);
+                    }
+                  });
       for (std::size_t i = 0; i < bucket.entries.size(); ++i) {
         if (from[i] != std::byte{0}) written[i] = 1;
       }
@@ -365,7 +363,7 @@ class Reducer {
   // Sends the sums to all ranks, or leaves them with their owners.
   template <class Wire>
   void distribute(std::size_t b) {
-    const detail::Bucket& bucket = buckets_[b];
+    const Bucket& bucket = buckets_[b];
     const auto me = static_cast<std::size_t>(communicator_->rank());
     const std::vector<T>& total = totals_[b];
     wire_.resize(bucket.size() * sizeof(Wire));
@@ -382,7 +380,7 @@ class Reducer {
   }
 
   // Exchanges the ranks' pieces of wire_, so that all ranks have all of it.
-  void gather_pieces(const detail::Bucket& bucket, std::size_t element) {
+  void gather_pieces(const Bucket& bucket, std::size_t element) {
     std::vector<std::span<const std::byte>> send;
     std::vector<std::span<std::byte>> receive;
     const auto me = static_cast<std::size_t>(communicator_->rank());
@@ -398,7 +396,7 @@ class Reducer {
   }
 
   // Sums with the communicator's own sum, in whatever order it uses.
-  void sum_natively(const detail::Bucket& bucket) {
+  void sum_natively(const Bucket& bucket) {
     wire_.resize((bucket.size() + bucket.entries.size()) * sizeof(T));
     T* flat = reinterpret_cast<T*>(wire_.data());
     T* counts = flat + bucket.size();  // how many ranks have written each
@@ -429,14 +427,13 @@ class Reducer {
   }
 
   template <class Wire>
-  void pack(const detail::Bucket& bucket, std::size_t begin, std::size_t end, std::size_t head,
-            std::byte* to) const {
+  void pack(const Bucket& bucket, std::size_t begin, std::size_t end, std::size_t head, std::byte* to) const {
     std::memset(to, 0, head);
     for (std::size_t i = 0; i < bucket.entries.size(); ++i) {
       to[i] = std::byte{source_->entries()[bucket.entries[i]].written ? std::uint8_t{1} : std::uint8_t{0}};
     }
     Wire* piece = reinterpret_cast<Wire*>(to + head);
-    detail::for_entries(bucket, begin, end, [&](std::size_t i, std::size_t first, std::size_t last) {
+    for_entries(bucket, begin, end, [&](std::size_t i, std::size_t first, std::size_t last) {
       const auto& entry = source_->entries()[bucket.entries[i]];
       Wire* out = piece + (first - begin);
       if (!entry.written) {
@@ -469,7 +466,7 @@ class Reducer {
   DistributedOptions options_;
   std::vector<int> owners_;
   std::vector<std::size_t> order_, seen_, bucket_of_;
-  std::vector<detail::Bucket> buckets_;
+  std::vector<Bucket> buckets_;
   std::vector<std::vector<T>> totals_;      // this rank's piece of each bucket
   std::vector<std::vector<char>> written_;  // by any rank, for each entry of each bucket
   std::vector<std::byte> sent_, received_, wire_;

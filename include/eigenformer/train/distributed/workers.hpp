@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <exception>
 #include <memory>
-#include <utility>
 #include <vector>
 
 #include "eigenformer/core/runtime/runtime.hpp"

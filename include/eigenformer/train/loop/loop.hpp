@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <concepts>
 #include <cstdint>
 #include <functional>
@@ -10,10 +9,8 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <span>
 #include <stop_token>
 #include <string>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -399,8 +396,7 @@ EIGENFORMER_IO_INSTANCE(class TrainingLoop<float>)
 
 #if EIGENFORMER_IO_DEFINITIONS
 
-namespace eigenformer {
-namespace detail {
+namespace eigenformer::detail {
 
 EIGENFORMER_IO_FUNCTION nlohmann::json to_json(const TrainingProgress& p) {
   nlohmann::json json = {{"step", p.step},
@@ -416,7 +412,6 @@ EIGENFORMER_IO_FUNCTION nlohmann::json to_json(const TrainingProgress& p) {
   return json;
 }
 
-}  // namespace detail
-}  // namespace eigenformer
+}  // namespace eigenformer::detail
 
 #endif

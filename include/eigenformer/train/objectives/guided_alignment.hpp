@@ -2,8 +2,6 @@
 
 #include <concepts>
 #include <cstdint>
-#include <string>
-#include <utility>
 #include <vector>
 
 #include "eigenformer/autograd/ops/attention/alignment_loss.hpp"
@@ -12,6 +10,7 @@
 #include "eigenformer/nn/stacks/cross_attention_pass.hpp"
 #include "eigenformer/search/alignment/attention_alignment.hpp"
 #include "eigenformer/search/decoding/attention_maps.hpp"
+#include "eigenformer/search/decoding/forced_decoding.hpp"
 #include "eigenformer/train/options/objectives.hpp"
 
 namespace eigenformer {
@@ -67,23 +66,17 @@ struct DecodedBatch {
   Var<T> attention;  // undefined unless requested
 };
 
-inline Tensor<std::int32_t> token_tensor(const std::vector<std::int32_t>& ids) {
-  return Tensor<std::int32_t>::from(Shape{static_cast<index_t>(ids.size())}, ids);
-}
-
 // guided: names the layer whose attention is returned; nullptr: none.
 template <GuidedModel M>
 DecodedBatch<typename M::value_type> decode_batch(const M& model, const Context<typename M::value_type>& ctx,
                                                   const Batch& batch, const GuidedAlignmentOptions* guided) {
   using T = typename M::value_type;
-  const Memory<T> memory(model.encode(ctx, token_tensor(batch.source), batch.source_layout),
-                         batch.source_layout);
-  if (guided == nullptr)
-    return {model.decode(ctx, token_tensor(batch.target_input), batch.target_layout, memory), {}};
+  if (guided == nullptr) return {decoded_rows(model, ctx, batch), {}};
+  const Memory<T> memory(model.encode(ctx, id_row(batch.source), batch.source_layout), batch.source_layout);
   CrossAttentionPass<T> pass(
       batch.target_layout, model.options.causal ? AttentionMask::causal() : AttentionMask::none(), memory,
       alignment_layer(guided->layer, static_cast<index_t>(model.transformer.decoder.layers.size())));
-  const Var<T> rows = model.run_decoder(ctx, token_tensor(batch.target_input), pass);
+  const Var<T> rows = model.run_decoder(ctx, id_row(batch.target_input), pass);
   return {rows, pass.weights()};
 }
 
@@ -97,8 +90,7 @@ template <GuidedModel M>
     const CrossEntropyOptions& options, const GuidedAlignmentOptions& guided) {
   using T = typename M::value_type;
   const auto decoded = detail::decode_batch(model, ctx, batch, &guided);
-  const Var<T> words =
-      model.token_loss(ctx, decoded.rows, detail::token_tensor(batch.target_output), options);
+  const Var<T> words = model.token_loss(ctx, decoded.rows, id_row(batch.target_output), options);
   const double divisor = options.divisor > 0 ? options.divisor : static_cast<double>(batch.target_tokens());
   const Var<T> alignment =
       alignment_loss(decoded.attention, detail::expected_attention(batch), guided.head, divisor);
@@ -112,8 +104,7 @@ template <GuidedModel M>
 
 #if EIGENFORMER_IO_DEFINITIONS
 
-namespace eigenformer {
-namespace detail {
+namespace eigenformer::detail {
 
 EIGENFORMER_IO_FUNCTION std::vector<ExpectedAttention> expected_attention(const Batch& batch) {
   std::vector<ExpectedAttention> expected;
@@ -139,7 +130,6 @@ EIGENFORMER_IO_FUNCTION std::vector<ExpectedAttention> expected_attention(const 
   return expected;
 }
 
-}  // namespace detail
-}  // namespace eigenformer
+}  // namespace eigenformer::detail
 
 #endif

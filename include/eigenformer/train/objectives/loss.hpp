@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
-#include <vector>
 
 #include "eigenformer/autograd/ops/normalization/loss.hpp"
 #include "eigenformer/data/corpus/batching.hpp"
@@ -33,11 +32,9 @@ template <SourceTargetModel M>
                                                      const Context<typename M::value_type>& ctx,
                                                      const Batch& batch,
                                                      const CrossEntropyOptions& options = {}) {
-  const auto tokens = [](const std::vector<std::int32_t>& ids) {
-    return Tensor<std::int32_t>::from(Shape{static_cast<index_t>(ids.size())}, ids);
-  };
-  return model.loss(ctx, tokens(batch.source), batch.source_layout, tokens(batch.target_input),
-                    batch.target_layout, tokens(batch.target_output), options);
+  return model.loss(ctx, detail::id_row(batch.source), batch.source_layout,
+                    detail::id_row(batch.target_input), batch.target_layout,
+                    detail::id_row(batch.target_output), options);
 }
 
 namespace detail {

@@ -4,8 +4,6 @@
 #include <concepts>
 #include <cstdint>
 #include <functional>
-#include <memory>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -57,12 +55,7 @@ class Teacher {
     }
     vocabulary_size_ = size;
     members_.push_back([&model, ctx](const Batch& batch) -> Logits {
-      const auto tokens = [](const std::vector<std::int32_t>& ids) {
-        return Tensor<std::int32_t>::from(Shape{static_cast<index_t>(ids.size())}, ids);
-      };
-      const Memory<T> memory(model.encode(ctx, tokens(batch.source), batch.source_layout),
-                             batch.source_layout);
-      const Var<T> decoded = model.decode(ctx, tokens(batch.target_input), batch.target_layout, memory);
+      const Var<T> decoded = detail::decoded_rows(model, ctx, batch);
       return [&model, ctx, rows = decoded.value()](index_t first, index_t count) {
         return model.logits(ctx, rows.rows(first, count)).value();
       };
@@ -187,7 +180,7 @@ template <TokenObjectiveModel M>
   const auto decoded = detail::decode_batch(model, ctx, read, aligned ? &options.guided : nullptr);
   TokenLosses sums;
   Var<T> loss = linear_token_objective(ctx, model.readout(ctx, decoded.rows), model.projection_weight(),
-                                       model.projection_bias, detail::token_tensor(batch.target_output),
+                                       model.projection_bias, id_row(batch.target_output),
                                        {.label_smoothing = options.label_smoothing,
                                         .divergence = options.r_drop.weight,
                                         .distillation = taught ? options.distillation.weight : 0,
@@ -212,8 +205,7 @@ template <TokenObjectiveModel M>
 
 #if EIGENFORMER_IO_DEFINITIONS
 
-namespace eigenformer {
-namespace detail {
+namespace eigenformer::detail {
 
 EIGENFORMER_IO_FUNCTION Batch twice(const Batch& batch) {
   Batch both = batch;
@@ -242,7 +234,6 @@ EIGENFORMER_IO_FUNCTION Batch twice(const Batch& batch) {
   return both;
 }
 
-}  // namespace detail
-}  // namespace eigenformer
+}  // namespace eigenformer::detail
 
 #endif

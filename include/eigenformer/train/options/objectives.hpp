@@ -1,7 +1,5 @@
 #pragma once
 
-#include <string>
-
 #include "eigenformer/core/base/config.hpp"
 #include "eigenformer/core/base/error.hpp"
 #include "eigenformer/nn/models/seq2seq_options.hpp"

@@ -10,14 +10,13 @@
 #include <optional>
 #include <set>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "eigenformer/core/base/config.hpp"
 #include "eigenformer/core/base/error.hpp"
 #include "eigenformer/io/models/conventions_json.hpp"
-#include "eigenformer/kernels/gemm/gemm.hpp"
+#include "eigenformer/kernels/gemm/gemm_types.hpp"
 #include "eigenformer/nn/adapters/lora_options.hpp"
 #include "eigenformer/nn/options/field.hpp"
 #include "eigenformer/optim/optimizer_options.hpp"

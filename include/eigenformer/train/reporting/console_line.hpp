@@ -79,8 +79,7 @@ class ConsoleLine {
 
 #if EIGENFORMER_IO_DEFINITIONS
 
-namespace eigenformer {
-namespace detail {
+namespace eigenformer::detail {
 
 EIGENFORMER_IO_FUNCTION std::string format(const char* pattern, ...) {
   std::array<char, 512> text{};
@@ -91,7 +90,6 @@ EIGENFORMER_IO_FUNCTION std::string format(const char* pattern, ...) {
   return text.data();
 }
 
-}  // namespace detail
-}  // namespace eigenformer
+}  // namespace eigenformer::detail
 
 #endif

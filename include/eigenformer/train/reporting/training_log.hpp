@@ -236,8 +236,7 @@ EIGENFORMER_IO_FUNCTION LineFile::LineFile(const std::filesystem::path& path, st
 
 EIGENFORMER_IO_FUNCTION int LineFile::append(std::string_view line) {
   const std::string text = std::string(line) + '\n';
-  const int error =
-      detail::write_all(descriptor_, std::as_bytes(std::span<const char>(text.data(), text.size())));
+  const int error = detail::write_all(descriptor_, std::as_bytes(std::span(text)));
   if (error == 0) {
     bytes_ += text.size();
   } else {

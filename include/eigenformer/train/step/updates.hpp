@@ -6,7 +6,6 @@
 #include <memory>
 #include <optional>
 #include <ranges>
-#include <span>
 #include <string>
 #include <type_traits>
 #include <utility>

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "eigenformer/core/base/stable_sort.hpp"
 #include "eigenformer/data/corpus/corpus.hpp"
 #include "eigenformer/metrics/bleu.hpp"
 #include "eigenformer/metrics/chrf.hpp"
@@ -19,13 +20,6 @@
 
 namespace eigenformer {
 
-namespace detail {
-
-/// Copies at most `most` pairs of a corpus, evenly spaced; 0: all pairs.
-EIGENFORMER_IO_FUNCTION ParallelCorpus spread_sample(const ParallelCorpus& corpus, index_t most);
-
-}  // namespace detail
-
 /// Text to validate on, with its conventions, such as a target language's tag.
 struct ValidationText {
   ParallelCorpus pairs;     ///< sources and references
@@ -34,7 +28,8 @@ struct ValidationText {
 
 namespace detail {
 
-/// The same for several texts, sampled as if they were one; texts without a sampled pair are left out.
+/// Copies at most `most` pairs, evenly spaced over all texts; 0: all pairs. Texts without a sampled pair are
+/// left out.
 EIGENFORMER_IO_FUNCTION std::vector<ValidationText> spread_sample(const std::vector<ValidationText>& texts,
                                                                   index_t most);
 
@@ -117,9 +112,7 @@ class TranslationSample {
   }
   // Numbers of distinct pairs.
   std::vector<std::size_t> quartiles() const {
-    std::vector<std::size_t> order(pairs_.source.size());
-    for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
-    std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    const auto order = stable_order(pairs_.source.size(), [&](std::size_t a, std::size_t b) {
       return pairs_.source[a].size() < pairs_.source[b].size();
     });
     std::vector<std::size_t> found;
@@ -226,18 +219,6 @@ Validation validation_of(const M& model, const PairSource& pairs, const Parallel
 #if EIGENFORMER_IO_DEFINITIONS
 
 namespace eigenformer::detail {
-
-EIGENFORMER_IO_FUNCTION ParallelCorpus spread_sample(const ParallelCorpus& corpus, index_t most) {
-  const index_t n = corpus.size();
-  const index_t count = most > 0 ? std::min(n, most) : n;
-  ParallelCorpus sample;
-  for (index_t k = 0; k < count; ++k) {
-    const auto i = static_cast<std::size_t>(k * n / count + n / count / 2);
-    sample.source.push_back(corpus.source[i]);
-    sample.target.push_back(corpus.target[i]);
-  }
-  return sample;
-}
 
 EIGENFORMER_IO_FUNCTION std::vector<ValidationText> spread_sample(const std::vector<ValidationText>& texts,
                                                                   index_t most) {

@@ -2,7 +2,6 @@
 #include <filesystem>
 #include <memory>
 #include <string>
-#include <system_error>
 
 #include "command_line/checks.hpp"
 #include "commands.hpp"
@@ -16,7 +15,6 @@ namespace translator {
 namespace {
 
 namespace fs = std::filesystem;
-namespace ef = eigenformer;
 
 struct ImportCommand {
   std::string from, folder;
@@ -24,16 +22,6 @@ struct ImportCommand {
   ef::ImportOptions options;
   bool overwrite = false;
 };
-
-void check_output(const ImportCommand& command) {
-  std::error_code ignored;
-  const fs::path output = command.folder;
-  if (fs::equivalent(command.from, output, ignored)) {
-    throw ef::ValueError(
-        "import", {"'", output.string(), "' is the checkpoint folder; give another folder as --model"});
-  }
-  require_new_model_folder("import", output, "--model", command.overwrite);
-}
 
 void print_imported(const ImportCommand& command, const ef::ModelDescription& description,
                     ef::index_t parameters) {
@@ -50,7 +38,8 @@ int import_model(const ImportCommand& command) {
                                 ? ef::WeightFormat::int8
                                 : ef::WeightFormat::float32;
   if (!command.format.empty()) ef::detail::option_from_json("weights", command.format, format);
-  check_output(command);
+  require_new_model_folder("import", command.folder, "--model", command.overwrite, {command.from},
+                           "the checkpoint folder");
   ef::ImportOptions options = command.options;
   options.warn = [](const std::string& what) {
     std::fprintf(stderr, "translator: warning: %s\n", what.c_str());

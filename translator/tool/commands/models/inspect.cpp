@@ -20,7 +20,6 @@ namespace translator {
 namespace {
 
 namespace fs = std::filesystem;
-namespace ef = eigenformer;
 
 struct InspectCommand {
   std::string folder;

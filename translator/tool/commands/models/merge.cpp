@@ -1,8 +1,6 @@
 #include <cstdio>
-#include <filesystem>
 #include <memory>
 #include <string>
-#include <system_error>
 
 #include "commands.hpp"
 #include "eigenformer/io/adapters/merged_model.hpp"
@@ -15,30 +13,18 @@ namespace translator {
 
 namespace {
 
-namespace fs = std::filesystem;
-
 struct MergeCommand {
   std::string folder, adapter, output;
   bool overwrite = false;
 };
 
-void check_output(const MergeCommand& command) {
-  std::error_code ignored;
-  for (const std::string& read : {command.folder, command.adapter}) {
-    if (fs::equivalent(read, command.output, ignored))
-      throw ef::ValueError(
-          "merge", {"'", command.output, "' is an input of the merge; give another folder as --output"});
-  }
-  require_new_model_folder("merge", command.output, "--output", command.overwrite);
-}
-
 int merge(const MergeCommand& command) {
-  check_output(command);
+  require_new_model_folder("merge", command.output, "--output", command.overwrite,
+                           {command.folder, command.adapter}, "an input of the merge");
   const ef::TrainingLock lock(command.output);
   const auto loaded = ef::load_merged_model<float>(command.folder, command.adapter);
   const ef::WeightFormat format = loaded.description.weights;
-  ef::save_model_folder(command.output, loaded.model, loaded.tokenizers, loaded.description.training, format,
-                        loaded.description.text);
+  ef::save_model_folder(command.output, loaded, format);
   remove_confidence(command.output);
   std::printf("%s: the model in '%s' with the adapter in '%s', %s weights\n", command.output.c_str(),
               command.folder.c_str(), command.adapter.c_str(), ef::detail::weight_format_name(format));

@@ -1,9 +1,7 @@
-#include <cstdint>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
 #include <string>
-#include <system_error>
 
 #include "command_line/checks.hpp"
 #include "commands.hpp"
@@ -17,7 +15,6 @@ namespace translator {
 namespace {
 
 namespace fs = std::filesystem;
-namespace ef = eigenformer;
 
 struct QuantizeCommand {
   std::string folder, output;
@@ -30,15 +27,6 @@ fs::path output_folder(const QuantizeCommand& command) {
   fs::path folder = fs::path(command.folder).lexically_normal();
   if (!folder.has_filename()) folder = folder.parent_path();  // "model/"
   return folder.string() + "-" + command.format;
-}
-
-void check_output(const QuantizeCommand& command, const fs::path& output) {
-  std::error_code ignored;
-  if (fs::equivalent(command.folder, output, ignored)) {
-    throw ef::ValueError(
-        "quantize", {"'", output.string(), "' is the model to quantize; give another folder as --output"});
-  }
-  require_new_model_folder("quantize", output, "--output", command.overwrite);
 }
 
 double megabytes(const fs::path& folder) {
@@ -54,11 +42,11 @@ int quantize(const QuantizeCommand& command) {
                                       " weights already; give the float32 model that it was made from"});
   }
   const fs::path output = output_folder(command);
-  check_output(command, output);
+  require_new_model_folder("quantize", output, "--output", command.overwrite, {command.folder},
+                           "the model to quantize");
   const ef::TrainingLock lock(output);
   const ef::TranslationModel<float> loaded = ef::load_model_folder<float>(command.folder);
-  ef::save_model_folder(output, loaded.model, loaded.tokenizers, loaded.description.training, format,
-                        loaded.description.text);
+  ef::save_model_folder(output, loaded, format);
   remove_confidence(output.string());
   std::printf("%s: %s weights, %.3f MB (float32: %.3f MB)\n", output.c_str(), command.format.c_str(),
               megabytes(output), megabytes(command.folder));

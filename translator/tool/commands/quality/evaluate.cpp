@@ -109,11 +109,11 @@ ef::AlignmentError alignment_error(const EvaluateCommand& command, const Decodin
         if (static_cast<std::size_t>(link.source) < source_words &&
             static_cast<std::size_t>(link.target) < target_words)
           continue;
-        throw ef::IoError("evaluate",
-                          {"'", command.alignment, "', line ", i + 1, " has the link ", link.source, "-",
-                           link.target, ", expected word numbers, counted from 0, within ",
-                           counted(static_cast<long long>(source_words), "source word"), " and ",
-                           counted(static_cast<long long>(target_words), "target word")});
+        throw ef::IoError(
+            "evaluate",
+            {"'", command.alignment, "', line ", i + 1, " has the link ", link.source, "-", link.target,
+             ", expected word numbers, counted from 0, within ", counted(source_words, "source word"),
+             " and ", counted(target_words, "target word")});
       }
     }
     const auto found = pairs[i].alignment == nullptr
@@ -167,11 +167,11 @@ int evaluate(const EvaluateCommand& command) {
     std::fprintf(
         stderr,
         "translator: %s with a side of more than %lld tokens; the perplexity is that of its beginning\n",
-        counted(static_cast<long long>(num_cut), "pair").c_str(),
+        counted(num_cut, "pair").c_str(),
         static_cast<long long>(ef::max_source_tokens(models.description())));
   }
   std::fprintf(stderr, "%s in %.1f s, %.1f sentences/s, beam %lld\n",
-               counted(static_cast<long long>(sources.size()), "sentence").c_str(), seconds,
+               counted(sources.size(), "sentence").c_str(), seconds,
                static_cast<double>(sources.size()) / seconds,
                static_cast<long long>(translator.options().search.beam_size));
   return 0;

@@ -28,7 +28,6 @@ struct PrepareCommand {
 /// Shows on stderr the progress of each stage and how long it took.
 class StageProgress {
  public:
-  ~StageProgress() = default;
   void operator()(const ef::PrepareProgress& p) {
     if (stage_ != p.stage) {
       end();

@@ -1,5 +1,4 @@
 #include <cstdio>
-#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>

@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "command_line/checks.hpp"
@@ -105,11 +106,9 @@ void say(const ef::TrainingPlan& plan, const TrainSettings& s, double seconds, s
   } else if (s.training.loop.patience > 0) {
     text += "; ends when validations no longer improve";
   }
-  for (std::size_t from = 0; from < text.size();) {
-    const std::size_t to = std::min(text.find('\n', from), text.size());
-    progress.say((from == 0 ? "" : "  ") + text.substr(from, to - from));
-    from = to + 1;
-  }
+  std::string indent;
+  for (const std::string& line : ef::detail::parts_of(text, '\n'))
+    progress.say(std::exchange(indent, "  ") + line);
   for (const std::string& warning : plan.warnings) progress.say("warning: " + warning);
 }
 
@@ -159,8 +158,7 @@ class TrainingCall {
     s = command_.resume ? resumed_settings(command_)
         : started_      ? command_.flags->started_from(start_->description)
                         : command_.flags->settings();
-    const auto teacher_names =
-        s.corpus.teacher.empty() ? std::vector<std::string>() : teacher_folders(s.corpus.teacher);
+    const auto teacher_names = teacher_folders(s.corpus.teacher);
     if (!started_ && !teacher_names.empty())
       s = command_.flags->taught_by(ef::read_model_description(teacher_names.front()));
     ranks_.share(command_, s, progress_);

@@ -46,7 +46,7 @@ void translate_lines(InputLines& input, LineTranslation& translation, Translatio
     progress.add(done, results.tokens);
   }
   if (replaced > 0)
-    progress.say("translator: " + counted(static_cast<long long>(replaced), "line") +
+    progress.say("translator: " + counted(replaced, "line") +
                  " with invalid UTF-8, which was read as U+FFFD");
 }
 
@@ -72,8 +72,7 @@ int translate(const TranslateOptions& options) {
   if (const auto& begin = output.begin()) {
     input.skip_to(*begin);
     done = begin->lines;
-    std::fprintf(stderr, "translator: resuming after %s\n",
-                 counted(static_cast<long long>(done), "line").c_str());
+    std::fprintf(stderr, "translator: resuming after %s\n", counted(done, "line").c_str());
   } else if (!shard || shard->first()) {
     output.write(translation.header());
   }

@@ -6,7 +6,6 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "eigenformer/data/text/text_file.hpp"
@@ -40,17 +39,7 @@ struct CorpusEntry {
 
 namespace detail {
 
-// Splits a text at separators; an empty text has no parts.
-inline std::vector<std::string> parts_of(const std::string& text, char separator) {
-  std::vector<std::string> parts;
-  for (std::size_t begin = 0; begin < text.size() || (begin > 0 && begin == text.size());) {
-    const std::size_t end = std::min(text.find(separator, begin), text.size());
-    parts.push_back(text.substr(begin, end - begin));
-    if (end == text.size()) break;
-    begin = end + 1;
-  }
-  return parts;
-}
+using ef::detail::parts_of;
 
 inline void set_weights(std::vector<CorpusEntry>& entries, const std::string& weights) {
   const std::vector<std::string> parts = parts_of(weights, ',');
