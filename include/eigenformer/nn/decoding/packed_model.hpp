@@ -70,6 +70,20 @@ inline void pack_weight(kernels::PackedWeights& packed, const Parameter<float>& 
   }
 }
 
+// Packs the weights of a model; calls packed_one(weight) after each.
+template <class Model, class F>
+std::shared_ptr<const kernels::PackedWeights> pack_each(const Model& model, WeightFormat format,
+                                                        const F& packed_one) {
+  static_assert(std::is_same_v<typename Model::value_type, float>, "only models of float can be packed");
+  auto packed = std::make_shared<kernels::PackedWeights>();
+  for_each_packed_weight(model, format,
+                         [&](const Parameter<float>& weight, std::initializer_list<index_t> counts) {
+                           pack_weight(*packed, weight, counts, format);
+                           packed_one(weight);
+                         });
+  return packed;
+}
+
 }  // namespace detail
 
 /// Packs the linear weights of a model for inference; pass the result to Context::with_packed_weights.
@@ -90,13 +104,7 @@ inline void pack_weight(kernels::PackedWeights& packed, const Parameter<float>& 
 template <class Model>
 std::shared_ptr<const detail::kernels::PackedWeights> pack_weights(
     const Model& model, WeightFormat format = WeightFormat::float32) {
-  static_assert(std::is_same_v<typename Model::value_type, float>, "only models of float can be packed");
-  auto packed = std::make_shared<detail::kernels::PackedWeights>();
-  detail::for_each_packed_weight(model, format,
-                                 [&](const Parameter<float>& weight, std::initializer_list<index_t> counts) {
-                                   detail::pack_weight(*packed, weight, counts, format);
-                                 });
-  return packed;
+  return detail::pack_each(model, format, [](const Parameter<float>&) {});
 }
 
 /// Returns the memory of a model's packed weights to the Runtime's pool. The model can then decode with these
@@ -115,15 +123,10 @@ void release_packed_weights(Model& model, const detail::kernels::PackedWeights& 
 template <class Model>
 std::shared_ptr<const detail::kernels::PackedWeights> pack_weights_in_place(
     Model& model, WeightFormat format = WeightFormat::float32) {
-  static_assert(std::is_same_v<typename Model::value_type, float>, "only models of float can be packed");
-  auto packed = std::make_shared<detail::kernels::PackedWeights>();
-  detail::for_each_packed_weight(model, format,
-                                 [&](const Parameter<float>& weight, std::initializer_list<index_t> counts) {
-                                   detail::pack_weight(*packed, weight, counts, format);
-                                   weight.handle()->value = Tensor<float>::without_storage(weight.shape());
-                                   Runtime::instance().pool().trim();
-                                 });
-  return packed;
+  return detail::pack_each(model, format, [](const Parameter<float>& weight) {
+    weight.handle()->value = Tensor<float>::without_storage(weight.shape());
+    Runtime::instance().pool().trim();
+  });
 }
 
 }  // namespace eigenformer
