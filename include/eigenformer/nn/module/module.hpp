@@ -45,32 +45,15 @@ void visit_fields(const std::string& prefix, M& module, F& f) {
   });
 }
 
-template <class X>
-struct is_parameter : std::false_type {};
-template <class T>
-struct is_parameter<Parameter<T>> : std::true_type {};
-template <class X>
-struct is_buffer : std::false_type {};
-template <class T>
-struct is_buffer<Buffer<T>> : std::true_type {};
-template <class X>
-struct is_vector : std::false_type {};
-template <class X>
-struct is_vector<std::vector<X>> : std::true_type {};
-template <class X>
-struct is_optional : std::false_type {};
-template <class X>
-struct is_optional<std::optional<X>> : std::true_type {};
-
 template <class F, class Member>
 void visit_member(const std::string& name, Member& member, F& f) {
   using M = std::remove_const_t<Member>;
-  if constexpr (is_parameter<M>::value || is_buffer<M>::value) {
+  if constexpr (is_instance<M, Parameter> || is_instance<M, Buffer>) {
     f(name, member);
-  } else if constexpr (is_vector<M>::value) {
+  } else if constexpr (is_instance<M, std::vector>) {
     std::size_t i = 0;
     for (auto& item : member) visit_member(join_name(name, std::to_string(i++)), item, f);
-  } else if constexpr (is_optional<M>::value) {
+  } else if constexpr (is_instance<M, std::optional>) {
     if (member) visit_member(name, *member, f);
   } else {
     visit_fields(name, member, f);
@@ -124,7 +107,7 @@ void for_each_field(M& module, F&& f) {
 template <class M, class F>
 void for_each_place(M& module, F&& f) {
   for_each_field(module, [&](const std::string& name, auto& member) {
-    if constexpr (is_parameter<std::remove_cvref_t<decltype(member)>>::value) {
+    if constexpr (is_instance<std::remove_cvref_t<decltype(member)>, Parameter>) {
       if (member.defined()) f(name, member);
     }
   });
@@ -245,7 +228,7 @@ auto state_dict(const M& module) {
   std::vector<StateEntry<T>> entries;
   std::unordered_map<std::uint64_t, std::string> first;
   detail::for_each_field(module, [&](const std::string& name, const auto& member) {
-    if constexpr (detail::is_parameter<std::remove_cvref_t<decltype(member)>>::value) {
+    if constexpr (detail::is_instance<std::remove_cvref_t<decltype(member)>, Parameter>) {
       if (!member.defined()) return;
       const auto [at, inserted] = first.emplace(member.id(), name);
       entries.push_back({name, member.value(), inserted ? std::string() : at->second});

@@ -100,15 +100,6 @@ concept OptionsStruct = requires(O& o) {
 
 namespace detail {
 
-template <class X>
-struct is_variant : std::false_type {};
-template <class... X>
-struct is_variant<std::variant<X...>> : std::true_type {};
-template <class X>
-struct is_optional_value : std::false_type {};
-template <class X>
-struct is_optional_value<std::optional<X>> : std::true_type {};
-
 // The shortest text that reads back as the value: "0.1", "1e-09", "nan".
 inline std::string number_text(double value) {
   const double size = std::abs(value);
@@ -158,9 +149,9 @@ struct FieldCheck {
   template <class Field, class Member>
   void operator()(const Field& field, const Member& member) const {
     if constexpr (requires { field.allowed; }) {
-      if constexpr (is_variant<Member>::value) {
+      if constexpr (is_instance<Member, std::variant>) {
         std::visit([this](const auto& chosen) { validate_fields(op, chosen); }, member);
-      } else if constexpr (is_optional_value<Member>::value) {
+      } else if constexpr (is_instance<Member, std::optional>) {
         if (member) (*this)(field, *member);
       } else if constexpr (std::floating_point<Member>) {
         require_allowed(op, field.name, member, field.allowed);
