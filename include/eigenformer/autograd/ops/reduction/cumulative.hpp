@@ -21,17 +21,19 @@ namespace detail {
 
 // Calls step(state, i, at) for each entry i along an axis, at the place `at` in memory, from the first to the
 // last or back; each line has a state of its own. Neighbouring lines advance together.
-template <class State, class Step>
-void scan(const AxisView& view, bool backwards, const State& start, const Step& step) {
+template <bool backwards, class State, class Step>
+void scan(const AxisView& view, const State& start, const Step& step) {
   const index_t n = view.n, inner = view.inner, width = std::min<index_t>(64, inner);
-  const index_t from = backwards ? n - 1 : 0, direction = backwards ? -1 : 1;
   if (view.outer == 0 || n == 0 || inner == 0) return;
   if (inner == 1) {  // the state stays in registers
     parallel_for(view.outer, std::max<index_t>(1, (1 << 13) / n), [&](index_t begin, index_t end) {
       const Step each = step;  // of its own, so that it stays in registers, too
       for (index_t line = begin; line < end; ++line) {
         State state = start;
-        for (index_t i = from; i >= 0 && i < n; i += direction) each(state, i, line * n + i);
+        for (index_t k = 0; k < n; ++k) {
+          const index_t i = backwards ? n - 1 - k : k;
+          each(state, i, line * n + i);
+        }
       }
     });
     return;
@@ -43,7 +45,8 @@ void scan(const AxisView& view, bool backwards, const State& start, const Step& 
                  for (index_t task = begin; task < end; ++task) {
                    const index_t first = task % blocks * width, count = std::min(width, inner - first);
                    states.fill(start);
-                   for (index_t i = from; i >= 0 && i < n; i += direction) {
+                   for (index_t k = 0; k < n; ++k) {
+                     const index_t i = backwards ? n - 1 - k : k;
                      const index_t at = (task / blocks * n + i) * inner + first;
                      for (index_t c = 0; c < count; ++c) step(states[static_cast<std::size_t>(c)], i, at + c);
                    }
@@ -62,14 +65,14 @@ Var<T> cumulative_sum(const Var<T>& x, index_t axis) {
   const OpScope scope = scope_of("cumsum", x);
   const AxisView view(x.shape(), axis_of("cumsum", axis, x.shape()));
   Tensor<T> y(x.shape());
-  scan(view, false, 0.0, [from = x.value().data(), to = y.data()](double& sum, index_t, index_t at) {
+  scan<false>(view, 0.0, [from = x.value().data(), to = y.data()](double& sum, index_t, index_t at) {
     sum += static_cast<double>(from[at]);
     to[at] = static_cast<T>(sum);
   });
   if (not_recorded<T>(y, x)) return Var<T>(std::move(y));
   // dx[i] = dy[i] + ... + dy[n - 1].
   return record_one("cumsum", std::move(y), x, SavedTensors(), [view](const auto& dx, const Tensor<T>& dy) {
-    scan(view, true, 0.0, [to = dx.data, beta = dx.beta, g = dy.data()](double& sum, index_t, index_t at) {
+    scan<true>(view, 0.0, [to = dx.data, beta = dx.beta, g = dy.data()](double& sum, index_t, index_t at) {
       sum += static_cast<double>(g[at]);
       to[at] = beta == T(0) ? static_cast<T>(sum) : beta * to[at] + static_cast<T>(sum);
     });
@@ -81,7 +84,7 @@ Var<T> cumulative_product(const Var<T>& x, index_t axis) {
   const OpScope scope = scope_of("cumprod", x);
   const AxisView view(x.shape(), axis_of("cumprod", axis, x.shape()));
   Tensor<T> y(x.shape());
-  scan(view, false, 1.0, [from = x.value().data(), to = y.data()](double& product, index_t, index_t at) {
+  scan<false>(view, 1.0, [from = x.value().data(), to = y.data()](double& product, index_t, index_t at) {
     product *= static_cast<double>(from[at]);
     to[at] = static_cast<T>(product);
   });
@@ -89,13 +92,13 @@ Var<T> cumulative_product(const Var<T>& x, index_t axis) {
   // dx[i] = y[i - 1] s[i] with s[i] = dy[i] + x[i + 1] s[i + 1]: no division, so right for zeros, too.
   return record_one("cumprod", y, x, SavedTensors(x, y),
                     [x = x.value(), y, view](const auto& dx, const Tensor<T>& dy) {
-                      scan(view, true, 0.0,
-                           [&dx, from = x.data(), py = y.data(), g = dy.data(), step = view.inner](
-                               double& rest, index_t i, index_t at) {
-                             const double s = static_cast<double>(g[at]) + rest;
-                             store_added(dx, at, i > 0 ? static_cast<double>(py[at - step]) * s : s);
-                             rest = static_cast<double>(from[at]) * s;
-                           });
+                      scan<true>(view, 0.0,
+                                 [&dx, from = x.data(), py = y.data(), g = dy.data(), step = view.inner](
+                                     double& rest, index_t i, index_t at) {
+                                   const double s = static_cast<double>(g[at]) + rest;
+                                   store_added(dx, at, i > 0 ? static_cast<double>(py[at - step]) * s : s);
+                                   rest = static_cast<double>(from[at]) * s;
+                                 });
                     });
 }
 
@@ -105,7 +108,7 @@ Var<T> cumulative_logsumexp(const Var<T>& x, index_t axis) {
   const OpScope scope = scope_of("logcumsumexp", x);
   const AxisView view(x.shape(), axis_of("logcumsumexp", axis, x.shape()));
   Tensor<T> y(x.shape());
-  scan(view, false, nothing, [from = x.value().data(), to = y.data()](double& total, index_t, index_t at) {
+  scan<false>(view, nothing, [from = x.value().data(), to = y.data()](double& total, index_t, index_t at) {
     const auto v = static_cast<double>(from[at]);
     if (std::isinf(v) && v == total) {
       // inf - inf would be NaN
@@ -127,13 +130,13 @@ Var<T> cumulative_logsumexp(const Var<T>& x, index_t axis) {
                         const double weight = std::exp(static_cast<double>(a - b));
                         return weight == 0.0 ? 0.0 : weight * s;
                       };
-                      scan(view, true, 0.0,
-                           [&, from = x.data(), py = y.data(), g = dy.data(), n = view.n, step = view.inner](
-                               double& s, index_t i, index_t at) {
-                             s = static_cast<double>(g[at]) +
-                                 (i + 1 < n ? weighted(py[at], py[at + step], s) : 0.0);
-                             store_added(dx, at, weighted(from[at], py[at], s));
-                           });
+                      scan<true>(view, 0.0,
+                                 [&, from = x.data(), py = y.data(), g = dy.data(), n = view.n,
+                                  step = view.inner](double& s, index_t i, index_t at) {
+                                   s = static_cast<double>(g[at]) +
+                                       (i + 1 < n ? weighted(py[at], py[at + step], s) : 0.0);
+                                   store_added(dx, at, weighted(from[at], py[at], s));
+                                 });
                     });
 }
 
@@ -149,16 +152,16 @@ Sorted<T> cumulative_extreme(const char* op, const Var<T>& x, index_t axis, bool
   Tensor<T> y(x.shape());
   Tensor<std::int64_t> places(x.shape());
   const T least = smallest ? std::numeric_limits<T>::infinity() : -std::numeric_limits<T>::infinity();
-  scan(AxisView(x.shape(), a), false, Best{least},
-       [from = x.value().data(), values = y.data(), to = places.data(), smallest](Best& best, index_t i,
-                                                                                  index_t at) {
-         const T v = from[at];
-         const bool worse = smallest ? v > best.value : v < best.value;
-         // A number does not replace NaN, which is neither better nor worse.
-         if (!worse && (best.value == best.value || v != v)) best = {v, i};
-         values[at] = best.value;
-         to[at] = best.place;
-       });
+  scan<false>(AxisView(x.shape(), a), Best{least},
+              [from = x.value().data(), values = y.data(), to = places.data(), smallest](
+                  Best& best, index_t i, index_t at) {
+                const T v = from[at];
+                const bool worse = smallest ? v > best.value : v < best.value;
+                // A number does not replace NaN, which is neither better nor worse.
+                if (!worse && (best.value == best.value || v != v)) best = {v, i};
+                values[at] = best.value;
+                to[at] = best.place;
+              });
   if (not_recorded<T>(y, x)) return {Var<T>(std::move(y)), places};
   return {gather(x, a, places), places};
 }
