@@ -4,8 +4,6 @@
 #include <cmath>
 #include <numeric>
 #include <optional>
-#include <string>
-#include <unordered_set>
 #include <vector>
 
 #include "eigenformer/core/tensor/tensor.hpp"
@@ -264,8 +262,7 @@ class Adafactor : public Optimizer<T> {
       } else {
         step.full(m.all.data(), decay, options_.eps1);
       }
-      step.apply(m.mean.defined() ? m.mean.data() : nullptr, rate, options_.clip_threshold, options_.beta1,
-                 rules_[i].weight_decay);
+      step.apply(m.mean.data(), rate, options_.clip_threshold, options_.beta1, rules_[i].weight_decay);
       p.value.mark_changed();
     }
   }
@@ -292,18 +289,13 @@ class Adafactor : public Optimizer<T> {
   /// parameters have the same name; then nothing changes.
   void load(const std::vector<StateEntry<T>>& entries) override {
     detail::require_distinct_names("adafactor", parameters_);
-    std::unordered_set<std::string> given;
-    for (const auto& e : entries) given.insert(e.name);
     std::vector<detail::StateSlot<T>> slots;
     for (std::size_t i = 0; i < parameters_.size(); ++i) {
-      const Shape shape = parameters_[i]->value.shape();
-      const bool any = std::any_of(std::begin(parts), std::end(parts), [&](const Part& part) {
-        return given.count(parameters_[i]->name + part.name) > 0;
-      });
+      const auto& p = *parameters_[i];
       for (const Part& part : parts) {
-        if (const auto s = shape_of(part.member, shape))
-          slots.push_back({parameters_[i]->name + part.name, &(moments_[i].*part.member), *s, any,
-                           part.member == &Moments::steps});
+        if (const auto shape = shape_of(part.member, p.value.shape()))
+          slots.push_back(
+              {p.name, part.name, &(moments_[i].*part.member), *shape, part.member == &Moments::steps});
       }
     }
     detail::load_slots("adafactor", slots, entries);

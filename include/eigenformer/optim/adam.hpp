@@ -272,16 +272,12 @@ std::vector<StateEntry<T>> Adam<T>::state() const {
 template <class T>
 void Adam<T>::load(const std::vector<StateEntry<T>>& entries) {
   require_names();
-  std::unordered_set<std::string> given;
-  for (const auto& e : entries) given.insert(e.name);
   std::vector<detail::StateSlot<T>> slots;
   for (auto& m : moments_) {
     const std::string& n = m.parameter->name;
-    const bool any =
-        given.count(n + first_name()) + given.count(n + second_name()) + given.count(n + ".step") > 0;
-    slots.push_back({n + first_name(), &m.first, moment_shape(*m.parameter), any});
-    slots.push_back({n + second_name(), &m.second, moment_shape(*m.parameter), any});
-    slots.push_back({n + ".step", &m.steps, Shape{}, any, true});
+    slots.push_back({n, first_name(), &m.first, moment_shape(*m.parameter)});
+    slots.push_back({n, second_name(), &m.second, moment_shape(*m.parameter)});
+    slots.push_back({n, ".step", &m.steps, Shape{}, true});
   }
   detail::load_slots(name_, slots, entries);
 }

@@ -1,9 +1,6 @@
 #pragma once
 
 #include <algorithm>
-#include <cmath>
-#include <string>
-#include <utility>
 #include <vector>
 
 #include "eigenformer/kernels/elementwise/elementwise.hpp"
@@ -92,7 +89,7 @@ class ExponentialAverage {
     detail::require_distinct_names("ema", parameters_);
     std::vector<detail::StateSlot<T>> slots;
     for (std::size_t i = 0; i < parameters_.size(); ++i)
-      slots.push_back({parameters_[i]->name, &averages_[i], parameters_[i]->value.shape(), false});
+      slots.push_back({parameters_[i]->name, "", &averages_[i], parameters_[i]->value.shape()});
     detail::load_slots("ema", slots, entries);
     updates_ = updates;
   }

@@ -1,8 +1,5 @@
 #pragma once
 
-#include <array>
-#include <string>
-
 #include "eigenformer/nn/options/field.hpp"
 
 namespace eigenformer {
@@ -13,24 +10,14 @@ enum class OptimizerKind {
   adafactor,  ///< Adafactor
   sgd         ///< Sgd
 };
-/// The names of the values of OptimizerKind.
-template <>
-struct EnumNames<OptimizerKind> {
-  /// In the order of the enum's values.
-  static constexpr std::array names = {"adam", "adafactor", "sgd"};
-};
+EIGENFORMER_ENUM_NAMES(OptimizerKind, "adam", "adafactor", "sgd")
 
 /// Number format of an optimizer's moments.
 enum class StatePrecision {
   float32,  ///< the parameters' own type
   bf16,     ///< bfloat16, rounded stochastically: half the memory
 };
-/// The names of the values of StatePrecision.
-template <>
-struct EnumNames<StatePrecision> {
-  /// In the order of the enum's values.
-  static constexpr std::array names = {"float32", "bf16"};
-};
+EIGENFORMER_ENUM_NAMES(StatePrecision, "float32", "bf16")
 
 /// The optimizer of a training. Learning rates and weight decay are options of the training.
 struct OptimizerOptions {

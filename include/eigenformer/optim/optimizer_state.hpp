@@ -72,13 +72,13 @@ inline void require_step(const char* op, double learning_rate, double grad_scale
   }
 }
 
-// A tensor of an optimizer's state and its name in a state dict.
+// A tensor of an optimizer's state, named `parameter` + `part` in a state dict.
 template <class T>
 struct StateSlot {
-  std::string name;
+  std::string parameter;
+  const char* part;
   Tensor<T>* tensor;
   Shape shape;
-  bool required;        // whether a missing one is an error
   bool counts = false;  // a scalar that counts steps
 };
 
@@ -93,16 +93,18 @@ void require_distinct_names(const char* op, const std::vector<ParameterHandle<T>
   }
 }
 
-// Copies entries into slots, or throws ValueError that lists every problem and copies nothing.
+// Copies entries into slots, or throws ValueError that lists every problem and copies nothing. Of a parameter
+// all parts must be given, or none.
 template <class T>
 void load_slots(const char* op, const std::vector<StateSlot<T>>& slots,
                 const std::vector<StateEntry<T>>& entries) {
   std::map<std::string, const Tensor<T>*> given;
   for (const auto& e : entries) given[e.name] = &e.value;
+  std::unordered_set<std::string> stepped;  // the parameters that have a part among them
+  for (const auto& slot : slots) {
+    if (given.count(slot.parameter + slot.part) > 0) stepped.insert(slot.parameter);
+  }
   std::string missing, misshaped, unexpected, invalid;
-  const auto list = [](std::string& text, const std::string& item) {
-    text += (text.empty() ? "" : ", ") + item;
-  };
   struct Copy {
     Tensor<T>* target;
     Tensor<T> memory;         // undefined: the slot becomes empty
@@ -110,17 +112,18 @@ void load_slots(const char* op, const std::vector<StateSlot<T>>& slots,
   };
   std::vector<Copy> copies;
   for (const auto& slot : slots) {
-    const auto at = given.find(slot.name);
+    const std::string name = slot.parameter + slot.part;
+    const auto at = given.find(name);
     if (at == given.end()) {
-      if (slot.required) list(missing, slot.name);
+      if (stepped.count(slot.parameter) > 0) append_listed(missing, name);
       copies.push_back({slot.tensor, {}, nullptr});
       continue;
     }
     if (at->second->shape() != slot.shape) {
-      list(misshaped, slot.name + " is " + at->second->shape().str() + ", must be " + slot.shape.str());
+      append_listed(misshaped, name + " is " + at->second->shape().str() + ", must be " + slot.shape.str());
     } else if (const T n = slot.counts ? at->second->item() : T(0);
                !(n >= 0 && n == std::floor(n) && n < T(1e15))) {
-      list(invalid, join({slot.name, " is ", n, ", must be a number of steps"}));
+      append_listed(invalid, join({name, " is ", n, ", must be a number of steps"}));
     }
     // A slot that has memory keeps it. The memory of others is allocated before the first slot changes,
     // because it may run out.
@@ -128,7 +131,7 @@ void load_slots(const char* op, const std::vector<StateSlot<T>>& slots,
     copies.push_back({slot.tensor, fits ? *slot.tensor : Tensor<T>(slot.shape), at->second});
     given.erase(at);
   }
-  for (const auto& [name, tensor] : given) list(unexpected, name);
+  for (const auto& [name, tensor] : given) append_listed(unexpected, name);
   std::string problems;
   if (!missing.empty()) problems += "missing: " + missing + ". ";
   if (!unexpected.empty()) problems += "unexpected: " + unexpected + ". ";

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cmath>
-#include <string>
 #include <vector>
 
 #include "eigenformer/kernels/elementwise/adam.hpp"
@@ -85,7 +84,7 @@ class Sgd : public Optimizer<T> {
     std::vector<detail::StateSlot<T>> slots;
     for (std::size_t i = 0; i < parameters_.size(); ++i) {
       slots.push_back(
-          {parameters_[i]->name + ".momentum_buffer", &momentum_[i], parameters_[i]->value.shape(), false});
+          {parameters_[i]->name, ".momentum_buffer", &momentum_[i], parameters_[i]->value.shape()});
     }
     detail::load_slots("sgd", slots, entries);
   }

@@ -6,6 +6,7 @@
 #include "eigenformer/autograd/ops/elementwise/arithmetic.hpp"
 #include "eigenformer/autograd/ops/linear/matmul.hpp"
 #include "eigenformer/autograd/ops/normalization/softmax.hpp"
+#include "eigenformer/autograd/ops/shape/shape.hpp"
 
 namespace ef = eigenformer;
 
@@ -16,7 +17,7 @@ ef::Var<float> right(const ef::Tensor<float>& x, const ef::Var<float>& y) {
 void wrong(const ef::Tensor<float>& x, const ef::Tensor<double>& d, const ef::Tensor<int>& ids) {
   (void)ef::relu(std::string("text"));
   (void)ef::relu(ids);
-  (void)ef::softmax(ids);
+  (void)ef::permute(ids, {1, 0});
   (void)ef::add(x, d);
   (void)ef::multiply(x, std::string("text"));
   (void)ef::matmul(x, d);

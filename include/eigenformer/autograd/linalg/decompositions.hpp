@@ -1,9 +1,6 @@
 #pragma once
 
 #include <algorithm>
-#include <span>
-#include <utility>
-#include <vector>
 
 #include "eigenformer/autograd/linalg/matrices.hpp"
 #include "eigenformer/autograd/ops/shape/shape.hpp"
@@ -43,86 +40,61 @@ Var<T> factor_of(const Var<T>& rows, index_t first, index_t size, const Shape& s
 
 template <class T>
 Var<T> cholesky_factor(const Var<T>& a) {
-  const OpScope scope(Runtime::instance().profiler(), "cholesky");
-  require_defined("cholesky", a);
+  const OpScope scope = scope_of("cholesky", a);
   const Matrices of("cholesky", a.shape(), true);
-  const index_t n = of.rows, count = of.count;
+  const index_t n = of.rows;
   Tensor<T> l(a.shape());
-  for (index_t i = 0; i < count; ++i) {
+  for (index_t i = 0; i < of.count; ++i) {
     if (!kernels::cholesky(a.value().data() + i * n * n, n, l.data() + i * n * n)) {
       refuse_matrix("cholesky", i, a.shape(), "is not positive definite, expected one that is");
     }
   }
-  if (not_recorded<T>(l, a)) return Var<T>(std::move(l));
   // da = the symmetric part of l^-T phi(l^T dl) l^-1, phi(x) the lower triangle with half of the diagonal.
-  return record("cholesky", l, {a}, SavedTensors(l), [l, n, count](Backward<T>& back) {
-    Tensor<T> da(l.shape());
-    for (index_t i = 0; i < count; ++i) {
-      kernels::cholesky_backward(l.data() + i * n * n, back.dy().data() + i * n * n, n,
-                                 da.data() + i * n * n);
-    }
-    back.pass(0, std::move(da));
+  return record_matrices("cholesky", l, a, of, SavedTensors(l), [l, n](index_t i, const T* dy, T* da) {
+    kernels::cholesky_backward(l.data() + i * n * n, dy + i * n * n, n, da);
   });
 }
 
 template <class T>
 QR<T> qr_factors(const Var<T>& a) {
-  const OpScope scope(Runtime::instance().profiler(), "qr");
-  require_defined("qr", a);
+  const OpScope scope = scope_of("qr", a);
   const Matrices of("qr", a.shape(), false);
-  const index_t m = of.rows, n = of.cols, k = std::min(m, n), count = of.count;
+  const index_t m = of.rows, n = of.cols, k = std::min(m, n);
   const index_t of_q = m * k, all = of_q + k * n;
-  Tensor<T> y(Shape{count, all});
-  for (index_t i = 0; i < count; ++i) {
+  Tensor<T> y(Shape{of.count, all});
+  for (index_t i = 0; i < of.count; ++i) {
     T* q = y.data() + i * all;
     kernels::qr(a.value().data() + i * m * n, m, n, q, q + of_q);
   }
-  Var<T> rows(y);
-  if (!not_recorded<T>(y, a)) {
-    // da = (dq + q copyltu(r dr^T - dq^T q)) r^-T; the kernel says more.
-    rows = record("qr", y, {a}, SavedTensors(y),
-                  [y, shape = a.shape(), m, n, count, of_q, all](Backward<T>& back) {
-                    Tensor<T> da(shape);
-                    for (index_t i = 0; i < count; ++i) {
-                      const T *q = y.data() + i * all, *dq = back.dy().data() + i * all;
-                      kernels::qr_backward(q, q + of_q, dq, dq + of_q, m, n, da.data() + i * m * n);
-                    }
-                    back.pass(0, std::move(da));
-                  });
-  }
+  // da = (dq + q copyltu(r dr^T - dq^T q)) r^-T; the kernel says more.
+  const Var<T> rows =
+      record_matrices("qr", y, a, of, SavedTensors(y), [y, m, n, of_q, all](index_t i, const T* dy, T* da) {
+        const T *q = y.data() + i * all, *dq = dy + i * all;
+        kernels::qr_backward(q, q + of_q, dq, dq + of_q, m, n, da);
+      });
   return {factor_of(rows, 0, of_q, a.shape().with(-1, k)),
           factor_of(rows, of_q, k * n, a.shape().with(-2, k))};
 }
 
 template <class T>
 SVD<T> svd_factors(const Var<T>& a) {
-  const OpScope scope(Runtime::instance().profiler(), "svd");
-  require_defined("svd", a);
+  const OpScope scope = scope_of("svd", a);
   const Matrices of("svd", a.shape(), false);
-  const index_t m = of.rows, n = of.cols, k = std::min(m, n), count = of.count;
+  const index_t m = of.rows, n = of.cols, k = std::min(m, n);
   const index_t of_u = m * k, all = of_u + k + k * n;
-  Tensor<T> y(Shape{count, all});
-  for (index_t i = 0; i < count; ++i) {
+  Tensor<T> y(Shape{of.count, all});
+  for (index_t i = 0; i < of.count; ++i) {
     T* u = y.data() + i * all;
     if (!kernels::svd(a.value().data() + i * m * n, m, n, u, u + of_u, u + of_u + k)) {
       refuse_matrix("svd", i, a.shape(), "has NaN or infinity, expected finite numbers");
     }
   }
-  Var<T> rows(y);
-  if (!not_recorded<T>(y, a)) {
-    // da = u (skew(u^T du) / e diag(s) + diag(s) skew(v^T dv) / e + diag(ds)) v^T + ...; the kernel says
-    // more.
-    rows = record("svd", y, {a}, SavedTensors(y),
-                  [y, shape = a.shape(), m, n, k, count, of_u, all](Backward<T>& back) {
-                    Tensor<T> da(shape);
-                    for (index_t i = 0; i < count; ++i) {
-                      const T *u = y.data() + i * all, *du = back.dy().data() + i * all;
-                      kernels::svd_backward(u, u + of_u, u + of_u + k, du, du + of_u, du + of_u + k, m, n,
-                                            da.data() + i * m * n);
-                    }
-                    back.pass(0, std::move(da));
-                  });
-  }
+  // da = u (skew(u^T du) / e diag(s) + diag(s) skew(v^T dv) / e + diag(ds)) v^T + ...; the kernel says more.
+  const Var<T> rows = record_matrices(
+      "svd", y, a, of, SavedTensors(y), [y, m, n, k, of_u, all](index_t i, const T* dy, T* da) {
+        const T *u = y.data() + i * all, *du = dy + i * all;
+        kernels::svd_backward(u, u + of_u, u + of_u + k, du, du + of_u, du + of_u + k, m, n, da);
+      });
   const Shape u = a.shape().with(-1, k);
   return {factor_of(rows, 0, of_u, u), factor_of(rows, of_u, k, u.without(-2)),
           factor_of(rows, of_u + k, k * n, a.shape().with(-2, k))};
@@ -130,29 +102,22 @@ SVD<T> svd_factors(const Var<T>& a) {
 
 template <class T>
 Eigh<T> eigh_factors(const Var<T>& a) {
-  const OpScope scope(Runtime::instance().profiler(), "eigh");
-  require_defined("eigh", a);
+  const OpScope scope = scope_of("eigh", a);
   const Matrices of("eigh", a.shape(), true);
-  const index_t n = of.rows, count = of.count, all = n + n * n;
-  Tensor<T> y(Shape{count, all});
-  for (index_t i = 0; i < count; ++i) {
+  const index_t n = of.rows, all = n + n * n;
+  Tensor<T> y(Shape{of.count, all});
+  for (index_t i = 0; i < of.count; ++i) {
     T* w = y.data() + i * all;
     if (!kernels::eigh(a.value().data() + i * n * n, n, w, w + n)) {
       refuse_matrix("eigh", i, a.shape(), "has NaN or infinity, expected finite numbers");
     }
   }
-  Var<T> rows(y);
-  if (!not_recorded<T>(y, a)) {
-    // da = v (diag(dw) + skew(v^T dv) / 2 / e) v^T, e[i, j] = w[j] - w[i].
-    rows = record("eigh", y, {a}, SavedTensors(y), [y, shape = a.shape(), n, count, all](Backward<T>& back) {
-      Tensor<T> da(shape);
-      for (index_t i = 0; i < count; ++i) {
-        const T *w = y.data() + i * all, *dw = back.dy().data() + i * all;
-        kernels::eigh_backward(w, w + n, dw, dw + n, n, da.data() + i * n * n);
-      }
-      back.pass(0, std::move(da));
-    });
-  }
+  // da = v (diag(dw) + skew(v^T dv) / 2 / e) v^T, e[i, j] = w[j] - w[i].
+  const Var<T> rows =
+      record_matrices("eigh", y, a, of, SavedTensors(y), [y, n, all](index_t i, const T* dy, T* da) {
+        const T *w = y.data() + i * all, *dw = dy + i * all;
+        kernels::eigh_backward(w, w + n, dw, dw + n, n, da);
+      });
   return {factor_of(rows, 0, n, a.shape().without(-1)), factor_of(rows, n, n * n, a.shape())};
 }
 

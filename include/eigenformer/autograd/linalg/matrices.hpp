@@ -1,8 +1,8 @@
 #pragma once
 
-#include <string>
+#include <utility>
 
-#include "eigenformer/core/tensor/tensor.hpp"
+#include "eigenformer/autograd/tape/tape.hpp"
 
 // Operands of linear algebra as a batch of matrices.
 
@@ -29,6 +29,22 @@ struct Matrices {
 [[noreturn]] EIGENFORMER_NOINLINE inline void refuse_matrix(const char* op, index_t i, const Shape& shape,
                                                             const char* what) {
   throw ValueError(op, {"matrix ", i, " of the input of shape ", shape, " ", what});
+}
+
+// The op of the matrices a whose result is y: backward(i, dy, da) writes the gradient of matrix i, of the
+// gradient dy of y.
+template <class T, class F>
+Var<T> record_matrices(const char* op, const Tensor<T>& y, const Var<T>& a, const Matrices& of,
+                       const SavedTensors& saved, F backward) {
+  if (not_recorded<T>(y, a)) return Var<T>(y);
+  return record(op, y, {a}, saved,
+                [shape = a.shape(), of, backward = std::move(backward)](Backward<T>& back) {
+                  Tensor<T> da(shape);
+                  for (index_t i = 0; i < of.count; ++i) {
+                    backward(i, back.dy().data(), da.data() + i * of.rows * of.cols);
+                  }
+                  back.pass(0, std::move(da));
+                });
 }
 
 }  // namespace eigenformer::detail

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <string>
 #include <utility>
 
 #include "eigenformer/autograd/linalg/matrices.hpp"
@@ -18,7 +17,7 @@ namespace detail {
 // Matrices a and b of equal batches.
 template <class T>
 Var<T> solve_matrices(const Var<T>& a, const Var<T>& b) {
-  const Matrices of(("solve"), a.shape(), true);
+  const Matrices of("solve", a.shape(), true);
   const index_t n = of.rows, k = b.dim(-1), count = of.count;
   Tensor<T> x(b.shape());
   for (index_t i = 0; i < count; ++i) {
@@ -71,8 +70,7 @@ Var<T> lstsq_matrices(const Var<T>& a, const Var<T>& b) {
 // else matrices, and batches broadcast.
 template <class T, class F>
 Var<T> solved(const char* op, const Var<T>& a, const Var<T>& b, bool square, const F& solve) {
-  const OpScope scope(Runtime::instance().profiler(), op);
-  require_defined(op, a, b);
+  const OpScope scope = scope_of(op, a, b);
   const Matrices of(op, a.shape(), square);
   const bool vectors = b.rank() == 1 || b.shape() == a.shape().without(-1);
   if (b.rank() == 0 || b.dim(vectors ? -1 : -2) != of.rows) {
@@ -93,58 +91,46 @@ Var<T> solved(const char* op, const Var<T>& a, const Var<T>& b, bool square, con
 
 template <class T>
 Var<T> inverted(const Var<T>& a) {
-  const OpScope scope(Runtime::instance().profiler(), "inverse");
-  require_defined("inverse", a);
+  const OpScope scope = scope_of("inverse", a);
   const Matrices of("inverse", a.shape(), true);
-  const index_t n = of.rows, count = of.count;
+  const index_t n = of.rows;
   Tensor<T> y(a.shape());
-  for (index_t i = 0; i < count; ++i) {
+  for (index_t i = 0; i < of.count; ++i) {
     if (!kernels::inverse(a.value().data() + i * n * n, n, y.data() + i * n * n)) {
       refuse_matrix("inverse", i, a.shape(), "is singular, expected an invertible one");
     }
   }
-  if (not_recorded<T>(y, a)) return Var<T>(std::move(y));
   // da = -y^T dy y^T.
-  return record("inverse", y, {a}, SavedTensors(y), [y, n, count](Backward<T>& back) {
-    Tensor<T> da(y.shape());
-    for (index_t i = 0; i < count; ++i) {
-      kernels::inverse_backward(y.data() + i * n * n, back.dy().data() + i * n * n, n, da.data() + i * n * n);
-    }
-    back.pass(0, std::move(da));
+  return record_matrices("inverse", y, a, of, SavedTensors(y), [y, n](index_t i, const T* dy, T* da) {
+    kernels::inverse_backward(y.data() + i * n * n, dy + i * n * n, n, da);
   });
 }
 
 // The determinant, or the logarithm of its magnitude, with the signs in `signs`.
 template <class T>
 Var<T> determinants(const char* op, const Var<T>& a, Tensor<T>* signs) {
-  const OpScope scope(Runtime::instance().profiler(), op);
-  require_defined(op, a);
+  const OpScope scope = scope_of(op, a);
   const Matrices of(op, a.shape(), true);
-  const index_t n = of.rows, count = of.count;
+  const index_t n = of.rows;
   const bool log = signs != nullptr;
   Tensor<T> y(a.shape().without(-1).without(-1));
   if (log) *signs = Tensor<T>(y.shape());
-  for (index_t i = 0; i < count; ++i) {
+  for (index_t i = 0; i < of.count; ++i) {
     const auto d = kernels::determinant(a.value().data() + i * n * n, n);
     y.data()[i] = log ? d.log : d.value;
     if (log) signs->data()[i] = d.sign;
   }
-  if (not_recorded<T>(y, a)) return Var<T>(std::move(y));
   // det: da = dy det(a) a^-T, for a singular a the cofactors; log |det|: da = dy a^-T.
-  return record(op, y, {a}, SavedTensors(a, y), [a = a.value(), y, n, count, log](Backward<T>& back) {
-    Tensor<T> da(a.shape());
-    for (index_t i = 0; i < count; ++i) {
-      const T dy = back.dy().data()[i], d = y.data()[i];
-      const T* from = a.data() + i * n * n;
-      T* to = da.data() + i * n * n;
-      if (!log && d == T(0)) {
-        kernels::cofactors(from, dy, n, to);
-      } else {
-        kernels::scaled_inverse_transposed(from, log ? dy : dy * d, n, to);
-      }
-    }
-    back.pass(0, std::move(da));
-  });
+  return record_matrices(op, y, a, of, SavedTensors(a, y),
+                         [a = a.value(), y, n, log](index_t i, const T* dy, T* da) {
+                           const T* from = a.data() + i * n * n;
+                           const T d = y.data()[i];
+                           if (!log && d == T(0)) {
+                             kernels::cofactors(from, dy[i], n, da);
+                           } else {
+                             kernels::scaled_inverse_transposed(from, log ? dy[i] : dy[i] * d, n, da);
+                           }
+                         });
 }
 
 }  // namespace detail

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <cstdint>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -29,11 +28,7 @@ class Context {
   static Context inference() { return Context(); }
 
   /// With gradients, without dropout. The tape must outlive the context.
-  static Context checking(Tape<T>& tape) {
-    Context c;
-    c.tape_ = &tape;
-    return c;
-  }
+  static Context checking(Tape<T>& tape) { return Context().with(&Context::tape_, &tape); }
 
   /// With gradients and dropout, whose masks are selected by one number drawn from `rng`. The tape must
   /// outlive the context.
@@ -44,9 +39,7 @@ class Context {
   /// With gradients and dropout, whose masks `key` selects: micro-batches of one step with the same key have
   /// the masks of one large batch.
   static Context training(Tape<T>& tape, const detail::DropoutKey& key) {
-    Context c = checking(tape);
-    c.dropout_ = std::make_shared<detail::DropoutKey>(key);
-    return c;
+    return checking(tape).with(&Context::dropout_, std::make_shared<detail::DropoutKey>(key));
   }
 
   /// A parameter as an input of an op: recorded when this context records and the parameter is not frozen,
@@ -76,9 +69,8 @@ class Context {
   /// A copy with its own counter of dropout sites, at the same number: it draws the masks that this context
   /// draws next, without advancing this one.
   Context repeated() const {
-    Context c = *this;
-    if (dropout_ != nullptr) c.dropout_ = std::make_shared<detail::DropoutKey>(*dropout_);
-    return c;
+    if (dropout_ == nullptr) return *this;
+    return with(&Context::dropout_, std::make_shared<detail::DropoutKey>(*dropout_));
   }
 
   /// A copy that records on another tape. Throws ValueError unless this context records.
@@ -86,46 +78,32 @@ class Context {
     if (!records())
       throw ValueError(
           "context", "this context records nothing, so it has no tape to replace; expected one that records");
-    Context c = *this;
-    c.tape_ = &tape;
-    return c;
+    return with(&Context::tape_, &tape);
   }
 
   /// A copy for rows laid out as `layout`. Dropout masks depend on its sequence numbers and positions, not on
   /// padding, packing or the other sequences of the batch.
-  Context for_rows(const SequenceLayout& layout) const {
-    Context c = *this;
-    c.rows_ = layout;
-    return c;
-  }
+  Context for_rows(const SequenceLayout& layout) const { return with(&Context::rows_, layout); }
   /// The layout of for_rows(), if there is one.
   const std::optional<SequenceLayout>& rows() const noexcept { return rows_; }
 
   /// A copy whose matrix products have this precision: with bf16, inputs are rounded to bfloat16 and summed
   /// in float. It affects only T = float.
-  Context with_precision(GemmPrecision precision) const {
-    Context c = *this;
-    c.precision_ = precision;
-    return c;
-  }
+  Context with_precision(GemmPrecision precision) const { return with(&Context::precision_, precision); }
   /// The precision of matrix products.
   GemmPrecision precision() const noexcept { return precision_; }
 
   /// A copy whose bf16 products round and pack a weight once per change instead of at each product; results
   /// are bit-identical. It detects changes by Tensor::mark_changed(); after any other change clear the cache.
   Context with_weight_cache(std::shared_ptr<detail::kernels::WeightCache> cache) const {
-    Context c = *this;
-    c.cache_ = std::move(cache);
-    return c;
+    return with(&Context::cache_, std::move(cache));
   }
   /// The cache of with_weight_cache(); null without one.
   const std::shared_ptr<detail::kernels::WeightCache>& weight_cache() const noexcept { return cache_; }
 
   /// A copy that multiplies with these packed weights wherever they contain a parameter; for inference.
   Context with_packed_weights(std::shared_ptr<const detail::kernels::PackedWeights> weights) const {
-    Context c = *this;
-    c.packed_ = std::move(weights);
-    return c;
+    return with(&Context::packed_, std::move(weights));
   }
   /// The weights of with_packed_weights(), owned by this context; null without them.
   const detail::kernels::PackedWeights* packed_weights() const noexcept { return packed_.get(); }
@@ -133,9 +111,7 @@ class Context {
   /// A copy that uses these adapters in place of those attached to the model, so that several adapters can
   /// share one model. Null restores those of the model; an empty set runs the model without adapters.
   Context with_adapters(std::shared_ptr<const AdapterSet<T>> adapters) const {
-    Context c = *this;
-    c.adapters_ = std::move(adapters);
-    return c;
+    return with(&Context::adapters_, std::move(adapters));
   }
   /// The adapters of with_adapters(); null: those attached to the model.
   const std::shared_ptr<const AdapterSet<T>>& adapters() const noexcept { return adapters_; }
@@ -146,6 +122,14 @@ class Context {
 
  private:
   Context() = default;
+
+  // A copy with another value of one member.
+  template <class Member, class Value>
+  Context with(Member Context::*member, Value&& value) const {
+    Context c = *this;
+    c.*member = std::forward<Value>(value);
+    return c;
+  }
 
   Tape<T>* tape_ = nullptr;
   std::shared_ptr<detail::DropoutKey> dropout_;

@@ -26,16 +26,12 @@ concept Arguments = sizeof...(X) > 0 &&
                     ((Number<X> || std::is_same_v<typename ElementOf<X>::type, argument_t<X...>>)&&...) &&
                     std::is_floating_point_v<argument_t<X...>>;
 
-[[noreturn]] EIGENFORMER_NOINLINE inline void refuse_function(const char* op, const char* what) {
-  throw ValueError(op, what);
-}
-
 template <class T, class X>
 Tensor<T> argument_of(const char* op, const X& x) {
   if constexpr (is_var<X>) {
     if (x.recorded()) {
-      refuse_function(op,
-                      "an argument is recorded on a tape, must be a value: there are no second derivatives");
+      throw ValueError(op,
+                       "an argument is recorded on a tape, must be a value: there are no second derivatives");
     }
   }
   if constexpr (Number<X>) {
@@ -61,7 +57,7 @@ struct Recording {
     ((arguments[I] = tape.variable(arguments[I].value())), ...);
     y = std::apply([&f](const auto&... v) { return Var<T>(f(v...)); }, arguments);
     if (!y.recorded()) {
-      refuse_function(op, "the result of the function does not depend on its arguments, must do so");
+      throw ValueError(op, "the result of the function does not depend on its arguments, must do so");
     }
   }
 

@@ -1,11 +1,9 @@
 #pragma once
 
 #include <cmath>
-#include <functional>
 #include <numeric>
 #include <sstream>
 #include <string>
-#include <type_traits>
 #include <vector>
 
 #include "eigenformer/autograd/tape/tape.hpp"

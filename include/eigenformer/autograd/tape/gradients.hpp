@@ -1,11 +1,11 @@
 #pragma once
 
-#include <string>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "eigenformer/autograd/tape/parameter.hpp"
+#include "eigenformer/kernels/elementwise/elementwise.hpp"
 
 namespace eigenformer {
 
@@ -32,16 +32,9 @@ class Gradients {
     /// Adds the gradient of the same parameter from another Gradients; one that is not written is zero.
     void add(const Entry& other) {
       if (!other.written) return;
-      if (!written) {
-        writable().copy_from(other.value);
-        return;
-      }
+      if (!written) return writable().copy_from(other.value);
       value.mark_changed();
-      T* a = value.data();
-      const T* b = other.value.data();
-      parallel_for(value.numel(), 1 << 16, [&](index_t begin, index_t end) {
-        for (index_t i = begin; i < end; ++i) a[i] += b[i];
-      });
+      detail::kernels::axpby<T>(T(1), other.value.data(), T(1), value.data(), value.numel());
     }
 
     /// Sets it to zero; a large one releases its memory.
@@ -126,10 +119,7 @@ class Gradients {
     for (Entry& e : entries_) {
       if (!e.written) continue;
       e.value.mark_changed();
-      T* a = e.value.data();
-      parallel_for(e.value.numel(), 1 << 16, [&](index_t begin, index_t end) {
-        for (index_t i = begin; i < end; ++i) a[i] *= factor;
-      });
+      detail::kernels::axpby<T>(factor, e.value.data(), T(0), e.value.data(), e.value.numel());
     }
   }
 

@@ -1,11 +1,11 @@
 #pragma once
 
-#include <concepts>
-#include <string>
 #include <type_traits>
 #include <utility>
 
 #include "eigenformer/autograd/tape/var.hpp"
+#include "eigenformer/core/runtime/profiler.hpp"
+#include "eigenformer/core/runtime/runtime.hpp"
 
 // What ops take beside Vars, and how it becomes one. A function whose element type T is known from another
 // argument, such as a Context<T>, needs none of this: it takes std::type_identity_t<Var<T>>, to which the
@@ -132,6 +132,13 @@ void require_defined(const char* op, const X&... x) {
     if (!t.defined() && (t.numel() > 0 || t.use_count() == 0)) refuse_undefined(op, t.shape());
   };
   (check(tensor_of(x)), ...);
+}
+
+// The profiler's scope of an op. Throws ValueError for operands without memory.
+template <class... X>
+OpScope scope_of(const char* op, const X&... operands) {
+  require_defined(op, operands...);
+  return OpScope(Runtime::instance().profiler(), op);
 }
 
 // The same for optional operands, which may be undefined, but not moved from.

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -286,14 +285,7 @@ class Backward {
       return;
     }
     const detail::GradientSlot<T> slot = grad(i);
-    const T* g = gradient.data();
-    parallel_for(gradient.numel(), 1 << 15, [&](index_t begin, index_t end) {
-      if (slot.beta == T(0)) {
-        std::copy(g + begin, g + end, slot.data + begin);
-      } else {
-        for (index_t k = begin; k < end; ++k) slot.data[k] += g[k];
-      }
-    });
+    detail::kernels::axpby<T>(T(1), gradient.data(), slot.beta, slot.data, gradient.numel());
   }
 
  private:
@@ -485,5 +477,21 @@ template <class T, class F>
 [[nodiscard]] Var<T> record(const char* op, Tensor<T> y, const std::vector<Var<T>>& inputs, F&& backward) {
   return record(op, std::move(y), inputs, SavedTensors::assumed<F>(), std::forward<F>(backward));
 }
+
+namespace detail {
+
+/// record() of an op of one input, whose backward(dx, dy), if the input needs a gradient, is called with the
+/// slot of that gradient and the gradient of the output.
+template <class T, class F>
+[[nodiscard]] Var<T> record_one(const char* op, Tensor<T> y, const Var<T>& x, const SavedTensors& saved,
+                                F backward) {
+  const Var<T>* const input = &x;
+  return record(op, std::move(y), std::span<const Var<T>* const>(&input, 1), saved,
+                [backward = std::move(backward)](Backward<T>& back) {
+                  if (const GradientSlot<T> dx = back.grad(0)) backward(dx, back.dy());
+                });
+}
+
+}  // namespace detail
 
 }  // namespace eigenformer

@@ -152,4 +152,14 @@ namespace eigenformer {
 /// Sizes, strides and row numbers.
 using index_t = std::int64_t;
 
+namespace detail {
+
+// Whether X is an instance of a class template, as is_instance<X, std::vector>.
+template <class X, template <class...> class Template>
+inline constexpr bool is_instance = false;
+template <template <class...> class Template, class... Arguments>
+inline constexpr bool is_instance<Template<Arguments...>, Template> = true;
+
+}  // namespace detail
+
 }  // namespace eigenformer

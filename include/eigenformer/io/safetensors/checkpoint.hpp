@@ -41,7 +41,7 @@ LoadReport load_given(M& module, const Source& source, const std::vector<GivenTe
   using T = typename M::value_type;
   std::map<std::string, Tensor<T>*> targets;
   for_each_field(module, [&](const std::string& name, auto& member) {
-    if constexpr (is_parameter<std::remove_cvref_t<decltype(member)>>::value) {
+    if constexpr (is_instance<std::remove_cvref_t<decltype(member)>, Parameter>) {
       if (member.defined()) targets.emplace(name, &member.value());
     } else {
       targets.emplace(name, &member.value);

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <array>
+
 #include "eigenformer/core/base/config.hpp"
 
 namespace eigenformer {
@@ -16,6 +18,14 @@ enum class Activation {
   relu_squared,  ///< max(x, 0)^2: So et al. 2021 (Primer)
   elu_plus_one,  ///< x + 1 where x > 0, exp(x) elsewhere: the feature map of Katharopoulos et al. 2020
 };
+
+namespace detail {
+
+// In the order of the enum's values.
+inline constexpr std::array activation_names = {"none",    "relu", "gelu",         "gelu_tanh",   "silu",
+                                                "sigmoid", "tanh", "relu_squared", "elu_plus_one"};
+
+}  // namespace detail
 
 }  // namespace eigenformer
 

@@ -19,11 +19,6 @@ namespace eigenformer {
 
 namespace detail {
 
-// Whether a target (a name or pattern) matches a module's whole name or its end after a dot.
-inline bool is_lora_target(std::string_view target, const std::string& module) {
-  return matches_pattern(target, module) || matches_pattern("*." + std::string(target), module);
-}
-
 // The last parts of the modules' names, without repetitions: "q_proj, k_proj, ...".
 template <class T>
 std::string short_names(const std::vector<AdaptableRows<T>>& all) {
@@ -35,7 +30,8 @@ std::string short_names(const std::vector<AdaptableRows<T>>& all) {
   return join_list(names);
 }
 
-// The rows that the targets match. Throws ValueError for a target that matches none.
+// The rows that the targets match, names or patterns of whole names or of their ends after a dot. Throws
+// ValueError for a target that matches none.
 template <class T>
 std::vector<AdaptableRows<T>> lora_targets(const std::vector<AdaptableRows<T>>& all,
                                            std::string_view targets) {
@@ -44,9 +40,10 @@ std::vector<AdaptableRows<T>> lora_targets(const std::vector<AdaptableRows<T>>& 
   for (std::string_view rest = targets; !rest.empty();) {
     const std::string_view target = rest.substr(0, rest.find(','));
     rest.remove_prefix(std::min(rest.size(), target.size() + 1));
+    const std::string ending = "*." + std::string(target);
     bool found = false;
     for (std::size_t i = 0; i < all.size(); ++i) {
-      if (!is_lora_target(target, all[i].module)) continue;
+      if (!matches_pattern(target, all[i].module) && !matches_pattern(ending, all[i].module)) continue;
       chosen[i] = found = any = true;
     }
     if (found) continue;

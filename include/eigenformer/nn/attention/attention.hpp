@@ -3,7 +3,6 @@
 #include <cmath>
 #include <cstdint>
 #include <optional>
-#include <string>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -132,8 +131,6 @@ struct InProjection {
   index_t query_width_, key_width_;
   bool cross_;
 };
-
-static_assert(std::is_nothrow_move_constructible_v<InProjection<float>>);
 
 EIGENFORMER_MODULE_INSTANCES(InProjection)
 
@@ -277,7 +274,7 @@ struct MultiHeadAttention {
 
   /// Throws ValueError that names the invalid field.
   MultiHeadAttention(const MultiHeadAttentionOptions& given, RandomGenerator& rng)
-      : in_proj(validated(given), rng),
+      : in_proj(detail::validated(name, given), rng),
         out_proj({given.query_width(), given.d_model, given.bias}, rng),
         options(given) {
     if (options.kdim == 0) options.kdim = options.d_model;
@@ -319,9 +316,7 @@ struct MultiHeadAttention {
   /// sequence. Returns x's shape. Throws ShapeError if shapes or the mask do not match.
   [[nodiscard]] Var<T> cross(const Context<T>& ctx, const Var<T>& x, const Var<T>& memory,
                              const AttentionMask& mask = {}) const {
-    const SequenceLayout queries = detail::full_layout(name, x.shape()),
-                         keys = detail::full_layout(name, memory.shape());
-    check_batch(x, queries, memory, keys);
+    const auto [queries, keys] = full_layouts(x, memory);
     return cross(ctx, x, queries, memory, keys, mask);
   }
   /// The same for rows in the given layouts. key_sequence: for each sequence of queries the sequence of
@@ -342,9 +337,7 @@ struct MultiHeadAttention {
   /// match.
   [[nodiscard]] Var<T> operator()(const Context<T>& ctx, const Var<T>& query, const Var<T>& key,
                                   const Var<T>& value, const AttentionMask& mask = {}) const {
-    const SequenceLayout queries = detail::full_layout(name, query.shape()),
-                         keys = detail::full_layout(name, key.shape());
-    check_batch(query, queries, key, keys);
+    const auto [queries, keys] = full_layouts(query, key);
     return (*this)(ctx, query, queries, key, value, keys, mask);
   }
   /// The same for rows in the given layouts, padded or packed. key_sequence as in cross(), bias as in self().
@@ -363,9 +356,7 @@ struct MultiHeadAttention {
   [[nodiscard]] AttentionResult<T> with_weights(const Context<T>& ctx, const Var<T>& query, const Var<T>& key,
                                                 const Var<T>& value, const AttentionMask& mask = {},
                                                 HeadWeights heads = HeadWeights::averaged) const {
-    const SequenceLayout queries = detail::full_layout(name, query.shape()),
-                         keys = detail::full_layout(name, key.shape());
-    check_batch(query, queries, key, keys);
+    const auto [queries, keys] = full_layouts(query, key);
     return with_weights(ctx, query, queries, key, value, keys, mask, heads);
   }
   /// The same for rows in the given layouts, padded or packed. key_sequence as in cross(), bias as in self().
@@ -457,11 +448,6 @@ struct MultiHeadAttention {
  private:
   static constexpr const char* name = "multi_head_attention";
 
-  static const MultiHeadAttentionOptions& validated(const MultiHeadAttentionOptions& options) {
-    options.validate(name);
-    return options;
-  }
-
   Var<T> finish(const Context<T>& ctx, const AttentionCall<T>& c, Var<T>* weights) const {
     if (weights != nullptr) *weights = c.weights(ctx);
     return out_proj(ctx, c.run(ctx));
@@ -526,10 +512,10 @@ struct MultiHeadAttention {
     check_input("input", x, layout, options.d_model);
   }
 
-  // For inputs without layouts.
-  static void check_batch(const Var<T>& query, const SequenceLayout& queries, const Var<T>& key,
-                          const SequenceLayout& keys) {
-    if (queries.batch() == keys.batch()) return;
+  // The layouts of queries and keys that are given without.
+  static std::pair<SequenceLayout, SequenceLayout> full_layouts(const Var<T>& query, const Var<T>& key) {
+    std::pair layouts{detail::full_layout(name, query.shape()), detail::full_layout(name, key.shape())};
+    if (layouts.first.batch() == layouts.second.batch()) return layouts;
     throw ShapeError(name,
                      {"query of shape ", query.shape(), " and key of shape ", key.shape(),
                       " must have the same batch size"},
@@ -555,8 +541,6 @@ struct MultiHeadAttention {
   std::optional<detail::Rotary<T>> rotary_;
   std::vector<double> slopes_;
 };
-
-static_assert(std::is_nothrow_move_constructible_v<MultiHeadAttention<float>>);
 
 EIGENFORMER_MODULE_INSTANCES(MultiHeadAttention)
 

@@ -3,7 +3,6 @@
 #include <cmath>
 #include <cstdint>
 #include <optional>
-#include <string>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -102,8 +101,6 @@ struct SinusoidalPositionalEncoding {
   std::vector<double> frequencies_;
 };
 
-static_assert(std::is_nothrow_move_constructible_v<SinusoidalPositionalEncoding<float>>);
-
 /// Options of a LearnedPositionalEmbedding.
 struct LearnedPositionalOptions {
   index_t max_length = 0;               ///< positions 0 to max_length - 1; required
@@ -167,8 +164,6 @@ struct LearnedPositionalEmbedding {
   static void fields(auto& self, auto&& visit) { visit("weight", self.weight); }
 };
 
-static_assert(std::is_nothrow_move_constructible_v<LearnedPositionalEmbedding<float>>);
-
 EIGENFORMER_MODULE_INSTANCES(SinusoidalPositionalEncoding)
 EIGENFORMER_MODULE_INSTANCES(LearnedPositionalEmbedding)
 
@@ -218,12 +213,6 @@ struct PositionalEncoding {
   /// Calls visit(name, member) for each parameter, buffer and sub-module (see Module).
   static void fields(auto& self, auto&& visit) { visit("", self.learned); }
 };
-
-}  // namespace detail
-
-static_assert(std::is_nothrow_move_constructible_v<detail::PositionalEncoding<float>>);
-
-namespace detail {
 
 EIGENFORMER_MODULE_INSTANCES(PositionalEncoding)
 

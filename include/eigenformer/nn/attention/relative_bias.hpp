@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <cstdlib>
 #include <limits>
-#include <vector>
 
 #include "eigenformer/autograd/ops/shape/embedding.hpp"
 #include "eigenformer/autograd/ops/shape/shape.hpp"
@@ -101,12 +100,6 @@ struct RelativeBias {
   /// Calls visit(name, member) for each parameter, buffer and sub-module (see Module).
   static void fields(auto& self, auto&& visit) { visit("weight", self.weight); }
 };
-
-}  // namespace detail
-
-static_assert(std::is_nothrow_move_constructible_v<detail::RelativeBias<float>>);
-
-namespace detail {
 
 EIGENFORMER_MODULE_INSTANCES(RelativeBias)
 

@@ -4,7 +4,6 @@
 #include <functional>
 #include <numeric>
 #include <span>
-#include <string>
 #include <utility>
 #include <variant>
 #include <vector>

@@ -19,10 +19,10 @@ namespace detail {
 template <class F, class Member>
 void visit_modules(Member& member, F& f) {
   using M = std::remove_const_t<Member>;
-  if constexpr (is_parameter<M>::value || is_buffer<M>::value) {
-  } else if constexpr (is_vector<M>::value) {
+  if constexpr (is_instance<M, Parameter> || is_instance<M, Buffer>) {
+  } else if constexpr (is_instance<M, std::vector>) {
     for (auto& item : member) visit_modules(item, f);
-  } else if constexpr (is_optional<M>::value) {
+  } else if constexpr (is_instance<M, std::optional>) {
     if (member) visit_modules(*member, f);
   } else {
     M::fields(member, [&](const auto&, auto& field) { visit_modules(field, f); });
@@ -53,21 +53,31 @@ void for_each_packed_weight(const M& model, WeightFormat format, F&& f) {
   visit_modules(model, tables);
 }
 
-inline void pack_weight(kernels::PackedWeights& packed, const Parameter<float>& weight,
-                        std::initializer_list<index_t> counts, WeightFormat format) {
-  require_memory("pack_weights", weight);
-  const index_t in = weight.shape()[1];
-  index_t first = 0;
-  for (const index_t count : counts) {
-    try {
-      packed.add(weight.id(), first,
-                 kernels::PackedMatrix::pack(weight.value().data() + first * in, count, in, false, format));
-    } catch (const ValueError& error) {
-      throw ValueError("pack_weights",
-                       {"'", weight.name(), "' from row ", first, " on cannot be packed: ", error.what()});
-    }
-    first += count;
-  }
+// Packs the weights of a model; calls packed_one(weight) after each.
+template <class Model, class F>
+std::shared_ptr<const kernels::PackedWeights> pack_each(const Model& model, WeightFormat format,
+                                                        const F& packed_one) {
+  static_assert(std::is_same_v<typename Model::value_type, float>, "only models of float can be packed");
+  auto packed = std::make_shared<kernels::PackedWeights>();
+  for_each_packed_weight(
+      model, format, [&](const Parameter<float>& weight, std::initializer_list<index_t> counts) {
+        require_memory("pack_weights", weight);
+        const index_t in = weight.shape()[1];
+        index_t first = 0;
+        for (const index_t count : counts) {
+          try {
+            packed->add(
+                weight.id(), first,
+                kernels::PackedMatrix::pack(weight.value().data() + first * in, count, in, false, format));
+          } catch (const ValueError& error) {
+            throw ValueError("pack_weights", {"'", weight.name(), "' from row ", first,
+                                              " on cannot be packed: ", error.what()});
+          }
+          first += count;
+        }
+        packed_one(weight);
+      });
+  return packed;
 }
 
 }  // namespace detail
@@ -90,13 +100,7 @@ inline void pack_weight(kernels::PackedWeights& packed, const Parameter<float>& 
 template <class Model>
 std::shared_ptr<const detail::kernels::PackedWeights> pack_weights(
     const Model& model, WeightFormat format = WeightFormat::float32) {
-  static_assert(std::is_same_v<typename Model::value_type, float>, "only models of float can be packed");
-  auto packed = std::make_shared<detail::kernels::PackedWeights>();
-  detail::for_each_packed_weight(model, format,
-                                 [&](const Parameter<float>& weight, std::initializer_list<index_t> counts) {
-                                   detail::pack_weight(*packed, weight, counts, format);
-                                 });
-  return packed;
+  return detail::pack_each(model, format, [](const Parameter<float>&) {});
 }
 
 /// Returns the memory of a model's packed weights to the Runtime's pool. The model can then decode with these
@@ -115,15 +119,10 @@ void release_packed_weights(Model& model, const detail::kernels::PackedWeights& 
 template <class Model>
 std::shared_ptr<const detail::kernels::PackedWeights> pack_weights_in_place(
     Model& model, WeightFormat format = WeightFormat::float32) {
-  static_assert(std::is_same_v<typename Model::value_type, float>, "only models of float can be packed");
-  auto packed = std::make_shared<detail::kernels::PackedWeights>();
-  detail::for_each_packed_weight(model, format,
-                                 [&](const Parameter<float>& weight, std::initializer_list<index_t> counts) {
-                                   detail::pack_weight(*packed, weight, counts, format);
-                                   weight.handle()->value = Tensor<float>::without_storage(weight.shape());
-                                   Runtime::instance().pool().trim();
-                                 });
-  return packed;
+  return detail::pack_each(model, format, [](const Parameter<float>& weight) {
+    weight.handle()->value = Tensor<float>::without_storage(weight.shape());
+    Runtime::instance().pool().trim();
+  });
 }
 
 }  // namespace eigenformer

@@ -1,7 +1,5 @@
 #pragma once
 
-#include <string>
-#include <type_traits>
 #include <utility>
 
 #include "eigenformer/autograd/ops/convolution/batch_norm.hpp"
@@ -131,9 +129,6 @@ struct GroupNorm {
     visit("bias", self.bias);
   }
 };
-
-static_assert(std::is_nothrow_move_constructible_v<BatchNorm<float>>);
-static_assert(std::is_nothrow_move_constructible_v<GroupNorm<float>>);
 
 EIGENFORMER_MODULE_INSTANCES(BatchNorm)
 EIGENFORMER_MODULE_INSTANCES(GroupNorm)

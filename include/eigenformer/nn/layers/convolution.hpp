@@ -1,8 +1,6 @@
 #pragma once
 
 #include <cmath>
-#include <string>
-#include <type_traits>
 
 #include "eigenformer/autograd/ops/convolution/convolution.hpp"
 #include "eigenformer/autograd/tape/context.hpp"
@@ -118,9 +116,6 @@ struct Conv1d {
     visit("bias", self.bias);
   }
 };
-
-static_assert(std::is_nothrow_move_constructible_v<Conv2d<float>>);
-static_assert(std::is_nothrow_move_constructible_v<Conv1d<float>>);
 
 EIGENFORMER_MODULE_INSTANCES(Conv2d)
 EIGENFORMER_MODULE_INSTANCES(Conv1d)

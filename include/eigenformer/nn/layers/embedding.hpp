@@ -1,6 +1,5 @@
 #pragma once
 
-#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <type_traits>
@@ -92,8 +91,6 @@ struct Embedding {
     return weight.value().defined() && packed->format() == WeightFormat::float32 ? nullptr : packed;
   }
 };
-
-static_assert(std::is_nothrow_move_constructible_v<Embedding<float>>);
 
 EIGENFORMER_MODULE_INSTANCES(Embedding)
 

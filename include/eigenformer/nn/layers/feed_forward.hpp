@@ -44,7 +44,8 @@ struct FeedForward {
 
   /// Throws ValueError that names the invalid field.
   FeedForward(const FeedForwardOptions& options, RandomGenerator& rng)
-      : linear1({validated(options).d_model, options.dim_feedforward, options.bias}, rng),
+      : linear1({detail::validated("feed_forward", options).d_model, options.dim_feedforward, options.bias},
+                rng),
         linear2({options.dim_feedforward, options.d_model, options.bias}, rng),
         activation(options.activation),
         dropout(options.dropout) {
@@ -70,15 +71,7 @@ struct FeedForward {
     visit("linear2", self.linear2);
     visit("linear3", self.linear3);
   }
-
- private:
-  static const FeedForwardOptions& validated(const FeedForwardOptions& options) {
-    options.validate("feed_forward");
-    return options;
-  }
 };
-
-static_assert(std::is_nothrow_move_constructible_v<FeedForward<float>>);
 
 EIGENFORMER_MODULE_INSTANCES(FeedForward)
 

@@ -30,8 +30,6 @@ struct LayerNorm : Norm<T> {
                  .bias = given.bias}) {}
 };
 
-static_assert(std::is_nothrow_move_constructible_v<LayerNorm<float>>);
-
 EIGENFORMER_MODULE_INSTANCES(LayerNorm)
 
 }  // namespace eigenformer

@@ -63,8 +63,6 @@ struct Linear {
   static void adaptable(auto& self, auto&& visit) { visit(self.weight, {self.weight.shape()[0]}); }
 };
 
-static_assert(std::is_nothrow_move_constructible_v<Linear<float>>);
-
 EIGENFORMER_MODULE_INSTANCES(Linear)
 
 }  // namespace eigenformer

@@ -87,8 +87,6 @@ struct Norm {
   }
 };
 
-static_assert(std::is_nothrow_move_constructible_v<Norm<float>>);
-
 EIGENFORMER_MODULE_INSTANCES(Norm)
 
 }  // namespace eigenformer

@@ -76,8 +76,6 @@ struct Residual {
   static void fields(auto& self, auto&& visit) { visit("norm", self.norm); }
 };
 
-static_assert(std::is_nothrow_move_constructible_v<Residual<float>>);
-
 EIGENFORMER_MODULE_INSTANCES(Residual)
 
 }  // namespace eigenformer

@@ -22,8 +22,6 @@ struct RMSNorm : Norm<T> {
       : Norm<T>({.kind = NormKind::rms_norm, .size = given.size, .eps = given.eps}) {}
 };
 
-static_assert(std::is_nothrow_move_constructible_v<RMSNorm<float>>);
-
 EIGENFORMER_MODULE_INSTANCES(RMSNorm)
 
 }  // namespace eigenformer

@@ -1,10 +1,8 @@
 #pragma once
 
-#include <cmath>
 #include <cstdint>
 #include <optional>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "eigenformer/autograd/ops/elementwise/arithmetic.hpp"
@@ -65,11 +63,7 @@ struct LanguageModelOptions {
   }
   /// Options of the model's Stack; a relative bias is for earlier keys only, unless set otherwise.
   StackOptions<LayerOptions> stack() const {
-    StackOptions<LayerOptions> options{num_layers, final_norm, layer};
-    if (auto* bias = std::get_if<RelativeBiasPositions>(&options.layer.attention.positions)) {
-      bias->bidirectional = bias->bidirectional.value_or(false);
-    }
-    return options;
+    return detail::with_directions({num_layers, final_norm, layer}, false);
   }
 
   /// Throws ValueError (`[op] ...`) that names the invalid field.
@@ -112,8 +106,9 @@ struct LanguageModel {
 
   /// Throws ValueError that names the invalid field.
   LanguageModel(const LanguageModelOptions& given, RandomGenerator& rng)
-      : embedding(name, validated(given).embedding(), make_norm(given), rng),
-        decoder(stack_of(given), rng),
+      : embedding(name, detail::validated(name, given).embedding(),
+                  detail::optional_norm<T>(given.embedding_norm, given.layer), rng),
+        decoder(detail::options_for<LayerType>(given.stack()), rng),
         options(given) {
     if (!options.tied) {
       own_projection =
@@ -142,12 +137,7 @@ struct LanguageModel {
   /// match the layout, IndexError for an id outside the vocabulary.
   [[nodiscard]] Var<T> decode(const Context<T>& ctx, const Tokens& ids, const SequenceLayout& layout,
                               const AttentionMask& mask = {}, std::vector<Var<T>>* maps = nullptr) const {
-    SequencePass<T> pass(layout, mask.within_causal());
-    DecoderMaps<T> collected;
-    if (maps != nullptr) pass.collect(&collected);
-    Var<T> decoded = run_decoder(ctx, ids, pass);
-    if (maps != nullptr) *maps = std::move(collected.target);
-    return decoded;
+    return decoder(ctx, embed(ctx, ids, layout), layout, mask.within_causal(), maps);
   }
 
   /// Embedding and layers on a pass, over whole texts or with a cache: ids (B, L) or (rows), in the layout of
@@ -244,21 +234,7 @@ struct LanguageModel {
   Var<T> scaled(const Var<T>& decoded) const {
     return options.logit_scale == 1 ? decoded : multiply(decoded, static_cast<T>(options.logit_scale));
   }
-  static StackOptions<typename LayerType::Options> stack_of(const LanguageModelOptions& o) {
-    const StackOptions<LayerOptions> stack = o.stack();
-    return {stack.num_layers, stack.final_norm, typename LayerType::Options(stack.layer)};
-  }
-  static const LanguageModelOptions& validated(const LanguageModelOptions& options) {
-    options.validate(name);
-    return options;
-  }
-  static detail::OptionalModule<Norm<T>> make_norm(const LanguageModelOptions& o) {
-    if (!o.embedding_norm) return {};
-    return Norm<T>(detail::norm_options(o.layer));
-  }
 };
-
-static_assert(std::is_nothrow_move_constructible_v<LanguageModel<float>>);
 
 EIGENFORMER_MODULE_INSTANCES(LanguageModel)
 

@@ -3,7 +3,6 @@
 #include <cmath>
 #include <cstdint>
 #include <span>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -109,10 +108,7 @@ struct Seq2SeqTransformer {
                                       DecoderMasks masks = {}, DecoderMaps<T>* maps = nullptr) const final {
     if (options.causal) masks.target = masks.target.within_causal();
     SequencePass<T> pass(layout, std::move(masks.target), {memory}, std::move(masks.memory));
-    if (maps != nullptr) {
-      *maps = {};
-      pass.collect(maps);
-    }
+    pass.collect(maps);
     return run_decoder(ctx, target, pass);
   }
 
@@ -259,18 +255,10 @@ struct Seq2SeqTransformer {
     name_parameters(*this);
   }
 
-  static const Seq2SeqOptions& validated(const Seq2SeqOptions& options) {
-    options.validate(name);
-    return options;
-  }
   static detail::OptionalModule<Embedding<T>> make_target_embedding(const Seq2SeqOptions& o,
                                                                     RandomGenerator& rng) {
     if (o.tying == Tying::all) return {};
     return Embedding<T>({o.target_size(), o.layer.d_model, o.padding_index}, rng);
-  }
-  static detail::OptionalModule<Norm<T>> make_embedding_norm(const Seq2SeqOptions& o) {
-    if (!o.embedding_norm) return {};
-    return Norm<T>(detail::norm_options(o.layer));
   }
   static detail::PositionalEncoding<T> make_positions(const Seq2SeqOptions& o, RandomGenerator& rng) {
     return detail::PositionalEncoding<T>(name, o.input_positions(), o.max_length, o.layer.d_model, rng);
@@ -284,12 +272,13 @@ struct Seq2SeqTransformer {
 template <class T, class EncoderLayerType, class DecoderLayerType>
 Seq2SeqTransformer<T, EncoderLayerType, DecoderLayerType>::Seq2SeqTransformer(const Seq2SeqOptions& given,
                                                                               RandomGenerator& rng)
-    : source_embedding({validated(given).source_vocab_size, given.layer.d_model, given.padding_index}, rng),
+    : source_embedding(
+          {detail::validated(name, given).source_vocab_size, given.layer.d_model, given.padding_index}, rng),
       own_target_embedding(make_target_embedding(given, rng)),
       source_positions(make_positions(given, rng)),
       target_positions(make_positions(given, rng)),
-      source_embedding_norm(make_embedding_norm(given)),
-      target_embedding_norm(make_embedding_norm(given)),
+      source_embedding_norm(detail::optional_norm<T>(given.embedding_norm, given.layer)),
+      target_embedding_norm(detail::optional_norm<T>(given.embedding_norm, given.layer)),
       transformer(given.transformer(), rng),
       options(given) {
   finish(rng);
@@ -300,12 +289,13 @@ Seq2SeqTransformer<T, EncoderLayerType, DecoderLayerType>::Seq2SeqTransformer(co
                                                                               Stack<EncoderLayerType> encoder,
                                                                               Stack<DecoderLayerType> decoder,
                                                                               RandomGenerator& rng)
-    : source_embedding({validated(given).source_vocab_size, given.layer.d_model, given.padding_index}, rng),
+    : source_embedding(
+          {detail::validated(name, given).source_vocab_size, given.layer.d_model, given.padding_index}, rng),
       own_target_embedding(make_target_embedding(given, rng)),
       source_positions(make_positions(given, rng)),
       target_positions(make_positions(given, rng)),
-      source_embedding_norm(make_embedding_norm(given)),
-      target_embedding_norm(make_embedding_norm(given)),
+      source_embedding_norm(detail::optional_norm<T>(given.embedding_norm, given.layer)),
+      target_embedding_norm(detail::optional_norm<T>(given.embedding_norm, given.layer)),
       transformer(std::move(encoder), std::move(decoder)),
       options(given) {
   if (transformer.d_model() != options.layer.d_model) {
@@ -385,8 +375,6 @@ Var<T> Seq2SeqTransformer<T, EncoderLayerType, DecoderLayerType>::embed(
   const Var<T> placed = positions(ctx, table(ctx, ids, scale), layout);
   return dropout(ctx.for_rows(layout), norm ? (*norm)(ctx, placed) : placed, options.embedding_rate());
 }
-
-static_assert(std::is_nothrow_move_constructible_v<Seq2SeqTransformer<float>>);
 
 EIGENFORMER_MODULE_INSTANCES(Seq2SeqTransformer)
 EIGENFORMER_INSTANCE(struct detail::ParameterList<Seq2SeqTransformer<float>>)

@@ -1,9 +1,6 @@
 #pragma once
 
-#include <array>
-#include <cmath>
 #include <optional>
-#include <string>
 
 #include "eigenformer/core/base/special_ids.hpp"
 #include "eigenformer/nn/attention/positional_encoding.hpp"
@@ -17,12 +14,7 @@ enum class Tying {
   target,  ///< target embedding and output projection (Press and Wolf 2017)
   all,     ///< source embedding too; both languages have one vocabulary (Vaswani et al. 2017, 3.4)
 };
-/// The names of the values of Tying.
-template <>
-struct EnumNames<Tying> {
-  /// In the order of the enum's values.
-  static constexpr std::array names = {"none", "target", "all"};
-};
+EIGENFORMER_ENUM_NAMES(Tying, "none", "target", "all")
 
 namespace detail {
 

@@ -1,8 +1,6 @@
 #pragma once
 
 #include <optional>
-#include <string>
-#include <utility>
 
 #include "eigenformer/autograd/ops/elementwise/dropout.hpp"
 #include "eigenformer/nn/models/seq2seq_options.hpp"
@@ -84,7 +82,7 @@ struct SequenceRegressor {
 
   /// Throws ValueError that names the invalid field.
   SequenceRegressor(const SequenceRegressorOptions& given, RandomGenerator& rng)
-      : source_input({validated(given).source_features, given.layer.d_model}, rng),
+      : source_input({detail::validated(name, given).source_features, given.layer.d_model}, rng),
         target_input({given.target_features, given.layer.d_model}, rng),
         source_positions(make_positions(given, rng)),
         target_positions(make_positions(given, rng)),
@@ -146,14 +144,7 @@ struct SequenceRegressor {
                                                       RandomGenerator& rng) {
     return detail::PositionalEncoding<T>(name, o.input_positions(), o.max_length, o.layer.d_model, rng);
   }
-
-  static const SequenceRegressorOptions& validated(const SequenceRegressorOptions& options) {
-    options.validate(name);
-    return options;
-  }
 };
-
-static_assert(std::is_nothrow_move_constructible_v<SequenceRegressor<float>>);
 
 EIGENFORMER_MODULE_INSTANCES(SequenceRegressor)
 

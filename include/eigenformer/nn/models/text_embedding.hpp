@@ -2,7 +2,6 @@
 
 #include <cmath>
 #include <cstdint>
-#include <string>
 #include <utility>
 
 #include "eigenformer/autograd/ops/elementwise/dropout.hpp"
@@ -56,7 +55,7 @@ struct TextEmbedding {
   /// Throws ValueError (`[op] ...`) that names the invalid field.
   TextEmbedding(const char* op, const TextEmbeddingOptions& given, detail::OptionalModule<Norm<T>> norm,
                 RandomGenerator& rng)
-      : embedding({validated(op, given).vocab_size, given.d_model, given.padding_index}, rng),
+      : embedding({detail::validated(op, given).vocab_size, given.d_model, given.padding_index}, rng),
         positions(op, given.positions, given.max_length, given.d_model, rng),
         embedding_norm(std::move(norm)),
         options(given) {
@@ -91,15 +90,7 @@ struct TextEmbedding {
     visit("token_types", self.token_types);
     visit("embedding_norm", self.embedding_norm);
   }
-
- private:
-  static const TextEmbeddingOptions& validated(const char* op, const TextEmbeddingOptions& options) {
-    options.validate(op);
-    return options;
-  }
 };
-
-static_assert(std::is_nothrow_move_constructible_v<TextEmbedding<float>>);
 
 EIGENFORMER_MODULE_INSTANCES(TextEmbedding)
 

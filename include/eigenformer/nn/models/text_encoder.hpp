@@ -1,6 +1,5 @@
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -11,12 +10,7 @@
 
 namespace eigenformer {
 
-/// The names of the values of Pooling.
-template <>
-struct EnumNames<Pooling> {
-  /// In the order of the enum's values.
-  static constexpr std::array names = {"mean", "first"};
-};
+EIGENFORMER_ENUM_NAMES(Pooling, "mean", "first")
 
 /// Options of a TextEncoder: its shape and behaviour. BERT has learned positions, two token types,
 /// embedding_norm, no final_norm, no scale_embedding, and gelu.
@@ -104,7 +98,8 @@ struct TextEncoder {
 
   /// Throws ValueError that names the invalid field.
   TextEncoder(const TextEncoderOptions& given, RandomGenerator& rng)
-      : embedding(name, validated(given).embedding(), make_norm(given), rng),
+      : embedding(name, detail::validated(name, given).embedding(),
+                  detail::optional_norm<T>(given.embedding_norm, given.layer), rng),
         encoder(given.stack(), rng),
         options(given) {
     name_parameters(*this);
@@ -150,18 +145,7 @@ struct TextEncoder {
 
  private:
   static constexpr const char* name = "text_encoder";
-
-  static const TextEncoderOptions& validated(const TextEncoderOptions& options) {
-    options.validate(name);
-    return options;
-  }
-  static detail::OptionalModule<Norm<T>> make_norm(const TextEncoderOptions& o) {
-    if (!o.embedding_norm) return {};
-    return Norm<T>(detail::norm_options(o.layer));
-  }
 };
-
-static_assert(std::is_nothrow_move_constructible_v<TextEncoder<float>>);
 
 EIGENFORMER_MODULE_INSTANCES(TextEncoder)
 

@@ -10,6 +10,7 @@
 #include <optional>
 #include <sstream>
 #include <string>
+#include <type_traits>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
@@ -44,32 +45,15 @@ void visit_fields(const std::string& prefix, M& module, F& f) {
   });
 }
 
-template <class X>
-struct is_parameter : std::false_type {};
-template <class T>
-struct is_parameter<Parameter<T>> : std::true_type {};
-template <class X>
-struct is_buffer : std::false_type {};
-template <class T>
-struct is_buffer<Buffer<T>> : std::true_type {};
-template <class X>
-struct is_vector : std::false_type {};
-template <class X>
-struct is_vector<std::vector<X>> : std::true_type {};
-template <class X>
-struct is_optional : std::false_type {};
-template <class X>
-struct is_optional<std::optional<X>> : std::true_type {};
-
 template <class F, class Member>
 void visit_member(const std::string& name, Member& member, F& f) {
   using M = std::remove_const_t<Member>;
-  if constexpr (is_parameter<M>::value || is_buffer<M>::value) {
+  if constexpr (is_instance<M, Parameter> || is_instance<M, Buffer>) {
     f(name, member);
-  } else if constexpr (is_vector<M>::value) {
+  } else if constexpr (is_instance<M, std::vector>) {
     std::size_t i = 0;
     for (auto& item : member) visit_member(join_name(name, std::to_string(i++)), item, f);
-  } else if constexpr (is_optional<M>::value) {
+  } else if constexpr (is_instance<M, std::optional>) {
     if (member) visit_member(name, *member, f);
   } else {
     visit_fields(name, member, f);
@@ -119,16 +103,24 @@ void for_each_field(M& module, F&& f) {
   }
 }
 
+// Calls f(name, parameter) for every defined parameter, under each of its names.
+template <class M, class F>
+void for_each_place(M& module, F&& f) {
+  for_each_field(module, [&](const std::string& name, auto& member) {
+    if constexpr (is_instance<std::remove_cvref_t<decltype(member)>, Parameter>) {
+      if (member.defined()) f(name, member);
+    }
+  });
+}
+
 }  // namespace detail
 
 /// Calls f(name, parameter) once for every defined parameter, with its first name.
 template <class M, class F>
 void for_each_parameter(M& module, F&& f) {
   std::unordered_set<std::uint64_t> seen;
-  detail::for_each_field(module, [&](const std::string& name, auto& member) {
-    if constexpr (detail::is_parameter<std::remove_cvref_t<decltype(member)>>::value) {
-      if (member.defined() && seen.insert(member.id()).second) f(name, member);
-    }
+  detail::for_each_place(module, [&](const std::string& name, auto& parameter) {
+    if (seen.insert(parameter.id()).second) f(name, parameter);
   });
 }
 
@@ -153,13 +145,10 @@ template <class M>
 auto ParameterList<M>::of(M& module) -> std::vector<ParameterHandle<T>> {
   std::vector<ParameterHandle<T>> handles;
   std::unordered_map<std::uint64_t, std::vector<std::string>> names;
-  for_each_field(module, [&](const std::string& name, auto& member) {
-    if constexpr (is_parameter<std::remove_cvref_t<decltype(member)>>::value) {
-      if (!member.defined()) return;
-      std::vector<std::string>& known = names[member.id()];
-      if (known.empty()) handles.push_back(member.handle());
-      known.push_back(name);
-    }
+  for_each_place(module, [&](const std::string& name, auto& parameter) {
+    std::vector<std::string>& known = names[parameter.id()];
+    if (known.empty()) handles.push_back(parameter.handle());
+    known.push_back(name);
   });
   for (const auto& handle : handles) {
     std::vector<std::string>& known = names[handle->id];
@@ -195,11 +184,8 @@ void tie(M& module, M& source) {
   using T = typename M::value_type;
   const auto parameters_of = [](M& of) {
     std::vector<std::pair<std::string, Parameter<T>*>> found;
-    detail::for_each_field(of, [&](const std::string& name, auto& member) {
-      if constexpr (detail::is_parameter<std::remove_cvref_t<decltype(member)>>::value) {
-        if (member.defined()) found.emplace_back(name, &member);
-      }
-    });
+    detail::for_each_place(
+        of, [&](const std::string& name, auto& parameter) { found.emplace_back(name, &parameter); });
     return found;
   };
   const auto ours = parameters_of(module), theirs = parameters_of(source);
@@ -242,7 +228,7 @@ auto state_dict(const M& module) {
   std::vector<StateEntry<T>> entries;
   std::unordered_map<std::uint64_t, std::string> first;
   detail::for_each_field(module, [&](const std::string& name, const auto& member) {
-    if constexpr (detail::is_parameter<std::remove_cvref_t<decltype(member)>>::value) {
+    if constexpr (detail::is_instance<std::remove_cvref_t<decltype(member)>, Parameter>) {
       if (!member.defined()) return;
       const auto [at, inserted] = first.emplace(member.id(), name);
       entries.push_back({name, member.value(), inserted ? std::string() : at->second});
@@ -503,37 +489,34 @@ std::string summary(const M& module) {
     shape_width = std::max(shape_width, e.value.shape().str().size());
   }
   std::ostringstream out;
-  out << std::left << std::setw(static_cast<int>(width)) << "parameter"
-      << "  " << std::setw(static_cast<int>(shape_width)) << "shape"
-      << "  " << std::right << std::setw(12) << "values" << '\n';
+  const auto row = [&](const std::string& name, const std::string& shape, const auto& values,
+                       const std::string& rest = "") {
+    out << std::left << std::setw(static_cast<int>(width)) << name << "  "
+        << std::setw(static_cast<int>(shape_width)) << shape << "  " << std::right << std::setw(12) << values
+        << rest << '\n';
+  };
+  row("parameter", "shape", "values");
   std::map<std::string, index_t> by_module;
   for (const auto& e : entries) {
-    out << std::left << std::setw(static_cast<int>(width)) << e.name << "  "
-        << std::setw(static_cast<int>(shape_width)) << e.value.shape().str() << "  " << std::right
-        << std::setw(12);
     if (e.alias_of.empty()) {
-      out << e.value.numel() << '\n';
+      row(e.name, e.value.shape().str(), e.value.numel());
       by_module[e.name.substr(0, e.name.find('.'))] += e.value.numel();
     } else {
-      out << "tied"
-          << "  to " << e.alias_of << '\n';
+      row(e.name, e.value.shape().str(), "tied", "  to " + e.alias_of);
     }
   }
   out << '\n';
-  for (const auto& [name, values] : by_module) {
-    out << std::left << std::setw(static_cast<int>(width + 2 + shape_width)) << name << "  " << std::right
-        << std::setw(12) << values << '\n';
-  }
-  out << std::left << std::setw(static_cast<int>(width + 2 + shape_width)) << "total"
-      << "  " << std::right << std::setw(12) << count_parameters(module) << '\n';
+  for (const auto& [name, values] : by_module) row(name, "", values);
+  row("total", "", count_parameters(module));
   return out.str();
 }
 
 }  // namespace eigenformer
 
 /// EIGENFORMER_INSTANCES of a module, with the functions that visit its fields. Used in namespace
-/// eigenformer.
+/// eigenformer. Modules must move without exceptions, as parts of vectors do.
 #define EIGENFORMER_MODULE_INSTANCES(MODULE)                                                       \
+  static_assert(std::is_nothrow_move_constructible_v<MODULE<float>>);                              \
   EIGENFORMER_INSTANCES(struct MODULE)                                                             \
   EIGENFORMER_INSTANCE(                                                                            \
       void detail::visit_fields(const std::string&, MODULE<float>&, detail::FieldVisitor<float>&)) \

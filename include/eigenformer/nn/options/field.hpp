@@ -22,6 +22,14 @@ namespace eigenformer {
 template <class E>
 struct EnumNames;
 
+/// Specialises EnumNames: EIGENFORMER_ENUM_NAMES(Tying, "none", "target", "all"). Used in namespace
+/// eigenformer.
+#define EIGENFORMER_ENUM_NAMES(ENUM, ...)              \
+  template <>                                          \
+  struct EnumNames<ENUM> {                             \
+    static constexpr std::array names = {__VA_ARGS__}; \
+  };
+
 /// The name of an enum's value. The value must be one of the enumerators.
 template <class E>
 constexpr const char* word_of(E value) {
@@ -40,24 +48,27 @@ enum class Allowed {
 
 namespace detail {
 
-/// The range as help and tables show it; empty for Allowed::any.
-constexpr const char* allowed_text(Allowed allowed) {
-  switch (allowed) {
-    case Allowed::positive:
-      return "above 0";
-    case Allowed::not_negative:
-      return "0 or above";
-    case Allowed::rate:
-      return "in [0, 1)";
-    case Allowed::share:
-      return "in (0, 1]";
-    case Allowed::finite:
-      return "finite";
-    case Allowed::any:
-      break;
-  }
-  return "";
+/// What an Allowed means.
+struct AllowedRange {
+  const char* text;       ///< as help and tables show it
+  const char* rule;       ///< as errors say it
+  bool (*holds)(double);  ///< whether a value is in the range, finite or not
+};
+/// In the order of the enum's values.
+inline constexpr AllowedRange allowed_ranges[] = {
+    {"", "", [](double) { return true; }},
+    {"above 0", "must be positive", [](double x) { return x > 0; }},
+    {"0 or above", "must not be negative", [](double x) { return x >= 0; }},
+    {"in [0, 1)", "must be in [0, 1)", [](double x) { return x >= 0 && x < 1; }},
+    {"in (0, 1]", "must be in (0, 1]", [](double x) { return x > 0 && x <= 1; }},
+    {"finite", "", [](double) { return true; }},
+};
+
+constexpr const AllowedRange& range_of(Allowed allowed) {
+  return allowed_ranges[static_cast<std::size_t>(allowed)];
 }
+/// The range as help and tables show it; empty for Allowed::any.
+constexpr const char* allowed_text(Allowed allowed) { return range_of(allowed).text; }
 
 }  // namespace detail
 
@@ -89,15 +100,6 @@ concept OptionsStruct = requires(O& o) {
 
 namespace detail {
 
-template <class X>
-struct is_variant : std::false_type {};
-template <class... X>
-struct is_variant<std::variant<X...>> : std::true_type {};
-template <class X>
-struct is_optional_value : std::false_type {};
-template <class X>
-struct is_optional_value<std::optional<X>> : std::true_type {};
-
 // The shortest text that reads back as the value: "0.1", "1e-09", "nan".
 inline std::string number_text(double value) {
   const double size = std::abs(value);
@@ -110,25 +112,8 @@ inline std::string number_text(double value) {
 // Throws ValueError that names the field and its value.
 EIGENFORMER_NOINLINE inline void require_allowed(const char* op, const char* name, double value,
                                                  Allowed allowed) {
-  const char* expected = nullptr;
-  switch (allowed) {
-    case Allowed::any:
-      return;
-    case Allowed::positive:
-      expected = value > 0 ? nullptr : "must be positive";
-      break;
-    case Allowed::not_negative:
-      expected = value >= 0 ? nullptr : "must not be negative";
-      break;
-    case Allowed::rate:
-      expected = value >= 0 && value < 1 ? nullptr : "must be in [0, 1)";
-      break;
-    case Allowed::share:
-      expected = value > 0 && value <= 1 ? nullptr : "must be in (0, 1]";
-      break;
-    case Allowed::finite:
-      break;
-  }
+  if (allowed == Allowed::any) return;
+  const char* expected = range_of(allowed).holds(value) ? nullptr : range_of(allowed).rule;
   if (expected == nullptr && !std::isfinite(value)) expected = "must be finite";
   if (expected != nullptr) throw ValueError(op, {name, " is ", number_text(value), ", ", expected});
 }
@@ -164,9 +149,9 @@ struct FieldCheck {
   template <class Field, class Member>
   void operator()(const Field& field, const Member& member) const {
     if constexpr (requires { field.allowed; }) {
-      if constexpr (is_variant<Member>::value) {
+      if constexpr (is_instance<Member, std::variant>) {
         std::visit([this](const auto& chosen) { validate_fields(op, chosen); }, member);
-      } else if constexpr (is_optional_value<Member>::value) {
+      } else if constexpr (is_instance<Member, std::optional>) {
         if (member) (*this)(field, *member);
       } else if constexpr (std::floating_point<Member>) {
         require_allowed(op, field.name, member, field.allowed);
@@ -188,6 +173,14 @@ void validate_fields(const char* op, const O& options) {
 }
 
 namespace detail {
+
+/// The options, once options.validate(op) has not thrown: for the first member that a constructor makes of
+/// them.
+template <class O>
+const O& validated(const char* op, const O& options) {
+  options.validate(op);
+  return options;
+}
 
 /// Sets a variant to the alternative with this word, with default values; an alternative that is already
 /// chosen keeps its values. known, if not null, receives all words, separated by commas. Returns false, and

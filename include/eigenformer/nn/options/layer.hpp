@@ -1,7 +1,6 @@
 #pragma once
 
 #include <array>
-#include <cmath>
 #include <optional>
 #include <string>
 #include <variant>
@@ -16,51 +15,30 @@ namespace eigenformer {
 template <>
 struct EnumNames<Activation> {
   /// In the order of the enum's values.
-  static constexpr std::array names = {"none",    "relu", "gelu",         "gelu_tanh",   "silu",
-                                       "sigmoid", "tanh", "relu_squared", "elu_plus_one"};
+  static constexpr std::array names = detail::activation_names;
 };
-/// The names of the values of LayerNormFormula.
-template <>
-struct EnumNames<LayerNormFormula> {
-  /// In the order of the enum's values.
-  static constexpr std::array names = {"pytorch", "teaching"};
-};
+EIGENFORMER_ENUM_NAMES(LayerNormFormula, "pytorch", "teaching")
 
 /// How attention computes its weights.
 enum class AttentionKind {
   softmax,  ///< Vaswani et al. 2017
   linear,   ///< Katharopoulos et al. 2020: cost and memory are linear in the length, not quadratic
 };
-/// The names of the values of AttentionKind.
-template <>
-struct EnumNames<AttentionKind> {
-  /// In the order of the enum's values.
-  static constexpr std::array names = {"softmax", "linear"};
-};
+EIGENFORMER_ENUM_NAMES(AttentionKind, "softmax", "linear")
 
 /// How a decoder layer combines a token with earlier ones.
 enum class SelfMixing {
   attention,  ///< self-attention
   ssru,       ///< a Simpler Simple Recurrent Unit, whose state has a constant size (Kim et al. 2019)
 };
-/// The names of the values of SelfMixing.
-template <>
-struct EnumNames<SelfMixing> {
-  /// In the order of the enum's values.
-  static constexpr std::array names = {"attention", "ssru"};
-};
+EIGENFORMER_ENUM_NAMES(SelfMixing, "attention", "ssru")
 
 /// Normalisation of each row.
 enum class NormKind {
   layer_norm,  ///< Ba et al. 2016
   rms_norm,    ///< Zhang and Sennrich 2019: no mean, no bias
 };
-/// The names of the values of NormKind.
-template <>
-struct EnumNames<NormKind> {
-  /// In the order of the enum's values.
-  static constexpr std::array names = {"layer_norm", "rms_norm"};
-};
+EIGENFORMER_ENUM_NAMES(NormKind, "layer_norm", "rms_norm")
 
 /// The default sizes and rates of all options, those of PyTorch's nn.Transformer (the base model of Vaswani
 /// et al. 2017).

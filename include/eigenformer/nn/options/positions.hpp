@@ -1,8 +1,6 @@
 #pragma once
 
-#include <array>
 #include <optional>
-#include <string>
 #include <variant>
 
 #include "eigenformer/kernels/sequence/rotary.hpp"
@@ -15,30 +13,15 @@ enum class SinusoidOrder {
   interleaved,   ///< sin, cos, sin, cos, ...: the paper
   concatenated,  ///< all sines, then all cosines: tensor2tensor, fairseq, CTranslate2
 };
-/// The names of the values of SinusoidOrder.
-template <>
-struct EnumNames<SinusoidOrder> {
-  /// In the order of the enum's values.
-  static constexpr std::array names = {"interleaved", "concatenated"};
-};
+EIGENFORMER_ENUM_NAMES(SinusoidOrder, "interleaved", "concatenated")
 
 /// The formula of the i-th of d/2 frequencies.
 enum class SinusoidExponent {
   paper,          ///< base^(-2i / d)
   tensor2tensor,  ///< base^(-i / (d/2 - 1)): the last frequency is 1 / base; fairseq and CTranslate2 too
 };
-/// The names of the values of SinusoidExponent.
-template <>
-struct EnumNames<SinusoidExponent> {
-  /// In the order of the enum's values.
-  static constexpr std::array names = {"paper", "tensor2tensor"};
-};
-/// The names of the values of RotaryPairing.
-template <>
-struct EnumNames<RotaryPairing> {
-  /// In the order of the enum's values.
-  static constexpr std::array names = {"adjacent", "halves"};
-};
+EIGENFORMER_ENUM_NAMES(SinusoidExponent, "paper", "tensor2tensor")
+EIGENFORMER_ENUM_NAMES(RotaryPairing, "adjacent", "halves")
 
 /// No positions: causal decoders can work without (Haviv et al. 2022).
 struct NoPositions {

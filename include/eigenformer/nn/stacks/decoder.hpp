@@ -1,7 +1,5 @@
 #pragma once
 
-#include <utility>
-
 #include "eigenformer/autograd/ops/elementwise/activation.hpp"
 #include "eigenformer/nn/layers/linear.hpp"
 #include "eigenformer/nn/stacks/encoder.hpp"
@@ -52,8 +50,6 @@ struct Ssru {
   }
 };
 
-static_assert(std::is_nothrow_move_constructible_v<Ssru<float>>);
-
 EIGENFORMER_MODULE_INSTANCES(Ssru)
 
 /// Self-attention or an SSRU, attention to a memory, and a feed-forward network, each with residual
@@ -91,9 +87,9 @@ struct DecoderLayer {
         norm1(detail::norm_options(given)),
         norm2(detail::norm_options(given)),
         norm3(detail::norm_options(given)),
-        post_norm1(detail::sandwich_norm<T>(given)),
-        post_norm2(detail::sandwich_norm<T>(given)),
-        post_norm3(detail::sandwich_norm<T>(given)),
+        post_norm1(detail::optional_norm<T>(given.sandwich_norm, given)),
+        post_norm2(detail::optional_norm<T>(given.sandwich_norm, given)),
+        post_norm3(detail::optional_norm<T>(given.sandwich_norm, given)),
         options(given) {
     name_parameters(*this);
   }
@@ -124,10 +120,7 @@ struct DecoderLayer {
                                   const Memory<T>& memory, const DecoderMasks& masks = {},
                                   DecoderMaps<T>* maps = nullptr) const {
     SequencePass<T> pass(layout, masks.target, {memory}, masks.memory);
-    if (maps != nullptr) {
-      *maps = {};
-      pass.collect(maps);
-    }
+    pass.collect(maps);
     return (*this)(ctx.for_rows(layout), x, pass);
   }
 
@@ -159,8 +152,6 @@ struct DecoderLayer {
     return Ssru<T>({.d_model = o.d_model, .bias = o.bias}, rng);
   }
 };
-
-static_assert(std::is_nothrow_move_constructible_v<DecoderLayer<float>>);
 
 /// N decoder layers, as PyTorch's nn.TransformerDecoder.
 template <class T = float>

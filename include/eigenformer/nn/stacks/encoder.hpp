@@ -1,7 +1,5 @@
 #pragma once
 
-#include <utility>
-
 #include "eigenformer/nn/layers/feed_forward.hpp"
 #include "eigenformer/nn/layers/residual.hpp"
 #include "eigenformer/nn/stacks/stack.hpp"
@@ -34,16 +32,6 @@ inline FeedForwardOptions feed_forward_options(const LayerOptions& o) {
           .dropout = o.feed_forward_dropout(),
           .bias = o.bias,
           .gated = o.gated};
-}
-// The norm of a sub-layer's output, with sandwich_norm.
-template <class T>
-OptionalModule<Norm<T>> sandwich_norm(const LayerOptions& o) {
-  if (!o.sandwich_norm) return {};
-  return Norm<T>(norm_options(o));
-}
-inline const LayerOptions& validated(const char* op, const LayerOptions& options) {
-  options.validate(op);
-  return options;
 }
 // For layers without other self-mixing.
 inline const LayerOptions& with_attention(const char* op, const LayerOptions& options) {
@@ -78,8 +66,8 @@ struct EncoderLayer {
         feed_forward(detail::feed_forward_options(given), rng),
         norm1(detail::norm_options(given)),
         norm2(detail::norm_options(given)),
-        post_norm1(detail::sandwich_norm<T>(given)),
-        post_norm2(detail::sandwich_norm<T>(given)),
+        post_norm1(detail::optional_norm<T>(given.sandwich_norm, given)),
+        post_norm2(detail::optional_norm<T>(given.sandwich_norm, given)),
         options(given) {
     name_parameters(*this);
   }
@@ -120,8 +108,6 @@ struct EncoderLayer {
     visit("post_norm2", self.post_norm2);
   }
 };
-
-static_assert(std::is_nothrow_move_constructible_v<EncoderLayer<float>>);
 
 /// N encoder layers, as PyTorch's nn.TransformerEncoder.
 template <class T = float>

@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -122,7 +121,7 @@ class LayerPass {
 ///     ef::SequencePass<float> pass(layout, ef::AttentionMask::causal(), {memory});
 ///     auto y = decoder(ctx, x, pass);
 template <class T>
-class SequencePass final : public LayerPass<T> {
+class SequencePass : public LayerPass<T> {
  public:
   /// mask: of the self-attentions, joined with the layout's padding; memory_mask: of the attentions to all
   /// memories. Throws ShapeError if a memory does not match its layout.
@@ -136,9 +135,13 @@ class SequencePass final : public LayerPass<T> {
       detail::check_rows("attention", "memory", memory.rows.shape(), memory.layout);
   }
 
-  /// From now on appends the weights of every attention to `maps`, in the order of the calls: (B, H, Lq, Lk)
-  /// each, differentiable. maps must outlive the pass; nullptr stops. Layers are then not checkpointed.
-  void collect(DecoderMaps<T>* maps) { maps_ = maps; }
+  /// From now on stores the weights of every attention in `maps`, emptied first, in the order of the calls:
+  /// (B, H, Lq, Lk) each, differentiable. maps must outlive the pass; nullptr stops. Layers are then not
+  /// checkpointed.
+  void collect(DecoderMaps<T>* maps) {
+    if (maps != nullptr) *maps = {};
+    maps_ = maps;
+  }
 
   const SequenceLayout& layout() const noexcept override { return layout_; }
 
@@ -149,13 +152,8 @@ class SequencePass final : public LayerPass<T> {
   }
   Var<T> memory_attention(const Context<T>& ctx, const MultiHeadAttention<T>& attention, const Var<T>& x,
                           std::size_t memory = 0) override {
-    if (memory >= memories_.size()) {
-      throw ValueError("memory_attention",
-                       {"memory ", memory, " does not exist: the pass has ", memories_.size()});
-    }
-    const Memory<T>& m = memories_[memory];
     Var<T>* const weights = maps_ == nullptr ? nullptr : &maps_->memory.emplace_back();
-    return attention.cross(ctx, x, layout_, m.rows, m.layout, memory_mask_, m.key_sequence, weights);
+    return attend_memory(ctx, attention, x, memory, weights);
   }
   Var<T> window(const Context<T>& ctx, const Var<T>& x, index_t n) override;
   /// Throws ValueError for masks other than none() and causal(): a recurrence sees all earlier rows and no
@@ -180,6 +178,18 @@ class SequencePass final : public LayerPass<T> {
     for (Memory<T>& memory : memories_) vars.push_back(&memory.rows);
     if (bias_.defined()) vars.push_back(&bias_);
     return vars;
+  }
+
+ protected:
+  /// memory_attention() that stores the attention's weights in `weights`, unless that is null.
+  Var<T> attend_memory(const Context<T>& ctx, const MultiHeadAttention<T>& attention, const Var<T>& x,
+                       std::size_t memory, Var<T>* weights) const {
+    if (memory >= memories_.size()) {
+      throw ValueError("memory_attention",
+                       {"memory ", memory, " does not exist: the pass has ", memories_.size()});
+    }
+    const Memory<T>& m = memories_[memory];
+    return attention.cross(ctx, x, layout_, m.rows, m.layout, memory_mask_, m.key_sequence, weights);
   }
 
  private:

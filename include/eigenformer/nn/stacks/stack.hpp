@@ -4,7 +4,6 @@
 #include <memory>
 #include <span>
 #include <string>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -42,6 +41,31 @@ inline NormOptions norm_options(const LayerOptions& o) {
           .formula = o.norm.formula,
           .scalar_gain = o.norm.scalar_gain,
           .bias = o.bias};
+}
+
+// The norm of a layer with these options, if it has it.
+template <class T>
+OptionalModule<Norm<T>> optional_norm(bool present, const LayerOptions& o) {
+  if (!present) return {};
+  return Norm<T>(norm_options(o));
+}
+
+// The same stack of layers L, whose Options are made of LayerOptions.
+template <class L>
+StackOptions<typename L::Options> options_for(const StackOptions<LayerOptions>& stack) {
+  static_assert(std::constructible_from<typename L::Options, const LayerOptions&>,
+                "a layer whose Options cannot be constructed from LayerOptions needs stacks that the "
+                "caller constructs: Transformer(Stack<Layer>(...), Stack<Layer>(...))");
+  return {stack.num_layers, stack.final_norm, typename L::Options(stack.layer)};
+}
+
+// The same stack, in whose relative bias keys after the query have buckets of their own, unless it says so
+// itself.
+inline StackOptions<LayerOptions> with_directions(StackOptions<LayerOptions> stack, bool bidirectional) {
+  if (auto* bias = std::get_if<RelativeBiasPositions>(&stack.layer.attention.positions)) {
+    bias->bidirectional = bias->bidirectional.value_or(bidirectional);
+  }
+  return stack;
 }
 
 template <class L>
@@ -157,10 +181,7 @@ struct Stack {
                                   const Memory<T>& memory, const DecoderMasks& masks = {},
                                   DecoderMaps<T>* maps = nullptr) const {
     SequencePass<T> pass(layout, masks.target, {memory}, masks.memory);
-    if (maps != nullptr) {
-      *maps = {};
-      pass.collect(maps);
-    }
+    pass.collect(maps);
     return (*this)(ctx, x, pass);
   }
 

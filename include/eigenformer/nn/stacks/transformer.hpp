@@ -1,6 +1,5 @@
 #pragma once
 
-#include <string>
 #include <utility>
 
 #include "eigenformer/nn/stacks/decoder.hpp"
@@ -56,7 +55,10 @@ struct Transformer {
 
   /// Weights start Xavier uniform, biases zero. Throws ValueError that names the invalid field.
   Transformer(const TransformerOptions& options, RandomGenerator& rng)
-      : encoder(encoder_options(options), rng), decoder(decoder_options(options), rng) {
+      : encoder(
+            options_of<EncoderLayerType>(detail::validated("transformer", options).encoder_options(), true),
+            rng),
+        decoder(options_of<DecoderLayerType>(options.decoder_options(), false), rng) {
     name_parameters(*this);
   }
 
@@ -98,29 +100,11 @@ struct Transformer {
 
  private:
   // Keys after the query have buckets of their own in encoders and not in decoders.
-  static StackOptions<LayerOptions> resolved(StackOptions<LayerOptions> stack, bool bidirectional) {
-    if (auto* bias = std::get_if<RelativeBiasPositions>(&stack.layer.attention.positions)) {
-      bias->bidirectional = bias->bidirectional.value_or(bidirectional);
-    }
-    return stack;
-  }
   template <class L>
-  static StackOptions<typename L::Options> stack_options(const StackOptions<LayerOptions>& stack) {
-    static_assert(std::constructible_from<typename L::Options, const LayerOptions&>,
-                  "a layer whose Options cannot be constructed from LayerOptions needs stacks that the "
-                  "caller constructs: Transformer(Stack<Layer>(...), Stack<Layer>(...))");
-    return {stack.num_layers, stack.final_norm, typename L::Options(stack.layer)};
-  }
-  static StackOptions<typename EncoderLayerType::Options> encoder_options(const TransformerOptions& options) {
-    options.validate("transformer");
-    return stack_options<EncoderLayerType>(resolved(options.encoder_options(), true));
-  }
-  static StackOptions<typename DecoderLayerType::Options> decoder_options(const TransformerOptions& options) {
-    return stack_options<DecoderLayerType>(resolved(options.decoder_options(), false));
+  static StackOptions<typename L::Options> options_of(const StackOptions<LayerOptions>& stack, bool both) {
+    return detail::options_for<L>(detail::with_directions(stack, both));
   }
 };
-
-static_assert(std::is_nothrow_move_constructible_v<Transformer<float>>);
 
 EIGENFORMER_MODULE_INSTANCES(Transformer)
 

@@ -8,6 +8,7 @@
 #include <doctest/doctest.h>
 
 #include "autograd/op_check.hpp"
+#include "eigenformer/autograd/ops/reduction/cumulative.hpp"
 #include "reduction_check.hpp"
 
 using namespace eigenformer;

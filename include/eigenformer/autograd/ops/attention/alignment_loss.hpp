@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -30,8 +29,7 @@ template <class T>
 [[nodiscard]] Var<T> alignment_loss(const Var<T>& weights, std::vector<ExpectedAttention> expected,
                                     index_t head, double divisor) {
   constexpr const char* name = "alignment_loss";
-  const OpScope scope(Runtime::instance().profiler(), name);
-  detail::require_defined(name, weights);
+  const OpScope scope = detail::scope_of(name, weights);
   if (weights.rank() != 4) {
     throw ShapeError(name,
                      {"weights of shape ", weights.shape(), " must be (sequences, heads, queries, keys)"},
@@ -69,19 +67,17 @@ template <class T>
   Tensor<T> y = Tensor<T>::scalar(static_cast<T>(sum / divisor));
   if (detail::not_recorded<T>(y, weights)) return Var<T>(std::move(y));
   // dW[b, h, i, j] = -share / (divisor n (mean + floor)) for the n heads of the mean, 0 elsewhere.
-  return record(name, std::move(y), {weights}, SavedTensors(weights),
-                [w = weights.value(), expected = std::move(expected), place, mean, used, stride,
-                 divisor](Backward<T>& b) {
-                  const auto dw = b.grad(0);
-                  if (!dw) return;
-                  if (dw.beta == T(0)) std::fill_n(dw.data, w.numel(), T(0));
-                  const double scale =
-                      static_cast<double>(b.dy().item()) / (divisor * static_cast<double>(used));
-                  for (const ExpectedAttention& e : expected) {
-                    const T slope = static_cast<T>(-scale * e.share / (mean(w.data(), e) + floor));
-                    for (index_t h = 0; h < used; ++h) dw.data[place(e) + h * stride] += slope;
-                  }
-                });
+  return detail::record_one(
+      name, std::move(y), weights, SavedTensors(weights),
+      [w = weights.value(), expected = std::move(expected), place, mean, used, stride, divisor](
+          const auto& dw, const Tensor<T>& dy) {
+        if (dw.beta == T(0)) std::fill_n(dw.data, w.numel(), T(0));
+        const double scale = static_cast<double>(dy.item()) / (divisor * static_cast<double>(used));
+        for (const ExpectedAttention& e : expected) {
+          const T slope = static_cast<T>(-scale * e.share / (mean(w.data(), e) + floor));
+          for (index_t h = 0; h < used; ++h) dw.data[place(e) + h * stride] += slope;
+        }
+      });
 }
 
 /// The same for other operands.

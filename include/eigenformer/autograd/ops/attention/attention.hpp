@@ -124,10 +124,11 @@ template <class T>
   detail::AttentionSaved<T> saved(name, ctx, heads.q, heads.k, heads.v, queries, keys, mask, op, relative);
   saved.forward();
   if (!sources.recorded()) return record(name, std::move(saved.out), sources.all(), {}, [](Backward<T>&) {});
-  const bool of_q = heads.q.of.recorded(), of_k = heads.k.of.recorded();
+  const bool of_q = heads.q.of.recorded();
+  const bool of_scores =
+      of_q || heads.k.of.recorded() || relative.bias.recorded() || relative.keys.recorded();
   // With P the weights: dV = P^T dO, dS = P * (dO V^T - rowsum(dO * O)), dQ = scale dS K, dK = scale dS^T Q.
-  return record(name, saved.out, sources.all(),
-                saved.reads(of_q, of_q || of_k || detail::learns_scores(relative), heads.v.of.recorded()),
+  return record(name, saved.out, sources.all(), saved.reads(of_q, of_scores, heads.v.of.recorded()),
                 [saved, parts](Backward<T>& b) {
                   const detail::AttentionSlots<T> d(b, parts, saved);
                   saved.backward(b.dy(), d.relative, d.gradients);
@@ -194,8 +195,7 @@ template <class T>
                                        const SequenceLayout& queries, const SequenceLayout& keys,
                                        const AttentionMask& mask, detail::AttentionOp op,
                                        std::type_identity_t<detail::RelativePositions<T>> relative = {}) {
-  const OpScope scope(Runtime::instance().profiler(), "attention_weights");
-  detail::require_defined("attention_weights", heads.q.of, heads.k.of);
+  const OpScope scope = detail::scope_of("attention_weights", heads.q.of, heads.k.of);
   heads.v = {};
   op.dropout = 0;
   relative.values = Var<T>();

@@ -2,9 +2,7 @@
 
 #include <cmath>
 #include <cstddef>
-#include <initializer_list>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "eigenformer/autograd/ops/shape/shape.hpp"
@@ -101,12 +99,6 @@ struct AttentionColumns {
   index_t stride() const { return value.shape().cols(); }
   const T* data() const { return value.data() + column; }
 };
-
-// Whether the terms by distance of the scores need a gradient.
-template <class T>
-bool learns_scores(const RelativePositions<T>& relative) {
-  return relative.bias.recorded() || relative.keys.recorded();
-}
 
 // The slots of the gradients of RelativePositions.
 template <class T>

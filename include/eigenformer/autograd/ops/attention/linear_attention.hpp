@@ -122,12 +122,10 @@ Var<T> admitted_features(const Var<T>& k, const Tensor<bool>& admitted) {
   y = admitted_rows(y, admitted);
   if (detail::not_recorded<T>(y, k)) return Var<T>(std::move(y));
   // dk = min(y, 1) dy, as elu_plus_one has it; 0 where y is.
-  return record("admitted_features", y, {k}, SavedTensors(), [y](Backward<T>& b) {
-    if (const auto dk = b.grad(0)) {
-      for (index_t i = 0; i < y.numel(); ++i) {
-        const T d = std::min(y.data()[i], T(1)) * b.dy().data()[i];
-        dk.data[i] = dk.beta == T(0) ? d : dk.beta * dk.data[i] + d;
-      }
+  return record_one("admitted_features", y, k, SavedTensors(), [y](const auto& dk, const Tensor<T>& dy) {
+    for (index_t i = 0; i < y.numel(); ++i) {
+      const T d = std::min(y.data()[i], T(1)) * dy.data()[i];
+      dk.data[i] = dk.beta == T(0) ? d : dk.beta * dk.data[i] + d;
     }
   });
 }

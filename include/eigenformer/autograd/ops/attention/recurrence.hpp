@@ -1,8 +1,6 @@
 #pragma once
 
 #include <algorithm>
-#include <string>
-#include <utility>
 
 #include "eigenformer/autograd/tape/operand.hpp"
 #include "eigenformer/autograd/tape/tape.hpp"
@@ -17,8 +15,7 @@ namespace eigenformer {
 /// in the layout. Returns the same shape, zeros in rows of padding. Throws ShapeError when shapes do not fit.
 template <class T>
 [[nodiscard]] Var<T> recurrence(const Var<T>& forget, const Var<T>& input, const SequenceLayout& layout) {
-  const OpScope scope(Runtime::instance().profiler(), "recurrence");
-  detail::require_defined("recurrence", forget, input);
+  const OpScope scope = detail::scope_of("recurrence", forget, input);
   if (forget.rank() < 2 || forget.shape() != input.shape() || forget.shape().rows() != layout.rows()) {
     throw ShapeError("recurrence",
                      {"forget gates of shape ", forget.shape(), " and inputs of shape ", input.shape(),

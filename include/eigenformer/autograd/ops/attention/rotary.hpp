@@ -1,6 +1,5 @@
 #pragma once
 
-#include <string>
 #include <type_traits>
 #include <utility>
 
@@ -23,8 +22,7 @@ template <class T>
 [[nodiscard]] Var<T> rotary(const std::type_identity_t<Var<T>>& x, const SequenceLayout& layout,
                             index_t heads, index_t head_dim, const detail::kernels::RotaryTable<T>& table,
                             RotaryPairing pairing = RotaryPairing::adjacent) {
-  const OpScope scope(Runtime::instance().profiler(), "rotary");
-  detail::require_defined("rotary", x);
+  const OpScope scope = detail::scope_of("rotary", x);
   if (x.rank() < 2 || x.shape().rows() != layout.rows() || heads < 1 || x.shape().cols() < heads * head_dim) {
     throw ShapeError("rotary",
                      {"input of shape ", x.shape(), " must have the ", layout.rows(),
@@ -44,11 +42,11 @@ template <class T>
   detail::kernels::rotary<T>(table, pairing, false, x.value().data(), y.data(), T(0), rows, columns, heads,
                              head_dim, position);
   if (detail::not_recorded<T>(y, x)) return Var<T>(std::move(y));
-  return record("rotary", std::move(y), {x}, SavedTensors(), [=](Backward<T>& b) {
-    const auto dx = b.grad(0);
-    detail::kernels::rotary<T>(table, pairing, true, b.dy().data(), dx.data, dx.beta, rows, columns, heads,
-                               head_dim, position);
-  });
+  return detail::record_one("rotary", std::move(y), x, SavedTensors(),
+                            [=](const auto& dx, const Tensor<T>& dy) {
+                              detail::kernels::rotary<T>(table, pairing, true, dy.data(), dx.data, dx.beta,
+                                                         rows, columns, heads, head_dim, position);
+                            });
 }
 
 }  // namespace eigenformer

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -186,9 +185,9 @@ template <class T>
 Var<T> finish_norm(const char* op, PlaneNorm<T> norm, const Var<T>& x, const Var<T>& weight,
                    const Var<T>& bias) {
   norm.x = x.value();
-  if (weight.defined()) norm.weight = weight.value();
+  norm.weight = weight.value();
   Tensor<T> y(x.shape());
-  norm.forward(bias.defined() ? bias.value() : Tensor<T>(), y.data());
+  norm.forward(bias.value(), y.data());
   if (not_recorded<T>(y, x, weight, bias)) return Var<T>(std::move(y));
   return record(op, std::move(y), {x, weight, bias}, SavedTensors(x).add_if(x.recorded(), weight),
                 [norm](Backward<T>& back) { norm.backward(back); });
@@ -210,9 +209,8 @@ requires Operands<X, W, B>
                                            Tensor<element_t<X>>& running_var, const W& weight = {},
                                            const B& bias = {}, const detail::BatchNormOp& op = {}) {
   using T = element_t<X>;
-  const OpScope scope(Runtime::instance().profiler(), "batch_norm");
   const Var<T>&v = detail::operand<T>(x), &w = detail::operand<T>(weight), &b = detail::operand<T>(bias);
-  detail::require_defined("batch_norm", v);
+  const OpScope scope = detail::scope_of("batch_norm", v);
   detail::require_defined_or_absent("batch_norm", w, b, running_mean, running_var);
   const auto shape = [](const auto& t) { return t.defined() ? &t.shape() : nullptr; };
   detail::PlaneNorm<T> norm;
@@ -258,9 +256,8 @@ requires Operands<X, W, B>
 [[nodiscard]] Var<element_t<X>> group_norm(const X& x, index_t num_groups, const W& weight = {},
                                            const B& bias = {}, double eps = 1e-5) {
   using T = element_t<X>;
-  const OpScope scope(Runtime::instance().profiler(), "group_norm");
   const Var<T>&v = detail::operand<T>(x), &w = detail::operand<T>(weight), &b = detail::operand<T>(bias);
-  detail::require_defined("group_norm", v);
+  const OpScope scope = detail::scope_of("group_norm", v);
   detail::require_defined_or_absent("group_norm", w, b);
   detail::PlaneNorm<T> norm;
   norm.s = detail::plane_sets("group_norm", v.shape(),

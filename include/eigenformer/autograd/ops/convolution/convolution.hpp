@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <string>
 #include <utility>
 
 #include "eigenformer/autograd/ops/convolution/window.hpp"
@@ -18,39 +17,29 @@ namespace eigenformer {
 
 namespace detail {
 
-/// Options of conv2d(), with PyTorch's defaults. Pairs are {height, width}, or one number for both.
-struct Conv2dOp {
-  SizePair stride = 1;    ///< elements between windows
-  SizePair padding = 0;   ///< zeros around the image
-  SizePair dilation = 1;  ///< elements between entries of the kernel
-  index_t groups = 1;     ///< parts of the channels, each with its own kernels
+/// Options of conv2d() and conv1d(), with PyTorch's defaults. Pairs are {height, width}, or one number for
+/// both.
+template <class Size>
+struct ConvOp {
+  Size stride = 1;     ///< elements between windows
+  Size padding = 0;    ///< zeros around the image, or at each end of a signal
+  Size dilation = 1;   ///< elements between entries of the kernel
+  index_t groups = 1;  ///< parts of the channels, each with its own kernels
 };
+using Conv2dOp = ConvOp<SizePair>;
+using Conv1dOp = ConvOp<index_t>;
 
-/// Options of conv1d().
-struct Conv1dOp {
-  index_t stride = 1;    ///< elements between windows
-  index_t padding = 0;   ///< zeros at each end
-  index_t dilation = 1;  ///< elements between entries of the kernel
-  index_t groups = 1;    ///< parts of the channels, each with its own kernels
+/// Options of conv_transpose2d() and conv_transpose1d().
+template <class Size>
+struct ConvTransposeOp {
+  Size stride = 1;          ///< elements of the result between windows
+  Size padding = 0;         ///< elements removed around the result
+  Size output_padding = 0;  ///< elements added at the end of the result, fewer than stride or dilation
+  index_t groups = 1;       ///< parts of the channels, each with its own kernels
+  Size dilation = 1;        ///< elements between entries of the kernel
 };
-
-/// Options of conv_transpose2d().
-struct ConvTranspose2dOp {
-  SizePair stride = 1;          ///< elements of the result between windows
-  SizePair padding = 0;         ///< elements removed around the result
-  SizePair output_padding = 0;  ///< elements added at the end of the result, fewer than stride or dilation
-  index_t groups = 1;           ///< parts of the channels, each with its own kernels
-  SizePair dilation = 1;        ///< elements between entries of the kernel
-};
-
-/// Options of conv_transpose1d().
-struct ConvTranspose1dOp {
-  index_t stride = 1;          ///< elements of the result between windows
-  index_t padding = 0;         ///< elements removed at each end of the result
-  index_t output_padding = 0;  ///< elements added at the end of the result, fewer than stride or dilation
-  index_t groups = 1;          ///< parts of the channels, each with its own kernels
-  index_t dilation = 1;        ///< elements between entries of the kernel
-};
+using ConvTranspose2dOp = ConvTransposeOp<SizePair>;
+using ConvTranspose1dOp = ConvTransposeOp<index_t>;
 
 /// Options of unfold().
 struct UnfoldOp {
@@ -265,17 +254,15 @@ EIGENFORMER_NOINLINE inline ConvolutionPlan plan_convolution(const char* op, con
 template <class T>
 Var<T> convolution(const char* op, const Var<T>& x, const Var<T>& w, const Var<T>& bias, index_t spatial,
                    const Conv2dOp& o, const SizePair* output_padding) {
-  const OpScope scope(Runtime::instance().profiler(), op);
-  require_defined(op, x, w);
+  const OpScope scope = scope_of(op, x, w);
   require_defined_or_absent(op, bias);
   const ConvolutionPlan plan = plan_convolution(
       op, x.shape(), w.shape(), bias.defined() ? &bias.shape() : nullptr, spatial, o, output_padding);
   const Convolution& c = plan.c;
   const bool transposed = output_padding != nullptr;
   Tensor<T> y(plan.y);
-  const T* b = bias.defined() ? bias.value().data() : nullptr;
-  (transposed ? convolve_transposed<T> : convolve<T>)(c, x.value().data(), w.value().data(), b, y.data(),
-                                                      T(0));
+  (transposed ? convolve_transposed<T> : convolve<T>)(c, x.value().data(), w.value().data(),
+                                                      bias.value().data(), y.data(), T(0));
   if (not_recorded<T>(y, x, w, bias)) return Var<T>(std::move(y));
   // With y = W columns(x) + b: dx = the transposed convolution of dy, dW = the sum over windows of
   // dy columns(x)^T, db = the sum of dy over windows. With y transposed, dx = the convolution of dy, and dW
@@ -367,9 +354,8 @@ template <Operand X>
 [[nodiscard]] Var<element_t<X>> unfold(const X& input, const detail::SizePair& kernel_size,
                                        const detail::UnfoldOp& options = {}) {
   using T = element_t<X>;
-  const OpScope scope(Runtime::instance().profiler(), "unfold");
   const Var<T>& x = detail::operand<T>(input);
-  detail::require_defined("unfold", x);
+  const OpScope scope = detail::scope_of("unfold", x);
   detail::require_image("unfold", x.shape(), 2);
   const index_t channels = x.dim(-3), images = x.shape().rank() == 4 ? x.dim(0) : 1;
   const auto g = detail::with_windows(
@@ -383,16 +369,14 @@ template <Operand X>
   });
   if (detail::not_recorded<T>(y, x)) return Var<T>(std::move(y));
   // dx = the sum of dy over the windows that an element is in.
-  return record("unfold", std::move(y), {x}, SavedTensors(),
-                [g, whole, channels, images, rows, n](Backward<T>& back) {
-                  const auto dx = back.grad(0);
-                  if (!dx) return;
-                  detail::for_each_task(images, rows * n, [&](index_t i) {
-                    T* to = dx.data + i * channels * g.in_plane();
-                    if (dx.beta == T(0)) std::fill_n(to, channels * g.in_plane(), T(0));
-                    detail::add_columns(g, whole, back.dy().data() + i * rows * n, n, to, channels);
-                  });
-                });
+  return detail::record_one("unfold", std::move(y), x, SavedTensors(),
+                            [g, whole, channels, images, rows, n](const auto& dx, const Tensor<T>& dy) {
+                              detail::for_each_task(images, rows * n, [&](index_t i) {
+                                T* to = dx.data + i * channels * g.in_plane();
+                                if (dx.beta == T(0)) std::fill_n(to, channels * g.in_plane(), T(0));
+                                detail::add_columns(g, whole, dy.data() + i * rows * n, n, to, channels);
+                              });
+                            });
 }
 
 }  // namespace eigenformer

@@ -1,8 +1,6 @@
 #pragma once
 
 #include <algorithm>
-#include <cmath>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -111,9 +109,8 @@ template <Operand X>
 [[nodiscard]] Var<element_t<X>> interpolate(const X& input, const detail::SizePair& size,
                                             InterpolateMode mode = InterpolateMode::nearest) {
   using T = element_t<X>;
-  const OpScope scope(Runtime::instance().profiler(), "interpolate");
   const Var<T>& x = detail::operand<T>(input);
-  detail::require_defined("interpolate", x);
+  const OpScope scope = detail::scope_of("interpolate", x);
   if (x.rank() != 4 || x.dim(2) < 1 || x.dim(3) < 1) {
     throw ShapeError("interpolate", {"input of shape ", x.shape(), " must be (N, C, H, W), H and W not 0"},
                      {x.shape()});
@@ -128,16 +125,16 @@ template <Operand X>
     planes.forward(from, to, begin, end);
   });
   if (detail::not_recorded<T>(y, x)) return Var<T>(std::move(y));
-  return record("interpolate", std::move(y), {x}, SavedTensors(), [planes, count, grain](Backward<T>& back) {
-    const auto dx = back.grad(0);
-    if (!dx) return;
-    parallel_for(count, grain, [&, dy = back.dy().data()](index_t begin, index_t end) {
-      if (dx.beta == T(0)) {
-        std::fill(dx.data + begin * planes.in_plane, dx.data + end * planes.in_plane, T(0));
-      }
-      planes.backward(dy, dx.data, begin, end);
-    });
-  });
+  return detail::record_one("interpolate", std::move(y), x, SavedTensors(),
+                            [planes, count, grain](const auto& dx, const Tensor<T>& dy) {
+                              parallel_for(count, grain, [&, g = dy.data()](index_t begin, index_t end) {
+                                if (dx.beta == T(0)) {
+                                  std::fill(dx.data + begin * planes.in_plane,
+                                            dx.data + end * planes.in_plane, T(0));
+                                }
+                                planes.backward(g, dx.data, begin, end);
+                              });
+                            });
 }
 
 }  // namespace eigenformer

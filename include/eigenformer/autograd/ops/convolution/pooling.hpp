@@ -5,7 +5,6 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
-#include <string>
 #include <utility>
 
 #include "eigenformer/autograd/ops/convolution/window.hpp"
@@ -92,8 +91,7 @@ EIGENFORMER_ALWAYS_INLINE void for_each_window(const WindowGrid& g, index_t plan
 template <class T>
 Var<T> max_pool(const char* op, const Var<T>& x, index_t spatial, const SizePair& kernel,
                 const MaxPoolOp& o) {
-  const OpScope scope(Runtime::instance().profiler(), op);
-  require_defined(op, x);
+  const OpScope scope = scope_of(op, x);
   const WindowGrid g =
       pooling_grid(op, x.shape(), spatial, kernel, o.stride, o.padding, o.dilation, o.ceil_mode);
   if (g.in_plane() > std::numeric_limits<std::int32_t>::max()) {
@@ -124,28 +122,25 @@ Var<T> max_pool(const char* op, const Var<T>& x, index_t spatial, const SizePair
       });
   if (not_recorded<T>(y, x)) return Var<T>(std::move(y));
   // dx = the sum of dy over the windows whose largest element it is: the first of equal ones, the last NaN.
-  return record(op, std::move(y), {x}, SavedTensors(), [g, planes, places](Backward<T>& back) {
-    const auto dx = back.grad(0);
-    if (!dx) return;
-    const T* dy = back.dy().data();
-    const index_t grain = std::max<index_t>(1, (1 << 15) / std::max<index_t>(1, g.in_plane()));
-    parallel_for(planes, grain, [&](index_t begin, index_t end) {
-      for (index_t plane = begin; plane < end; ++plane) {
-        T* to = dx.data + plane * g.in_plane();
-        if (dx.beta == T(0)) std::fill_n(to, g.in_plane(), T(0));
-        for (index_t i = plane * g.out_plane(); i < (plane + 1) * g.out_plane(); ++i) {
-          if (places.data()[i] >= 0) to[places.data()[i]] += dy[i];
-        }
-      }
-    });
-  });
+  return record_one(
+      op, std::move(y), x, SavedTensors(), [g, planes, places](const auto& dx, const Tensor<T>& dy) {
+        const index_t grain = std::max<index_t>(1, (1 << 15) / std::max<index_t>(1, g.in_plane()));
+        parallel_for(planes, grain, [&](index_t begin, index_t end) {
+          for (index_t plane = begin; plane < end; ++plane) {
+            T* to = dx.data + plane * g.in_plane();
+            if (dx.beta == T(0)) std::fill_n(to, g.in_plane(), T(0));
+            for (index_t i = plane * g.out_plane(); i < (plane + 1) * g.out_plane(); ++i) {
+              if (places.data()[i] >= 0) to[places.data()[i]] += dy.data()[i];
+            }
+          }
+        });
+      });
 }
 
 template <class T>
 Var<T> avg_pool(const char* op, const Var<T>& x, index_t spatial, const SizePair& kernel,
                 const AvgPoolOp& o) {
-  const OpScope scope(Runtime::instance().profiler(), op);
-  require_defined(op, x);
+  const OpScope scope = scope_of(op, x);
   const WindowGrid g = pooling_grid(op, x.shape(), spatial, kernel, o.stride, o.padding, 1, o.ceil_mode);
   Tensor<T> y(pooled_shape(x.shape(), spatial, g));
   const index_t planes = y.numel() / g.out_plane();
@@ -166,19 +161,17 @@ Var<T> avg_pool(const char* op, const Var<T>& x, index_t spatial, const SizePair
       });
   if (not_recorded<T>(y, x)) return Var<T>(std::move(y));
   // dx = the sum of dy / (elements of the window) over the windows that an element is in.
-  return record(op, std::move(y), {x}, SavedTensors(), [g, planes, factor](Backward<T>& back) {
-    const auto dx = back.grad(0);
-    if (!dx) return;
-    if (dx.beta == T(0)) std::fill_n(dx.data, dx.shape.numel(), T(0));
-    for_each_window(g, planes,
-                    [&, dy = back.dy().data()](index_t plane, index_t i, const PoolingWindow& window) {
-                      const T share = dy[plane * g.out_plane() + i] * factor(window);
-                      for (index_t h = window.h0; h < window.h1; ++h) {
-                        T* row = dx.data + plane * g.in_plane() + h * g.in.w;
-                        for (index_t w = window.w0; w < window.w1; ++w) row[w] += share;
-                      }
+  return record_one(op, std::move(y), x, SavedTensors(),
+                    [g, planes, factor](const auto& dx, const Tensor<T>& dy) {
+                      if (dx.beta == T(0)) std::fill_n(dx.data, dx.shape.numel(), T(0));
+                      for_each_window(g, planes, [&](index_t plane, index_t i, const PoolingWindow& window) {
+                        const T share = dy.data()[plane * g.out_plane() + i] * factor(window);
+                        for (index_t h = window.h0; h < window.h1; ++h) {
+                          T* row = dx.data + plane * g.in_plane() + h * g.in.w;
+                          for (index_t w = window.w0; w < window.w1; ++w) row[w] += share;
+                        }
+                      });
                     });
-  });
 }
 
 }  // namespace detail

@@ -56,8 +56,7 @@ void product_into(const GradientSlot<T>& slot, const Tensor<T>& dy, const Tensor
 // y = factor * x + shift, element by element: dx = factor * dy.
 template <class T>
 Var<T> affine(const char* op, const Var<T>& x, T factor, T shift) {
-  const OpScope scope(Runtime::instance().profiler(), op);
-  require_defined(op, x);
+  const OpScope scope = scope_of(op, x);
   Tensor<T> y(x.shape());
   const T* from = x.value().data();
   if (factor != T(1)) {
@@ -78,24 +77,21 @@ Var<T> affine(const char* op, const Var<T>& x, T factor, T shift) {
 // y = f(x), element by element; the backward reads x, y or neither, by the derivative of f.
 template <class T>
 Var<T> unary(const char* op, kernels::UnaryOp f, const Var<T>& x, bool reads_x, bool reads_y) {
-  const OpScope scope(Runtime::instance().profiler(), op);
-  require_defined(op, x);
+  const OpScope scope = scope_of(op, x);
   Tensor<T> y(x.shape());
   kernels::unary<T>(f, x.value().data(), y.data(), x.numel());
   if (detail::not_recorded<T>(y, x)) return Var<T>(std::move(y));
-  return record(op, y, {x}, SavedTensors().add_if(reads_x, x).add_if(reads_y, y),
-                [f, x = reads_x ? x.value() : Tensor<T>(), y = reads_y ? y : Tensor<T>()](Backward<T>& back) {
-                  if (const auto dx = back.grad(0)) {
-                    kernels::unary_backward<T>(f, x.data(), y.data(), back.dy().data(), dx.data, dx.beta,
-                                               back.dy().numel());
-                  }
-                });
+  return record_one(op, y, x, SavedTensors().add_if(reads_x, x).add_if(reads_y, y),
+                    [f, x = reads_x ? x.value() : Tensor<T>(), y = reads_y ? y : Tensor<T>()](
+                        const auto& dx, const Tensor<T>& dy) {
+                      kernels::unary_backward<T>(f, x.data(), y.data(), dy.data(), dx.data, dx.beta,
+                                                 dy.numel());
+                    });
 }
 
 template <class T>
 Var<T> add_vars(const Var<T>& a, const Var<T>& b) {
-  const OpScope scope(Runtime::instance().profiler(), "add");
-  require_defined("add", a, b);
+  const OpScope scope = scope_of("add", a, b);
   Tensor<T> y = binary<kernels::BinaryOp::add>("add", a.value(), b.value());
   if (not_recorded<T>(y, a, b)) return Var<T>(std::move(y));
   // da = dy, db = dy, each summed over the dimensions in which it was broadcast (so below, too).
@@ -108,8 +104,7 @@ Var<T> add_vars(const Var<T>& a, const Var<T>& b) {
 
 template <class T>
 Var<T> subtract_vars(const Var<T>& a, const Var<T>& b) {
-  const OpScope scope(Runtime::instance().profiler(), "subtract");
-  require_defined("subtract", a, b);
+  const OpScope scope = scope_of("subtract", a, b);
   Tensor<T> y = binary<kernels::BinaryOp::subtract>("subtract", a.value(), b.value());
   if (not_recorded<T>(y, a, b)) return Var<T>(std::move(y));
   // da = dy, db = -dy.
@@ -121,8 +116,7 @@ Var<T> subtract_vars(const Var<T>& a, const Var<T>& b) {
 
 template <class T>
 Var<T> multiply_vars(const Var<T>& a, const Var<T>& b) {
-  const OpScope scope(Runtime::instance().profiler(), "multiply");
-  require_defined("multiply", a, b);
+  const OpScope scope = scope_of("multiply", a, b);
   Tensor<T> y = binary<kernels::BinaryOp::multiply>("multiply", a.value(), b.value());
   if (not_recorded<T>(y, a, b)) return Var<T>(std::move(y));
   // da = dy * b, db = dy * a; a factor is kept only when the other one needs a gradient.
@@ -137,8 +131,7 @@ Var<T> multiply_vars(const Var<T>& a, const Var<T>& b) {
 
 template <class T>
 Var<T> divide_vars(const Var<T>& a, const Var<T>& b) {
-  const OpScope scope(Runtime::instance().profiler(), "divide");
-  require_defined("divide", a, b);
+  const OpScope scope = scope_of("divide", a, b);
   Tensor<T> y = binary<kernels::BinaryOp::divide>("divide", a.value(), b.value());
   if (not_recorded<T>(y, a, b)) return Var<T>(std::move(y));
   // da = dy / b, db = -dy * y / b.

@@ -14,8 +14,7 @@ namespace detail {
 // dimensions in which the operand was broadcast. `as` and `bs` are the operands' shapes for broadcasting.
 template <class T, class F>
 Var<T> map_pairs(const char* op, const Var<T>& a, const Shape& as, const Var<T>& b, const Shape& bs, F f) {
-  const OpScope scope(Runtime::instance().profiler(), op);
-  require_defined(op, a, b);
+  const OpScope scope = scope_of(op, a, b);
   Tensor<T> y(kernels::broadcast_shape(op, as, bs));
   kernels::map_pairs<T>([f](const auto& u, const auto& v) EIGENFORMER_INLINE_LAMBDA { return f.value(u, v); },
                         y.shape(), a.value().data(), as, b.value().data(), bs, y.data());

@@ -199,8 +199,7 @@ requires detail::Comparable<A, B>
 /// chosen have no effect, even NaN, and a gradient of 0. Throws ShapeError when the shapes do not broadcast.
 template <class T>
 [[nodiscard]] Var<T> where(const Tensor<bool>& mask, const Var<T>& a, const std::type_identity_t<Var<T>>& b) {
-  const OpScope scope(Runtime::instance().profiler(), "where");
-  detail::require_defined("where", mask, a, b);
+  const OpScope scope = detail::scope_of("where", mask, a, b);
   const Shape operands = detail::kernels::broadcast_shape("where", a.shape(), b.shape());
   Tensor<T> y(detail::kernels::broadcast_shape("where", mask.shape(), operands));
   detail::kernels::where<T>(mask.data(), mask.shape(), a.value().data(), a.shape(), b.value().data(),

@@ -15,21 +15,15 @@ namespace eigenformer {
 /// 2014.
 template <class T>
 [[nodiscard]] Var<T> dropout(const Context<T>& ctx, const std::type_identity_t<Var<T>>& x, double rate) {
-  const OpScope scope(Runtime::instance().profiler(), "dropout");
-  detail::require_defined("dropout", x);
-  const index_t rows = x.shape().rows(), n = x.shape().cols();
-  const detail::RowDropoutSite<T> site("dropout", ctx, rate, rows);
+  const OpScope scope = detail::scope_of("dropout", x);
+  const detail::RowDropoutSite<T> site("dropout", ctx, rate, x.shape().rows());
   if (site.rate == 0) return x;
-  Tensor<T> y(x.shape());
-  detail::kernels::dropout_rows<T>(x.value().data(), y.data(), site.keys(), rows, n, n, rate, site.key);
+  Tensor<T> y = site.apply(x.value());
   if (detail::not_recorded<T>(y, x)) return Var<T>(std::move(y));
   // dx = dy * mask / (1 - rate), the mask drawn again.
-  return record("dropout", std::move(y), {x}, SavedTensors(), [site, rows, n](Backward<T>& b) {
-    if (auto dx = b.grad(0)) {
-      detail::kernels::dropout_backward<T>(b.dy().data(), dx.data, dx.beta, site.keys(), rows, n, n,
-                                           site.rate, site.key);
-    }
-  });
+  return detail::record_one(
+      "dropout", std::move(y), x, SavedTensors(),
+      [site](const auto& dx, const Tensor<T>& dy) { site.backward(dy, dx.data, dx.beta); });
 }
 
 /// x + dropout(r): the residual connection of a pre-norm sub-layer. x, r: the same shape.
@@ -37,13 +31,8 @@ template <class T>
 template <class T>
 [[nodiscard]] Var<T> add_dropout(const Context<T>& ctx, const std::type_identity_t<Var<T>>& x,
                                  const std::type_identity_t<Var<T>>& r, double rate) {
-  const OpScope scope(Runtime::instance().profiler(), "add_dropout");
-  detail::require_defined("add_dropout", x, r);
-  if (x.shape() != r.shape()) {
-    throw ShapeError("add_dropout",
-                     {"residual of shape ", r.shape(), " must have the input's shape ", x.shape()},
-                     {x.shape(), r.shape()});
-  }
+  const OpScope scope = detail::scope_of("add_dropout", x, r);
+  detail::require_residual("add_dropout", x, r);
   const index_t rows = x.shape().rows(), n = x.shape().cols();
   const detail::RowDropoutSite<T> site("add_dropout", ctx, rate, rows);
   Tensor<T> y(x.shape());
@@ -54,13 +43,8 @@ template <class T>
                                     rate, site.key);
   }
   if (detail::not_recorded<T>(y, x, r)) return Var<T>(std::move(y));
-  return record("add_dropout", std::move(y), {x, r}, SavedTensors(), [site, rows, n](Backward<T>& b) {
-    if (site.rate == 0) {
-      b.pass(1, b.dy());
-    } else if (auto dr = b.grad(1)) {
-      detail::kernels::dropout_backward<T>(b.dy().data(), dr.data, dr.beta, site.keys(), rows, n, n,
-                                           site.rate, site.key);
-    }
+  return record("add_dropout", std::move(y), {x, r}, SavedTensors(), [site](Backward<T>& b) {
+    site.pass(b, 1, b.dy());
     b.pass(0, b.dy());
   });
 }

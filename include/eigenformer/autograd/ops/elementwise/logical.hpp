@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cmath>
-#include <string>
 
 #include "eigenformer/autograd/ops/elementwise/compare.hpp"
 

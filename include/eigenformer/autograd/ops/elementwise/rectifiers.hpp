@@ -166,55 +166,47 @@ template <Operand X>
 template <Operand X>
 [[nodiscard]] Var<element_t<X>> softplus(const X& x, double beta = 1, double threshold = 20) {
   using T = element_t<X>;
-  const T b = static_cast<T>(beta);
-  const T limit = static_cast<T>(threshold);
-  return detail::map<T, detail::Saves::x>("softplus", x, detail::formula::Softplus<T>{b, limit});
+  return detail::map<T, detail::Saves::x>("softplus", x, detail::formula::Softplus<T>{T(beta), T(threshold)});
 }
 
 /// x tanh(softplus(x)). Misra 2019.
 template <Operand X>
 [[nodiscard]] Var<element_t<X>> mish(const X& x) {
-  using T = element_t<X>;
-  return detail::map<T, detail::Saves::x>("mish", x, detail::formula::Mish());
+  return detail::map<element_t<X>, detail::Saves::x>("mish", x, detail::formula::Mish());
 }
 
 /// x limited to [min, max], with a gradient of 0 at the limits.
 template <Operand X>
 [[nodiscard]] Var<element_t<X>> hard_tanh(const X& x, double min = -1, double max = 1) {
   using T = element_t<X>;
-  const T low = static_cast<T>(min);
-  const T high = static_cast<T>(max);
-  return detail::map<T, detail::Saves::x>("hard_tanh", x, detail::formula::HardTanh<T>{low, high});
+  return detail::map<T, detail::Saves::x>("hard_tanh", x, detail::formula::HardTanh<T>{T(min), T(max)});
 }
 
 /// x / 6 + 1/2 limited to [0, 1]. Courbariaux et al. 2015.
 template <Operand X>
 [[nodiscard]] Var<element_t<X>> hard_sigmoid(const X& x) {
-  using T = element_t<X>;
-  return detail::map<T, detail::Saves::x>("hard_sigmoid", x, detail::formula::HardSigmoid());
+  return detail::map<element_t<X>, detail::Saves::x>("hard_sigmoid", x, detail::formula::HardSigmoid());
 }
 
 /// x hard_sigmoid(x). Howard et al. 2019.
 template <Operand X>
 [[nodiscard]] Var<element_t<X>> hard_swish(const X& x) {
-  using T = element_t<X>;
-  return detail::map<T, detail::Saves::x>("hard_swish", x, detail::formula::HardSwish<T>());
+  return detail::map<element_t<X>, detail::Saves::x>("hard_swish", x,
+                                                     detail::formula::HardSwish<element_t<X>>());
 }
 
 /// x where x > 0, negative_slope x elsewhere. Maas et al. 2013.
 template <Operand X>
 [[nodiscard]] Var<element_t<X>> leaky_relu(const X& x, double negative_slope = 0.01) {
   using T = element_t<X>;
-  const T slope = static_cast<T>(negative_slope);
-  return detail::map<T, detail::Saves::x>("leaky_relu", x, detail::formula::LeakyRelu<T>{slope});
+  return detail::map<T, detail::Saves::x>("leaky_relu", x, detail::formula::LeakyRelu<T>{T(negative_slope)});
 }
 
 /// x where x > 0, alpha (exp(x) - 1) elsewhere. Clevert et al. 2016.
 template <Operand X>
 [[nodiscard]] Var<element_t<X>> elu(const X& x, double alpha = 1) {
   using T = element_t<X>;
-  const T a = static_cast<T>(alpha);
-  return detail::map<T, detail::Saves::x>("elu", x, detail::formula::Elu<T>{T(1), a});
+  return detail::map<T, detail::Saves::x>("elu", x, detail::formula::Elu<T>{T(1), T(alpha)});
 }
 
 /// scale elu(x, alpha) with the constants that keep mean 0 and variance 1. Klambauer et al. 2017.
@@ -230,23 +222,20 @@ template <Operand X>
 template <Operand X>
 [[nodiscard]] Var<element_t<X>> threshold(const X& x, double threshold, double value) {
   using T = element_t<X>;
-  const T limit = static_cast<T>(threshold);
-  const T other = static_cast<T>(value);
-  return detail::map<T, detail::Saves::x>("threshold", x, detail::formula::Threshold<T>{limit, other});
+  return detail::map<T, detail::Saves::x>("threshold", x,
+                                          detail::formula::Threshold<T>{T(threshold), T(value)});
 }
 
 /// x / (1 + |x|). Turian et al. 2009.
 template <Operand X>
 [[nodiscard]] Var<element_t<X>> softsign(const X& x) {
-  using T = element_t<X>;
-  return detail::map<T, detail::Saves::x>("softsign", x, detail::formula::Softsign());
+  return detail::map<element_t<X>, detail::Saves::x>("softsign", x, detail::formula::Softsign());
 }
 
 /// log(sigmoid(x)), finite where sigmoid(x) is 0 in floating point.
 template <Operand X>
 [[nodiscard]] Var<element_t<X>> logsigmoid(const X& x) {
-  using T = element_t<X>;
-  return detail::map<T, detail::Saves::x>("logsigmoid", x, detail::formula::Logsigmoid());
+  return detail::map<element_t<X>, detail::Saves::x>("logsigmoid", x, detail::formula::Logsigmoid());
 }
 
 /// x with NaN replaced by `nan` and infinities by posinf and neginf, the largest finite numbers by default.

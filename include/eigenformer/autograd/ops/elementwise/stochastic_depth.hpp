@@ -64,9 +64,10 @@ template <class T>
   detail::scale_rows<T>(x.value().data(), *multipliers, T(0), y.data(), n);
   if (detail::not_recorded<T>(y, x)) return Var<T>(std::move(y));
   // dx = multiplier dy.
-  return record("stochastic_depth", std::move(y), {x}, SavedTensors(), [multipliers, n](Backward<T>& b) {
-    if (auto dx = b.grad(0)) detail::scale_rows<T>(b.dy().data(), *multipliers, dx.beta, dx.data, n);
-  });
+  return detail::record_one("stochastic_depth", std::move(y), x, SavedTensors(),
+                            [multipliers, n](const auto& dx, const Tensor<T>& dy) {
+                              detail::scale_rows<T>(dy.data(), *multipliers, dx.beta, dx.data, n);
+                            });
 }
 
 }  // namespace eigenformer

@@ -19,20 +19,18 @@ enum class Saves { x, y };
 // than T: one for each type of operand would be compiled for each of them.
 template <class T, Saves saves, class F>
 Var<T> map(const char* op, const Var<T>& x, const F& f) {
-  const OpScope scope(Runtime::instance().profiler(), op);
-  require_defined(op, x);
+  const OpScope scope = scope_of(op, x);
   Tensor<T> y(x.shape());
   kernels::map<T, 1>([f](const auto& v) EIGENFORMER_INLINE_LAMBDA { return f.value(v); }, {x.value().data()},
                      y.data(), T(0), x.numel());
   if (not_recorded<T>(y, x)) return Var<T>(std::move(y));
   const Tensor<T> saved = saves == Saves::y ? y : x.value();
-  return record(op, std::move(y), {x}, SavedTensors(saved), [saved, f](Backward<T>& back) {
-    if (const auto dx = back.grad(0)) {
-      kernels::map<T, 2>([f](const auto& v, const auto& g)
-                             EIGENFORMER_INLINE_LAMBDA { return f.slope(v, g); },
-                         {saved.data(), back.dy().data()}, dx.data, dx.beta, saved.numel());
-    }
-  });
+  return record_one(op, std::move(y), x, SavedTensors(saved),
+                    [saved, f](const auto& dx, const Tensor<T>& dy) {
+                      kernels::map<T, 2>([f](const auto& v, const auto& g)
+                                             EIGENFORMER_INLINE_LAMBDA { return f.slope(v, g); },
+                                         {saved.data(), dy.data()}, dx.data, dx.beta, saved.numel());
+                    });
 }
 
 namespace formula {
@@ -215,162 +213,139 @@ template <Operand X>
 /// -1, 0 or 1 by the sign of x, 0 for NaN; the gradient is 0.
 template <Operand X>
 [[nodiscard]] Var<element_t<X>> sign(const X& x) {
-  using T = element_t<X>;
-  return detail::map<T, detail::Saves::x>("sign", x, detail::formula::Sign());
+  return detail::map<element_t<X>, detail::Saves::x>("sign", x, detail::formula::Sign());
 }
 
 /// The largest whole number that is not above x; the gradient is 0.
 template <Operand X>
 [[nodiscard]] Var<element_t<X>> floor(const X& x) {
-  using T = element_t<X>;
-  return detail::map<T, detail::Saves::x>("floor", x, detail::formula::Floor());
+  return detail::map<element_t<X>, detail::Saves::x>("floor", x, detail::formula::Floor());
 }
 
 /// The smallest whole number that is not below x; the gradient is 0.
 template <Operand X>
 [[nodiscard]] Var<element_t<X>> ceil(const X& x) {
-  using T = element_t<X>;
-  return detail::map<T, detail::Saves::x>("ceil", x, detail::formula::Ceil());
+  return detail::map<element_t<X>, detail::Saves::x>("ceil", x, detail::formula::Ceil());
 }
 
 /// The nearest whole number, of two the even one; the gradient is 0.
 template <Operand X>
 [[nodiscard]] Var<element_t<X>> round(const X& x) {
-  using T = element_t<X>;
-  return detail::map<T, detail::Saves::x>("round", x, detail::formula::Round());
+  return detail::map<element_t<X>, detail::Saves::x>("round", x, detail::formula::Round());
 }
 
 /// The whole number next to x in the direction of 0; the gradient is 0.
 template <Operand X>
 [[nodiscard]] Var<element_t<X>> trunc(const X& x) {
-  using T = element_t<X>;
-  return detail::map<T, detail::Saves::x>("trunc", x, detail::formula::Trunc());
+  return detail::map<element_t<X>, detail::Saves::x>("trunc", x, detail::formula::Trunc());
 }
 
 /// 2 to the power x, element by element.
 template <Operand X>
 [[nodiscard]] Var<element_t<X>> exp2(const X& x) {
-  using T = element_t<X>;
-  return detail::map<T, detail::Saves::y>("exp2", x, detail::formula::Exp2<T>());
+  return detail::map<element_t<X>, detail::Saves::y>("exp2", x, detail::formula::Exp2<element_t<X>>());
 }
 
 /// exp(x) - 1, exact near 0.
 template <Operand X>
 [[nodiscard]] Var<element_t<X>> expm1(const X& x) {
-  using T = element_t<X>;
-  return detail::map<T, detail::Saves::y>("expm1", x, detail::formula::Expm1());
+  return detail::map<element_t<X>, detail::Saves::y>("expm1", x, detail::formula::Expm1());
 }
 
 /// log(1 + x), exact near 0: -inf at -1, NaN below.
 template <Operand X>
 [[nodiscard]] Var<element_t<X>> log1p(const X& x) {
-  using T = element_t<X>;
-  return detail::map<T, detail::Saves::x>("log1p", x, detail::formula::Log1p());
+  return detail::map<element_t<X>, detail::Saves::x>("log1p", x, detail::formula::Log1p());
 }
 
 /// Logarithm to base 2, element by element: -inf at 0, NaN below.
 template <Operand X>
 [[nodiscard]] Var<element_t<X>> log2(const X& x) {
-  using T = element_t<X>;
-  return detail::map<T, detail::Saves::x>("log2", x, detail::formula::Log2<T>());
+  return detail::map<element_t<X>, detail::Saves::x>("log2", x, detail::formula::Log2<element_t<X>>());
 }
 
 /// Logarithm to base 10, element by element: -inf at 0, NaN below.
 template <Operand X>
 [[nodiscard]] Var<element_t<X>> log10(const X& x) {
-  using T = element_t<X>;
-  return detail::map<T, detail::Saves::x>("log10", x, detail::formula::Log10<T>());
+  return detail::map<element_t<X>, detail::Saves::x>("log10", x, detail::formula::Log10<element_t<X>>());
 }
 
 /// 1 / sqrt(x), element by element: inf at 0, NaN below.
 template <Operand X>
 [[nodiscard]] Var<element_t<X>> rsqrt(const X& x) {
-  using T = element_t<X>;
-  return detail::map<T, detail::Saves::y>("rsqrt", x, detail::formula::Rsqrt<T>());
+  return detail::map<element_t<X>, detail::Saves::y>("rsqrt", x, detail::formula::Rsqrt<element_t<X>>());
 }
 
 /// Sine, element by element, of radians.
 template <Operand X>
 [[nodiscard]] Var<element_t<X>> sin(const X& x) {
-  using T = element_t<X>;
-  return detail::map<T, detail::Saves::x>("sin", x, detail::formula::Sin());
+  return detail::map<element_t<X>, detail::Saves::x>("sin", x, detail::formula::Sin());
 }
 
 /// Cosine, element by element, of radians.
 template <Operand X>
 [[nodiscard]] Var<element_t<X>> cos(const X& x) {
-  using T = element_t<X>;
-  return detail::map<T, detail::Saves::x>("cos", x, detail::formula::Cos());
+  return detail::map<element_t<X>, detail::Saves::x>("cos", x, detail::formula::Cos());
 }
 
 /// Tangent, element by element, of radians.
 template <Operand X>
 [[nodiscard]] Var<element_t<X>> tan(const X& x) {
-  using T = element_t<X>;
-  return detail::map<T, detail::Saves::y>("tan", x, detail::formula::Tan());
+  return detail::map<element_t<X>, detail::Saves::y>("tan", x, detail::formula::Tan());
 }
 
 /// Arcsine in radians: NaN outside [-1, 1].
 template <Operand X>
 [[nodiscard]] Var<element_t<X>> asin(const X& x) {
-  using T = element_t<X>;
-  return detail::map<T, detail::Saves::x>("asin", x, detail::formula::Asin());
+  return detail::map<element_t<X>, detail::Saves::x>("asin", x, detail::formula::Asin());
 }
 
 /// Arccosine in radians: NaN outside [-1, 1].
 template <Operand X>
 [[nodiscard]] Var<element_t<X>> acos(const X& x) {
-  using T = element_t<X>;
-  return detail::map<T, detail::Saves::x>("acos", x, detail::formula::Acos());
+  return detail::map<element_t<X>, detail::Saves::x>("acos", x, detail::formula::Acos());
 }
 
 /// Arctangent in radians.
 template <Operand X>
 [[nodiscard]] Var<element_t<X>> atan(const X& x) {
-  using T = element_t<X>;
-  return detail::map<T, detail::Saves::x>("atan", x, detail::formula::Atan());
+  return detail::map<element_t<X>, detail::Saves::x>("atan", x, detail::formula::Atan());
 }
 
 /// Hyperbolic sine, element by element.
 template <Operand X>
 [[nodiscard]] Var<element_t<X>> sinh(const X& x) {
-  using T = element_t<X>;
-  return detail::map<T, detail::Saves::x>("sinh", x, detail::formula::Sinh());
+  return detail::map<element_t<X>, detail::Saves::x>("sinh", x, detail::formula::Sinh());
 }
 
 /// Hyperbolic cosine, element by element.
 template <Operand X>
 [[nodiscard]] Var<element_t<X>> cosh(const X& x) {
-  using T = element_t<X>;
-  return detail::map<T, detail::Saves::x>("cosh", x, detail::formula::Cosh());
+  return detail::map<element_t<X>, detail::Saves::x>("cosh", x, detail::formula::Cosh());
 }
 
 /// Inverse hyperbolic sine, element by element.
 template <Operand X>
 [[nodiscard]] Var<element_t<X>> asinh(const X& x) {
-  using T = element_t<X>;
-  return detail::map<T, detail::Saves::x>("asinh", x, detail::formula::Asinh());
+  return detail::map<element_t<X>, detail::Saves::x>("asinh", x, detail::formula::Asinh());
 }
 
 /// Inverse hyperbolic cosine: NaN below 1.
 template <Operand X>
 [[nodiscard]] Var<element_t<X>> acosh(const X& x) {
-  using T = element_t<X>;
-  return detail::map<T, detail::Saves::x>("acosh", x, detail::formula::Acosh());
+  return detail::map<element_t<X>, detail::Saves::x>("acosh", x, detail::formula::Acosh());
 }
 
 /// Inverse hyperbolic tangent: NaN outside [-1, 1].
 template <Operand X>
 [[nodiscard]] Var<element_t<X>> atanh(const X& x) {
-  using T = element_t<X>;
-  return detail::map<T, detail::Saves::x>("atanh", x, detail::formula::Atanh());
+  return detail::map<element_t<X>, detail::Saves::x>("atanh", x, detail::formula::Atanh());
 }
 
 /// 1 - erf(x), exact where erf(x) is near 1.
 template <Operand X>
 [[nodiscard]] Var<element_t<X>> erfc(const X& x) {
-  using T = element_t<X>;
-  return detail::map<T, detail::Saves::x>("erfc", x, detail::formula::Erfc<T>());
+  return detail::map<element_t<X>, detail::Saves::x>("erfc", x, detail::formula::Erfc<element_t<X>>());
 }
 
 }  // namespace eigenformer

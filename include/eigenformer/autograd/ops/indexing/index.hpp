@@ -27,8 +27,7 @@ Var<T> Var<T>::operator()(const Index& a, const Index& b, const Index& c, const 
 template <class T>
 [[nodiscard]] Var<T> assign(const Var<T>& x, std::initializer_list<Index> indices,
                             const std::type_identity_t<Var<T>>& values) {
-  const OpScope scope(Runtime::instance().profiler(), "assign");
-  detail::require_defined("assign", x, values);
+  const OpScope scope = detail::scope_of("assign", x, values);
   const detail::StridedView part =
       detail::indexed_view(x.shape(), std::span<const Index>(indices.begin(), indices.size()));
   const detail::StridedView from = detail::broadcast_view("assign", values.shape(), part.shape);

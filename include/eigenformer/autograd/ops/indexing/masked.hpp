@@ -3,10 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
-#include <string>
-#include <type_traits>
 #include <utility>
-#include <vector>
 
 #include "eigenformer/autograd/ops/elementwise/compare.hpp"
 #include "eigenformer/autograd/ops/shape/axes.hpp"
@@ -35,13 +32,12 @@ requires(Operand<X>&& detail::OperandPair<X, V>)
 template <Operand X>
 [[nodiscard]] Var<element_t<X>> masked_select(const X& x, const Tensor<bool>& mask) {
   const Var<element_t<X>>& v = detail::operand<element_t<X>>(x);
-  detail::require_defined("masked_select", v, mask);
+  const OpScope scope = detail::scope_of("masked_select", v, mask);
   const Shape shape = detail::kernels::broadcast_shape("masked_select", v.shape(), mask.shape());
   const detail::StridedView view = detail::broadcast_view("masked_select", mask.shape(), shape);
   Tensor<bool> flags(shape);
   detail::copy_view(flags.data(), detail::whole_view(shape), mask.data(), view);
   using T = element_t<X>;
-  const OpScope scope(Runtime::instance().profiler(), "masked_select");
   const auto all = shape == v.shape() ? v : broadcast_to(v, shape);
   const index_t count = std::count(flags.span().begin(), flags.span().end(), true);
   Tensor<T> y(Shape{count});
@@ -50,15 +46,14 @@ template <Operand X>
     y.data()[k] = all.value().data()[i];
   if (detail::not_recorded<T>(y, all)) return Var<T>(std::move(y));
   // dx = dy at the elements that were selected, 0 elsewhere.
-  return record("masked_select", std::move(y), {all}, SavedTensors(flags), [flags](Backward<T>& back) {
-    const auto dx = back.grad(0);
-    if (!dx) return;
-    const T* g = back.dy().data();
-    for (index_t i = 0; i < flags.numel(); ++i) {
-      const T own = flags.data()[i] ? *g++ : T(0);
-      dx.data[i] = dx.beta == T(0) ? own : dx.data[i] + own;
-    }
-  });
+  return detail::record_one("masked_select", std::move(y), all, SavedTensors(flags),
+                            [flags](const auto& dx, const Tensor<T>& dy) {
+                              const T* g = dy.data();
+                              for (index_t i = 0; i < flags.numel(); ++i) {
+                                const T own = flags.data()[i] ? *g++ : T(0);
+                                dx.data[i] = dx.beta == T(0) ? own : dx.data[i] + own;
+                              }
+                            });
 }
 
 /// The indices of the elements that are not zero, in row-major order, as PyTorch's nonzero and NumPy's

@@ -1,8 +1,6 @@
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
-#include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -23,8 +21,7 @@ template <class T, detail::IndexNumber I>
 [[nodiscard]] Var<T> put_along_axis(const Var<T>& x, const Tensor<I>& indices,
                                     const std::type_identity_t<Var<T>>& values, index_t axis) {
   constexpr const char* op = "put_along_axis";
-  const OpScope scope(Runtime::instance().profiler(), op);
-  detail::require_defined(op, x, values, indices);
+  const OpScope scope = detail::scope_of(op, x, values, indices);
   const index_t a = detail::axis_of(op, axis, x.shape());
   const auto [index, shape] = detail::along_axis(op, x.shape(), indices, a);
   if (shape != x.shape()) {
@@ -80,8 +77,7 @@ requires(Operand<X>&& detail::ConvertedPair<X, V>)
 template <class T, detail::IndexNumber I>
 [[nodiscard]] Var<T> scatter_add(const Var<T>& x, index_t axis, const Tensor<I>& index,
                                  const std::type_identity_t<Var<T>>& values) {
-  const OpScope scope(Runtime::instance().profiler(), "scatter_add");
-  detail::require_defined("scatter_add", x, values, index);
+  const OpScope scope = detail::scope_of("scatter_add", x, values, index);
   const index_t a = detail::axis_of("scatter_add", axis, x.shape());
   if (index.shape() != values.shape()) {
     throw ShapeError(
@@ -122,8 +118,7 @@ requires detail::Converted<X, V>
 template <class T, detail::IndexNumber I>
 [[nodiscard]] Var<T> index_add(const Var<T>& x, index_t axis, const Tensor<I>& index,
                                const std::type_identity_t<Var<T>>& values) {
-  const OpScope scope(Runtime::instance().profiler(), "index_add");
-  detail::require_defined("index_add", x, values, index);
+  const OpScope scope = detail::scope_of("index_add", x, values, index);
   const index_t a = detail::axis_of("index_add", axis, x.shape());
   if (index.rank() != 1 || values.shape() != x.shape().with(a, index.numel())) {
     throw ShapeError(

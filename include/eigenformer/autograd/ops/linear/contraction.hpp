@@ -36,7 +36,7 @@ class EinsumParser {
   EinsumParser(std::string_view equation, const std::vector<Shape>& shapes)
       : equation_(equation), shapes_(shapes) {}
 
-  Contraction parse() {
+  EIGENFORMER_NOINLINE Contraction parse() {
     split(marked());
     for (std::size_t n = 0; n < shapes_.size(); ++n) {
       name_ellipsis(n);
@@ -170,11 +170,6 @@ class EinsumParser {
   char first_ = last + 1;                                      // letter of the longest ellipsis
 };
 
-EIGENFORMER_NOINLINE inline Contraction parse_einsum(std::string_view equation,
-                                                     const std::vector<Shape>& shapes) {
-  return EinsumParser(equation, shapes).parse();
-}
-
 // A tensor and a letter for each of its dimensions.
 template <class T>
 struct Lettered {
@@ -287,7 +282,7 @@ Var<T> contracted(std::string_view equation, const std::vector<Var<T>>& x) {
     require_defined("einsum", v);
     shapes.push_back(v.shape());
   }
-  const Contraction plan = parse_einsum(equation, shapes);
+  const Contraction plan = EinsumParser(equation, shapes).parse();
   Lettered<T> y{x[0], plan.operands[0]};
   y.take_diagonals();
   for (std::size_t i = 1; i < x.size(); ++i) {
@@ -306,8 +301,7 @@ Var<T> contracted(std::string_view equation, const std::vector<Var<T>>& x) {
 template <class T>
 Var<T> product_over_axes(const char* op, const Var<T>& a, const Var<T>& b, const std::vector<index_t>& axes_a,
                          const std::vector<index_t>& axes_b) {
-  const OpScope scope(Runtime::instance().profiler(), op);
-  require_defined(op, a, b);
+  const OpScope scope = scope_of(op, a, b);
   if (axes_a.size() != axes_b.size()) {
     throw ValueError(
         op, {axes_a.size(), " axes of one operand and ", axes_b.size(), " of the other, expected as many"});
@@ -368,8 +362,7 @@ Var<T> outer_product(const Var<T>& a, const Var<T>& b) {
 
 template <class T>
 Var<T> kronecker(const Var<T>& a, const Var<T>& b) {
-  const OpScope scope(Runtime::instance().profiler(), "kron");
-  require_defined("kron", a, b);
+  const OpScope scope = scope_of("kron", a, b);
   const index_t rank = std::max(a.rank(), b.rank());
   if (2 * rank > Shape::max_rank) {
     throw ShapeError("kron",

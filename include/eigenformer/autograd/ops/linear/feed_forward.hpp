@@ -25,10 +25,7 @@ struct FeedForwardSaved {
                     index_t cols) {
     const auto& self = *static_cast<const FeedForwardSaved*>(context);
     const bool relu = self.activation == Activation::relu;
-    if (!relu && self.dropout.rate > 0) {
-      kernels::dropout_tile<T>(c, c, self.dropout.keys(), row, rows, col, cols, ldc, self.dropout.rate,
-                               self.dropout.key);
-    }
+    if (!relu) self.dropout.apply_tile(c, ldc, row, rows, col, cols);
     const Tensor<T>& state = relu ? self.hidden : self.pre;
     const index_t width = state.dim(-1);
     kernels::activation_backward_tile<T>(self.activation, state.data() + row * width + col, width, c, c, ldc,
@@ -96,23 +93,14 @@ template <class T>
                     .add_if(x.recorded() || v1.recorded() || c1.recorded(), v2),
                 [saved = std::move(saved), rows, d, ff, out, products](Backward<T>& b) {
                   const T* dy = b.dy().data();
-                  if (auto dw2 = b.grad(3)) {
-                    detail::kernels::gemm<T>(true, false, out, ff, rows, T(1), dy, out, saved.hidden.data(),
-                                             ff, dw2.beta, dw2.data, ff, {}, products.precision);
-                  }
-                  if (auto db2 = b.grad(4)) detail::kernels::sum_rows<T>(dy, db2.data, db2.beta, rows, out);
+                  products.add_gradients(rows, dy, out, saved.hidden.data(), ff, b.grad(3), b.grad(4));
                   if (!b.needs(0) && !b.needs(1) && !b.needs(2)) return;
                   Tensor<T> dz(saved.hidden.shape());
                   const bool relu = saved.activation == Activation::relu;
                   const T alpha = relu ? static_cast<T>(1 / (1 - saved.dropout.rate)) : T(1);
                   products.run(true, rows, alpha, dy, saved.w2, 0, out, T(0), dz.data(),
                                {nullptr, detail::FeedForwardSaved<T>::apply, &saved});
-                  if (auto dw1 = b.grad(1)) {
-                    detail::kernels::gemm<T>(true, false, ff, d, rows, T(1), dz.data(), ff, saved.x.data(), d,
-                                             dw1.beta, dw1.data, d, {}, products.precision);
-                  }
-                  if (auto db1 = b.grad(2))
-                    detail::kernels::sum_rows<T>(dz.data(), db1.data, db1.beta, rows, ff);
+                  products.add_gradients(rows, dz.data(), ff, saved.x.data(), d, b.grad(1), b.grad(2));
                   if (auto dx = b.grad(0)) {
                     products.run(true, rows, T(1), dz.data(), saved.w1, 0, ff, dx.beta, dx.data);
                   }

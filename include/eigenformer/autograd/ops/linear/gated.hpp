@@ -1,7 +1,6 @@
 #pragma once
 
 #include <algorithm>
-#include <string>
 #include <type_traits>
 #include <utility>
 
@@ -36,10 +35,7 @@ struct GatedSaved {
     }
     kernels::gated_tile<T>(self.activation, c, ldc, self.up.data() + row * width + col, width, c, ldc, rows,
                            cols);
-    if (self.dropout.rate > 0) {
-      kernels::dropout_tile<T>(c, c, self.dropout.keys(), row, rows, col, cols, ldc, self.dropout.rate,
-                               self.dropout.key);
-    }
+    self.dropout.apply_tile(c, ldc, row, rows, col, cols);
   }
 };
 
@@ -53,10 +49,7 @@ struct GatedBackwardTile {
                     index_t cols) {
     const auto& self = *static_cast<const GatedBackwardTile*>(context);
     const GatedSaved<T>& s = *self.saved;
-    if (s.dropout.rate > 0) {
-      kernels::dropout_tile<T>(c, c, s.dropout.keys(), row, rows, col, cols, ldc, s.dropout.rate,
-                               s.dropout.key);
-    }
+    s.dropout.apply_tile(c, ldc, row, rows, col, cols);
     const index_t width = s.up.dim(-1), at = row * width + col;
     kernels::gated_backward_tile<T>(s.activation, s.gate.data() + at, s.up.data() + at, width, c, ldc, T(0),
                                     c, ldc, self.dup + at, width, rows, cols);
@@ -89,8 +82,7 @@ void check_gated(const Var<T>& x, const Parameter<T>& w_gate, const Parameter<T>
 /// x: (..., 2 n), the gate last. Returns (..., n). Throws ShapeError unless the last dimension is even.
 template <class T>
 [[nodiscard]] Var<T> glu(const Var<T>& x, Activation gate = Activation::sigmoid) {
-  const OpScope scope(Runtime::instance().profiler(), "glu");
-  detail::require_defined("glu", x);
+  const OpScope scope = detail::scope_of("glu", x);
   if (x.rank() < 1 || x.dim(-1) % 2 != 0) {
     throw ShapeError("glu", {"last dimension of input ", x.shape(), " must be even"}, {x.shape()});
   }
@@ -105,18 +97,16 @@ template <class T>
   });
   if (detail::not_recorded<T>(y, x)) return Var<T>(std::move(y));
   // da = f(b) dy, db = f'(b) a dy.
-  return record("glu", std::move(y), {x}, SavedTensors(x),
-                [gate, rows, n, grain, x = x.value()](Backward<T>& b) {
-                  const auto dx = b.grad(0);
-                  if (!dx) return;
-                  const T* dy = b.dy().data();
-                  parallel_for(rows, grain, [&](index_t begin, index_t end) {
-                    const index_t at = begin * 2 * n;
-                    detail::kernels::gated_backward_tile<T>(gate, x.data() + at + n, x.data() + at, 2 * n,
-                                                            dy + begin * n, n, dx.beta, dx.data + at + n,
-                                                            2 * n, dx.data + at, 2 * n, end - begin, n);
-                  });
-                });
+  return detail::record_one("glu", std::move(y), x, SavedTensors(x),
+                            [gate, rows, n, grain, x = x.value()](const auto& dx, const Tensor<T>& dy) {
+                              const T* g = dy.data();
+                              parallel_for(rows, grain, [&](index_t begin, index_t end) {
+                                const index_t at = begin * 2 * n;
+                                detail::kernels::gated_backward_tile<T>(
+                                    gate, x.data() + at + n, x.data() + at, 2 * n, g + begin * n, n, dx.beta,
+                                    dx.data + at + n, 2 * n, dx.data + at, 2 * n, end - begin, n);
+                              });
+                            });
 }
 
 /// The same for other operands.
@@ -138,8 +128,7 @@ template <class T>
                                         const Parameter<T>& w_up, const Parameter<T>& b_up,
                                         const Parameter<T>& w2, const Parameter<T>& b2, Activation activation,
                                         double dropout_rate) {
-  const OpScope scope(Runtime::instance().profiler(), "gated_feed_forward");
-  detail::require_defined("gated_feed_forward", x);
+  const OpScope scope = detail::scope_of("gated_feed_forward", x);
   detail::check_gated(x, w_gate, w_up, w2);
   detail::require_bias("gated_feed_forward", b_gate, w_gate);
   detail::require_bias("gated_feed_forward", b_up, w_up);
@@ -187,22 +176,14 @@ template <class T>
                 [saved = std::move(saved), rows, d, ff, out,
                  products = detail::WeightProducts<T>(ctx)](Backward<T>& b) {
                   const T* dy = b.dy().data();
-                  if (auto dw2 = b.grad(5)) {
-                    detail::kernels::gemm<T>(true, false, out, ff, rows, T(1), dy, out, saved.hidden.data(),
-                                             ff, dw2.beta, dw2.data, ff, {}, products.precision);
-                  }
-                  if (auto db2 = b.grad(6)) detail::kernels::sum_rows<T>(dy, db2.data, db2.beta, rows, out);
+                  products.add_gradients(rows, dy, out, saved.hidden.data(), ff, b.grad(5), b.grad(6));
                   Tensor<T> dgate(saved.hidden.shape()), dup(saved.hidden.shape());
                   const detail::GatedBackwardTile<T> tile{&saved, dup.data()};
                   products.run(true, rows, T(1), dy, saved.w2, 0, out, T(0), dgate.data(),
                                {nullptr, detail::GatedBackwardTile<T>::apply, &tile});
                   const auto half = [&](const Tensor<T>& dz, const Tensor<T>& weight, index_t input) {
-                    if (auto dw = b.grad(input)) {
-                      detail::kernels::gemm<T>(true, false, ff, d, rows, T(1), dz.data(), ff, saved.x.data(),
-                                               d, dw.beta, dw.data, d, {}, products.precision);
-                    }
-                    if (auto db = b.grad(input + 1))
-                      detail::kernels::sum_rows<T>(dz.data(), db.data, db.beta, rows, ff);
+                    products.add_gradients(rows, dz.data(), ff, saved.x.data(), d, b.grad(input),
+                                           b.grad(input + 1));
                     if (auto dx = b.grad(0)) {
                       products.run(true, rows, T(1), dz.data(), weight, 0, ff, dx.beta, dx.data);
                     }

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <memory>
-#include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -42,7 +41,41 @@ struct RowDropoutSite {
   }
   const RowKey* keys() const noexcept { return rows == nullptr ? nullptr : rows->data(); }
   kernels::RowDropout view() const noexcept { return {rate, key, keys()}; }
+
+  /// Dropout of the rows of x; x itself at rate 0.
+  Tensor<T> apply(const Tensor<T>& x) const {
+    if (rate == 0) return x;
+    Tensor<T> y(x.shape());
+    const index_t width = x.shape().cols();
+    kernels::dropout_rows<T>(x.data(), y.data(), keys(), x.shape().rows(), width, width, rate, key);
+    return y;
+  }
+  /// The same in place, for the tile (count, width) at (row, column), whose rows are ld elements apart.
+  void apply_tile(T* tile, index_t ld, index_t row, index_t count, index_t column, index_t width) const {
+    if (rate > 0) kernels::dropout_tile<T>(tile, tile, keys(), row, count, column, width, ld, rate, key);
+  }
+  /// dx = beta dx + dropout(dy), the masks drawn again; dx may be dy for a beta of 0.
+  void backward(const Tensor<T>& dy, T* dx, T beta) const {
+    const index_t width = dy.shape().cols();
+    kernels::dropout_backward<T>(dy.data(), dx, beta, keys(), dy.shape().rows(), width, width, rate, key);
+  }
+  /// Passes the gradient of the dropped rows on to input i, whose rows they were.
+  void pass(Backward<T>& back, std::size_t i, const Tensor<T>& dy) const {
+    if (rate == 0) {
+      back.pass(i, dy);
+    } else if (const auto dx = back.grad(i)) {
+      backward(dy, dx.data, dx.beta);
+    }
+  }
 };
+
+// Throws ShapeError unless a residual has the shape of what it is added to.
+template <class T>
+void require_residual(const char* op, const Var<T>& x, const Var<T>& r) {
+  if (x.shape() == r.shape()) return;
+  throw ShapeError(op, {"residual of shape ", r.shape(), " must have the input's shape ", x.shape()},
+                   {x.shape(), r.shape()});
+}
 
 // The terms of an adapter for an op that multiplies by rows [first_row, first_row + out) of a weight:
 // y[part] += s B (A dropout(x)) for each of its parts.
@@ -79,7 +112,7 @@ class LowRankTerms {
     const index_t in = x.shape().cols();
     for (Term& t : terms_) {
       t.hidden = Tensor<T>(Shape{rows, t.rank});
-      const Tensor<T> dropped = t.dropped(x, rows);
+      const Tensor<T> dropped = t.dropout.apply(x);
       kernels::gemm<T>(false, true, rows, t.rank, in, T(1), dropped.data(), in, t.a.value().data(), in, T(0),
                        t.hidden.data(), t.rank, {}, GemmPrecision::full);
       kernels::gemm<T>(false, true, rows, t.count, t.rank, t.scale, t.hidden.data(), t.rank,
@@ -112,7 +145,7 @@ class LowRankTerms {
       kernels::gemm<T>(false, false, rows, t.rank, t.count, t.scale, dz + t.begin, out, t.b.value().data(),
                        t.rank, T(0), dh.data(), t.rank, {}, GemmPrecision::full);
       if (auto da = back.grad(first + 2 * i)) {
-        const Tensor<T> dropped = t.dropped(x, rows);
+        const Tensor<T> dropped = t.dropout.apply(x);
         kernels::gemm<T>(true, false, t.rank, in, rows, T(1), dh.data(), t.rank, dropped.data(), in, da.beta,
                          da.data, in, {}, GemmPrecision::full);
       }
@@ -124,8 +157,7 @@ class LowRankTerms {
           Tensor<T> dropped(x.shape());
           kernels::gemm<T>(false, false, rows, in, t.rank, T(1), dh.data(), t.rank, t.a.value().data(), in,
                            T(0), dropped.data(), in, {}, GemmPrecision::full);
-          kernels::dropout_backward<T>(dropped.data(), dx.data, dx.beta, t.dropout.keys(), rows, in, in,
-                                       t.dropout.rate, t.dropout.key);
+          t.dropout.backward(dropped, dx.data, dx.beta);
         }
       }
     }
@@ -138,14 +170,6 @@ class LowRankTerms {
     Var<T> a, b;
     RowDropoutSite<T> dropout;
     Tensor<T> hidden;  // A dropout(x), (rows, r)
-
-    Tensor<T> dropped(const Tensor<T>& x, index_t rows) const {
-      if (dropout.rate == 0) return x;
-      Tensor<T> y(x.shape());
-      const index_t in = x.shape().cols();
-      kernels::dropout_rows<T>(x.data(), y.data(), dropout.keys(), rows, in, in, dropout.rate, dropout.key);
-      return y;
-    }
   };
 
   std::vector<Term> terms_;
@@ -184,10 +208,7 @@ struct LinearTail {
       }
       kernels::activation_tile<T>(self.activation, c, ldc, nullptr, nullptr, c, ldc, rows, cols);
     }
-    if (self.dropout.rate > 0) {
-      kernels::dropout_tile<T>(c, c, self.dropout.keys(), row, rows, col, cols, ldc, self.dropout.rate,
-                               self.dropout.key);
-    }
+    self.dropout.apply_tile(c, ldc, row, rows, col, cols);
   }
 
   // y (rows, width), in place, when it is more than one product.
@@ -213,9 +234,7 @@ struct LinearTail {
       return dz;
     }
     if (dropout.rate > 0) {
-      const index_t rows = dy.shape().rows(), width = dy.shape().cols();
-      kernels::dropout_backward<T>(source, g, T(0), dropout.keys(), rows, width, width, dropout.rate,
-                                   dropout.key);
+      dropout.backward(dy, g, T(0));
       source = g;
     }
     if (activation == Activation::none) return dz;
@@ -287,6 +306,14 @@ struct WeightProducts {
     kernels::gemm<T>(false, !transposed, rows, out, in, alpha, x, in, weight.data() + first * columns,
                      columns, beta, y, out, epilogue, precision);
   }
+  // dW = dz^T x and db = the sums of the columns of dz, for dz (rows, out) and x (rows, in).
+  void add_gradients(index_t rows, const T* dz, index_t out, const T* x, index_t in,
+                     const GradientSlot<T>& dw, const GradientSlot<T>& db) const {
+    if (dw) {
+      kernels::gemm<T>(true, false, out, in, rows, T(1), dz, out, x, in, dw.beta, dw.data, in, {}, precision);
+    }
+    if (db) kernels::sum_rows<T>(dz, db.data, db.beta, rows, out);
+  }
 };
 
 // y = x W[first_row : first_row + out]^T + bias, with the packed rows if the context has them and nothing is
@@ -306,20 +333,6 @@ void weight_product(const char* op, const Context<T>& ctx, index_t rows, const T
   WeightProducts<T>(ctx).run(false, rows, T(1), x, weight.value(), first_row, out, T(0), y, epilogue);
 }
 
-// Throws ShapeError unless x, weight and bias fit each other.
-template <class T>
-void check_linear(const char* op, const Var<T>& x, const Parameter<T>& weight, const Parameter<T>& bias) {
-  require_defined(op, x);
-  const index_t in = weight.shape()[1];
-  if (x.rank() < 1 || x.dim(-1) != in) {
-    throw ShapeError(op,
-                     {"last dimension of input ", x.shape(), " must be ", in, ", to match '", weight.name(),
-                      "' of shape ", weight.shape()},
-                     {x.shape(), weight.shape()});
-  }
-  require_bias(op, bias, weight);
-}
-
 // linear() with some rows of the weight and the bias: for the fused in-projection of an attention whose
 // queries and keys have different inputs. The product, the terms of adapters, and the tail follow one
 // another; without adapters the tail is part of the product.
@@ -327,9 +340,15 @@ template <class T>
 [[nodiscard]] Var<T> linear_rows(const char* op, const Context<T>& ctx, const Var<T>& x,
                                  const Parameter<T>& weight, const Parameter<T>& bias, const WeightRows& used,
                                  Activation activation, double dropout_rate) {
-  const OpScope scope(Runtime::instance().profiler(), op);
-  check_linear(op, x, weight, bias);
+  const OpScope scope = scope_of(op, x);
   const index_t rows = x.shape().rows(), in = weight.shape()[1], out = used.count;
+  if (x.rank() < 1 || x.dim(-1) != in) {
+    throw ShapeError(op,
+                     {"last dimension of input ", x.shape(), " must be ", in, ", to match '", weight.name(),
+                      "' of shape ", weight.shape()},
+                     {x.shape(), weight.shape()});
+  }
+  require_bias(op, bias, weight);
   Tensor<T> y(x.shape().with(-1, out));
   const Var<T> w = ctx.use(weight), b = ctx.use(bias);
   LowRankTerms<T> low(op, ctx, weight, used.first, out, rows);
@@ -361,12 +380,8 @@ template <class T>
     const Tensor<T> dz = tail.backward(back.dy(), y);
     if (auto dx = back.grad(0))
       products.run(true, n, T(1), dz.data(), w, used.first, used.count, dx.beta, dx.data);
-    if (auto dw = used.part(back.grad(1), columns)) {
-      kernels::gemm<T>(true, false, used.count, columns, n, T(1), dz.data(), used.count, x.data(), columns,
-                       dw.beta, dw.data, columns, {}, products.precision);
-    }
-    if (auto db = used.part(back.grad(2), 1))
-      kernels::sum_rows<T>(dz.data(), db.data, db.beta, n, used.count);
+    products.add_gradients(n, dz.data(), used.count, x.data(), columns, used.part(back.grad(1), columns),
+                           used.part(back.grad(2), 1));
     low.backward(back, 3, dz.data(), x, n, used.count);
   };
   std::vector<Var<T>> inputs{x, w, b};

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <algorithm>
-#include <string>
 #include <type_traits>
 #include <vector>
 
@@ -110,8 +109,7 @@ Var<T> matmul_of_vectors(const Var<T>& a, const Var<T>& b, bool transpose_a, boo
 template <class T>
 [[nodiscard]] Var<T> matmul(const Var<T>& a, const std::type_identity_t<Var<T>>& b, bool transpose_a = false,
                             bool transpose_b = false) {
-  const OpScope scope(Runtime::instance().profiler(), "matmul");
-  detail::require_defined("matmul", a, b);
+  const OpScope scope = detail::scope_of("matmul", a, b);
   const Shape& sa = a.shape();
   const Shape& sb = b.shape();
   if (sa.rank() < 2 || sb.rank() < 2) return detail::matmul_of_vectors<T>(a, b, transpose_a, transpose_b);

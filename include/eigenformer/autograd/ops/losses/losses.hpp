@@ -2,10 +2,7 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
-#include <cstdint>
 #include <numeric>
-#include <string>
 #include <type_traits>
 #include <utility>
 
@@ -32,10 +29,6 @@ enum class LossReduction {
 };
 
 namespace detail {
-
-[[noreturn]] EIGENFORMER_NOINLINE inline void refuse_loss(const char* op, const std::string& what) {
-  throw ValueError(op, what);
-}
 
 // Losses f(a, b, c) of two operands, of which c is a constant weight, as formulas of Packs. The derivatives
 // are those with respect to a and b.
@@ -131,7 +124,7 @@ struct LogDivergenceLoss {
 
 // The factor of the sum of n elements.
 inline double reduction_scale(const char* op, LossReduction r, index_t n) {
-  if (r == LossReduction::batchmean) refuse_loss(op, "the reduction batchmean is that of kl_div alone");
+  if (r == LossReduction::batchmean) throw ValueError(op, "the reduction batchmean is that of kl_div alone");
   return r == LossReduction::mean ? 1 / static_cast<double>(n) : 1;
 }
 
@@ -162,13 +155,12 @@ void add_derivative(const GradientSlot<T>& slot, const Tensor<T>& dy, const Shap
 template <class T, class F>
 Var<T> pair_loss(const char* op, const F& f, const Var<T>& x, const Var<T>& target, const Tensor<T>& weight,
                  bool reduces, double scale) {
-  const OpScope scope(Runtime::instance().profiler(), op);
-  require_defined(op, x, target);
+  const OpScope scope = scope_of(op, x, target);
   const Shape shape = kernels::broadcast_shape(op, x.shape(), target.shape());
   const Tensor<T> a = broadcast_whole(x.value(), shape), b = broadcast_whole(target.value(), shape);
   const Tensor<T> c = weight.defined() ? broadcast_whole(weight, shape) : weight;
   const index_t n = shape.numel();
-  const std::array<const T*, 3> given{a.data(), b.data(), c.defined() ? c.data() : nullptr};
+  const std::array<const T*, 3> given{a.data(), b.data(), c.data()};
   const auto value = [f](const auto& u, const auto& v, const auto& w)
                          EIGENFORMER_INLINE_LAMBDA { return f.value(u, v, w); };
   Tensor<T> y(reduces ? Shape{} : shape);
@@ -200,21 +192,20 @@ Var<T> pair_loss(const char* op, const F& f, const Var<T>& x, const Var<T>& targ
   if (not_recorded<T>(y, x, target)) return Var<T>(std::move(y));
   // dx = scale * dy * df/da, dtarget = scale * dy * df/db, each summed over the dimensions in which it was
   // broadcast.
-  return record(
-      op, std::move(y), {x, target}, SavedTensors(x, target, weight),
-      [f, a, b, c, shape, factor = static_cast<T>(reduces ? scale : 1)](Backward<T>& back) {
-        const std::array<const T*, 3> operands{a.data(), b.data(), c.defined() ? c.data() : nullptr};
-        if (const auto dx = back.grad(0)) {
-          add_derivative(dx, back.dy(), shape, factor, operands,
-                         [f](const auto& u, const auto& v, const auto& w)
-                             EIGENFORMER_INLINE_LAMBDA { return f.first(u, v, w); });
-        }
-        if (const auto dt = back.grad(1)) {
-          add_derivative(dt, back.dy(), shape, factor, operands,
-                         [f](const auto& u, const auto& v, const auto& w)
-                             EIGENFORMER_INLINE_LAMBDA { return f.second(u, v, w); });
-        }
-      });
+  return record(op, std::move(y), {x, target}, SavedTensors(x, target, weight),
+                [f, a, b, c, shape, factor = static_cast<T>(reduces ? scale : 1)](Backward<T>& back) {
+                  const std::array<const T*, 3> operands{a.data(), b.data(), c.data()};
+                  if (const auto dx = back.grad(0)) {
+                    add_derivative(dx, back.dy(), shape, factor, operands,
+                                   [f](const auto& u, const auto& v, const auto& w)
+                                       EIGENFORMER_INLINE_LAMBDA { return f.first(u, v, w); });
+                  }
+                  if (const auto dt = back.grad(1)) {
+                    add_derivative(dt, back.dy(), shape, factor, operands,
+                                   [f](const auto& u, const auto& v, const auto& w)
+                                       EIGENFORMER_INLINE_LAMBDA { return f.second(u, v, w); });
+                  }
+                });
 }
 
 // The loss f of every pair of elements, reduced.
@@ -254,7 +245,7 @@ template <class T>
 void require_probabilities(const char* op, const Var<T>& x) {
   for (const T p : x.value().span()) {
     if (!(p >= T(0) && p <= T(1))) {
-      refuse_loss(op, join({"the input has an element ", p, ", must be probabilities in [0, 1]"}));
+      throw ValueError(op, {"the input has an element ", p, ", must be probabilities in [0, 1]"});
     }
   }
 }
@@ -306,16 +297,14 @@ Var<T> negative_log_likelihood(const Var<T>& x, const Tensor<I>& targets, index_
   if (reduces) y.data()[0] = static_cast<T>(sum * scale);
   if (not_recorded<T>(y, x)) return Var<T>(std::move(y));
   // dx = -scale * dy at the target of each row, 0 elsewhere.
-  return record(op, std::move(y), {x}, SavedTensors(),
-                [places, reduces, scale = static_cast<T>(scale)](Backward<T>& back) {
-                  const auto dx = back.grad(0);
-                  if (!dx) return;
-                  if (dx.beta == T(0)) std::fill_n(dx.data, dx.shape.numel(), T(0));
-                  for (index_t i = 0; i < places.numel(); ++i) {
-                    const index_t at = places.data()[i];
-                    if (at >= 0) dx.data[at] -= scale * back.dy().data()[reduces ? 0 : i];
-                  }
-                });
+  return record_one(op, std::move(y), x, SavedTensors(),
+                    [places, reduces, scale = static_cast<T>(scale)](const auto& dx, const Tensor<T>& dy) {
+                      if (dx.beta == T(0)) std::fill_n(dx.data, dx.shape.numel(), T(0));
+                      for (index_t i = 0; i < places.numel(); ++i) {
+                        const index_t at = places.data()[i];
+                        if (at >= 0) dx.data[at] -= scale * dy.data()[reduces ? 0 : i];
+                      }
+                    });
 }
 
 }  // namespace detail
@@ -351,7 +340,7 @@ requires detail::OperandPair<A, B>
                                                   double beta = 1) {
   using T = element_t<A, B>;
   if (!(beta >= 0)) {
-    detail::refuse_loss("smooth_l1_loss", detail::join({"beta is ", beta, ", must be at least 0"}));
+    throw ValueError("smooth_l1_loss", {"beta is ", beta, ", must be at least 0"});
   }
   const detail::AbsoluteLoss<T> f{static_cast<T>(beta), static_cast<T>(beta > 0 ? 1 / beta : 0), T(1)};
   return detail::reduced_loss<T>("smooth_l1_loss", f, detail::operand<T>(x), detail::operand<T>(target),
@@ -367,7 +356,7 @@ requires detail::OperandPair<A, B>
                                               double delta = 1) {
   using T = element_t<A, B>;
   if (!(delta > 0)) {
-    detail::refuse_loss("huber_loss", detail::join({"delta is ", delta, ", must be positive"}));
+    throw ValueError("huber_loss", {"delta is ", delta, ", must be positive"});
   }
   const detail::AbsoluteLoss<T> f{static_cast<T>(delta), T(1), static_cast<T>(delta)};
   return detail::reduced_loss<T>("huber_loss", f, detail::operand<T>(x), detail::operand<T>(target),

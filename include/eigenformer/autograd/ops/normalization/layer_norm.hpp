@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cmath>
-#include <string>
 #include <type_traits>
 #include <utility>
 
@@ -58,21 +57,15 @@ struct LayerNormSaved {
   // gamma dy. The kernel writes dgamma and dbeta with one beta, so both are written to a temporary buffer
   // if their betas differ.
   void backward(const Tensor<T>& dy, T* dx, T beta_dx, GradientSlot<T> dgamma, GradientSlot<T> dbeta) const {
-    const T* gain = gamma.defined() ? gamma.data() : nullptr;
-    if (dgamma && dbeta && dgamma.beta == dbeta.beta) {
-      kernels::layer_norm_backward<T>(x.data(), gain, mean.data(), rstd.data(), dy.data(),
-                                      static_cast<T>(op.eps), op.formula, op.scalar_gain, dx, beta_dx,
-                                      dgamma.data, dbeta.data, dgamma.beta, rows, n);
-      return;
-    }
-    kernels::layer_norm_backward<T>(x.data(), gain, mean.data(), rstd.data(), dy.data(),
-                                    static_cast<T>(op.eps), op.formula, op.scalar_gain, dx, beta_dx,
-                                    dgamma.data, nullptr, dgamma.beta, rows, n);
-    if (dbeta) {
-      kernels::layer_norm_backward<T>(x.data(), gain, mean.data(), rstd.data(), dy.data(),
-                                      static_cast<T>(op.eps), op.formula, op.scalar_gain, nullptr, T(0),
-                                      nullptr, dbeta.data, dbeta.beta, rows, n);
-    }
+    const auto run = [&](T* to_x, T beta_x, T* to_gamma, T* to_beta, T beta) {
+      kernels::layer_norm_backward<T>(x.data(), gamma.data(), mean.data(), rstd.data(), dy.data(),
+                                      static_cast<T>(op.eps), op.formula, op.scalar_gain, to_x, beta_x,
+                                      to_gamma, to_beta, beta, rows, n);
+    };
+    if (dgamma && dbeta && dgamma.beta == dbeta.beta)
+      return run(dx, beta_dx, dgamma.data, dbeta.data, dgamma.beta);
+    run(dx, beta_dx, dgamma.data, nullptr, dgamma.beta);
+    if (dbeta) run(nullptr, T(0), nullptr, dbeta.data, dbeta.beta);
   }
 };
 
@@ -86,13 +79,11 @@ struct LayerNormSaved {
 template <class T>
 [[nodiscard]] Var<T> layer_norm(const Var<T>& x, const Var<T>& gamma, const Var<T>& beta,
                                 const detail::LayerNormOp& op = {}) {
-  const OpScope scope(Runtime::instance().profiler(), "layer_norm");
-  detail::require_defined("layer_norm", x);
+  const OpScope scope = detail::scope_of("layer_norm", x);
   detail::LayerNormSaved<T> saved("layer_norm", x, gamma, beta, op);
   saved.x = x.value();
   Tensor<T> y(x.shape());
-  detail::kernels::layer_norm_forward<T>(x.value().data(), gamma.defined() ? gamma.value().data() : nullptr,
-                                         beta.defined() ? beta.value().data() : nullptr,
+  detail::kernels::layer_norm_forward<T>(x.value().data(), gamma.value().data(), beta.value().data(),
                                          static_cast<T>(op.eps), op.formula, op.scalar_gain, y.data(),
                                          saved.mean.data(), saved.rstd.data(), saved.rows, saved.n);
   if (detail::not_recorded<T>(y, x, gamma, beta)) return Var<T>(std::move(y));
@@ -122,21 +113,16 @@ template <class T>
                                     const std::type_identity_t<Var<T>>& gamma,
                                     const std::type_identity_t<Var<T>>& beta,
                                     const detail::LayerNormOp& op = {}) {
-  const OpScope scope(Runtime::instance().profiler(), "add_layer_norm");
-  detail::require_defined("add_layer_norm", x, r);
-  if (x.shape() != r.shape()) {
-    throw ShapeError("add_layer_norm",
-                     {"residual of shape ", r.shape(), " must have the input's shape ", x.shape()},
-                     {x.shape(), r.shape()});
-  }
+  const OpScope scope = detail::scope_of("add_layer_norm", x, r);
+  detail::require_residual("add_layer_norm", x, r);
   detail::LayerNormSaved<T> saved("add_layer_norm", x, gamma, beta, op);
   saved.x = Tensor<T>(x.shape());
   const detail::RowDropoutSite<T> site("add_layer_norm", ctx, dropout_rate, saved.rows);
   Tensor<T> y(x.shape());
   detail::kernels::add_layer_norm_forward<T>(
-      x.value().data(), r.value().data(), site.view(), gamma.defined() ? gamma.value().data() : nullptr,
-      beta.defined() ? beta.value().data() : nullptr, static_cast<T>(op.eps), op.formula, op.scalar_gain,
-      saved.x.data(), y.data(), saved.mean.data(), saved.rstd.data(), saved.rows, saved.n);
+      x.value().data(), r.value().data(), site.view(), gamma.value().data(), beta.value().data(),
+      static_cast<T>(op.eps), op.formula, op.scalar_gain, saved.x.data(), y.data(), saved.mean.data(),
+      saved.rstd.data(), saved.rows, saved.n);
   if (detail::not_recorded<T>(y, x, r, gamma, beta)) return Var<T>(std::move(y));
   return record(
       "add_layer_norm", std::move(y), {x, r, gamma, beta},
@@ -145,12 +131,7 @@ template <class T>
         const detail::SeparateSlots<T> d(b, 2, 2);
         saved.backward(b.dy(), ds.data(), T(0), d[0], d[1]);
         d.add_up();
-        if (site.rate == 0) {
-          b.pass(1, ds);
-        } else if (auto dr = b.grad(1)) {
-          detail::kernels::dropout_backward<T>(ds.data(), dr.data, dr.beta, site.keys(), saved.rows, saved.n,
-                                               saved.n, site.rate, site.key);
-        }
+        site.pass(b, 1, ds);
         b.pass(0, ds);
       });
 }

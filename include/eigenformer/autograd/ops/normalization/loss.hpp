@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <initializer_list>
-#include <string>
 #include <type_traits>
 #include <utility>
 
@@ -68,8 +67,7 @@ inline double loss_scale(const CrossEntropyOptions& o, const Tensor<std::int32_t
 template <class T>
 [[nodiscard]] Var<T> cross_entropy(const Var<T>& logits, const Tensor<std::int32_t>& targets,
                                    const CrossEntropyOptions& options = {}) {
-  const OpScope scope(Runtime::instance().profiler(), "cross_entropy");
-  detail::require_defined("cross_entropy", logits, targets);
+  const OpScope scope = detail::scope_of("cross_entropy", logits, targets);
   if (logits.rank() < 1 || logits.shape().without(-1) != targets.shape()) {
     throw ShapeError("cross_entropy",
                      {"targets of shape ", targets.shape(), " must be the logits' shape ", logits.shape(),
@@ -86,14 +84,13 @@ template <class T>
   Tensor<T> y = Tensor<T>::scalar(static_cast<T>(sum * scale));
   if (detail::not_recorded<T>(y, logits)) return Var<T>(std::move(y));
   // dlogits = scale (softmax(logits) - (1 - e) onehot - e / V), row by row.
-  return record("cross_entropy", std::move(y), {logits}, SavedTensors(logits, targets),
-                [x = logits.value(), targets, log_sum_exp, kernel, rows, classes, scale](Backward<T>& b) {
-                  if (auto dx = b.grad(0)) {
-                    detail::kernels::cross_entropy_backward<T>(
-                        x.data(), targets.data(), log_sum_exp.data(), rows, classes, kernel,
-                        static_cast<T>(scale) * b.dy().item(), nullptr, dx.data, dx.beta);
-                  }
-                });
+  return detail::record_one("cross_entropy", std::move(y), logits, SavedTensors(logits, targets),
+                            [x = logits.value(), targets, log_sum_exp, kernel, rows, classes, scale](
+                                const auto& dx, const Tensor<T>& dy) {
+                              detail::kernels::cross_entropy_backward<T>(
+                                  x.data(), targets.data(), log_sum_exp.data(), rows, classes, kernel,
+                                  static_cast<T>(scale) * dy.item(), nullptr, dx.data, dx.beta);
+                            });
 }
 
 /// The same for other operands.
@@ -147,6 +144,7 @@ template <class T, class F>
   Tensor<T> db = wants_b ? Tensor<T>(bias.shape()) : Tensor<T>();
   kernels::GemmEpilogue<T> epilogue;
   if (bias.defined()) epilogue.bias = bias.value().data();
+  const WeightProducts<T> products(ctx);
   double sum = 0;
   for (index_t row = 0; row < rows; row += block) {
     const index_t n = std::min(block, rows - row);
@@ -161,14 +159,10 @@ template <class T, class F>
       const T* gradient = logits.data() + c * n * classes;
       const T beta = row == 0 && c == 0 ? T(0) : T(1);
       if (wants_x) {
-        WeightProducts<T>(ctx).run(true, n, T(1), gradient, weight.value(), 0, classes, T(0),
-                                   dx.data() + first);
+        products.run(true, n, T(1), gradient, weight.value(), 0, classes, T(0), dx.data() + first);
       }
-      if (wants_w) {
-        kernels::gemm<T>(true, false, classes, d, n, T(1), gradient, classes, x.value().data() + first, d,
-                         beta, dw.data(), d, {}, ctx.precision());
-      }
-      if (wants_b) kernels::sum_rows<T>(gradient, db.data(), beta, n, classes);
+      products.add_gradients(n, gradient, classes, x.value().data() + first, d, {dw.data(), beta, {}},
+                             {db.data(), beta, {}});
     }
   }
   if (rows == 0) {

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <string>
 #include <type_traits>
 #include <utility>
 
@@ -36,11 +35,9 @@ struct RmsNormSaved {
     rstd = Tensor<T>(Shape{rows});
   }
 
-  const T* gain() const { return gamma.defined() ? gamma.data() : nullptr; }
-
   // dx = rstd (g - h mean(g h)), dgamma = sum dy h; h = x rstd, g = gamma dy.
   void backward(const Tensor<T>& dy, T* dx, T beta_dx, GradientSlot<T> dgamma) const {
-    kernels::rms_norm_backward<T>(x.data(), gain(), rstd.data(), dy.data(), dx, beta_dx, dgamma.data,
+    kernels::rms_norm_backward<T>(x.data(), gamma.data(), rstd.data(), dy.data(), dx, beta_dx, dgamma.data,
                                   dgamma.beta, rows, n);
   }
 };
@@ -54,12 +51,11 @@ struct RmsNormSaved {
 /// F.rms_norm.
 template <class T>
 [[nodiscard]] Var<T> rms_norm(const Var<T>& x, const Var<T>& gamma = {}, double eps = 1e-5) {
-  const OpScope scope(Runtime::instance().profiler(), "rms_norm");
-  detail::require_defined("rms_norm", x);
+  const OpScope scope = detail::scope_of("rms_norm", x);
   detail::RmsNormSaved<T> saved("rms_norm", x, gamma, eps);
   saved.x = x.value();
   Tensor<T> y(x.shape());
-  detail::kernels::rms_norm_forward<T>(x.value().data(), saved.gain(), static_cast<T>(eps), y.data(),
+  detail::kernels::rms_norm_forward<T>(x.value().data(), gamma.value().data(), static_cast<T>(eps), y.data(),
                                        saved.rstd.data(), saved.rows, saved.n);
   if (detail::not_recorded<T>(y, x, gamma)) return Var<T>(std::move(y));
   return record("rms_norm", std::move(y), {x, gamma}, SavedTensors(x).add_if(x.recorded(), gamma),
@@ -84,32 +80,22 @@ template <class T>
 [[nodiscard]] Var<T> add_rms_norm(const Context<T>& ctx, const std::type_identity_t<Var<T>>& x,
                                   const std::type_identity_t<Var<T>>& r, double dropout_rate,
                                   const std::type_identity_t<Var<T>>& gamma = {}, double eps = 1e-5) {
-  const OpScope scope(Runtime::instance().profiler(), "add_rms_norm");
-  detail::require_defined("add_rms_norm", x, r);
-  if (x.shape() != r.shape()) {
-    throw ShapeError("add_rms_norm",
-                     {"residual of shape ", r.shape(), " must have the input's shape ", x.shape()},
-                     {x.shape(), r.shape()});
-  }
+  const OpScope scope = detail::scope_of("add_rms_norm", x, r);
+  detail::require_residual("add_rms_norm", x, r);
   detail::RmsNormSaved<T> saved("add_rms_norm", x, gamma, eps);
   saved.x = Tensor<T>(x.shape());
   const detail::RowDropoutSite<T> site("add_rms_norm", ctx, dropout_rate, saved.rows);
   Tensor<T> y(x.shape());
-  detail::kernels::add_rms_norm_forward<T>(x.value().data(), r.value().data(), site.view(), saved.gain(),
-                                           static_cast<T>(eps), saved.x.data(), y.data(), saved.rstd.data(),
-                                           saved.rows, saved.n);
+  detail::kernels::add_rms_norm_forward<T>(x.value().data(), r.value().data(), site.view(),
+                                           gamma.value().data(), static_cast<T>(eps), saved.x.data(),
+                                           y.data(), saved.rstd.data(), saved.rows, saved.n);
   if (detail::not_recorded<T>(y, x, r, gamma)) return Var<T>(std::move(y));
   return record(
       "add_rms_norm", std::move(y), {x, r, gamma}, SavedTensors().add_if(x.recorded() || r.recorded(), gamma),
       [saved, site](Backward<T>& b) {
         Tensor<T> ds(b.dy().shape());  // the sum's gradient goes to x as it is, and through the mask to r
         saved.backward(b.dy(), ds.data(), T(0), b.grad(2));
-        if (site.rate == 0) {
-          b.pass(1, ds);
-        } else if (auto dr = b.grad(1)) {
-          detail::kernels::dropout_backward<T>(ds.data(), dr.data, dr.beta, site.keys(), saved.rows, saved.n,
-                                               saved.n, site.rate, site.key);
-        }
+        site.pass(b, 1, ds);
         b.pass(0, ds);
       });
 }

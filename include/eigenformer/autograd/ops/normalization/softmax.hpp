@@ -1,5 +1,7 @@
 #pragma once
 
+#include <utility>
+
 #include "eigenformer/autograd/ops/shape/shape.hpp"
 #include "eigenformer/autograd/tape/operand.hpp"
 #include "eigenformer/autograd/tape/tape.hpp"
@@ -7,57 +9,48 @@
 
 namespace eigenformer {
 
-/// exp(x) / sum of exp(x) along an axis, the last by default. x: rank 1 or more. Returns the same shape; -inf
-/// gives exactly 0, a row in which all elements are -inf gives zeros, and one with NaN gives NaN. Throws
-/// IndexError for an axis outside the rank.
+namespace detail {
+
+// What softmax() and log_softmax() do along an axis; the kernels are of rows, and the backward reads the
+// output.
 template <class T>
-[[nodiscard]] Var<T> softmax(const Var<T>& x, index_t axis = -1) {
-  const OpScope scope(Runtime::instance().profiler(), "softmax");
-  detail::require_defined("softmax", x);
-  const index_t a = detail::axis_of("softmax", axis, x.shape());
-  if (a != x.rank() - 1) return transpose(softmax(transpose(x, a, -1)), a, -1);
+Var<T> softmax_along(const char* op, const Var<T>& x, index_t axis,
+                     void (*forward)(const T* x, T* y, index_t rows, index_t n),
+                     void (*backward)(const T* y, const T* dy, T* dx, T beta, index_t rows, index_t n)) {
+  const OpScope scope = scope_of(op, x);
+  const index_t a = axis_of(op, axis, x.shape());
+  if (a != x.rank() - 1)
+    return transpose(softmax_along(op, transpose(x, a, -1), -1, forward, backward), a, -1);
   const index_t rows = x.shape().rows(), n = x.shape().cols();
   Tensor<T> y(x.shape());
-  detail::kernels::softmax<T>(x.value().data(), y.data(), rows, n);
-  if (detail::not_recorded<T>(y, x)) return Var<T>(std::move(y));
-  // dx = y * (dy - <dy, y>), row by row.
-  return record("softmax", y, {x}, SavedTensors(y), [y, rows, n](Backward<T>& back) {
-    if (const auto dx = back.grad(0)) {
-      detail::kernels::softmax_backward<T>(y.data(), back.dy().data(), dx.data, dx.beta, rows, n);
-    }
+  forward(x.value().data(), y.data(), rows, n);
+  if (not_recorded<T>(y, x)) return Var<T>(std::move(y));
+  return record_one(op, y, x, SavedTensors(y), [y, rows, n, backward](const auto& dx, const Tensor<T>& dy) {
+    backward(y.data(), dy.data(), dx.data, dx.beta, rows, n);
   });
 }
 
-/// The same for other operands.
-template <detail::Converted X>
+}  // namespace detail
+
+/// exp(x) / sum of exp(x) along an axis, the last by default. x: rank 1 or more. Returns the same shape; -inf
+/// gives exactly 0, a row in which all elements are -inf gives zeros, and one with NaN gives NaN. Throws
+/// IndexError for an axis outside the rank.
+template <Operand X>
 [[nodiscard]] Var<element_t<X>> softmax(const X& x, index_t axis = -1) {
-  return softmax(detail::operand<element_t<X>>(x), axis);
+  using T = element_t<X>;
+  // dx = y * (dy - <dy, y>), row by row.
+  return detail::softmax_along<T>("softmax", x, axis, detail::kernels::softmax<T>,
+                                  detail::kernels::softmax_backward<T>);
 }
 
 /// log(softmax(x)) along an axis, the last by default, in nats, without overflow. x: rank 1 or more. Returns
 /// the same shape. Throws IndexError for an axis outside the rank.
-template <class T>
-[[nodiscard]] Var<T> log_softmax(const Var<T>& x, index_t axis = -1) {
-  const OpScope scope(Runtime::instance().profiler(), "log_softmax");
-  detail::require_defined("log_softmax", x);
-  const index_t a = detail::axis_of("log_softmax", axis, x.shape());
-  if (a != x.rank() - 1) return transpose(log_softmax(transpose(x, a, -1)), a, -1);
-  const index_t rows = x.shape().rows(), n = x.shape().cols();
-  Tensor<T> y(x.shape());
-  detail::kernels::log_softmax<T>(x.value().data(), y.data(), rows, n);
-  if (detail::not_recorded<T>(y, x)) return Var<T>(std::move(y));
-  // dx = dy - exp(y) * sum(dy), row by row.
-  return record("log_softmax", y, {x}, SavedTensors(y), [y, rows, n](Backward<T>& back) {
-    if (const auto dx = back.grad(0)) {
-      detail::kernels::log_softmax_backward<T>(y.data(), back.dy().data(), dx.data, dx.beta, rows, n);
-    }
-  });
-}
-
-/// The same for other operands.
-template <detail::Converted X>
+template <Operand X>
 [[nodiscard]] Var<element_t<X>> log_softmax(const X& x, index_t axis = -1) {
-  return log_softmax(detail::operand<element_t<X>>(x), axis);
+  using T = element_t<X>;
+  // dx = dy - exp(y) * sum(dy), row by row.
+  return detail::softmax_along<T>("log_softmax", x, axis, detail::kernels::log_softmax<T>,
+                                  detail::kernels::log_softmax_backward<T>);
 }
 
 }  // namespace eigenformer

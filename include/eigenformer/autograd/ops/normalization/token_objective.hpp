@@ -1,9 +1,7 @@
 #pragma once
 
-#include <algorithm>
 #include <cmath>
 #include <functional>
-#include <string>
 #include <type_traits>
 
 #include "eigenformer/autograd/ops/normalization/loss.hpp"

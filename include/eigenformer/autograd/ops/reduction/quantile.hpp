@@ -3,9 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <string>
 #include <type_traits>
-#include <utility>
 #include <vector>
 
 #include "eigenformer/autograd/ops/elementwise/arithmetic.hpp"
@@ -55,22 +53,14 @@ Tensor<std::int64_t> median_places(const Tensor<T>& x, index_t axis) {
 
 template <class T>
 Var<T> median_of_all(const Var<T>& x) {
-  const OpScope scope(Runtime::instance().profiler(), "median");
-  require_defined("median", x);
+  const OpScope scope = scope_of("median", x);
   const auto place = median_places(x.value().reshape(Shape{x.numel()}), 0);
-  const Tensor<T> y = Tensor<T>::scalar(x.value().data()[place.item()]);
-  if (not_recorded<T>(y, x)) return Var<T>(y);
-  // dx = dy / (number of entries equal to y) where x = y (or both are NaN), 0 elsewhere, as in PyTorch.
-  return record("median", y, {x}, SavedTensors(x, y), [x = x.value(), y](Backward<T>& back) {
-    if (const auto dx = back.grad(0)) {
-      kernels::reduce_max_backward<T>(x.data(), x.shape(), {}, y.data(), back.dy().data(), dx.data, dx.beta);
-    }
-  });
+  return record_chosen("median", x, {}, Tensor<T>::scalar(x.value().data()[place.item()]));
 }
 
-// The quantiles q along an axis, which then has their number.
+// The quantiles q along an axis: unless q is a number, their number is the first axis of the result.
 template <class T>
-Var<T> quantiles_along(const Var<T>& x, const Tensor<T>& q, index_t axis) {
+Var<T> quantile_along(const Var<T>& x, const Tensor<T>& q, index_t axis, bool keepdims) {
   constexpr const char* op = "quantile";
   require_defined(op, x, q);
   const index_t a = axis_of(op, axis, x.shape()), n = x.dim(a), m = q.numel();
@@ -103,21 +93,14 @@ Var<T> quantiles_along(const Var<T>& x, const Tensor<T>& q, index_t axis) {
     weight.data()[i] = static_cast<T>(up ? share - 1 : share);
   }
   const Var<T> span = subtract_vars<T>(gather(sorted, a, above), gather(sorted, a, below));
-  return add_vars<T>(gather(sorted, a, nearer), multiply_vars<T>(span, Var<T>(weight)));
-}
-
-template <class T>
-Var<T> quantile_along(const Var<T>& x, const Tensor<T>& q, index_t axis, bool keepdims) {
-  const Var<T> y = quantiles_along<T>(x, q, axis);
-  const index_t a = axis_of("quantile", axis, x.shape());
-  if (q.rank() == 0) return keepdims ? y : reshaped("quantile", y, y.shape().without(a));
-  // The quantiles become the first axis.
+  const Var<T> y = add_vars<T>(gather(sorted, a, nearer), multiply_vars<T>(span, Var<T>(weight)));
+  if (q.rank() == 0) return keepdims ? y : reshaped(op, y, y.shape().without(a));
   const Shape rest = keepdims ? x.shape().with(a, 1) : x.shape().without(a);
   std::vector<index_t> order = {a};
   for (index_t d = 0; d < x.rank(); ++d) {
     if (d != a) order.push_back(d);
   }
-  return reshaped("quantile", a == 0 ? y : permute(y, order), rest.inserted(0, q.numel()));
+  return reshaped(op, a == 0 ? y : permute(y, order), rest.inserted(0, m));
 }
 
 }  // namespace detail

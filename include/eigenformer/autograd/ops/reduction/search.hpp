@@ -2,10 +2,9 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <utility>
 #include <vector>
 
-#include "eigenformer/autograd/ops/elementwise/compare.hpp"
+#include "eigenformer/autograd/ops/elementwise/logical.hpp"
 #include "eigenformer/autograd/ops/reduction/rows.hpp"
 #include "eigenformer/autograd/ops/reduction/statistics.hpp"
 #include "eigenformer/autograd/tape/operand.hpp"
@@ -22,8 +21,7 @@ namespace detail {
 template <class T>
 Tensor<std::int64_t> count_over(const char* op, const Tensor<T>& x, const std::vector<index_t>& axes,
                                 bool keepdims, index_t& n) {
-  const OpScope scope(Runtime::instance().profiler(), op);
-  require_defined(op, x);
+  const OpScope scope = scope_of(op, x);
   Tensor<std::int64_t> y(kernels::reduced_shape(x.shape(), axes, keepdims));
   const RowOrder order = row_order(x.shape(), axes);
   n = order.n;
@@ -43,8 +41,7 @@ Tensor<std::int64_t> count_over(const char* op, const Tensor<T>& x, const std::v
 template <class T>
 Tensor<std::int64_t> place_over(const char* op, const Tensor<T>& x, const std::vector<index_t>& axes,
                                 bool keepdims, bool smallest) {
-  const OpScope scope(Runtime::instance().profiler(), op);
-  require_defined(op, x);
+  const OpScope scope = scope_of(op, x);
   Tensor<std::int64_t> y(kernels::reduced_shape(x.shape(), axes, keepdims));
   const RowOrder order = row_order(x.shape(), axes);
   if (order.n == 0 && y.numel() > 0) refuse_no_entries(op, x.shape());
@@ -76,9 +73,7 @@ requires detail::has_elements<X>
 [[nodiscard]] Tensor<bool> any(const X& x, const std::vector<index_t>& axes = {}, bool keepdims = false) {
   index_t n = 0;
   const auto count = detail::count_over<element_t<X>>("any", detail::tensor_of(x), axes, keepdims, n);
-  Tensor<bool> y(count.shape());
-  for (index_t i = 0; i < y.numel(); ++i) y.data()[i] = count.data()[i] > 0;
-  return y;
+  return detail::test_elements("any", count, [](std::int64_t found) { return found > 0; });
 }
 
 /// Whether every element is not zero; true over no elements. Arguments and errors as for count_nonzero().
@@ -88,9 +83,7 @@ requires detail::has_elements<X>
 [[nodiscard]] Tensor<bool> all(const X& x, const std::vector<index_t>& axes = {}, bool keepdims = false) {
   index_t n = 0;
   const auto count = detail::count_over<element_t<X>>("all", detail::tensor_of(x), axes, keepdims, n);
-  Tensor<bool> y(count.shape());
-  for (index_t i = 0; i < y.numel(); ++i) y.data()[i] = count.data()[i] == n;
-  return y;
+  return detail::test_elements("all", count, [n](std::int64_t found) { return found == n; });
 }
 
 /// The place of the largest element along an axis, the first of equals, or of the first NaN. With keepdims

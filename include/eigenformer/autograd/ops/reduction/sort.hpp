@@ -1,13 +1,10 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <compare>
 #include <cstdint>
-#include <string>
 #include <type_traits>
-#include <utility>
 #include <vector>
 
 #include "eigenformer/autograd/ops/shape/gather.hpp"
@@ -27,55 +24,6 @@ struct Sorted {
 };
 
 namespace detail {
-
-// y[i] = beta * y[i] + x[0] + ... + x[i] along an axis, or with `backwards` x[n - 1] + ... + x[i]. Sums are
-// doubles, as PyTorch's.
-template <class T>
-void cumulate(const T* x, T* y, const AxisView& view, bool backwards, T beta) {
-  const index_t n = view.n, inner = view.inner, width = std::min<index_t>(64, inner);
-  if (view.outer == 0 || n == 0 || inner == 0) return;
-  const index_t blocks = (inner + width - 1) / width;
-  parallel_for(view.outer * blocks, std::max<index_t>(1, (1 << 14) / (n * width)),
-               [&](index_t begin, index_t end) {
-                 for (index_t task = begin; task < end; ++task) {
-                   const index_t first = task % blocks * width, count = std::min(width, inner - first);
-                   if (inner == 1) {  // a sum in a register
-                     double sum = 0;
-                     for (index_t i = 0; i < n; ++i) {
-                       const index_t at = task * n + (backwards ? n - 1 - i : i);
-                       sum += static_cast<double>(x[at]);
-                       y[at] = beta == T(0) ? static_cast<T>(sum) : beta * y[at] + static_cast<T>(sum);
-                     }
-                     continue;
-                   }
-                   std::array<double, 64> total{};
-                   for (index_t i = 0; i < n; ++i) {
-                     const index_t row = backwards ? n - 1 - i : i;
-                     const index_t at = (task / blocks * n + row) * inner + first;
-                     for (index_t c = 0; c < count; ++c) {
-                       double& sum = total[static_cast<std::size_t>(c)];
-                       sum += static_cast<double>(x[at + c]);
-                       const T value = static_cast<T>(sum);
-                       y[at + c] = beta == T(0) ? value : beta * y[at + c] + value;
-                     }
-                   }
-                 }
-               });
-}
-
-template <class T>
-Var<T> cumulative_sum(const Var<T>& x, index_t axis) {
-  const OpScope scope(Runtime::instance().profiler(), "cumsum");
-  require_defined("cumsum", x);
-  const AxisView view(x.shape(), axis_of("cumsum", axis, x.shape()));
-  Tensor<T> y(x.shape());
-  cumulate<T>(x.value().data(), y.data(), view, false, T(0));
-  if (not_recorded<T>(y, x)) return Var<T>(std::move(y));
-  // dx[i] = dy[i] + ... + dy[n - 1].
-  return record("cumsum", std::move(y), {x}, SavedTensors(), [view](Backward<T>& back) {
-    if (const auto dx = back.grad(0)) cumulate<T>(back.dy().data(), dx.data, view, true, dx.beta);
-  });
-}
 
 // A whole number for each value, which ascends (or descends) as the values do; NaN is above all.
 template <class T>
@@ -160,13 +108,6 @@ Tensor<std::int64_t> places_in_order(const char* op, const Tensor<T>& x, index_t
 }
 
 }  // namespace detail
-
-/// Sums of the entries up to each one along an axis, as doubles; axis: negative counts from the end. Throws
-/// IndexError for an axis outside the rank.
-template <Operand X>
-[[nodiscard]] Var<element_t<X>> cumsum(const X& x, index_t axis) {
-  return detail::cumulative_sum<element_t<X>>(x, axis);
-}
 
 /// Where the entries of an axis are in ascending (or descending) order: indices that sort x. NaN is above all
 /// numbers; equal entries stay in their order. Throws IndexError for an axis outside the rank.

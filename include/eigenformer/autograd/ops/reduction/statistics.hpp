@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <string>
 #include <utility>
 #include <vector>
 
 #include "eigenformer/autograd/ops/elementwise/arithmetic.hpp"
 #include "eigenformer/autograd/ops/reduction/rows.hpp"
+#include "eigenformer/autograd/ops/shape/reduce.hpp"
 #include "eigenformer/autograd/tape/operand.hpp"
 #include "eigenformer/autograd/tape/tape.hpp"
 #include "eigenformer/kernels/elementwise/elementwise.hpp"
@@ -19,10 +19,6 @@
 namespace eigenformer {
 
 namespace detail {
-
-[[noreturn]] EIGENFORMER_NOINLINE inline void refuse_no_entries(const char* op, const Shape& shape) {
-  throw ValueError(op, {"input of shape ", shape, " has no entries, must have at least one"});
-}
 
 // Adds a * b to a gradient of the shape to which a and b broadcast.
 template <class T>
@@ -44,64 +40,44 @@ Tensor<T> unary_of(kernels::UnaryOp f, const Tensor<T>& x) {
 }
 
 template <class T>
-Var<T> minimum_over(const Var<T>& x, const std::vector<index_t>& axes, bool keepdims) {
-  const OpScope scope(Runtime::instance().profiler(), "min");
-  require_defined("min", x);
-  Tensor<T> y(kernels::reduced_shape(x.shape(), axes, keepdims));
-  if (x.numel() == 0 && y.numel() > 0) refuse_no_entries("min", x.shape());
-  kernels::reduce_min<T>(x.value().data(), x.shape(), axes, y.data());
-  if (not_recorded<T>(y, x)) return Var<T>(std::move(y));
-  // dx = dy / (number of entries equal to y) where x = y (or both are NaN), 0 elsewhere: as for max().
-  return record("min", y, {x}, SavedTensors(x, y), [x = x.value(), y, axes](Backward<T>& back) {
-    if (const auto dx = back.grad(0)) {
-      kernels::reduce_max_backward<T>(x.data(), x.shape(), axes, y.data(), back.dy().data(), dx.data,
-                                      dx.beta);
-    }
-  });
-}
-
-template <class T>
 Var<T> product_over(const Var<T>& x, const std::vector<index_t>& axes, bool keepdims) {
-  const OpScope scope(Runtime::instance().profiler(), "prod");
-  require_defined("prod", x);
+  const OpScope scope = scope_of("prod", x);
   Tensor<T> y(kernels::reduced_shape(x.shape(), axes, keepdims));
   kernels::reduce_prod<T>(x.value().data(), x.shape(), axes, y.data());
   if (not_recorded<T>(y, x)) return Var<T>(std::move(y));
   const RowOrder order = row_order(x.shape(), axes);
   const Var<T> v = as_rows(x, order);
   // dx[i] = dy * (product of all x but x[i]), from the products before and after i: right for zeros, too.
-  return record("prod", std::move(y), {v}, SavedTensors(v),
-                [x = v.value(), rows = order.rows, n = order.n](Backward<T>& back) {
-                  const auto dx = back.grad(0);
-                  if (!dx || x.numel() == 0) return;
-                  const T* dy = back.dy().data();
-                  parallel_for(rows, std::max<index_t>(1, (1 << 13) / n), [&](index_t begin, index_t end) {
-                    std::vector<T> before(static_cast<std::size_t>(n));
-                    for (index_t r = begin; r < end; ++r) {
-                      const T* row = x.data() + r * n;
-                      T* to = dx.data + r * n;
-                      T product = T(1);
-                      for (index_t i = 0; i < n; ++i) {
-                        before[static_cast<std::size_t>(i)] = product;
-                        product *= row[i];
-                      }
-                      product = dy[r];
-                      for (index_t i = n; i-- > 0;) {
-                        const T g = before[static_cast<std::size_t>(i)] * product;
-                        to[i] = dx.beta == T(0) ? g : dx.beta * to[i] + g;
-                        product *= row[i];
-                      }
-                    }
-                  });
-                });
+  return record_one("prod", std::move(y), v, SavedTensors(v),
+                    [x = v.value(), rows = order.rows, n = order.n](const auto& dx, const Tensor<T>& dy) {
+                      if (x.numel() == 0) return;
+                      parallel_for(rows, std::max<index_t>(1, (1 << 13) / n),
+                                   [&](index_t begin, index_t end) {
+                                     std::vector<T> before(static_cast<std::size_t>(n));
+                                     for (index_t r = begin; r < end; ++r) {
+                                       const T* row = x.data() + r * n;
+                                       T* to = dx.data + r * n;
+                                       T product = T(1);
+                                       for (index_t i = 0; i < n; ++i) {
+                                         before[static_cast<std::size_t>(i)] = product;
+                                         product *= row[i];
+                                       }
+                                       product = dy.data()[r];
+                                       for (index_t i = n; i-- > 0;) {
+                                         const T g = before[static_cast<std::size_t>(i)] * product;
+                                         to[i] = dx.beta == T(0) ? g : dx.beta * to[i] + g;
+                                         product *= row[i];
+                                       }
+                                     }
+                                   });
+                    });
 }
 
 // The variance, or with `root` its square root.
 template <class T>
 Var<T> variance_over(const char* op, const Var<T>& x, const std::vector<index_t>& axes, bool keepdims,
                      double correction, bool root) {
-  const OpScope scope(Runtime::instance().profiler(), op);
-  require_defined(op, x);
+  const OpScope scope = scope_of(op, x);
   const Shape kept = kernels::reduced_shape(x.shape(), axes, true);
   const double n = kept.numel() > 0 ? static_cast<double>(x.numel() / kept.numel()) : 0;
   const T factor = static_cast<T>(1 / std::max(0.0, n - correction));
@@ -116,25 +92,23 @@ Var<T> variance_over(const char* op, const Var<T>& x, const std::vector<index_t>
   if (root) kernels::unary<T>(kernels::UnaryOp::sqrt, y.data(), y.data(), y.numel());
   if (not_recorded<T>(y, x)) return Var<T>(std::move(y));
   // var: dx = 2 (x - mean) dy / (n - correction); std: the same with dy / (2 y), which is 0 where y is 0.
-  return record(op, y, {x}, SavedTensors(x).add_if(root, y),
-                [x = x.value(), mean, kept, factor, root, y = root ? y : Tensor<T>()](Backward<T>& back) {
-                  const auto dx = back.grad(0);
-                  if (!dx) return;
-                  Tensor<T> scale = back.dy().reshape(kept).clone();
-                  for (index_t i = 0; i < scale.numel(); ++i) {
-                    T& s = scale.data()[i];
-                    s *= root ? factor : 2 * factor;
-                    if (root) s = y.data()[i] == T(0) ? T(0) : s / y.data()[i];
-                  }
-                  const Tensor<T> d = binary<kernels::BinaryOp::subtract>("var", x, mean);
-                  broadcast_product_into(dx, d, scale);
-                });
+  return record_one(op, y, x, SavedTensors(x).add_if(root, y),
+                    [x = x.value(), mean, kept, factor, root, y = root ? y : Tensor<T>()](
+                        const auto& dx, const Tensor<T>& dy) {
+                      Tensor<T> scale = dy.reshape(kept).clone();
+                      for (index_t i = 0; i < scale.numel(); ++i) {
+                        T& s = scale.data()[i];
+                        s *= root ? factor : 2 * factor;
+                        if (root) s = y.data()[i] == T(0) ? T(0) : s / y.data()[i];
+                      }
+                      const Tensor<T> d = binary<kernels::BinaryOp::subtract>("var", x, mean);
+                      broadcast_product_into(dx, d, scale);
+                    });
 }
 
 template <class T>
 Var<T> norm_over(const Var<T>& x, const std::vector<index_t>& axes, bool keepdims, double p) {
-  const OpScope scope(Runtime::instance().profiler(), "norm");
-  require_defined("norm", x);
+  const OpScope scope = scope_of("norm", x);
   const bool one = p == 1, largest = p == std::numeric_limits<double>::infinity();
   if (!one && !largest && p != 2) {
     throw ValueError("norm", {"p is ", p, ", must be 1, 2 or infinity"});
@@ -159,35 +133,33 @@ Var<T> norm_over(const Var<T>& x, const std::vector<index_t>& axes, bool keepdim
   if (not_recorded<T>(y, x)) return Var<T>(std::move(y));
   // p = 1: dx = sign(x) dy. p = infinity: the same, shared by the entries with |x| = y, 0 elsewhere.
   // p = 2: dx = x dy / y, 0 where y is 0.
-  return record("norm", y, {x}, SavedTensors(x).add_if(!one, y),
-                [x = x.value(), y = one ? Tensor<T>() : y, axes, kept, one, largest](Backward<T>& back) {
-                  const auto dx = back.grad(0);
-                  if (!dx) return;
-                  if (!one && !largest) {
-                    Tensor<T> scale = back.dy().reshape(kept).clone();
-                    for (index_t i = 0; i < scale.numel(); ++i) {
-                      T& s = scale.data()[i];
-                      s = y.data()[i] == T(0) ? T(0) : s / y.data()[i];
-                    }
-                    return broadcast_product_into(dx, x, scale);
-                  }
-                  Tensor<T> g(x.shape());
-                  if (one) {
-                    kernels::broadcast_to<T>(back.dy().data(), kept, g.data(), x.shape(), T(1), T(0));
-                  } else {
-                    const Tensor<T> each = unary_of(kernels::UnaryOp::absolute, x);
-                    kernels::reduce_max_backward<T>(each.data(), x.shape(), axes, y.data(), back.dy().data(),
-                                                    g.data(), T(0));
-                  }
-                  kernels::unary_backward<T>(kernels::UnaryOp::absolute, x.data(), nullptr, g.data(), dx.data,
-                                             dx.beta, x.numel());
-                });
+  return record_one("norm", y, x, SavedTensors(x).add_if(!one, y),
+                    [x = x.value(), y = one ? Tensor<T>() : y, axes, kept, one, largest](
+                        const auto& dx, const Tensor<T>& dy) {
+                      if (!one && !largest) {
+                        Tensor<T> scale = dy.reshape(kept).clone();
+                        for (index_t i = 0; i < scale.numel(); ++i) {
+                          T& s = scale.data()[i];
+                          s = y.data()[i] == T(0) ? T(0) : s / y.data()[i];
+                        }
+                        return broadcast_product_into(dx, x, scale);
+                      }
+                      Tensor<T> g(x.shape());
+                      if (one) {
+                        kernels::broadcast_to<T>(dy.data(), kept, g.data(), x.shape(), T(1), T(0));
+                      } else {
+                        const Tensor<T> each = unary_of(kernels::UnaryOp::absolute, x);
+                        kernels::reduce_max_backward<T>(each.data(), x.shape(), axes, y.data(), dy.data(),
+                                                        g.data(), T(0));
+                      }
+                      kernels::unary_backward<T>(kernels::UnaryOp::absolute, x.data(), nullptr, g.data(),
+                                                 dx.data, dx.beta, x.numel());
+                    });
 }
 
 template <class T>
 Var<T> logsumexp_over(const Var<T>& x, const std::vector<index_t>& axes, bool keepdims) {
-  const OpScope scope(Runtime::instance().profiler(), "logsumexp");
-  require_defined("logsumexp", x);
+  const OpScope scope = scope_of("logsumexp", x);
   const Shape kept = kernels::reduced_shape(x.shape(), axes, true);
   Tensor<T> y(kernels::reduced_shape(x.shape(), axes, keepdims)), largest(kept);
   kernels::reduce_max<T>(x.value().data(), x.shape(), axes, largest.data());
@@ -203,17 +175,16 @@ Var<T> logsumexp_over(const Var<T>& x, const std::vector<index_t>& axes, bool ke
   kernels::add<T>(y.data(), largest.data(), y.data(), y.numel());
   if (not_recorded<T>(y, x)) return Var<T>(std::move(y));
   // dx = exp(x - y) dy; 0 where y is -inf.
-  return record("logsumexp", y, {x}, SavedTensors(x, y), [x = x.value(), y, kept](Backward<T>& back) {
-    const auto dx = back.grad(0);
-    if (!dx) return;
-    Tensor<T> shift = y.reshape(kept).clone();
-    for (T& s : shift.span()) {
-      if (s == -std::numeric_limits<T>::infinity()) s = T(0);
-    }
-    Tensor<T> e = binary<kernels::BinaryOp::subtract>("logsumexp", x, shift);
-    kernels::unary<T>(kernels::UnaryOp::exp, e.data(), e.data(), e.numel());
-    broadcast_product_into(dx, e, back.dy().reshape(kept));
-  });
+  return record_one("logsumexp", y, x, SavedTensors(x, y),
+                    [x = x.value(), y, kept](const auto& dx, const Tensor<T>& dy) {
+                      Tensor<T> shift = y.reshape(kept).clone();
+                      for (T& s : shift.span()) {
+                        if (s == -std::numeric_limits<T>::infinity()) s = T(0);
+                      }
+                      Tensor<T> e = binary<kernels::BinaryOp::subtract>("logsumexp", x, shift);
+                      kernels::unary<T>(kernels::UnaryOp::exp, e.data(), e.data(), e.numel());
+                      broadcast_product_into(dx, e, dy.reshape(kept));
+                    });
 }
 
 }  // namespace detail
@@ -224,7 +195,8 @@ Var<T> logsumexp_over(const Var<T>& x, const std::vector<index_t>& axes, bool ke
 template <Operand X>
 [[nodiscard]] Var<element_t<X>> min(const X& x, const std::vector<index_t>& axes = {},
                                     bool keepdims = false) {
-  return detail::minimum_over<element_t<X>>(x, axes, keepdims);
+  using T = element_t<X>;
+  return detail::extremes_over<T>("min", detail::kernels::reduce_min<T>, x, axes, keepdims);
 }
 
 /// Product over the given axes, 1 over no elements. Arguments and errors as for sum().

@@ -1,8 +1,6 @@
 #pragma once
 
 #include <algorithm>
-#include <numeric>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -126,19 +124,16 @@ inline std::vector<index_t> equal_sizes(const char* op, index_t n, index_t size)
 /// copy. Throws ShapeError when x does not broadcast to the shape.
 template <class T>
 [[nodiscard]] Var<T> broadcast_to(const Var<T>& x, const Shape& shape) {
-  const OpScope scope(Runtime::instance().profiler(), "broadcast_to");
-  detail::require_defined("broadcast_to", x);
+  const OpScope scope = detail::scope_of("broadcast_to", x);
   (void)detail::broadcast_view("broadcast_to", x.shape(), shape);
   Tensor<T> y(shape);
   detail::kernels::broadcast_to<T>(x.value().data(), x.shape(), y.data(), shape, T(1), T(0));
   if (detail::not_recorded<T>(y, x)) return Var<T>(std::move(y));
   // dx = dy summed over the dimensions in which x was repeated.
-  return record("broadcast_to", std::move(y), {x}, SavedTensors(), [](Backward<T>& back) {
-    if (const auto dx = back.grad(0)) {
-      detail::kernels::reduce_to_shape<T>(back.dy().data(), back.dy().shape(), dx.data, dx.shape, T(1),
-                                          dx.beta);
-    }
-  });
+  return detail::record_one(
+      "broadcast_to", std::move(y), x, SavedTensors(), [](const auto& dx, const Tensor<T>& dy) {
+        detail::kernels::reduce_to_shape<T>(dy.data(), dy.shape(), dx.data, dx.shape, T(1), dx.beta);
+      });
 }
 /// The same for other operands.
 template <detail::Converted X>

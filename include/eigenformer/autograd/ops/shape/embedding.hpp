@@ -1,7 +1,6 @@
 #pragma once
 
 #include <algorithm>
-#include <string>
 #include <utility>
 
 #include "eigenformer/autograd/tape/operand.hpp"
@@ -16,8 +15,7 @@ namespace eigenformer {
 template <class T>
 [[nodiscard]] Var<T> embedding(const Var<T>& table, const Tensor<std::int32_t>& ids, double scale = 1,
                                index_t padding_index = -1) {
-  const OpScope scope(Runtime::instance().profiler(), "embedding");
-  detail::require_defined("embedding", table, ids);
+  const OpScope scope = detail::scope_of("embedding", table, ids);
   if (table.rank() != 2) {
     throw ShapeError("embedding", {"table of shape ", table.shape(), " must be (vocabulary, d)"},
                      {table.shape()});
@@ -35,15 +33,14 @@ template <class T>
   detail::count_bytes<T>((rows - vocab) * d);
   if (detail::not_recorded<T>(y, table)) return Var<T>(std::move(y));
   // dtable[id] += scale dy over the rows with that id.
-  return record("embedding", std::move(y), {table}, SavedTensors(ids),
-                [ids, rows, vocab, d, scale, padding_index](Backward<T>& b) {
-                  if (auto dtable = b.grad(0)) {
-                    detail::count_bytes<T>(-vocab * d);
-                    detail::kernels::embedding_backward<T>(
-                        b.dy().data(), ids.data(), rows, static_cast<std::int32_t>(padding_index),
-                        static_cast<T>(scale), dtable.data, dtable.beta, vocab, d);
-                  }
-                });
+  return detail::record_one(
+      "embedding", std::move(y), table, SavedTensors(ids),
+      [ids, rows, vocab, d, scale, padding_index](const auto& dtable, const Tensor<T>& dy) {
+        detail::count_bytes<T>(-vocab * d);
+        detail::kernels::embedding_backward<T>(dy.data(), ids.data(), rows,
+                                               static_cast<std::int32_t>(padding_index),
+                                               static_cast<T>(scale), dtable.data, dtable.beta, vocab, d);
+      });
 }
 
 /// The same for other operands.

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -20,12 +19,10 @@ namespace detail {
 template <IndexNumber I>
 void check_indices(const char* op, const Tensor<I>& index, index_t axis, const Shape& shape) {
   const auto n = static_cast<std::uint64_t>(shape[axis]);
-  const auto outside = [n](I i) { return static_cast<std::uint64_t>(i) >= n; };
   for (index_t i = 0; i < index.numel(); ++i) {
-    if (outside(index.data()[i])) {
-      throw IndexError(op, {"index ", index.data()[i], " at position ", i, " is outside axis ", axis,
-                            " of shape ", shape});
-    }
+    if (static_cast<std::uint64_t>(index.data()[i]) < n) continue;
+    throw IndexError(
+        op, {"index ", index.data()[i], " at position ", i, " is outside axis ", axis, " of shape ", shape});
   }
 }
 
@@ -109,8 +106,7 @@ void check_gathered(const char* op, const Tensor<I>& index, index_t axis, const 
 /// fit and IndexError for an entry outside the axis.
 template <class T, detail::IndexNumber I>
 [[nodiscard]] Var<T> gather(const Var<T>& x, index_t axis, const Tensor<I>& index) {
-  const OpScope scope(Runtime::instance().profiler(), "gather");
-  detail::require_defined("gather", x, index);
+  const OpScope scope = detail::scope_of("gather", x, index);
   const index_t a = detail::axis_of("gather", axis, x.shape());
   detail::check_gathered("gather", index, a, x.shape());
   Tensor<T> y(index.shape());
@@ -122,14 +118,13 @@ template <class T, detail::IndexNumber I>
   }
   if (detail::not_recorded<T>(y, x)) return Var<T>(std::move(y));
   // dx = sum of dy over the places that an element was taken to.
-  return record("gather", std::move(y), {x}, SavedTensors(index), [index, a](Backward<T>& back) {
-    if (const auto dx = back.grad(0)) {
-      if (dx.beta == T(0)) std::fill_n(dx.data, dx.shape.numel(), T(0));
-      const T* dy = back.dy().data();
-      (void)detail::visit_gathered(dx.shape, index, a,
-                                   [dy, to = dx.data](index_t in_x, index_t at) { to[in_x] += dy[at]; });
-    }
-  });
+  return detail::record_one(
+      "gather", std::move(y), x, SavedTensors(index), [index, a](const auto& dx, const Tensor<T>& dy) {
+        if (dx.beta == T(0)) std::fill_n(dx.data, dx.shape.numel(), T(0));
+        const T* g = dy.data();
+        (void)detail::visit_gathered(dx.shape, index, a,
+                                     [g, to = dx.data](index_t in_x, index_t at) { to[in_x] += g[at]; });
+      });
 }
 
 /// The same for other operands.
@@ -142,8 +137,7 @@ template <detail::Converted X, detail::IndexNumber I>
 /// index_select. x: (n, ...); rows: (m). Returns (m, ...). Throws IndexError for a row outside x.
 template <class T>
 [[nodiscard]] Var<T> index_select(const Var<T>& x, const Tensor<std::int32_t>& rows) {
-  const OpScope scope(Runtime::instance().profiler(), "index_select");
-  detail::require_defined("index_select", x, rows);
+  const OpScope scope = detail::scope_of("index_select", x, rows);
   if (x.rank() < 1 || rows.rank() != 1) {
     throw ShapeError("index_select",
                      {"input of shape ", x.shape(), " must have rows, and the row indices of shape ",
@@ -157,12 +151,11 @@ template <class T>
                                         y.data());
   if (detail::not_recorded<T>(y, x)) return Var<T>(std::move(y));
   // dx[r] = sum of dy over the places that row r was taken to.
-  return record("index_select", std::move(y), {x}, SavedTensors(rows), [rows, n, width](Backward<T>& back) {
-    if (const auto dx = back.grad(0)) {
-      detail::kernels::embedding_backward<T>(back.dy().data(), rows.data(), rows.numel(), -1, T(1), dx.data,
-                                             dx.beta, n, width);
-    }
-  });
+  return detail::record_one("index_select", std::move(y), x, SavedTensors(rows),
+                            [rows, n, width](const auto& dx, const Tensor<T>& dy) {
+                              detail::kernels::embedding_backward<T>(dy.data(), rows.data(), rows.numel(), -1,
+                                                                     T(1), dx.data, dx.beta, n, width);
+                            });
 }
 
 /// The same for other operands.

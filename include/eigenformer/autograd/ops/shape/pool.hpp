@@ -1,7 +1,6 @@
 #pragma once
 
 #include <algorithm>
-#include <string>
 #include <utility>
 
 #include "eigenformer/autograd/tape/operand.hpp"
@@ -22,8 +21,7 @@ enum class Pooling {
 /// fit.
 template <class T>
 [[nodiscard]] Var<T> pool(const Var<T>& x, const SequenceLayout& layout, Pooling pooling = Pooling::mean) {
-  const OpScope scope(Runtime::instance().profiler(), "pool");
-  detail::require_defined("pool", x);
+  const OpScope scope = detail::scope_of("pool", x);
   if (x.rank() < 2 || x.shape().rows() != layout.rows()) {
     throw ShapeError("pool",
                      {"input of shape ", x.shape(), " must have the ", layout.rows(), " rows of its layout"},
@@ -45,19 +43,18 @@ template <class T>
   }
   if (detail::not_recorded<T>(y, x)) return Var<T>(std::move(y));
   // dx = dy / n for each of the n rows of a mean, 0 for all others.
-  return record("pool", std::move(y), {x}, SavedTensors(), [layout, rows_of, d](Backward<T>& back) {
-    const auto dx = back.grad(0);
-    if (!dx) return;
-    if (dx.beta == T(0)) std::fill_n(dx.data, layout.rows() * d, T(0));
-    for (index_t b = 0; b < layout.batch(); ++b) {
-      const index_t n = rows_of(b);
-      const T* dy = back.dy().data() + b * d;
-      for (index_t r = 0; r < n; ++r) {
-        T* to = dx.data + (layout.offset(b) + r) * d;
-        for (index_t i = 0; i < d; ++i) to[i] += dy[i] / static_cast<T>(n);
-      }
-    }
-  });
+  return detail::record_one("pool", std::move(y), x, SavedTensors(),
+                            [layout, rows_of, d](const auto& dx, const Tensor<T>& dy) {
+                              if (dx.beta == T(0)) std::fill_n(dx.data, layout.rows() * d, T(0));
+                              for (index_t b = 0; b < layout.batch(); ++b) {
+                                const index_t n = rows_of(b);
+                                const T* g = dy.data() + b * d;
+                                for (index_t r = 0; r < n; ++r) {
+                                  T* to = dx.data + (layout.offset(b) + r) * d;
+                                  for (index_t i = 0; i < d; ++i) to[i] += g[i] / static_cast<T>(n);
+                                }
+                              }
+                            });
 }
 
 /// The same for other operands.

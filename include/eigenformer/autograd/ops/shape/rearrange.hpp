@@ -1,10 +1,8 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <memory>
 #include <numeric>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -30,38 +28,31 @@ namespace detail {
 // The elements that a view names, none of them twice.
 template <class T>
 Var<T> viewed(const char* op, const Var<T>& x, const StridedView& view) {
-  const OpScope scope(Runtime::instance().profiler(), op);
-  require_defined(op, x);
+  const OpScope scope = scope_of(op, x);
   Tensor<T> y(view.shape);
   copy_view(y.data(), whole_view(view.shape), x.value().data(), view);
   if (not_recorded<T>(y, x)) return Var<T>(std::move(y));
   // dx = dy at the elements of the view, 0 elsewhere.
-  return record(op, std::move(y), {x}, SavedTensors(), [view](Backward<T>& back) {
-    if (const auto dx = back.grad(0)) {
-      if (dx.beta == T(0)) std::fill_n(dx.data, dx.shape.numel(), T(0));
-      for_each_pair(dx.data, view, back.dy().data(), whole_view(view.shape),
-                    [](T& to, const T& from) { to += from; });
-    }
+  return record_one(op, std::move(y), x, SavedTensors(), [view](const auto& dx, const Tensor<T>& dy) {
+    if (dx.beta == T(0)) std::fill_n(dx.data, dx.shape.numel(), T(0));
+    for_each_pair(dx.data, view, dy.data(), whole_view(view.shape), [](T& to, const T& from) { to += from; });
   });
 }
 
 // A tensor of `fill` with x at the elements that a view names, none of them twice.
 template <class T>
 Var<T> placed(const char* op, const Var<T>& x, const StridedView& view, const Shape& shape, T fill) {
-  const OpScope scope(Runtime::instance().profiler(), op);
-  require_defined(op, x);
+  const OpScope scope = scope_of(op, x);
   Tensor<T> y = Tensor<T>::full(shape, fill);
   copy_view(y.data(), view, x.value().data(), whole_view(view.shape));
   if (not_recorded<T>(y, x)) return Var<T>(std::move(y));
   // dx = dy at the elements of the view.
-  return record(op, std::move(y), {x}, SavedTensors(), [view](Backward<T>& back) {
-    if (const auto dx = back.grad(0)) {
-      if (dx.beta == T(0)) {
-        copy_view(dx.data, whole_view(view.shape), back.dy().data(), view);
-      } else {
-        for_each_pair(dx.data, whole_view(view.shape), back.dy().data(), view,
-                      [](T& to, const T& from) { to += from; });
-      }
+  return record_one(op, std::move(y), x, SavedTensors(), [view](const auto& dx, const Tensor<T>& dy) {
+    if (dx.beta == T(0)) {
+      copy_view(dx.data, whole_view(view.shape), dy.data(), view);
+    } else {
+      for_each_pair(dx.data, whole_view(view.shape), dy.data(), view,
+                    [](T& to, const T& from) { to += from; });
     }
   });
 }
@@ -86,8 +77,7 @@ EIGENFORMER_NOINLINE inline std::vector<Run> runs_of(const std::vector<index_t>&
 // Entries of an axis (counted from the front) in any order, which may repeat them.
 template <class T>
 Var<T> selected(const char* op, const Var<T>& x, index_t axis, const std::vector<index_t>& entries) {
-  const OpScope scope(Runtime::instance().profiler(), op);
-  require_defined(op, x);
+  const OpScope scope = scope_of(op, x);
   const AxisView view(x.shape(), axis);
   const auto taken = static_cast<index_t>(entries.size());
   const auto runs = std::make_shared<const std::vector<Run>>(runs_of(entries));
@@ -119,22 +109,20 @@ Var<T> selected(const char* op, const Var<T>& x, index_t axis, const std::vector
   }
   if (not_recorded<T>(y, x)) return Var<T>(std::move(y));
   // dx = sum of dy over the places that an entry was taken to.
-  return record(op, std::move(y), {x}, SavedTensors(), [view, taken, runs](Backward<T>& back) {
-    if (const auto dx = back.grad(0)) {
-      if (dx.beta == T(0)) std::fill_n(dx.data, dx.shape.numel(), T(0));
-      const T* dy = back.dy().data();
-      const index_t work = std::max<index_t>(1, taken * view.inner);
-      parallel_for(view.outer, std::max<index_t>(1, (1 << 15) / work), [&](index_t begin, index_t end) {
-        for (index_t o = begin; o < end; ++o) {
-          for (const Run& run : *runs) {
-            T* sum = dx.data + (o * view.n + run.from) * view.inner;
-            const T* g = dy + (o * taken + run.to) * view.inner;
-            for (index_t i = 0; i < run.count * view.inner; ++i) sum[i] += g[i];
+  return record_one(
+      op, std::move(y), x, SavedTensors(), [view, taken, runs](const auto& dx, const Tensor<T>& dy) {
+        if (dx.beta == T(0)) std::fill_n(dx.data, dx.shape.numel(), T(0));
+        const index_t work = std::max<index_t>(1, taken * view.inner);
+        parallel_for(view.outer, std::max<index_t>(1, (1 << 15) / work), [&](index_t begin, index_t end) {
+          for (index_t o = begin; o < end; ++o) {
+            for (const Run& run : *runs) {
+              T* sum = dx.data + (o * view.n + run.from) * view.inner;
+              const T* g = dy.data() + (o * taken + run.to) * view.inner;
+              for (index_t i = 0; i < run.count * view.inner; ++i) sum[i] += g[i];
+            }
           }
-        }
+        });
       });
-    }
-  });
 }
 
 template <class T>
@@ -231,8 +219,7 @@ EIGENFORMER_NOINLINE inline StridedView diagonal_view(const char* op, const Shap
 // The elements of each matrix of the last two dimensions on and below (or on and above) diagonal k.
 template <class T>
 Var<T> triangle(const char* op, const Var<T>& x, index_t k, bool lower) {
-  const OpScope scope(Runtime::instance().profiler(), op);
-  require_defined(op, x);
+  const OpScope scope = scope_of(op, x);
   if (x.rank() < 2) {
     throw ShapeError(op, {"input of shape ", x.shape(), " must be of rank 2 or more"}, {x.shape()});
   }
@@ -261,8 +248,8 @@ Var<T> triangle(const char* op, const Var<T>& x, index_t k, bool lower) {
   fill(x.value().data(), y.data(), x.shape().rows(), T(0));
   if (not_recorded<T>(y, x)) return Var<T>(std::move(y));
   // dx = dy in the triangle, 0 outside.
-  return record(op, std::move(y), {x}, SavedTensors(), [fill](Backward<T>& back) {
-    if (const auto dx = back.grad(0)) fill(back.dy().data(), dx.data, dx.shape.rows(), dx.beta);
+  return record_one(op, std::move(y), x, SavedTensors(), [fill](const auto& dx, const Tensor<T>& dy) {
+    fill(dy.data(), dx.data, dx.shape.rows(), dx.beta);
   });
 }
 

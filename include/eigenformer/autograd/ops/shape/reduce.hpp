@@ -16,18 +16,41 @@ namespace detail {
 template <class T>
 Var<T> scaled_sum(const char* op, const Var<T>& x, const std::vector<index_t>& axes, bool keepdims,
                   bool mean) {
-  const OpScope scope(Runtime::instance().profiler(), op);
-  require_defined(op, x);
+  const OpScope scope = scope_of(op, x);
   const Shape kept = kernels::reduced_shape(x.shape(), axes, true);
   const T factor = mean ? static_cast<T>(kept.numel()) / static_cast<T>(x.numel()) : T(1);
   Tensor<T> y(kernels::reduced_shape(x.shape(), axes, keepdims));
   kernels::reduce_sum<T>(x.value().data(), x.shape(), axes, y.data(), factor, T(0));
   if (detail::not_recorded<T>(y, x)) return Var<T>(std::move(y));
-  return record(op, std::move(y), {x}, SavedTensors(), [kept, factor](Backward<T>& back) {
-    if (const auto dx = back.grad(0)) {
-      kernels::broadcast_to<T>(back.dy().data(), kept, dx.data, dx.shape, factor, dx.beta);
-    }
+  return record_one(op, std::move(y), x, SavedTensors(), [kept, factor](const auto& dx, const Tensor<T>& dy) {
+    kernels::broadcast_to<T>(dy.data(), kept, dx.data, dx.shape, factor, dx.beta);
   });
+}
+
+[[noreturn]] EIGENFORMER_NOINLINE inline void refuse_no_entries(const char* op, const Shape& shape) {
+  throw ValueError(op, {"input of shape ", shape, " has no entries, must have at least one"});
+}
+
+// The op whose result y is the largest, smallest or middle entry of x over the axes.
+template <class T>
+Var<T> record_chosen(const char* op, const Var<T>& x, const std::vector<index_t>& axes, const Tensor<T>& y) {
+  if (not_recorded<T>(y, x)) return Var<T>(y);
+  // dx = dy / (number of entries equal to y) where x = y (or both are NaN), 0 elsewhere, as in PyTorch.
+  return record_one(
+      op, y, x, SavedTensors(x, y), [x = x.value(), y, axes](const auto& dx, const Tensor<T>& dy) {
+        kernels::reduce_max_backward<T>(x.data(), x.shape(), axes, y.data(), dy.data(), dx.data, dx.beta);
+      });
+}
+
+// The largest or smallest entries, which `reduce` finds.
+template <class T, class F>
+Var<T> extremes_over(const char* op, const F& reduce, const Var<T>& x, const std::vector<index_t>& axes,
+                     bool keepdims) {
+  const OpScope scope = scope_of(op, x);
+  Tensor<T> y(kernels::reduced_shape(x.shape(), axes, keepdims));
+  if (x.numel() == 0 && y.numel() > 0) refuse_no_entries(op, x.shape());
+  reduce(x.value().data(), x.shape(), axes, y.data());
+  return record_chosen(op, x, axes, y);
 }
 
 }  // namespace detail
@@ -49,30 +72,11 @@ template <Operand X>
 
 /// Largest entry over the given axes (none means all), NaN if one of them is NaN. Equal largest entries share
 /// the gradient evenly, as in PyTorch's amax. Throws as sum(), and ValueError when an axis has no entries.
-template <class T>
-[[nodiscard]] Var<T> max(const Var<T>& x, const std::vector<index_t>& axes = {}, bool keepdims = false) {
-  const OpScope scope(Runtime::instance().profiler(), "max");
-  detail::require_defined("max", x);
-  Tensor<T> y(detail::kernels::reduced_shape(x.shape(), axes, keepdims));
-  if (x.numel() == 0 && y.numel() > 0) {
-    throw ValueError("max", {"input of shape ", x.shape(), " has no entries, must have at least one"});
-  }
-  detail::kernels::reduce_max<T>(x.value().data(), x.shape(), axes, y.data());
-  if (detail::not_recorded<T>(y, x)) return Var<T>(std::move(y));
-  // dx = dy / (number of entries equal to y) where x = y (or both are NaN), 0 elsewhere.
-  return record("max", y, {x}, SavedTensors(x, y), [x = x.value(), y, axes](Backward<T>& back) {
-    if (const auto dx = back.grad(0)) {
-      detail::kernels::reduce_max_backward<T>(x.data(), x.shape(), axes, y.data(), back.dy().data(), dx.data,
-                                              dx.beta);
-    }
-  });
-}
-
-/// The same for other operands.
-template <detail::Converted X>
+template <Operand X>
 [[nodiscard]] Var<element_t<X>> max(const X& x, const std::vector<index_t>& axes = {},
                                     bool keepdims = false) {
-  return max(detail::operand<element_t<X>>(x), axes, keepdims);
+  using T = element_t<X>;
+  return detail::extremes_over<T>("max", detail::kernels::reduce_max<T>, x, axes, keepdims);
 }
 
 }  // namespace eigenformer

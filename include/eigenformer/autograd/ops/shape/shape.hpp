@@ -57,19 +57,57 @@ void copy_rows(const T* x, index_t x_stride, T* y, index_t y_stride, index_t row
 // The same elements in another shape.
 template <class T>
 Var<T> reshaped(const char* op, const Var<T>& x, const Shape& shape) {
-  const OpScope scope(Runtime::instance().profiler(), op);
-  require_defined(op, x);
+  const OpScope scope = scope_of(op, x);
   Tensor<T> y = x.value().reshape(shape);
   if (not_recorded<T>(y, x)) return Var<T>(std::move(y));
   // dx = dy in x's shape.
   return record(op, std::move(y), {x}, [](Backward<T>& back) { back.pass(0, back.dy()); });
 }
 
+// The given sizes, of which one that is -1 follows from the others.
+EIGENFORMER_NOINLINE inline Shape completed_shape(const Shape& shape, std::vector<index_t> sizes) {
+  const auto open = std::find(sizes.begin(), sizes.end(), -1);
+  if (open != sizes.end()) {
+    *open = 1;
+    const index_t rest = Shape(sizes).numel();
+    if (rest == 0 || shape.numel() % rest != 0) {
+      throw ShapeError(
+          "reshape",
+          {"tensor of shape ", shape, " has ", shape.numel(), " elements, which are not divisible by ", rest,
+           ", the product of the sizes other than -1"},
+          {shape});
+    }
+    *open = shape.numel() / rest;
+  }
+  return Shape(sizes);
+}
+
+// The order of dimensions that swaps two of them.
+EIGENFORMER_NOINLINE inline std::vector<index_t> swapped_order(const Shape& shape, index_t a, index_t b) {
+  std::vector<index_t> order(static_cast<std::size_t>(shape.rank()));
+  std::iota(order.begin(), order.end(), index_t{0});
+  std::swap(order[static_cast<std::size_t>(axis_of("transpose", a, shape))],
+            order[static_cast<std::size_t>(axis_of("transpose", b, shape))]);
+  return order;
+}
+
+// The first entry and the number of entries of a slice of an axis that exists.
+EIGENFORMER_NOINLINE inline std::pair<index_t, index_t> slice_bounds(const Shape& shape, index_t axis,
+                                                                     index_t begin, index_t end) {
+  const index_t n = shape[axis];
+  const index_t first = begin < 0 ? begin + n : begin;
+  const index_t last = end == slice_end ? n : end < 0 ? end + n : end;
+  if (first < 0 || last > n || first > last) {
+    throw IndexError("slice", {"range ", begin, " to ", (end == slice_end ? "the end" : std::to_string(end)),
+                               " does not exist in axis ", axis, " of shape ", shape});
+  }
+  return {first, last - first};
+}
+
 // Entries first .. first + count - 1 of an axis, for the first axis without a copy.
 template <class T>
 Var<T> sliced(const char* op, const Var<T>& x, index_t axis, index_t first, index_t count) {
-  const OpScope scope(Runtime::instance().profiler(), op);
-  require_defined(op, x);
+  const OpScope scope = scope_of(op, x);
   const AxisView view(x.shape(), axis);
   Tensor<T> y;
   if (axis == 0) {
@@ -81,63 +119,35 @@ Var<T> sliced(const char* op, const Var<T>& x, index_t axis, index_t first, inde
   }
   if (not_recorded<T>(y, x)) return Var<T>(std::move(y));
   // dx = dy inside the range, 0 outside.
-  return record(op, std::move(y), {x}, SavedTensors(), [view, first, count](Backward<T>& back) {
-    if (const auto dx = back.grad(0)) {
-      if (dx.beta == T(0)) std::fill_n(dx.data, dx.shape.numel(), T(0));
-      copy_rows<T>(back.dy().data(), count * view.inner, dx.data + first * view.inner, view.n * view.inner,
-                   view.outer, count * view.inner, dx.beta);
-    }
-  });
+  return record_one(op, std::move(y), x, SavedTensors(),
+                    [view, first, count](const auto& dx, const Tensor<T>& dy) {
+                      if (dx.beta == T(0)) std::fill_n(dx.data, dx.shape.numel(), T(0));
+                      copy_rows<T>(dy.data(), count * view.inner, dx.data + first * view.inner,
+                                   view.n * view.inner, view.outer, count * view.inner, dx.beta);
+                    });
 }
 
 }  // namespace detail
 
 /// The same elements in another shape, sharing the storage. Throws ShapeError when their number differs.
-template <class T>
-[[nodiscard]] Var<T> reshape(const Var<T>& x, const Shape& shape) {
-  return detail::reshaped("reshape", x, shape);
-}
-
-/// The same for other operands.
-template <detail::Converted X>
+template <Operand X>
 [[nodiscard]] Var<element_t<X>> reshape(const X& x, const Shape& shape) {
-  return reshape(detail::operand<element_t<X>>(x), shape);
+  return detail::reshaped<element_t<X>>("reshape", x, shape);
 }
-
 /// reshape() to the given sizes, one of which may be -1: it is computed from the others. Throws ShapeError
 /// when they do not fit.
-template <class T>
-[[nodiscard]] Var<T> reshape(const Var<T>& x, std::initializer_list<index_t> sizes) {
-  detail::require_defined("reshape", x);
-  std::vector<index_t> dims(sizes);
-  const auto open = std::find(dims.begin(), dims.end(), -1);
-  if (open != dims.end()) {
-    *open = 1;
-    const index_t rest = Shape(dims).numel();
-    if (rest == 0 || x.numel() % rest != 0) {
-      throw ShapeError(
-          "reshape",
-          {"tensor of shape ", x.shape(), " has ", x.numel(), " elements, which are not divisible by ", rest,
-           ", the product of the sizes other than -1"},
-          {x.shape()});
-    }
-    *open = x.numel() / rest;
-  }
-  return reshape(x, Shape(dims));
-}
-
-/// The same for other operands.
-template <detail::Converted X>
+template <Operand X>
 [[nodiscard]] Var<element_t<X>> reshape(const X& x, std::initializer_list<index_t> sizes) {
-  return reshape(detail::operand<element_t<X>>(x), sizes);
+  const Var<element_t<X>>& v = detail::operand<element_t<X>>(x);
+  detail::require_defined("reshape", v);
+  return detail::reshaped("reshape", v, detail::completed_shape(v.shape(), sizes));
 }
 
 /// Copies the elements with the dimensions in another order: the result's dimension i is x's dimension
 /// order[i] (negative counts from the end). Throws ShapeError unless order names every dimension once.
 template <class T>
 [[nodiscard]] Var<T> permute(const Var<T>& x, const std::vector<index_t>& order) {
-  const OpScope scope(Runtime::instance().profiler(), "permute");
-  detail::require_defined("permute", x);
+  const OpScope scope = detail::scope_of("permute", x);
   Tensor<T> y(detail::kernels::permuted_shape(x.shape(), order));
   detail::kernels::permute<T>(x.value().data(), x.shape(), order, y.data(), T(0));
   // dx = dy with its dimensions back in x's order.
@@ -147,11 +157,10 @@ template <class T>
         static_cast<index_t>(i);
   }
   if (detail::not_recorded<T>(y, x)) return Var<T>(std::move(y));
-  return record("permute", std::move(y), {x}, SavedTensors(), [inverse](Backward<T>& back) {
-    if (const auto dx = back.grad(0)) {
-      detail::kernels::permute<T>(back.dy().data(), back.dy().shape(), inverse, dx.data, dx.beta);
-    }
-  });
+  return detail::record_one("permute", std::move(y), x, SavedTensors(),
+                            [inverse](const auto& dx, const Tensor<T>& dy) {
+                              detail::kernels::permute<T>(dy.data(), dy.shape(), inverse, dx.data, dx.beta);
+                            });
 }
 
 /// The same for other operands.
@@ -162,42 +171,22 @@ template <detail::Converted X>
 
 /// Swaps two dimensions, the last two by default, and copies the elements. Throws IndexError for one outside
 /// the rank.
-template <class T>
-[[nodiscard]] Var<T> transpose(const Var<T>& x, index_t a = -2, index_t b = -1) {
-  detail::require_defined("transpose", x);
-  std::vector<index_t> order(static_cast<std::size_t>(x.rank()));
-  std::iota(order.begin(), order.end(), index_t{0});
-  std::swap(order[static_cast<std::size_t>(detail::axis_of("transpose", a, x.shape()))],
-            order[static_cast<std::size_t>(detail::axis_of("transpose", b, x.shape()))]);
-  return permute(x, order);
-}
-
-/// The same for other operands.
-template <detail::Converted X>
+template <Operand X>
 [[nodiscard]] Var<element_t<X>> transpose(const X& x, index_t a = -2, index_t b = -1) {
-  return transpose(detail::operand<element_t<X>>(x), a, b);
+  const Var<element_t<X>>& v = detail::operand<element_t<X>>(x);
+  detail::require_defined("transpose", v);
+  return permute(v, detail::swapped_order(v.shape(), a, b));
 }
 
 /// Entries begin .. end - 1 along an axis (negative counts from the end); for the first axis without a copy.
 /// Throws IndexError when the axis or one of the bounds is outside, or end is before begin.
-template <class T>
-[[nodiscard]] Var<T> slice(const Var<T>& x, index_t axis, index_t begin, index_t end = slice_end) {
-  detail::require_defined("slice", x);
-  const index_t a = detail::axis_of("slice", axis, x.shape());
-  const index_t n = x.dim(a);
-  const index_t first = begin < 0 ? begin + n : begin;
-  const index_t last = end == slice_end ? n : end < 0 ? end + n : end;
-  if (first < 0 || last > n || first > last) {
-    throw IndexError("slice", {"range ", begin, " to ", (end == slice_end ? "the end" : std::to_string(end)),
-                               " does not exist in axis ", axis, " of shape ", x.shape()});
-  }
-  return detail::sliced("slice", x, a, first, last - first);
-}
-
-/// The same for other operands.
-template <detail::Converted X>
+template <Operand X>
 [[nodiscard]] Var<element_t<X>> slice(const X& x, index_t axis, index_t begin, index_t end = slice_end) {
-  return slice(detail::operand<element_t<X>>(x), axis, begin, end);
+  const Var<element_t<X>>& v = detail::operand<element_t<X>>(x);
+  detail::require_defined("slice", v);
+  const index_t a = detail::axis_of("slice", axis, v.shape());
+  const auto [first, count] = detail::slice_bounds(v.shape(), axis, begin, end);
+  return detail::sliced("slice", v, a, first, count);
 }
 
 /// Concatenates tensors along an axis; their other dimensions must agree.
