@@ -39,7 +39,7 @@ inline void check_folder(const TrainCommand& command) {
     const ef::WeightFormat weights = ef::read_model_description(command.folder).weights;
     if (weights != ef::WeightFormat::float32) {
       throw ef::IoError("train",
-                        {"'", command.folder, "' has ", ef::detail::weight_format_name(weights),
+                        {"'", command.folder, "' has ", ef::word_of(weights),
                          " weights, which cannot be trained; use the float32 model that it was made from"});
     }
     require_state();

@@ -171,7 +171,7 @@ int inspect(const InspectCommand& command) {
   const ef::TranslationModel<float> loaded = ef::load_model_folder<float>(command.folder);
   const ef::ModelDescription& d = loaded.description;
   std::printf("model in %s: %s weights, written by eigenformer %s\n", command.folder.c_str(),
-              ef::detail::weight_format_name(d.weights), d.library_version.c_str());
+              ef::word_of(d.weights), d.library_version.c_str());
   print_options("model", ef::options_to_json(d.model));
   std::printf("\nvocabulary\n");
   if (!loaded.tokenizers.source) {

@@ -27,7 +27,7 @@ int merge(const MergeCommand& command) {
   ef::save_model_folder(command.output, loaded, format);
   remove_confidence(command.output);
   std::printf("%s: the model in '%s' with the adapter in '%s', %s weights\n", command.output.c_str(),
-              command.folder.c_str(), command.adapter.c_str(), ef::detail::weight_format_name(format));
+              command.folder.c_str(), command.adapter.c_str(), ef::word_of(format));
   return 0;
 }
 

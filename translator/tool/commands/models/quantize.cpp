@@ -38,7 +38,7 @@ int quantize(const QuantizeCommand& command) {
   ef::detail::option_from_json("to", command.format, format);
   const ef::WeightFormat before = ef::read_model_description(command.folder).weights;
   if (before != ef::WeightFormat::float32) {
-    throw ef::ValueError("quantize", {"'", command.folder, "' has ", ef::detail::weight_format_name(before),
+    throw ef::ValueError("quantize", {"'", command.folder, "' has ", ef::word_of(before),
                                       " weights already; give the float32 model that it was made from"});
   }
   const fs::path output = output_folder(command);

@@ -84,8 +84,8 @@ int compare(const CompareCommand& command) {
     const WholeLines translated =
         translate_whole(translator, sources, models == &first ? "translating with A" : "translating with B");
     const ef::BleuScore bleu = ef::corpus_bleu(translated.texts(), references);
-    std::printf("%s %-8s %s\n", models == &first ? "A" : "B",
-                ef::detail::weight_format_name(models->description().weights), bleu.str().c_str());
+    std::printf("%s %-8s %s\n", models == &first ? "A" : "B", ef::word_of(models->description().weights),
+                bleu.str().c_str());
   }
   std::printf("%s\n", ef::bleu_signature().c_str());
   return 0;
