@@ -328,8 +328,7 @@ class MarkupRestorer {
     std::vector<Item> inner;
     for (std::size_t c = left ? 1 : 0; c < children.size() - (right ? 1 : 0); ++c)
       if (runs[c].begin < runs[c].end) inner.push_back({runs[c], children[c]});
-    std::sort(inner.begin(), inner.end(),
-              [](const Item& a, const Item& b) { return a.range.begin < b.range.begin; });
+    std::ranges::sort(inner, {}, [](const Item& i) { return i.range.begin; });
     const std::size_t with_words = inner.size();
     for (std::size_t c = left ? 1 : 0; c < children.size() - (right ? 1 : 0); ++c) {
       if (runs[c].begin < runs[c].end) continue;
@@ -341,10 +340,8 @@ class MarkupRestorer {
         k = children[c] < (beyond - 1)->element ? (beyond - 1)->range.begin : (beyond - 1)->range.end;
       inner.push_back({{k, k}, children[c]});
     }
-    std::sort(inner.begin(), inner.end(), [](const Item& a, const Item& b) {
-      return std::tuple(a.range.begin, a.range.end, a.element) <
-             std::tuple(b.range.begin, b.range.end, b.element);
-    });
+    std::ranges::sort(inner, {},
+                      [](const Item& i) { return std::tuple(i.range.begin, i.range.end, i.element); });
     if (left) inner.insert(inner.begin(), {{range.begin, rest.begin}, children.front()});
     if (right) inner.push_back({{rest.end, range.end}, children.back()});
     return inner;
