@@ -378,28 +378,15 @@ void Translator::end(const Job& job, RequestStatus status, std::exception_ptr er
     const auto begun = job->begun == Clock::time_point{} ? now : job->begun;
     waited = std::chrono::duration<double>(begun - job->submitted).count();
     taken = std::chrono::duration<double>(now - job->submitted).count();
-    count(status);
+    ++(status == RequestStatus::done        ? statistics_.done
+       : status == RequestStatus::failed    ? statistics_.failed
+       : status == RequestStatus::cancelled ? statistics_.cancelled
+                                            : statistics_.deadline_exceeded);
     statistics_.target_tokens += static_cast<std::uint64_t>(job->target_tokens());
     statistics_.waited_seconds += waited;
     statistics_.taken_seconds += taken;
   }
   job->deliver(status, std::move(error), waited, taken);
-}
-
-void Translator::count(RequestStatus status) {
-  switch (status) {
-    case RequestStatus::done:
-      ++statistics_.done;
-      return;
-    case RequestStatus::failed:
-      ++statistics_.failed;
-      return;
-    case RequestStatus::cancelled:
-      ++statistics_.cancelled;
-      return;
-    default:
-      ++statistics_.deadline_exceeded;
-  }
 }
 
 }  // namespace eigenformer

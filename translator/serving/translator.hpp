@@ -177,7 +177,6 @@ class Translator {
   bool watch(const Job& job, std::size_t line, const SearchProgress& progress);
   // Ends a request unless it has ended already.
   void end(const Job& job, RequestStatus status, std::exception_ptr error = nullptr);
-  void count(RequestStatus status);
 
   const std::shared_ptr<const LineTranslator> lines_;
   const std::map<std::string, std::shared_ptr<const LineTranslator>> adapters_;
