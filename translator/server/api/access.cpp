@@ -7,18 +7,17 @@
 #include <string>
 #include <string_view>
 
+#include "translator/documents/markup/parsing/entities.hpp"
 #include "translator/server/http/message.hpp"
 
 namespace eigenformer {
 
 std::string ApiAccess::require_key(const HttpRequest& request, std::string given) const {
   if (keys_.empty()) return request.client;
-  constexpr std::string_view bearer = "Bearer ";
+  constexpr std::string_view bearer = "bearer ";
   // The name of a scheme is case-insensitive (RFC 9110, section 11.1).
   const std::string_view scheme = std::string_view(request.authorization).substr(0, bearer.size());
-  const auto lower = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; };
-  if (given.empty() && std::equal(scheme.begin(), scheme.end(), bearer.begin(), bearer.end(),
-                                  [&](char a, char b) { return lower(a) == lower(b); }))
+  if (given.empty() && detail::ascii_lower(scheme) == bearer)
     given = request.authorization.substr(bearer.size());
   if (given.empty()) throw HttpError(401, "an API key is required", {{"WWW-Authenticate", "Bearer"}});
   bool found = false;
