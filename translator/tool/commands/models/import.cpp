@@ -1,6 +1,5 @@
 #include <cstdio>
 #include <filesystem>
-#include <memory>
 #include <string>
 
 #include "command_line/checks.hpp"
@@ -63,10 +62,10 @@ int import_model(const ImportCommand& command) {
 }  // namespace
 
 void add_import(CLI::App& app, Run& run) {
-  CLI::App* sub = app.add_subcommand(
-      "import",
-      "Makes a model folder from a checkpoint of Marian, CTranslate2 or Hugging Face's transformers");
-  auto command = std::make_shared<ImportCommand>();
+  const auto [sub, command] = add_command(
+      app, run, "import",
+      "Makes a model folder from a checkpoint of Marian, CTranslate2 or Hugging Face's transformers",
+      import_model);
   sub->add_option("--from", command->from,
                   "checkpoint folder: of CTranslate2 (model.bin and vocabularies) or Hugging Face "
                   "(config.json, model.safetensors and tokenizer files); or a Marian model (.bin) with its "
@@ -84,7 +83,6 @@ void add_import(CLI::App& app, Run& run) {
                   "Marian, else float32")
       ->check(one_of({"float32", "bf16", "int8"}));
   sub->add_flag("--overwrite", command->overwrite, "replace an existing model in the folder");
-  sub->callback([&run, command] { run = [command] { return import_model(*command); }; });
 }
 
 }  // namespace translator
