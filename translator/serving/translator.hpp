@@ -142,15 +142,12 @@ class Translator {
   using Job = std::shared_ptr<detail::TranslationJob>;
   using Batch = std::vector<detail::BatchLine>;
 
-  // tokens: of the request, or a lower bound.
+  // tokens: of the request, or a lower bound. The mutex is held.
   RequestStatus refusal(index_t tokens);
-  RequestStatus refusal_locked(index_t tokens);
 
   const std::shared_ptr<const LineTranslator>& lines_of(const std::string& adapter) const;
   std::shared_ptr<const LineTranslator> translator_for(const std::string& adapter,
                                                        std::optional<TextTranslatorOptions>& options) const;
-  // "; there are 'a', 'b'"
-  std::string adapter_names() const;
 
   void stop(ShutdownMode mode);
   bool own_thread() const;

@@ -30,7 +30,11 @@ void ApiAccess::count(const std::string& client) {
   if (per_minute_ == 0) return;
   const std::scoped_lock lock(mutex_);
   const Clock::time_point now = Clock::now();
-  if (buckets_.size() >= most_buckets) forget(now);
+  if (buckets_.size() >= most_buckets) {
+    // Forgets clients with a full bucket, which is the same as a new one; all clients if that frees nothing.
+    std::erase_if(buckets_, [&](const auto& entry) { return tokens(entry.second, now) >= per_minute_; });
+    if (buckets_.size() >= most_buckets) buckets_.clear();
+  }
   Bucket& bucket = buckets_.try_emplace(client, Bucket{per_minute_, now}).first->second;
   bucket = {tokens(bucket, now), now};
   if (bucket.tokens < 1) {
@@ -53,11 +57,6 @@ bool ApiAccess::equal(const std::string& a, const std::string& b) {
 double ApiAccess::tokens(const Bucket& bucket, Clock::time_point now) const {
   const double minutes = std::chrono::duration<double>(now - bucket.at).count() / 60;
   return std::min(per_minute_, bucket.tokens + minutes * per_minute_);
-}
-
-void ApiAccess::forget(Clock::time_point now) {
-  std::erase_if(buckets_, [&](const auto& entry) { return tokens(entry.second, now) >= per_minute_; });
-  if (buckets_.size() >= most_buckets) buckets_.clear();
 }
 
 }  // namespace eigenformer
