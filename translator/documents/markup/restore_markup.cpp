@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -282,18 +283,17 @@ class MarkupRestorer {
         return k;
     }
     if (const auto edge = at_edge(source, parent, range); edge != none) return edge;
-    seen = 0;
-    for (auto it = begins; it != by_begin_.end() && it->first == source && seen < most; ++it, ++seen)
-      if (in_range(it->second)) return it->second;
-    seen = 0;
-    for (auto it = ends; it != by_end_.begin() && (it - 1)->first == source && seen < most; --it, ++seen)
-      if (in_range((it - 1)->second + 1)) return (it - 1)->second + 1;
-    seen = 0;
-    for (auto it = begins; it != by_begin_.end() && seen < most; ++it, ++seen)
-      if (in_range(it->second)) return it->second;
-    seen = 0;
-    for (auto it = ends; it != by_end_.begin() && seen < most; --it, ++seen)
-      if (in_range((it - 1)->second + 1)) return (it - 1)->second + 1;
+    // The first place in range at the candidates from `it` on. after: 1 for places after an atom, else 0.
+    const auto nearest = [&](auto it, const auto end, bool same, std::size_t after) {
+      for (int i = 0; it != end && (!same || it->first == source) && i < most; ++it, ++i)
+        if (in_range(it->second + after)) return it->second + after;
+      return none;
+    };
+    for (const bool same : {true, false}) {
+      if (const std::size_t k = nearest(begins, by_begin_.end(), same, 0); k != none) return k;
+      const auto before = std::make_reverse_iterator(ends);
+      if (const std::size_t k = nearest(before, by_end_.rend(), same, 1); k != none) return k;
+    }
     return range.begin;
   }
 
