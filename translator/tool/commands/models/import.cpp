@@ -22,13 +22,16 @@ struct ImportCommand {
   bool overwrite = false;
 };
 
-void print_imported(const ImportCommand& command, const ef::ModelDescription& description,
-                    ef::index_t parameters) {
-  const ef::Seq2SeqOptions& o = description.model;
+/// Ends an import whose model was saved, and returns the exit code.
+int report_imported(const ImportCommand& command, const ef::TranslationModel<float>& imported) {
+  remove_confidence(command.folder);
+  const ef::Seq2SeqOptions& o = imported.description.model;
   std::printf("%s: %lld + %lld layers of width %lld, %lld parameters, tokenizer %s\n", command.folder.c_str(),
               static_cast<long long>(o.encoder.num_layers), static_cast<long long>(o.decoder.num_layers),
-              static_cast<long long>(o.layer.d_model), static_cast<long long>(parameters),
-              description.tokenizer.c_str());
+              static_cast<long long>(o.layer.d_model),
+              static_cast<long long>(ef::count_parameters(imported.model)),
+              imported.description.tokenizer.c_str());
+  return 0;
 }
 
 int import_model(const ImportCommand& command) {
@@ -47,16 +50,12 @@ int import_model(const ImportCommand& command) {
   if (marian && format == ef::WeightFormat::int8) {
     const auto model = ef::import_marian_int8(command.from, options);
     ef::save_packed_folder(command.folder, model, origin);
-    remove_confidence(command.folder);
-    print_imported(command, model.loaded.description, ef::count_parameters(model.loaded.model));
-    return 0;
+    return report_imported(command, model.loaded);
   }
   const ef::TranslationModel<float> model = ef::import_checkpoint<float>(command.from, options);
   ef::save_model_folder(command.folder, model.model, model.tokenizers, origin, format,
                         model.description.text);
-  remove_confidence(command.folder);
-  print_imported(command, model.description, ef::count_parameters(model.model));
-  return 0;
+  return report_imported(command, model);
 }
 
 }  // namespace
