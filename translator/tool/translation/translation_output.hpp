@@ -8,7 +8,6 @@
 
 #include "../terminal/result_output.hpp"
 #include "alignment_file.hpp"
-#include "eigenformer/data/files/compressed_text.hpp"
 #include "run_identity.hpp"
 #include "translator/text/resumable_file.hpp"
 
