@@ -2,7 +2,6 @@
 #include <cstdio>
 #include <filesystem>
 #include <map>
-#include <memory>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -196,14 +195,13 @@ int inspect(const InspectCommand& command) {
 }  // namespace
 
 void add_inspect(CLI::App& app, Run& run) {
-  CLI::App* sub = app.add_subcommand(
-      "inspect", "Shows the options, vocabulary, parameters, training and size of a model or an adapter");
-  auto command = std::make_shared<InspectCommand>();
+  const auto [sub, command] = add_command(
+      app, run, "inspect",
+      "Shows the options, vocabulary, parameters, training and size of a model or an adapter", inspect);
   sub->add_option("--model", command->folder, "folder of a model or an adapter")->required();
   sub->add_flag("--parameters", command->parameters, "list every parameter");
   sub->add_flag("--verify", command->verify,
                 "check the files against the checksums that were saved with them");
-  sub->callback([&run, command] { run = [command] { return inspect(*command); }; });
 }
 
 }  // namespace translator
