@@ -221,15 +221,13 @@ TEST_CASE("bench_kernels: every kernel runs and says its rate") {
 
 TEST_CASE("bench_gemm: ours and packed weights") {
   if (!built("bench_gemm")) return;
-  const Ended ended = run_json(
-      "bench_gemm",
-      {"--benchmark_min_time=0.001", "--benchmark_filter=/512x512x512/eigenformer|/1x256x256/"});
+  const Ended ended = run_json("bench_gemm", {"--benchmark_min_time=0.001",
+                                              "--benchmark_filter=/512x512x512/eigenformer|/1x256x256/"});
   for (const char* name : {"NN/512x512x512/eigenformer/", "TN/512x512x512/eigenformer_bf16/"}) {
     CHECK(value(ended.out, "GFLOP/s", "\"name\": \"" + std::string(name)) > 0);
   }
-  for (const char* name :
-       {"NT/1x256x256/eigenformer_packed_float32", "NT/1x256x256/eigenformer_packed_bf16",
-        "NT/1x256x256/eigenformer_packed_int8"}) {
+  for (const char* name : {"NT/1x256x256/eigenformer_packed_float32", "NT/1x256x256/eigenformer_packed_bf16",
+                           "NT/1x256x256/eigenformer_packed_int8"}) {
     CHECK(value(ended.out, "GB/s", "\"name\": \"" + std::string(name)) > 0);
   }
 }

@@ -1,64 +1,99 @@
 #include "translator/preparing/pair_reader.hpp"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
-#include <string_view>
 #include <system_error>
+#include <utility>
 
-#include "eigenformer/core/base/error.hpp"
 #include "eigenformer/data/files/atomic_file.hpp"
 
 namespace eigenformer::detail {
 
-FileLines::FileLines(const std::filesystem::path& path) : path_(path), stream_(path.string()) {
-  std::error_code ignored;
-  if (std::filesystem::is_directory(path, ignored)) throw errno_error("prepare", "read", path, EISDIR);
-  descriptor_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (descriptor_ < 0) throw errno_error("prepare", "read", path, errno);
+FileLines::FileLines(const std::filesystem::path& path, const char* op, std::stop_token stop)
+    : op_(op),
+      name_(path.empty() ? "standard input" : path.string()),
+      stop_(std::move(stop)),
+      stream_(name_),
+      descriptor_(path.empty() ? STDIN_FILENO : ::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
+  if (descriptor_ < 0) throw errno_error(op_, "read", name_, errno);
 }
 
-FileLines::~FileLines() { ::close(descriptor_); }
+FileLines::~FileLines() {
+  if (descriptor_ != STDIN_FILENO) ::close(descriptor_);
+}
 
 bool FileLines::next(std::string& line) {
-  std::size_t end = 0;
-  while ((end = text_.find('\n', searched_)) == std::string::npos && !over_) {
-    searched_ = text_.size();
-    if (searched_ - begin_ > longest_line) {
-      throw IoError("prepare", {"'", path_.string(), "', line ", lines_ + 1, " has more than ",
-                                longest_line >> 20, " MiB, expected text"});
-    }
-    fill();
-  }
-  if (end == std::string::npos && begin_ == text_.size()) return false;
-  const std::size_t stop = std::min(end, text_.size());
-  line.assign(text_, begin_, stop - begin_);
-  begin_ = searched_ = end == std::string::npos ? stop : end + 1;
-  if (!line.empty() && line.back() == '\r') line.pop_back();
-  if (lines_++ == 0 && line.starts_with("\xEF\xBB\xBF")) line.erase(0, 3);
+  const std::optional<std::string_view> found = next_with_end();
+  if (!found) return false;
+  line = without_end(*found);
+  if (lines_ == 1 && line.starts_with("\xEF\xBB\xBF")) line.erase(0, 3);
   return true;
 }
 
-void FileLines::fill() {
+std::optional<std::string_view> FileLines::next_with_end() {
+  std::size_t end = 0;
+  while ((end = text_.find('\n', searched_)) == std::string::npos && !over_) {
+    searched_ = text_.size();
+    if (searched_ - begin_ > longest_line) throw too_long();
+    if (!fill()) return std::nullopt;
+  }
+  if (end == std::string::npos && begin_ == text_.size()) return std::nullopt;
+  const std::size_t begin = begin_;
+  begin_ = searched_ = end == std::string::npos ? text_.size() : end + 1;
+  ++lines_;
+  return std::string_view(text_).substr(begin, begin_ - begin);
+}
+
+std::string_view FileLines::without_end(std::string_view line) {
+  if (line.ends_with('\n')) line.remove_suffix(1);
+  if (line.ends_with('\r')) line.remove_suffix(1);
+  return line;
+}
+
+bool FileLines::line_waits() {
+  if (over_ || text_.find('\n', searched_) != std::string::npos) return true;
+  pollfd wait{descriptor_, POLLIN, 0};
+  return more_ || ::poll(&wait, 1, 0) != 0;
+}
+
+std::string FileLines::rest() {
+  while (!over_ && fill()) {
+  }
+  std::string text = text_.substr(begin_);
+  begin_ = searched_ = text_.size();
+  return text;
+}
+
+IoError FileLines::too_long() const {
+  return IoError(op_, {"'", name_, "', line ", lines_ + 1, " has more than ", longest_line >> 20,
+                       " MiB, expected text"});
+}
+
+bool FileLines::fill() {
   text_.erase(0, begin_);
   searched_ -= begin_;
   begin_ = 0;
   if (!more_) {
+    pollfd wait{descriptor_, POLLIN, 0};
+    do {
+      if (stop_.stop_requested()) return false;
+    } while (stop_.stop_possible() && ::poll(&wait, 1, 50) == 0);
     block_.resize(std::size_t{1} << 18);
-    ssize_t n = 0;
-    do n = ::read(descriptor_, block_.data(), block_.size());
-    while (n < 0 && errno == EINTR);
-    if (n < 0) throw errno_error("prepare", "read", path_, errno);
+    const ssize_t n = ::read(descriptor_, block_.data(), block_.size());
+    if (n < 0 && errno == EINTR) return true;
+    if (n < 0) throw errno_error(op_, "read", name_, errno);
     if (n == 0) stream_.end();
     over_ = n == 0;
     stream_.add(std::string_view(block_.data(), static_cast<std::size_t>(n)));
   }
   more_ = stream_.read(text_);
-  if (!over_) return;
+  if (!over_) return true;
   while (more_) more_ = stream_.read(text_);
   stream_.check_end();
+  return true;
 }
 
 PairReader::PairReader(const PrepareFiles& files) {
@@ -66,8 +101,13 @@ PairReader::PairReader(const PrepareFiles& files) {
       (!files.tsv.empty() && !(files.source.empty() && files.target.empty()))) {
     throw ValueError("prepare", "expected a source and a target file, or one file with both sides");
   }
-  source_.emplace(files.tsv.empty() ? files.source : files.tsv);
-  if (files.tsv.empty()) target_.emplace(files.target);
+  const auto open_lines = [](std::optional<FileLines>& lines, const std::filesystem::path& path) {
+    std::error_code ignored;
+    if (std::filesystem::is_directory(path, ignored)) throw errno_error("prepare", "read", path, EISDIR);
+    lines.emplace(path);
+  };
+  open_lines(source_, files.tsv.empty() ? files.source : files.tsv);
+  if (files.tsv.empty()) open_lines(target_, files.target);
 }
 
 StoredPairs PairReader::next(std::size_t most) {
@@ -97,8 +137,7 @@ void PairReader::refuse_unequal(bool source_has_more) {
   FileLines& shorter = source_has_more ? *target_ : *source_;
   throw IoError(
       "prepare",
-      {"'", longer.path().string(), "' has more lines than '", shorter.path().string(), "', which has ",
-       shorter.lines(),
+      {"'", longer.name(), "' has more lines than '", shorter.name(), "', which has ", shorter.lines(),
        "; expected equal numbers: line n of one file must be the translation of line n of the other"});
 }
 

@@ -139,7 +139,7 @@ class Preparation {
         },
         filter_,
         [&](detail::CleanPairs pairs) {
-          PrepareReport::fields(report_, Add{pairs.report});
+          add(pairs.report);
           text.clear();
           for (std::size_t i = 0; i < pairs.source.size(); ++i) {
             if (options_.deduplicate && !seen.insert(pairs.hashes[i])) {
@@ -229,15 +229,12 @@ class Preparation {
  private:
   static constexpr std::size_t block = 8192;
 
-  // Adds another report's counts, in the order of the fields.
-  struct Add {
-    const PrepareReport& more;
-    void operator()(const OptionField& field, index_t& count) const {
-      PrepareReport::fields(more, [&](const OptionField& other, index_t n) {
-        if (std::string_view(field.name) == other.name) count += n;
-      });
-    }
-  };
+  void add(const PrepareReport& more) {
+    std::vector<index_t> counts;
+    PrepareReport::fields(more, [&](const OptionField&, index_t count) { counts.push_back(count); });
+    auto next = counts.begin();
+    PrepareReport::fields(report_, [&](const OptionField&, index_t& count) { count += *next++; });
+  }
 
   // Reservoir sampling (Vitter, "Random sampling with a reservoir", 1985, algorithm R).
   void draw(RandomGenerator& rng, std::string source, std::string target) {

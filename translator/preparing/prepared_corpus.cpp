@@ -17,8 +17,7 @@
 namespace eigenformer {
 
 bool is_prepared_corpus(const std::filesystem::path& folder) {
-  std::error_code ignored;
-  return std::filesystem::exists(detail::folder_file(folder, "prepared.json"), ignored);
+  return detail::file_exists(detail::folder_file(folder, "prepared.json"));
 }
 
 PrepareReport prepare_corpus(const PrepareFiles& files, const std::filesystem::path& folder,

@@ -83,6 +83,7 @@ HttpAnswer page_answer(const char* type, const char* body) {
 struct TranslationServer::Route {
   ApiRoute api;
   std::optional<HttpAnswer> (TranslationServer::*answer)(const HttpRequest&, const HttpReply&);
+  const char* const* page = nullptr;  // what it always answers, instead of `answer`
 };
 
 TranslationServer::TranslationServer(ServerOptions options, std::vector<ServedModel> models, ServerLog log)
@@ -171,9 +172,9 @@ std::span<const TranslationServer::Route> TranslationServer::routes() {
       Route{{"/spec", "GET", "This description", json}, &Server::spec},
       Route{{"/health", "GET", "Whether the server is running", json}, &Server::health},
       Route{{"/metrics", "GET", "Counters in Prometheus' text format", text}, &Server::metrics},
-      Route{{"/", "GET", "A page for translating", "text/html"}, &Server::page},
-      Route{{"/page.css", "GET", "The style of the page", "text/css"}, &Server::style},
-      Route{{"/page.js", "GET", "The script of the page", "text/javascript"}, &Server::script},
+      Route{{"/", "GET", "A page for translating", "text/html"}, nullptr, &page_html},
+      Route{{"/page.css", "GET", "The style of the page", "text/css"}, nullptr, &page_style},
+      Route{{"/page.js", "GET", "The script of the page", "text/javascript"}, nullptr, &page_script},
   };
   return all;
 }
@@ -195,6 +196,7 @@ std::optional<HttpAnswer> TranslationServer::route(const HttpRequest& request, c
     if (request.method != route.api.method)
       throw HttpError(405, path + " does not support the method " + request.method.substr(0, 32),
                       {{"Allow", methods}});
+    if (route.page != nullptr) return page_answer(route.api.answer, *route.page);
     return (this->*route.answer)(request, reply);
   }
   throw HttpError(404, "Not found");
@@ -374,18 +376,6 @@ std::optional<HttpAnswer> TranslationServer::metrics(const HttpRequest& request,
   access_.require_key(request, "");
   return HttpAnswer{.content_type = "text/plain; version=0.0.4; charset=utf-8",
                     .body = metrics_.text(jobs_.count(), http_->connections(), models_->loaded())};
-}
-
-std::optional<HttpAnswer> TranslationServer::page(const HttpRequest&, const HttpReply&) {
-  return page_answer("text/html", page_html);
-}
-
-std::optional<HttpAnswer> TranslationServer::style(const HttpRequest&, const HttpReply&) {
-  return page_answer("text/css", page_style);
-}
-
-std::optional<HttpAnswer> TranslationServer::script(const HttpRequest&, const HttpReply&) {
-  return page_answer("text/javascript", page_script);
 }
 
 }  // namespace eigenformer

@@ -77,9 +77,6 @@ class TranslationServer {
   std::optional<HttpAnswer> spec(const HttpRequest&, const HttpReply&);
   std::optional<HttpAnswer> health(const HttpRequest&, const HttpReply&);
   std::optional<HttpAnswer> metrics(const HttpRequest& request, const HttpReply&);
-  std::optional<HttpAnswer> page(const HttpRequest&, const HttpReply&);
-  std::optional<HttpAnswer> style(const HttpRequest&, const HttpReply&);
-  std::optional<HttpAnswer> script(const HttpRequest&, const HttpReply&);
 
   void begin(const char* route, ApiTranslation wanted, const HttpReply& reply);
   DetectedLanguage detected_language(const std::string& text, const std::string& target) const;

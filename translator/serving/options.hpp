@@ -1,6 +1,7 @@
 #pragma once
 
 #include "eigenformer/core/base/config.hpp"
+#include "eigenformer/core/base/error.hpp"
 #include "eigenformer/nn/options/field.hpp"
 
 namespace eigenformer {
@@ -35,7 +36,10 @@ struct TranslatorOptions {
   }
 
   /// Throws ValueError for an invalid field and names it.
-  void validate() const;
+  void validate() const {
+    validate_fields("translator", *this);
+    if (window > 60) throw ValueError("translator", {"window is ", window, " seconds, must be at most 60"});
+  }
 };
 
 }  // namespace eigenformer

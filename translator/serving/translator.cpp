@@ -66,13 +66,16 @@ RequestStatus Translator::submit(TranslationRequest request, OutcomeHandler done
   detail::require_one_prefix_each("translator", request.prefixes.size(), request.lines.size());
   // Refuses early, before tokenizing.
   const auto lines = static_cast<index_t>(request.lines.size() + request.prepared.size());
-  if (const auto status = refusal(lines); status != RequestStatus::accepted) return status;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (const auto status = refusal(lines); status != RequestStatus::accepted) return status;
+  }
   auto translator = translator_for(request.adapter, request.options);
   const auto job =
       std::make_shared<detail::TranslationJob>(std::move(request), std::move(done), std::move(translator));
   {
     const std::lock_guard<std::mutex> lock(mutex_);
-    const RequestStatus status = refusal_locked(job->source_tokens());
+    const RequestStatus status = refusal(job->source_tokens());
     if (status != RequestStatus::accepted) return status;
     queue_.add(job);
     ++statistics_.accepted;
@@ -138,11 +141,6 @@ bool Translator::idle() const {
 }
 
 RequestStatus Translator::refusal(index_t tokens) {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  return refusal_locked(tokens);
-}
-
-RequestStatus Translator::refusal_locked(index_t tokens) {
   const RequestStatus status =
       !accepting_                      ? RequestStatus::shut_down
       : tokens > options_.queue_tokens ? RequestStatus::too_large
@@ -157,7 +155,10 @@ const std::shared_ptr<const LineTranslator>& Translator::lines_of(const std::str
   if (adapter.empty()) return lines_;
   const auto found = adapters_.find(adapter);
   if (found != adapters_.end()) return found->second;
-  throw ValueError("translator", {"there is no adapter '", adapter, "'", adapter_names()});
+  std::string names;
+  for (const auto& [name, known] : adapters_) names += (names.empty() ? "; there are '" : ", '") + name + "'";
+  throw ValueError("translator", {"there is no adapter '", adapter, "'",
+                                  (names.empty() ? "; the translator has none" : names)});
 }
 
 std::shared_ptr<const LineTranslator> Translator::translator_for(
@@ -175,13 +176,6 @@ std::shared_ptr<const LineTranslator> Translator::translator_for(
     throw ValueError("translator", "a request's options have an observer, expected on_progress");
   options->batching = lines_->options().batching;
   return lines->with_options(std::move(*options));
-}
-
-std::string Translator::adapter_names() const {
-  std::string names;
-  for (const auto& [name, adapter] : adapters_)
-    names += (names.empty() ? "; there are '" : ", '") + name + "'";
-  return names.empty() ? "; the translator has none" : names;
 }
 
 void Translator::stop(ShutdownMode mode) {
@@ -378,28 +372,15 @@ void Translator::end(const Job& job, RequestStatus status, std::exception_ptr er
     const auto begun = job->begun == Clock::time_point{} ? now : job->begun;
     waited = std::chrono::duration<double>(begun - job->submitted).count();
     taken = std::chrono::duration<double>(now - job->submitted).count();
-    count(status);
+    ++(status == RequestStatus::done        ? statistics_.done
+       : status == RequestStatus::failed    ? statistics_.failed
+       : status == RequestStatus::cancelled ? statistics_.cancelled
+                                            : statistics_.deadline_exceeded);
     statistics_.target_tokens += static_cast<std::uint64_t>(job->target_tokens());
     statistics_.waited_seconds += waited;
     statistics_.taken_seconds += taken;
   }
   job->deliver(status, std::move(error), waited, taken);
-}
-
-void Translator::count(RequestStatus status) {
-  switch (status) {
-    case RequestStatus::done:
-      ++statistics_.done;
-      return;
-    case RequestStatus::failed:
-      ++statistics_.failed;
-      return;
-    case RequestStatus::cancelled:
-      ++statistics_.cancelled;
-      return;
-    default:
-      ++statistics_.deadline_exceeded;
-  }
 }
 
 }  // namespace eigenformer

@@ -142,15 +142,12 @@ class Translator {
   using Job = std::shared_ptr<detail::TranslationJob>;
   using Batch = std::vector<detail::BatchLine>;
 
-  // tokens: of the request, or a lower bound.
+  // tokens: of the request, or a lower bound. The mutex is held.
   RequestStatus refusal(index_t tokens);
-  RequestStatus refusal_locked(index_t tokens);
 
   const std::shared_ptr<const LineTranslator>& lines_of(const std::string& adapter) const;
   std::shared_ptr<const LineTranslator> translator_for(const std::string& adapter,
                                                        std::optional<TextTranslatorOptions>& options) const;
-  // "; there are 'a', 'b'"
-  std::string adapter_names() const;
 
   void stop(ShutdownMode mode);
   bool own_thread() const;
@@ -177,7 +174,6 @@ class Translator {
   bool watch(const Job& job, std::size_t line, const SearchProgress& progress);
   // Ends a request unless it has ended already.
   void end(const Job& job, RequestStatus status, std::exception_ptr error = nullptr);
-  void count(RequestStatus status);
 
   const std::shared_ptr<const LineTranslator> lines_;
   const std::map<std::string, std::shared_ptr<const LineTranslator>> adapters_;

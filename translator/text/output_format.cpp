@@ -78,26 +78,14 @@ void OutputOptions::validate() const {
 }
 
 std::string tsv_field(std::string_view text, bool space) {
+  static constexpr std::string_view escaped = "\t\n\r\\ ", letters = "tnr\\s";
   std::string field;
   for (const char c : valid_utf8(text)) {
-    switch (c) {
-      case '\t':
-        field += "\\t";
-        break;
-      case '\n':
-        field += "\\n";
-        break;
-      case '\r':
-        field += "\\r";
-        break;
-      case '\\':
-        field += "\\\\";
-        break;
-      case ' ':
-        field += space ? "\\s" : " ";
-        break;
-      default:
-        field += c;
+    const std::size_t escape = c == ' ' && !space ? escaped.npos : escaped.find(c);
+    if (escape == escaped.npos) {
+      field += c;
+    } else {
+      (field += '\\') += letters[escape];
     }
   }
   return field;

@@ -17,12 +17,7 @@ enum class OutputFormat {
   tsv,    ///< tab-separated columns with a header line
   jsonl,  ///< one JSON object per input line
 };
-/// The names of OutputFormat in options.
-template <>
-struct EnumNames<OutputFormat> {
-  /// In the order of the enumerators.
-  static constexpr std::array names = {"text", "tsv", "jsonl"};
-};
+EIGENFORMER_ENUM_NAMES(OutputFormat, "text", "tsv", "jsonl")
 
 /// Options for writing results.
 struct OutputOptions {

@@ -137,8 +137,7 @@ void ResumableFile::open_part() {
 }
 
 void ResumableFile::read_state() {
-  std::error_code ignored;
-  if (!std::filesystem::exists(state_, ignored)) return;
+  if (!detail::file_exists(state_)) return;
   if (size_ == 0) return;  // left by a crash between the last two steps of commit()
   const std::string text = detail::read_file(state_);
   const std::size_t line = text.find('\n');

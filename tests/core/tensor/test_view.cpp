@@ -143,3 +143,13 @@ TEST_CASE("a copied view of rank 6, in several tasks") {
     }
   }
 }
+
+TEST_CASE("a copied view whose last dimensions are 1") {
+  const auto x = Tensor<double>::arange(4 * 6).reshape({4, 6});
+  const Tensor<double> y = x(ef::range(3, ef::slice_end, -2), ef::range(1, 6, 2), ef::newaxis, ef::newaxis);
+  REQUIRE(y.shape() == Shape{2, 3, 1, 1});
+  CHECK(values(y) == std::vector<double>{19, 21, 23, 7, 9, 11});
+  const Tensor<double> one = x(ef::range(2, 3), ef::range(4, 5), ef::newaxis);
+  REQUIRE(one.shape() == Shape{1, 1, 1});
+  CHECK(values(one) == std::vector<double>{16});
+}

@@ -80,7 +80,7 @@ TEST_CASE("a language model's folder comes back with its tokenizer, in every wei
                                     .tied = true},
                                    rng);
   for (const WeightFormat format : {WeightFormat::float32, WeightFormat::bf16, WeightFormat::int8}) {
-    CAPTURE(detail::weight_format_name(format));
+    CAPTURE(word_of(format));
     const TemporaryFolder scratch;
     save_model_folder(scratch.path() / "m", model, {tokenizer, tokenizer}, {{"epochs", 3}}, format);
     const auto loaded = load_model_folder<LanguageModel<float>>(scratch.path() / "m");

@@ -366,7 +366,7 @@ TEST_CASE("a packed folder translates as the model does, from the mapped file, w
                                           rng);
     const std::vector<std::vector<std::int32_t>> sources = {{4, 5, 6, 3}, {7, 4, 3}};
     for (const WeightFormat format : {WeightFormat::float32, WeightFormat::bf16, WeightFormat::int8}) {
-      CAPTURE(detail::weight_format_name(format));
+      CAPTURE(word_of(format));
       save_model_folder(folder / "m", model, tokenizers, {}, format);
       const PackedModel<Seq2SeqTransformer<float>> packed = load_packed_folder(folder / "m");
       CHECK(packed.loaded.description.weights == format);
@@ -449,7 +449,7 @@ TEST_CASE("a model folder keeps its weights' format, and another version is refu
   save_model_folder(folder / "float", model, tokenizers, {{"epochs", 3}});
   const std::uintmax_t size = fs::file_size(folder / "float" / "model.safetensors");
   for (const WeightFormat format : small_formats) {
-    const std::string name = detail::weight_format_name(format);
+    const std::string name = word_of(format);
     save_model_folder(folder / name, model, tokenizers, {{"epochs", 3}}, format);
     const auto json = read_json(folder / name / "options.json");
     CHECK(json.at("weights") == name);

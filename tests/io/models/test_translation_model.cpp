@@ -380,7 +380,7 @@ TEST_CASE("a folder of a model with layers of another type says so, and loads as
                                .decoder = {.num_layers = 1}};
   const Own model(options, rng);
   for (const WeightFormat format : {WeightFormat::float32, WeightFormat::bf16, WeightFormat::int8}) {
-    CAPTURE(detail::weight_format_name(format));
+    CAPTURE(word_of(format));
     save_model_folder(folder, model, {}, {}, format);
     CHECK(message_of<IoError>([&] { (void)load_model_folder(folder); }) ==
           "[load_model_folder] '" + folder.string() +
@@ -408,7 +408,7 @@ TEST_CASE("layers that share parameters are saved once, and shared again after l
   const SharedFeedForward model(options, rng);
   const std::vector<std::vector<std::int32_t>> sources = {{7, 8, 9, 3}};
   for (const WeightFormat format : {WeightFormat::float32, WeightFormat::int8}) {
-    CAPTURE(detail::weight_format_name(format));
+    CAPTURE(word_of(format));
     save_model_folder(folder, model, {}, {}, format);
     const SafetensorsFile file = SafetensorsFile::open(folder / "model.safetensors");
     CHECK(file.contains("encoder.layers.0.linear1.weight"));

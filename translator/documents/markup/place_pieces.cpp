@@ -131,8 +131,7 @@ class PiecePlacer {
   }
 
   std::vector<ByteSpan> whole(std::vector<ByteSpan> places) const {
-    places.erase(std::remove_if(places.begin(), places.end(), [&](ByteSpan p) { return !is_whole(p); }),
-                 places.end());
+    std::erase_if(places, [&](ByteSpan p) { return !is_whole(p); });
     return places;
   }
 

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -282,18 +283,17 @@ class MarkupRestorer {
         return k;
     }
     if (const auto edge = at_edge(source, parent, range); edge != none) return edge;
-    seen = 0;
-    for (auto it = begins; it != by_begin_.end() && it->first == source && seen < most; ++it, ++seen)
-      if (in_range(it->second)) return it->second;
-    seen = 0;
-    for (auto it = ends; it != by_end_.begin() && (it - 1)->first == source && seen < most; --it, ++seen)
-      if (in_range((it - 1)->second + 1)) return (it - 1)->second + 1;
-    seen = 0;
-    for (auto it = begins; it != by_begin_.end() && seen < most; ++it, ++seen)
-      if (in_range(it->second)) return it->second;
-    seen = 0;
-    for (auto it = ends; it != by_end_.begin() && seen < most; --it, ++seen)
-      if (in_range((it - 1)->second + 1)) return (it - 1)->second + 1;
+    // The first place in range at the candidates from `it` on. after: 1 for places after an atom, else 0.
+    const auto nearest = [&](auto it, const auto end, bool same, std::size_t after) {
+      for (int i = 0; it != end && (!same || it->first == source) && i < most; ++it, ++i)
+        if (in_range(it->second + after)) return it->second + after;
+      return none;
+    };
+    for (const bool same : {true, false}) {
+      if (const std::size_t k = nearest(begins, by_begin_.end(), same, 0); k != none) return k;
+      const auto before = std::make_reverse_iterator(ends);
+      if (const std::size_t k = nearest(before, by_end_.rend(), same, 1); k != none) return k;
+    }
     return range.begin;
   }
 
@@ -328,8 +328,7 @@ class MarkupRestorer {
     std::vector<Item> inner;
     for (std::size_t c = left ? 1 : 0; c < children.size() - (right ? 1 : 0); ++c)
       if (runs[c].begin < runs[c].end) inner.push_back({runs[c], children[c]});
-    std::sort(inner.begin(), inner.end(),
-              [](const Item& a, const Item& b) { return a.range.begin < b.range.begin; });
+    std::ranges::sort(inner, {}, [](const Item& i) { return i.range.begin; });
     const std::size_t with_words = inner.size();
     for (std::size_t c = left ? 1 : 0; c < children.size() - (right ? 1 : 0); ++c) {
       if (runs[c].begin < runs[c].end) continue;
@@ -341,10 +340,8 @@ class MarkupRestorer {
         k = children[c] < (beyond - 1)->element ? (beyond - 1)->range.begin : (beyond - 1)->range.end;
       inner.push_back({{k, k}, children[c]});
     }
-    std::sort(inner.begin(), inner.end(), [](const Item& a, const Item& b) {
-      return std::tuple(a.range.begin, a.range.end, a.element) <
-             std::tuple(b.range.begin, b.range.end, b.element);
-    });
+    std::ranges::sort(inner, {},
+                      [](const Item& i) { return std::tuple(i.range.begin, i.range.end, i.element); });
     if (left) inner.insert(inner.begin(), {{range.begin, rest.begin}, children.front()});
     if (right) inner.push_back({{rest.end, range.end}, children.back()});
     return inner;

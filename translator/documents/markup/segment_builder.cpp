@@ -97,9 +97,7 @@ void SegmentBuilder::number_subtrees() {
 
 // The position in the document of a byte of the segment's text.
 std::size_t SegmentBuilder::raw_position(std::size_t text) const {
-  const auto run = std::upper_bound(runs_.begin(), runs_.end(), text,
-                                    [](std::size_t at, const Run& r) { return at < r.text; }) -
-                   1;
+  const auto run = std::ranges::upper_bound(runs_, text, {}, &Run::text) - 1;
   return run->raw + (text - run->text);
 }
 
@@ -121,14 +119,12 @@ void SegmentBuilder::add_placeholders() {
     if ((cut != cuts.end() && *cut < span.end) || in_piece(given, span.begin)) continue;
     segment_.pieces.push_back({span, raw_of(span), true});
   }
-  std::sort(segment_.pieces.begin(), segment_.pieces.end(),
-            [](const ProtectedPiece& a, const ProtectedPiece& b) { return a.text.begin < b.text.begin; });
+  std::ranges::sort(segment_.pieces, {}, [](const ProtectedPiece& p) { return p.text.begin; });
 }
 
 bool SegmentBuilder::in_piece(const std::vector<ProtectedPiece>& pieces, std::size_t at) {
   const auto after =
-      std::upper_bound(pieces.begin(), pieces.end(), at,
-                       [](std::size_t i, const ProtectedPiece& p) { return i < p.text.begin; });
+      std::ranges::upper_bound(pieces, at, {}, [](const ProtectedPiece& p) { return p.text.begin; });
   return after != pieces.begin() && at < (after - 1)->text.end;
 }
 
@@ -137,8 +133,7 @@ std::string_view SegmentBuilder::raw_of(ByteSpan span) const {
   // The last character may be written as a reference.
   const auto& spellings = segment_.spellings;
   const auto last =
-      std::lower_bound(spellings.begin(), spellings.end(), span.end,
-                       [](const SpelledCharacter& s, std::size_t at) { return s.text.end < at; });
+      std::ranges::lower_bound(spellings, span.end, {}, [](const SpelledCharacter& s) { return s.text.end; });
   const std::size_t end = last != spellings.end() && last->text.end == span.end
                               ? position(last->raw) + last->raw.size()
                               : raw_position(span.end - 1) + 1;

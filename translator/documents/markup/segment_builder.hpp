@@ -19,7 +19,6 @@ class SegmentBuilder {
   SegmentBuilder(std::string_view document, MarkupFormat format)
       : all_(document), html_(format == MarkupFormat::html) {}
 
-  bool empty() const { return segment_.text.empty() && segment_.elements.empty(); }
   /// Whether one more element would nest too deeply.
   bool full_for_opening() const { return open_.size() >= max_depth; }
   bool full_for_closing() const { return open_.empty() && begun_before_ >= max_depth; }

@@ -24,14 +24,12 @@ void TextSpeller::write(std::string_view translation, ByteSpan span, bool cdata,
     if (format_ == MarkupFormat::xml && character[0] >= 0 && character[0] < 0x20 &&
         !is_markup_space(character[0]))
       continue;  // not allowed in XML
-    if (cdata) {
-      if (character == ">" && ends_with(out, "]]")) out += "]]><![CDATA[";
-      out += character;
-    } else if (!watched_[static_cast<unsigned char>(character[0])]) {
-      out += character;
-    } else {
+    if (!cdata && watched_[static_cast<unsigned char>(character[0])]) {
       spell(character, translation.substr(at), out);
+      continue;
     }
+    if (cdata && character == ">" && out.ends_with("]]")) out += "]]><![CDATA[";
+    out += character;
   }
 }
 
@@ -89,7 +87,7 @@ bool TextSpeller::is_safe(char character, std::string_view after_source, std::st
   const bool html = format_ == MarkupFormat::html;
   switch (character) {
     case '>':
-      return html || !ends_with(out, "]]");
+      return html || !out.ends_with("]]");
     case '<':
       return html && (after.empty() ||
                       (!is_ascii_letter(after[0]) && after[0] != '/' && after[0] != '!' && after[0] != '?'));

@@ -31,10 +31,6 @@ class TextSpeller {
     std::size_t used = 0;
   };
   void collect();
-  static bool ends_with(std::string_view text, std::string_view end) {
-    return text.size() >= end.size() && text.substr(text.size() - end.size()) == end;
-  }
-
   void spell(std::string_view character, std::string_view after, std::string& out);
   bool is_safe(char character, std::string_view after_source, std::string_view after,
                std::string_view out) const;

@@ -7,18 +7,17 @@
 #include <string>
 #include <string_view>
 
+#include "translator/documents/markup/parsing/entities.hpp"
 #include "translator/server/http/message.hpp"
 
 namespace eigenformer {
 
 std::string ApiAccess::require_key(const HttpRequest& request, std::string given) const {
   if (keys_.empty()) return request.client;
-  constexpr std::string_view bearer = "Bearer ";
+  constexpr std::string_view bearer = "bearer ";
   // The name of a scheme is case-insensitive (RFC 9110, section 11.1).
   const std::string_view scheme = std::string_view(request.authorization).substr(0, bearer.size());
-  const auto lower = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; };
-  if (given.empty() && std::equal(scheme.begin(), scheme.end(), bearer.begin(), bearer.end(),
-                                  [&](char a, char b) { return lower(a) == lower(b); }))
+  if (given.empty() && detail::ascii_lower(scheme) == bearer)
     given = request.authorization.substr(bearer.size());
   if (given.empty()) throw HttpError(401, "an API key is required", {{"WWW-Authenticate", "Bearer"}});
   bool found = false;
@@ -31,7 +30,11 @@ void ApiAccess::count(const std::string& client) {
   if (per_minute_ == 0) return;
   const std::scoped_lock lock(mutex_);
   const Clock::time_point now = Clock::now();
-  if (buckets_.size() >= most_buckets) forget(now);
+  if (buckets_.size() >= most_buckets) {
+    // Forgets clients with a full bucket, which is the same as a new one; all clients if that frees nothing.
+    std::erase_if(buckets_, [&](const auto& entry) { return tokens(entry.second, now) >= per_minute_; });
+    if (buckets_.size() >= most_buckets) buckets_.clear();
+  }
   Bucket& bucket = buckets_.try_emplace(client, Bucket{per_minute_, now}).first->second;
   bucket = {tokens(bucket, now), now};
   if (bucket.tokens < 1) {
@@ -54,11 +57,6 @@ bool ApiAccess::equal(const std::string& a, const std::string& b) {
 double ApiAccess::tokens(const Bucket& bucket, Clock::time_point now) const {
   const double minutes = std::chrono::duration<double>(now - bucket.at).count() / 60;
   return std::min(per_minute_, bucket.tokens + minutes * per_minute_);
-}
-
-void ApiAccess::forget(Clock::time_point now) {
-  std::erase_if(buckets_, [&](const auto& entry) { return tokens(entry.second, now) >= per_minute_; });
-  if (buckets_.size() >= most_buckets) buckets_.clear();
 }
 
 }  // namespace eigenformer

@@ -49,9 +49,6 @@ class ApiAccess {
   // The tokens that a bucket holds now.
   double tokens(const Bucket& bucket, Clock::time_point now) const;
 
-  // Forgets clients with a full bucket, which is the same as a new one; all clients if that frees nothing.
-  void forget(Clock::time_point now);
-
   const std::vector<std::string> keys_;
   const double per_minute_;
   std::mutex mutex_;

@@ -37,7 +37,7 @@ void TranslateJob::begin(const std::shared_ptr<TranslationBackend>& backend,
     backend_ = backend;
   }
   const auto self = shared_from_this();
-  if (wanted_.stream) reply_.begin_stream({.content_type = "text/event-stream"});
+  begin_stream();
   TaskEvents events{
       .done = [self](std::vector<TranslatedText> texts) { self->done(std::move(texts)); },
       .failed = [self](const std::exception_ptr& why) { self->fail(why); },

@@ -60,8 +60,6 @@ class TranslateJob : public std::enable_shared_from_this<TranslateJob> {
   /// Sends the answer; called directly, without begin(), for texts that are already in the target language.
   void done(std::vector<TranslatedText> texts);
 
-  /// Whether the answer is a stream of events.
-  bool streams() const noexcept { return wanted_.stream; }
   /// The texts and what to do with them.
   const TranslationTask& task() const noexcept { return wanted_.task; }
   /// Begins the stream before done() is called without begin(); does nothing unless the answer is a stream.

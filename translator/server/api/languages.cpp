@@ -1,7 +1,6 @@
 #include "translator/server/api/languages.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cctype>
 #include <cstddef>
 #include <filesystem>
@@ -21,39 +20,39 @@ struct LanguageName {
 };
 
 // ISO 639-1; other codes are their own names.
-constexpr std::array language_names = {
-    LanguageName{"af", "Afrikaans"},   LanguageName{"ar", "Arabic"},
-    LanguageName{"az", "Azerbaijani"}, LanguageName{"be", "Belarusian"},
-    LanguageName{"bg", "Bulgarian"},   LanguageName{"bn", "Bengali"},
-    LanguageName{"bs", "Bosnian"},     LanguageName{"ca", "Catalan"},
-    LanguageName{"cs", "Czech"},       LanguageName{"cy", "Welsh"},
-    LanguageName{"da", "Danish"},      LanguageName{"de", "German"},
-    LanguageName{"el", "Greek"},       LanguageName{"en", "English"},
-    LanguageName{"eo", "Esperanto"},   LanguageName{"es", "Spanish"},
-    LanguageName{"et", "Estonian"},    LanguageName{"eu", "Basque"},
-    LanguageName{"fa", "Persian"},     LanguageName{"fi", "Finnish"},
-    LanguageName{"fr", "French"},      LanguageName{"ga", "Irish"},
-    LanguageName{"gl", "Galician"},    LanguageName{"gu", "Gujarati"},
-    LanguageName{"he", "Hebrew"},      LanguageName{"hi", "Hindi"},
-    LanguageName{"hr", "Croatian"},    LanguageName{"hu", "Hungarian"},
-    LanguageName{"hy", "Armenian"},    LanguageName{"id", "Indonesian"},
-    LanguageName{"is", "Icelandic"},   LanguageName{"it", "Italian"},
-    LanguageName{"ja", "Japanese"},    LanguageName{"ka", "Georgian"},
-    LanguageName{"kk", "Kazakh"},      LanguageName{"ko", "Korean"},
-    LanguageName{"lt", "Lithuanian"},  LanguageName{"lv", "Latvian"},
-    LanguageName{"mk", "Macedonian"},  LanguageName{"ms", "Malay"},
-    LanguageName{"mt", "Maltese"},     LanguageName{"nb", "Norwegian Bokmål"},
-    LanguageName{"nl", "Dutch"},       LanguageName{"nn", "Norwegian Nynorsk"},
-    LanguageName{"no", "Norwegian"},   LanguageName{"pl", "Polish"},
-    LanguageName{"pt", "Portuguese"},  LanguageName{"ro", "Romanian"},
-    LanguageName{"ru", "Russian"},     LanguageName{"sk", "Slovak"},
-    LanguageName{"sl", "Slovenian"},   LanguageName{"sq", "Albanian"},
-    LanguageName{"sr", "Serbian"},     LanguageName{"sv", "Swedish"},
-    LanguageName{"sw", "Swahili"},     LanguageName{"ta", "Tamil"},
-    LanguageName{"te", "Telugu"},      LanguageName{"th", "Thai"},
-    LanguageName{"tl", "Tagalog"},     LanguageName{"tr", "Turkish"},
-    LanguageName{"uk", "Ukrainian"},   LanguageName{"ur", "Urdu"},
-    LanguageName{"vi", "Vietnamese"},  LanguageName{"zh", "Chinese"},
+constexpr LanguageName language_names[] = {
+    {"af", "Afrikaans"},   {"ar", "Arabic"},
+    {"az", "Azerbaijani"}, {"be", "Belarusian"},
+    {"bg", "Bulgarian"},   {"bn", "Bengali"},
+    {"bs", "Bosnian"},     {"ca", "Catalan"},
+    {"cs", "Czech"},       {"cy", "Welsh"},
+    {"da", "Danish"},      {"de", "German"},
+    {"el", "Greek"},       {"en", "English"},
+    {"eo", "Esperanto"},   {"es", "Spanish"},
+    {"et", "Estonian"},    {"eu", "Basque"},
+    {"fa", "Persian"},     {"fi", "Finnish"},
+    {"fr", "French"},      {"ga", "Irish"},
+    {"gl", "Galician"},    {"gu", "Gujarati"},
+    {"he", "Hebrew"},      {"hi", "Hindi"},
+    {"hr", "Croatian"},    {"hu", "Hungarian"},
+    {"hy", "Armenian"},    {"id", "Indonesian"},
+    {"is", "Icelandic"},   {"it", "Italian"},
+    {"ja", "Japanese"},    {"ka", "Georgian"},
+    {"kk", "Kazakh"},      {"ko", "Korean"},
+    {"lt", "Lithuanian"},  {"lv", "Latvian"},
+    {"mk", "Macedonian"},  {"ms", "Malay"},
+    {"mt", "Maltese"},     {"nb", "Norwegian Bokmål"},
+    {"nl", "Dutch"},       {"nn", "Norwegian Nynorsk"},
+    {"no", "Norwegian"},   {"pl", "Polish"},
+    {"pt", "Portuguese"},  {"ro", "Romanian"},
+    {"ru", "Russian"},     {"sk", "Slovak"},
+    {"sl", "Slovenian"},   {"sq", "Albanian"},
+    {"sr", "Serbian"},     {"sv", "Swedish"},
+    {"sw", "Swahili"},     {"ta", "Tamil"},
+    {"te", "Telugu"},      {"th", "Thai"},
+    {"tl", "Tagalog"},     {"tr", "Turkish"},
+    {"uk", "Ukrainian"},   {"ur", "Urdu"},
+    {"vi", "Vietnamese"},  {"zh", "Chinese"},
 };
 
 bool is_language_code(std::string_view code) {

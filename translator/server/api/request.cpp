@@ -55,10 +55,7 @@ std::string form_decoded(std::string_view text) {
 
 std::map<std::string, std::vector<std::string>> parse_form(std::string_view body, std::size_t most) {
   std::map<std::string, std::vector<std::string>> values;
-  for (std::size_t begin = 0; begin < body.size();) {
-    const std::size_t end = std::min(body.find('&', begin), body.size());
-    const std::string_view pair = body.substr(begin, end - begin);
-    begin = end + 1;
+  for (const std::string_view pair : detail::parts_between(body, "&")) {
     if (pair.empty()) continue;
     if (most-- == 0) throw HttpError(400, "Invalid request: the form has too many fields");
     const std::size_t equals = std::min(pair.find('='), pair.size());

@@ -86,7 +86,10 @@ HttpServer::HttpServer(ServerOptions options, HttpHandler handler)
 
 HttpServer::~HttpServer() {
   abort();
-  finish();
+  work_.reset();
+  if (!threads_.empty()) sessions_->wait_until_none(std::chrono::seconds(5));
+  context_.stop();
+  for (std::thread& thread : threads_) thread.join();
 }
 
 std::size_t HttpServer::connections() const { return sessions_->count(); }
@@ -182,13 +185,6 @@ void HttpServer::close_acceptor() {
   boost::system::error_code ignored;
   acceptor_.close(ignored);
   pause_.cancel();
-}
-
-void HttpServer::finish() {
-  work_.reset();
-  if (!threads_.empty()) sessions_->wait_until_none(std::chrono::seconds(5));
-  context_.stop();
-  for (std::thread& thread : threads_) thread.join();
 }
 
 }  // namespace eigenformer

@@ -52,7 +52,6 @@ class HttpServer {
   void accept_one();
   void take(tcp::socket socket);
   void close_acceptor();
-  void finish();
 
   ServerOptions options_;
   HttpHandler handler_;

@@ -35,6 +35,9 @@ std::vector<Given>& given_by_files() {
   return given;
 }
 
+/// What a string in quotes escapes, and the letter that stands for it after a backslash.
+constexpr std::string_view escaped_characters = "\\\"\n\t\r", escape_letters = "\\\"ntr";
+
 /// Reads a file line by line.
 class ConfigParser {
  public:
@@ -69,13 +72,10 @@ class ConfigParser {
   }
 
   static std::string trimmed(std::string_view text) {
-    while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
-    while (!text.empty() && (text.back() == ' ' || text.back() == '\t')) text.remove_suffix(1);
-    return std::string(text);
+    text.remove_suffix(text.size() - (text.find_last_not_of(" \t") + 1));  // npos + 1 is 0
+    return std::string(text.substr(std::min(text.find_first_not_of(" \t"), text.size())));
   }
-  void skip_space() {
-    while (!rest_.empty() && (rest_.front() == ' ' || rest_.front() == '\t')) rest_.remove_prefix(1);
-  }
+  void skip_space() { rest_.remove_prefix(std::min(rest_.find_first_not_of(" \t"), rest_.size())); }
   bool at_end() const { return rest_.empty() || rest_.front() == '#'; }
   void require_end() {
     skip_space();
@@ -127,11 +127,9 @@ class ConfigParser {
     for (; i < rest_.size() && rest_[i] != quote; ++i) {
       char c = rest_[i];
       if (c == '\\' && quote == '"') {
-        static constexpr std::string_view written = "\\\"ntr", meant = "\\\"\n\t\r";
-        const std::size_t known = i + 1 < rest_.size() ? written.find(rest_[i + 1]) : std::string_view::npos;
-        if (known == std::string_view::npos)
-          fail("a string has an unknown escape, expected \\\\, \\\", \\n, \\t or \\r");
-        c = meant[known];
+        const std::size_t known = i + 1 < rest_.size() ? escape_letters.find(rest_[i + 1]) : rest_.npos;
+        if (known == rest_.npos) fail("a string has an unknown escape, expected \\\\, \\\", \\n, \\t or \\r");
+        c = escaped_characters[known];
         ++i;
       }
       value += c;
@@ -217,11 +215,9 @@ void apply_config(CLI::App& command, const std::string& path) {
 std::string quoted(const std::string& text) {
   std::string value = "\"";
   for (const char c : text) {
-    if (c == '"' || c == '\\') value += '\\';
-    value += c == '\n'   ? std::string("\\n")
-             : c == '\t' ? std::string("\\t")
-             : c == '\r' ? std::string("\\r")
-                         : std::string(1, c);
+    const std::size_t escape = escaped_characters.find(c);
+    if (escape != escaped_characters.npos) value += '\\';
+    value += escape != escaped_characters.npos ? escape_letters[escape] : c;
   }
   return value + '"';
 }

@@ -1,6 +1,5 @@
 #include <cstdio>
 #include <map>
-#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -86,9 +85,8 @@ int curves(const CurvesCommand& command) {
 }  // namespace
 
 void add_curves(CLI::App& app, Run& run) {
-  CLI::App* sub =
-      app.add_subcommand("curves", "Draws losses, BLEU, chrF and learning rates of trainings as SVG");
-  auto command = std::make_shared<CurvesCommand>();
+  const auto [sub, command] = add_command(
+      app, run, "curves", "Draws losses, BLEU, chrF and learning rates of trainings as SVG", curves);
   sub->add_option("folders", command->folders, "model folders, or logs (training.jsonl)")
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->required();
@@ -98,7 +96,6 @@ void add_curves(CLI::App& app, Run& run) {
   sub->footer(
       "Each training has a colour; from the seventh on, colours repeat with dashed lines. See "
       "docs/training/running.md and docs/training/log.md.");
-  sub->callback([&run, command] { run = [command] { return curves(*command); }; });
 }
 
 }  // namespace translator

@@ -32,8 +32,7 @@ inline void remove_confidence(const std::string& folder) {
 /// Reads the file; without it, probabilities are used unchanged. Throws IoError for invalid contents.
 inline eigenformer::ConfidenceScale load_confidence(const std::string& folder) {
   const std::filesystem::path path = confidence_file(folder);
-  std::error_code ignored;
-  if (!std::filesystem::exists(path, ignored)) return {};
+  if (!eigenformer::detail::file_exists(path)) return {};
   try {
     auto scale = eigenformer::options_from_json<eigenformer::ConfidenceScale>(
         nlohmann::json::parse(eigenformer::detail::read_file(path)));

@@ -32,45 +32,46 @@ inline bool same_text(const eigenformer::TokenizerPair& a, const eigenformer::Te
          same(*a.target, *b.target);
 }
 
+/// Folders of adapters by name.
+using AdapterPlaces = std::map<std::string, std::filesystem::path>;
+
 /// A model for decoding: weights packed in the format of its folder, without a second copy.
 struct DecodingModel {
-  eigenformer::PackedModel<Model> packed;
+  eigenformer::AdaptedModel adapted;
   eigenformer::TranslationModel<float>& loaded;
   eigenformer::Context<float> ctx;  ///< with the packed weights
-  std::map<std::string, std::shared_ptr<const eigenformer::AdapterSet<float>>> adapters{};  ///< by name
 
   /// adapter: folder of an adapter to merge into the weights; empty: none. target_language: for a
-  /// multilingual model. Throws as load_packed_folder and with_target_language do.
-  explicit DecodingModel(const std::string& folder, const std::string& adapter = {},
-                         const std::string& target_language = {})
-      : packed(adapter.empty() ? eigenformer::load_packed_folder(folder)
-                               : eigenformer::load_packed_folder(folder, adapter)),
-        loaded(packed.loaded),
-        ctx(packed.context()) {
+  /// multilingual model. adapters: by name, folders of those that are not merged, instead of `adapter`.
+  /// Throws as load_packed_folder or load_adapted_folder and with_target_language do.
+  DecodingModel(const std::string& folder, const std::string& adapter, const std::string& target_language,
+                const AdapterPlaces& adapters)
+      : adapted(load(folder, adapter, adapters)),
+        loaded(adapted.packed.loaded),
+        ctx(adapted.packed.context()) {
     eigenformer::detail::require_tokenizers(folder, loaded.tokenizers);
-    loaded.description.text = eigenformer::with_target_language(loaded.description.text, target_language);
-  }
-  /// With named adapters that are not merged into the weights. Throws as load_adapted_folder and
-  /// with_target_language do.
-  DecodingModel(eigenformer::AdaptedModel adapted, const std::string& target_language)
-      : packed(std::move(adapted.packed)),
-        loaded(packed.loaded),
-        ctx(packed.context()),
-        adapters(std::move(adapted.adapters)) {
     loaded.description.text = eigenformer::with_target_language(loaded.description.text, target_language);
   }
   DecodingModel(const DecodingModel&) = delete;
   DecodingModel& operator=(const DecodingModel&) = delete;
+
+ private:
+  static eigenformer::AdaptedModel load(const std::string& folder, const std::string& adapter,
+                                        const AdapterPlaces& adapters) {
+    if (!adapters.empty()) return eigenformer::load_adapted_folder(folder, adapters);
+    if (!adapter.empty()) return {eigenformer::load_packed_folder(folder, adapter), {}};
+    return {eigenformer::load_packed_folder(folder), {}};
+  }
 };
 
 /// The models of one or more folders, which translate as an ensemble.
 class DecodingModels {
  public:
-  /// Throws as DecodingModel does, and ValueError if the models' vocabularies or conventions differ. adapter:
-  /// for a single model; empty: none.
+  /// Throws as DecodingModel does, and ValueError if the models' vocabularies or conventions differ. adapter,
+  /// adapters: for a single model, as those of DecodingModel; each request may choose one of the latter.
   explicit DecodingModels(const std::vector<std::string>& folders, const std::string& adapter = {},
-                          const std::string& target_language = {})
-      : models_(load(folders, adapter, target_language)), ensemble_(members()) {
+                          const std::string& target_language = {}, const AdapterPlaces& adapters = {})
+      : models_(load(folders, adapter, target_language, adapters)), ensemble_(members()) {
     // Fitted for a single model: the confidences of an ensemble, or of a model with an adapter, differ.
     if (folders.size() == 1) confidence_ = load_confidence(adapter.empty() ? folders[0] : adapter);
     for (std::size_t i = 1; i < models_.size(); ++i) {
@@ -86,15 +87,7 @@ class DecodingModels {
           eigenformer::max_source_tokens(models_[shortest_]->loaded.description))
         shortest_ = i;
     }
-  }
-
-  /// A model with adapters by name, one of which each request may choose. adapters: their folders. Throws as
-  /// load_adapted_folder and with_target_language do.
-  DecodingModels(const std::string& folder, const std::map<std::string, std::filesystem::path>& adapters,
-                 const std::string& target_language)
-      : models_(load(folder, adapters, target_language)), ensemble_(members()) {
-    confidence_ = load_confidence(folder);
-    for (const auto& [name, set] : first().adapters) {
+    for (const auto& [name, set] : first().adapted.adapters) {
       adapted_.emplace(
           name,
           Adapted{eigenformer::Ensemble<Model>({{first().loaded.model, first().ctx.with_adapters(set)}}),
@@ -120,21 +113,14 @@ class DecodingModels {
  private:
   static std::vector<std::unique_ptr<DecodingModel>> load(const std::vector<std::string>& folders,
                                                           const std::string& adapter,
-                                                          const std::string& target_language) {
+                                                          const std::string& target_language,
+                                                          const AdapterPlaces& adapters) {
     if (!adapter.empty() && folders.size() > 1)
       throw eigenformer::ValueError(
           "adapter", "--adapter works with one model only, but --model is given several times");
     std::vector<std::unique_ptr<DecodingModel>> models;
     for (const std::string& folder : folders)
-      models.push_back(std::make_unique<DecodingModel>(folder, adapter, target_language));
-    return models;
-  }
-  static std::vector<std::unique_ptr<DecodingModel>> load(
-      const std::string& folder, const std::map<std::string, std::filesystem::path>& adapters,
-      const std::string& target_language) {
-    std::vector<std::unique_ptr<DecodingModel>> models;
-    models.push_back(
-        std::make_unique<DecodingModel>(eigenformer::load_adapted_folder(folder, adapters), target_language));
+      models.push_back(std::make_unique<DecodingModel>(folder, adapter, target_language, adapters));
     return models;
   }
   std::vector<eigenformer::Ensemble<Model>::Member> members() const {

@@ -17,16 +17,18 @@ namespace translator {
 
 namespace ef = eigenformer;
 
+/// Gives an option one value at a time. several: whether it may be repeated.
+inline CLI::Option* one_at_a_time(CLI::Option* option, bool several = true) {
+  return option->expected(1)->allow_extra_args(false)->multi_option_policy(
+      several ? CLI::MultiOptionPolicy::TakeAll : CLI::MultiOptionPolicy::TakeLast);
+}
+
 /// Adds --model and --adapter. several: whether --model may be repeated.
 inline void add_models(CLI::App& app, std::vector<std::string>& folders, std::string& adapter, bool several) {
-  app.add_option("--model", folders,
-                 several
-                     ? "model folder; repeat for an ensemble, which averages the probabilities of its models"
-                     : "model folder")
-      ->required()
-      ->expected(1)
-      ->allow_extra_args(false)
-      ->multi_option_policy(several ? CLI::MultiOptionPolicy::TakeAll : CLI::MultiOptionPolicy::TakeLast);
+  const char* const help =
+      several ? "model folder; repeat for an ensemble, which averages the probabilities of its models"
+              : "model folder";
+  one_at_a_time(app.add_option("--model", folders, help), several)->required();
   app.add_option("--adapter", adapter,
                  "folder of a LoRA adapter for the model, written by translator train or PEFT; it is merged "
                  "into the weights in memory");
@@ -107,6 +109,14 @@ inline ef::AlignmentOptions guided_alignment_options(const DecodingModels& model
   return options;
 }
 
+/// Accepts the rows of SearchOptions that are flags. n_best: whether more than the best translation is of
+/// use.
+inline auto search_rows(bool n_best) {
+  return [n_best](const OptionRow& row) {
+    return !is_among(row.name, decoding_fields_without_flag) && (n_best || row.name != "num_hypotheses");
+  };
+}
+
 /// The options shared by all commands that translate: model, search and batches.
 class DecodingCommand {
  public:
@@ -118,9 +128,8 @@ class DecodingCommand {
   void add_to(CLI::App& app, bool more_models = true, bool n_best = false) {
     add_models(app, folders, adapter, more_models);
     add_target_language(app, target_language);
-    search_.emplace(
-        app, ef::SearchOptions{}, "Search; imported models bring their own defaults",
-        [n_best](const OptionRow& row) { return has_flag(row) && (n_best || row.name != "num_hypotheses"); });
+    search_.emplace(app, ef::SearchOptions{}, "Search; imported models bring their own defaults",
+                    search_rows(n_best));
     app.add_option(
            "--shortlist", shortlist_,
            "lexical shortlist (Marian's lex.s2t.bin, or from translator shortlist): score only likely words")
@@ -185,8 +194,6 @@ class DecodingCommand {
     }
     return std::make_shared<const ef::Shortlist>(read.with_source_ids(tokenizers.joint()));
   }
-
-  static bool has_flag(const OptionRow& row) { return !is_among(row.name, decoding_fields_without_flag); }
 
   std::optional<OptionFlags<ef::SearchOptions>> search_;
   std::optional<OptionFlags<ef::BatchSearchOptions>> batching_;

@@ -14,6 +14,23 @@ bool is_word_of(const std::string& words, const std::string& word) {
   return (", " + words + ", ").find(", " + word + ", ") != std::string::npos;
 }
 
+/// Calls f with a value of the type that flags of a kind have.
+template <class F>
+auto with_type(OptionKind kind, F&& f) {
+  switch (kind) {
+    case OptionKind::flag:
+      return f(bool{});
+    case OptionKind::whole_number:
+      return f(std::int64_t{});
+    case OptionKind::unsigned_number:
+      return f(std::uint64_t{});
+    case OptionKind::number:
+      return f(double{});
+    default:
+      return f(std::string());
+  }
+}
+
 }  // namespace
 
 RowFlags::RowFlags(CLI::App& command, std::vector<OptionRow> rows, const char* help_group,
@@ -36,35 +53,19 @@ CLI::Option* RowFlags::add(CLI::App& command, const OptionRow& row) {
   std::string help = row.help;
   if (!row.owner_word.empty()) help = row.owner_word + ": " + help;
   if (!row.allowed.empty()) help += " (" + row.allowed + ")";
-  const auto option_of = [&]<class V>(const V&) {
+  if (row.kind == OptionKind::flag) {
+    // A flag that is on by default needs a way to turn it off.
+    if (row.fallback != "false") names += ",!" + flag_of_name("no_" + row.name, row.group);
+    if (row.fallback == "true") help += "; on by default";
+    return command.add_flag(names, std::as_const(help));
+  }
+  CLI::Option* const option = with_type(row.kind, [&]<class V>(const V&) {
     return command.add_option_function<V>(
         names, [](const V&) {}, help);
-  };
-  CLI::Option* option = nullptr;
-  switch (row.kind) {
-    case OptionKind::flag:
-      // A flag that is on by default needs a way to turn it off.
-      if (row.fallback != "false") names += ",!" + flag_of_name("no_" + row.name, row.group);
-      if (row.fallback == "true") help += "; on by default";
-      return command.add_flag(names, std::as_const(help));
-    case OptionKind::whole_number:
-      option = option_of(std::int64_t{});
-      break;
-    case OptionKind::unsigned_number:
-      option = option_of(std::uint64_t{});
-      break;
-    case OptionKind::number:
-      option = option_of(double{});
-      break;
-    case OptionKind::word:
-    case OptionKind::text:
-    case OptionKind::ids:
-      option = option_of(std::string());
-      if (row.kind == OptionKind::word)
-        option->type_name(std::string("TEXT:") + words_mark +
-                          CLI::detail::find_and_replace(row.allowed, ",", ""));
-      break;
-  }
+  });
+  if (row.kind == OptionKind::word)
+    option->type_name(std::string("TEXT:") + words_mark +
+                      CLI::detail::find_and_replace(row.allowed, ",", ""));
   return option->default_str(row.fallback);
 }
 
@@ -73,31 +74,11 @@ nlohmann::json RowFlags::given() const {
   for (const auto& [row, option] : flags_) {
     if (option->count() == 0) continue;
     nlohmann::json& value = row.group.empty() ? json[row.name] : json[row.group][row.name];
-    switch (row.kind) {
-      case OptionKind::flag:
-        value = option->as<bool>();
-        break;
-      case OptionKind::whole_number:
-        value = option->as<std::int64_t>();
-        break;
-      case OptionKind::unsigned_number:
-        value = option->as<std::uint64_t>();
-        break;
-      case OptionKind::number:
-        value = option->as<double>();
-        break;
-      case OptionKind::word:
-        // The field's name, which the library's messages use, is the same for both stacks and the model.
-        if (const auto word = option->as<std::string>();
-            !row.group.empty() && !is_word_of(row.allowed, word)) {
-          throw ef::ValueError("options", {flag_of_name(row.name, row.group), " is '", word,
-                                           "', expected one of ", row.allowed});
-        }
-        [[fallthrough]];
-      case OptionKind::text:
-      case OptionKind::ids:
-        value = option->as<std::string>();
-        break;
+    with_type(row.kind, [&value, option = option]<class V>(const V&) { value = option->as<V>(); });
+    // The field's name, which the library's messages use, is the same for both stacks and the model.
+    if (row.kind == OptionKind::word && !row.group.empty() && !is_word_of(row.allowed, value)) {
+      throw ef::ValueError("options", {flag_of_name(row.name, row.group), " is '", value.get<std::string>(),
+                                       "', expected one of ", row.allowed});
     }
   }
   return json;

@@ -38,7 +38,7 @@ struct RowWriter {
   template <class X>
   static std::string text_of(const X& x) {
     if constexpr (std::is_enum_v<X>) {
-      return ef::EnumNames<X>::names[static_cast<std::size_t>(x)];
+      return ef::word_of(x);
     } else if constexpr (std::same_as<X, bool>) {
       return x ? "true" : "false";
     } else if constexpr (std::integral<X>) {

@@ -17,9 +17,8 @@ namespace translator {
 /// Throws IoError if a path exists and is not a folder.
 inline void require_folder_if_any(const char* op, const std::filesystem::path& path) {
   std::error_code ignored;
-  if (std::filesystem::exists(path, ignored) && !std::filesystem::is_directory(path, ignored)) {
+  if (eigenformer::detail::file_exists(path) && !std::filesystem::is_directory(path, ignored))
     throw eigenformer::IoError(op, {"'", path.string(), "' is not a folder"});
-  }
 }
 
 /// Throws IoError if a model must not replace the contents of a folder: a prepared corpus, an adapter, or an
@@ -116,7 +115,7 @@ inline void require_new_model_folder(const char* op, const std::filesystem::path
   }
   check_writable_folder(op, folder);
   if (overwrite) return require_replaceable(op, folder);
-  if (!std::filesystem::exists(folder, ignored)) return;
+  if (!eigenformer::detail::file_exists(folder)) return;
   if (std::filesystem::is_directory(folder, ignored) && std::filesystem::is_empty(folder, ignored)) return;
   throw eigenformer::IoError(
       op, {"'", folder.string(),

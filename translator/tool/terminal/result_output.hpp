@@ -27,19 +27,22 @@ inline bool is_regular_file_if_any(const std::string& path) {
 /// complete, compressed if its name ends in .gz or .zst. Only one process at a time can write a file.
 class ResultOutput {
  public:
-  /// Throws IoError if the file cannot be written, or another process is writing it; ValueError if an
-  /// interrupted run could resume it.
-  explicit ResultOutput(const std::string& path) : compression_(ef::detail::compression_of_name(path)) {
+  /// resumes: whether to keep what an interrupted run has saved, for file() to resume. way_out: what to do
+  /// about that of another run. Throws IoError if the file cannot be written, or another process is writing
+  /// it; ValueError if an interrupted run has saved something and `resumes` is false.
+  explicit ResultOutput(const std::string& path, bool resumes = false,
+                        const char* way_out = "remove the file to start again")
+      : compression_(ef::detail::compression_of_name(path)) {
     (void)ef::compress(compression_, "");  // throws now if it is not supported
     if (path.empty()) return;
     if (is_regular_file_if_any(path)) {
       file_.emplace(path);
-      if (file_->saved()) {
+      if (!file_->saved()) {
+        file_->restart();
+      } else if (!resumes) {
         throw ef::ValueError("translate", {"'", file_->part().string(),
-                                           "' holds the translations of an interrupted run; remove the file "
-                                           "to start again"});
+                                           "' holds the translations of an interrupted run; ", way_out});
       }
-      file_->restart();
     } else {
       stream_ = std::fopen(path.c_str(), "wb");
       if (stream_ == nullptr) refuse("'" + path + "'");
@@ -51,6 +54,10 @@ class ResultOutput {
   ResultOutput(const ResultOutput&) = delete;
   ResultOutput& operator=(const ResultOutput&) = delete;
 
+  /// The file; none for standard output, a device or a pipe.
+  std::optional<ef::ResumableFile>& file() { return file_; }
+
+  /// Writes results; in a compressed file as a separate member or frame.
   void write(const std::string& text) {
     if (text.empty()) return;
     put(compression_ == ef::Compression::none ? text : ef::compress(compression_, text));
@@ -58,7 +65,8 @@ class ResultOutput {
 
   void finish() {
     // An empty file is not valid compressed text.
-    if (!written_ && compression_ != ef::Compression::none) put(ef::compress(compression_, ""));
+    const bool empty = file_ ? file_->bytes_written() == 0 : !written_;
+    if (empty && compression_ != ef::Compression::none) put(ef::compress(compression_, ""));
     if (file_) file_->commit();
   }
 

@@ -116,11 +116,10 @@ class FolderSink final : public ef::TrainingSink {
   }
   void on_decay() override {
     if (diverged()) return;
-    if (saved_ && !staged_) {  // as a checkpoint, but the model saved last stays
-      attempt([&] { folder_.save_before_decay(trainer_->state()); });
-    } else {  // the first save must replace the file of an earlier training
-      attempt([&] { folder_.stage_before_decay(trainer_->state()); });
-    }
+    attempt([&] {
+      if (saved_ && !staged_) return folder_.save_before_decay(trainer_->state());  // the saved model stays
+      folder_.stage_before_decay(trainer_->state());  // the first save replaces that of an earlier training
+    });
   }
   void on_checkpoint() override {
     if (diverged()) return;  // the state saved last is worth more

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <array>
 #include <cmath>
+#include <cstddef>
 #include <string>
 
 #include "terminal/terminal_progress.hpp"
@@ -12,23 +14,10 @@ namespace translator {
 /// Prints why a training ended and what to do next. by: the measure that decided validations.
 inline void describe_end(ef::TrainingEnd end, const Trainer& trainer, ef::ValidationMeasure by,
                          const TrainedModel& trained, TerminalProgress& progress) {
-  const char* const why = [end] {
-    switch (end) {
-      case ef::TrainingEnd::epochs:
-        return "all epochs finished";
-      case ef::TrainingEnd::max_steps:
-        return "maximum steps reached";
-      case ef::TrainingEnd::max_minutes:
-        return "time limit reached";
-      case ef::TrainingEnd::early_stopping:
-        return "early stopping";
-      case ef::TrainingEnd::early_decay:
-        return "finished early";
-      case ef::TrainingEnd::interrupted:
-        break;
-    }
-    return "interrupted";
-  }();
+  // In the order of TrainingEnd.
+  static constexpr std::array reasons = {"all epochs finished", "maximum steps reached", "time limit reached",
+                                         "early stopping",      "interrupted",           "finished early"};
+  const char* const why = reasons[static_cast<std::size_t>(end)];
   std::string text = format("%s after %s", why, counted(trainer.step(), "step").c_str());
   if (std::isfinite(trainer.best())) {
     text += by == ef::ValidationMeasure::loss

@@ -39,18 +39,14 @@ inline void check_folder(const TrainCommand& command) {
     const ef::WeightFormat weights = ef::read_model_description(command.folder).weights;
     if (weights != ef::WeightFormat::float32) {
       throw ef::IoError("train",
-                        {"'", command.folder, "' has ", ef::detail::weight_format_name(weights),
+                        {"'", command.folder, "' has ", ef::word_of(weights),
                          " weights, which cannot be trained; use the float32 model that it was made from"});
     }
     require_state();
-  } else if (!command.overwrite && ef::is_model_folder(command.folder)) {
-    throw ef::IoError(
-        "train", {"'", command.folder, "' already holds a model; give --resume to continue its training, ",
-                  "or --overwrite to start again"});
-  } else if (!command.overwrite && ef::is_adapter_folder(command.folder)) {
-    throw ef::IoError(
-        "train", {"'", command.folder, "' already holds an adapter; give --resume to continue its training, ",
-                  "or --overwrite to start again"});
+  } else if (const bool model = ef::is_model_folder(command.folder);
+             !command.overwrite && (model || ef::is_adapter_folder(command.folder))) {
+    throw ef::IoError("train", {"'", command.folder, "' already holds ", (model ? "a model" : "an adapter"),
+                                "; give --resume to continue its training, or --overwrite to start again"});
   }
   if (ef::is_prepared_corpus(command.folder)) {
     throw ef::IoError("train",
@@ -69,6 +65,9 @@ inline bool resume(Trainer& trainer, const fs::path& folder) {
 /// Completes an interrupted save, and removes temporary files that killed runs left in a model's folder.
 inline void remove_leftovers(const fs::path& folder) {
   ef::FolderTransaction::recover(folder);
+  const auto is_number = [](const std::string& text) {
+    return !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
+  };
   for (const fs::path& place : {folder, folder / "training"}) {
     std::error_code ignored;
     for (const auto& entry : fs::directory_iterator(place, ignored)) {
@@ -77,11 +76,9 @@ inline void remove_leftovers(const fs::path& folder) {
       if (mark == std::string::npos || !entry.is_regular_file(ignored)) continue;
       // "<name>.tmp-<process>-<number>"; files of a running process are in use
       const std::size_t dash = name.find('-', mark + 5);
-      if (dash == std::string::npos || dash + 1 == name.size()) continue;
-      if (name.find_first_not_of("0123456789", dash + 1) != std::string::npos) continue;
       const std::string process = name.substr(mark + 5, dash - (mark + 5));
-      if (process.empty() || process.size() > 9) continue;
-      if (process.find_first_not_of("0123456789") != std::string::npos) continue;
+      if (dash == std::string::npos || !is_number(name.substr(dash + 1))) continue;
+      if (!is_number(process) || process.size() > 9) continue;
       if (::kill(std::stoi(process), 0) != 0 && errno == ESRCH) fs::remove(entry.path(), ignored);
     }
   }

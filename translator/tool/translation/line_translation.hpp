@@ -73,7 +73,8 @@ class LineTranslation {
       if (best.attention != nullptr && attention_.wanted()) attention_.add(line, *best.attention);
       explorer_.add(line, lines[i], with_prefixes_ ? prefixes[i] : "", best);
       alignments_.add(lines[i], best);
-      add_term_warnings(results.warnings, line, best);
+      for (const std::string& missed : missed_terms(best))
+        results.warnings.push_back("line " + std::to_string(line) + " has " + missed);
       if (with_attention_ && best.attention == nullptr && !best.text.empty()) {
         results.warnings.push_back("line " + std::to_string(line) +
                                    " was translated in parts; there are no attention weights for it");
@@ -106,13 +107,6 @@ class LineTranslation {
       if (tab != std::string::npos) line.resize(tab);
     }
     return prefixes;
-  }
-
-  // The glossary terms that a translation lacks.
-  static void add_term_warnings(std::vector<std::string>& warnings, std::size_t line,
-                                const ef::Translation& translation) {
-    for (const std::string& missed : missed_terms(translation))
-      warnings.push_back("line " + std::to_string(line) + " has " + missed);
   }
 
   bool with_prefixes_, protect_;

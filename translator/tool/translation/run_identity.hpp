@@ -35,14 +35,11 @@ inline std::string content_hash(const std::filesystem::path& path) {
 /// Adds the files of a folder; owner: of what it is the folder, such as "the model".
 inline void add_folder(RunIdentity& identity, const std::string& owner, const std::string& folder) {
   namespace fs = std::filesystem;
-  std::vector<fs::path> files;
   std::error_code error;
   for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error))
-    if (std::error_code ignored; it->is_regular_file(ignored)) files.push_back(it->path());
+    if (std::error_code ignored; it->is_regular_file(ignored))
+      identity[owner + "'s file " + it->path().filename().string()] = content_hash(it->path());
   if (error) throw eigenformer::detail::errno_error("translate", "read the folder", folder, error.value());
-  for (const fs::path& path : files) {
-    identity[owner + "'s file " + path.filename().string()] = content_hash(path);
-  }
 }
 
 /// The first difference between two runs, for messages; empty: none.

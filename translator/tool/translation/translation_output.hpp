@@ -8,7 +8,6 @@
 
 #include "../terminal/result_output.hpp"
 #include "alignment_file.hpp"
-#include "eigenformer/data/files/compressed_text.hpp"
 #include "run_identity.hpp"
 #include "translator/text/resumable_file.hpp"
 
@@ -33,30 +32,22 @@ class TranslationOutput {
   TranslationOutput(const std::string& path, AlignmentFiles& alignments, RunIdentity identity, bool go_on)
       : to_file_(!path.empty() && is_regular_file_if_any(path)),
         alignments_(alignments),
-        identity_(std::move(identity)),
-        compression_(ef::detail::compression_of_name(path)) {
+        identity_(std::move(identity)) {
     if (go_on && !to_file_)
       throw ef::ValueError("translate",
                            {"--continue needs a regular file as --output, but '", path, "' is not one"});
-    if (!to_file_ || identity_.empty()) {
-      stream_.emplace(path);
+    if (identity_.empty()) {
+      output_.emplace(path);
+    } else {
+      output_.emplace(path, go_on, "give --continue to resume it, or remove the file to start again");
+      if (output_->file()) file_ = &*output_->file();
+    }
+    if (file_ != nullptr && file_->saved()) {
+      take_up(*file_->saved());
+      file_->resume();
+    } else {
       alignments_.restart();
-      return;
     }
-    (void)ef::compress(compression_, "");  // throws now if it is not supported
-    file_.emplace(path);
-    if (!file_->saved()) {
-      file_->restart();
-      alignments_.restart();
-      return;
-    }
-    if (!go_on) {
-      throw ef::ValueError("translate", {"'", file_->part().string(),
-                                         "' holds the translations of an interrupted run; give --continue "
-                                         "to resume it, or remove the file to start again"});
-    }
-    take_up(*file_->saved());
-    file_->resume();
   }
 
   /// Whether results are lost, or kept for another run, if finish() is not reached.
@@ -66,13 +57,7 @@ class TranslationOutput {
   const std::optional<InputPosition>& begin() const { return begin_; }
 
   /// Writes results; in a compressed file as a separate member or frame.
-  void write(const std::string& text) {
-    if (stream_) {
-      stream_->write(text);
-    } else if (!text.empty()) {
-      file_->write(ef::compress(compression_, text));
-    }
-  }
+  void write(const std::string& text) { output_->write(text); }
 
   /// Reports that the results of all lines up to a position were written. Saves the position now and then, so
   /// that saving takes at most 5 % of the time.
@@ -81,7 +66,7 @@ class TranslationOutput {
     aligned_ = alignments_.written();
     using clock = std::chrono::steady_clock;
     const auto now = clock::now();
-    if (!file_ || (saved_at_ && now - *saved_at_ < 20 * save_takes_)) return;
+    if (file_ == nullptr || (saved_at_ && now - *saved_at_ < 20 * save_takes_)) return;
     save();
     saved_at_ = clock::now();
     save_takes_ = *saved_at_ - now;
@@ -89,7 +74,7 @@ class TranslationOutput {
 
   /// Saves the position for a later run if possible. Returns whether a run can be resumed.
   bool keep() noexcept {
-    if (!file_) return false;
+    if (file_ == nullptr) return false;
     try {
       if (position_) save();
     } catch (const ef::Error&) {  // such as on a full disk: the position saved before remains valid
@@ -100,15 +85,7 @@ class TranslationOutput {
   /// The file with the results written so far.
   std::string part() const { return file_->part().string(); }
 
-  void finish() {
-    if (stream_) {
-      stream_->finish();
-      return;
-    }
-    // An empty file is not valid compressed text.
-    if (file_->bytes_written() == 0) file_->write(ef::compress(compression_, ""));
-    file_->commit();
-  }
+  void finish() { output_->finish(); }
 
  private:
   void save() {
@@ -149,9 +126,8 @@ class TranslationOutput {
   bool to_file_;
   AlignmentFiles& alignments_;
   RunIdentity identity_;
-  ef::Compression compression_;
-  std::optional<ResultOutput> stream_;
-  std::optional<ef::ResumableFile> file_;
+  std::optional<ResultOutput> output_;
+  ef::ResumableFile* file_ = nullptr;  // of output_, if the run can be resumed
   std::optional<InputPosition> begin_, position_;
   nlohmann::json aligned_;  // what was written of alignments_ at position_
   std::optional<std::chrono::steady_clock::time_point> saved_at_;

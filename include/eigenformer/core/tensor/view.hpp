@@ -299,10 +299,11 @@ void for_rounds(const StridedLoop<Operands>& loop, index_t grain, F&& f) {
 template <class F>
 void for_each_row(const StridedView& to, const StridedView& from, const F& f) {
   if (to.shape.numel() == 0) return;
-  const index_t n = to.shape.cols(), outer = std::max<index_t>(0, to.shape.rank() - 1);
-  const auto last = static_cast<std::size_t>(outer);
-  const index_t sa = to.strides[last], sb = from.strides[last];
-  parallel_for(to.shape.rows(), std::max<index_t>(1, (1 << 15) / n), [&](index_t begin, index_t end) {
+  index_t rank = to.shape.rank();
+  while (rank > 1 && to.shape[rank - 1] == 1) --rank;  // or rows would have one element
+  const auto last = static_cast<std::size_t>(std::max<index_t>(0, rank - 1));
+  const index_t n = rank > 0 ? to.shape[rank - 1] : 1, sa = to.strides[last], sb = from.strides[last];
+  parallel_for(to.shape.numel() / n, std::max<index_t>(1, (1 << 15) / n), [&](index_t begin, index_t end) {
     Strides at{};  // of the row in the outer dimensions
     index_t x = to.offset, y = from.offset, rest = begin;
     const auto move = [&](std::size_t d, index_t by) {

@@ -56,10 +56,9 @@ class SampledCorpus final : public PairSource {
   bool draws_target() const noexcept { return sampling_.on() && sampling_.sides != SampledSides::source; }
 
   std::string drawn() const {
-    const auto side = static_cast<std::size_t>(sampling_.sides);
     return "drawn (bpe_dropout " + detail::number_text(sampling_.bpe_dropout) + ", unigram_alpha " +
-           detail::number_text(sampling_.unigram_alpha) + ", " + EnumNames<SampledSides>::names[side] +
-           ", seed " + std::to_string(seed_) + ")";
+           detail::number_text(sampling_.unigram_alpha) + ", " + word_of(sampling_.sides) + ", seed " +
+           std::to_string(seed_) + ")";
   }
   std::uint64_t text_hash() const {
     Hash64 hash;

@@ -20,12 +20,7 @@ enum class UnknownTokens {
   keep,  ///< each reads U+2047, the double question mark
   drop,  ///< they are left out, as by transformers' decode() with skip_special_tokens
 };
-/// The names of these values in options and files.
-template <>
-struct EnumNames<UnknownTokens> {
-  /// One name per value, in the order of the enumeration.
-  static constexpr std::array names = {"keep", "drop"};
-};
+EIGENFORMER_ENUM_NAMES(UnknownTokens, "keep", "drop")
 
 /// A target language of a multilingual model, and the token before a source sentence that selects it
 /// (Johnson et al. 2017).

@@ -15,12 +15,7 @@ enum class SampledSides {
   target   ///< only the target
 };
 
-/// The names of SampledSides in options and files.
-template <>
-struct EnumNames<SampledSides> {
-  /// One name per value, in the order of the enumeration.
-  static constexpr std::array names = {"both", "source", "target"};
-};
+EIGENFORMER_ENUM_NAMES(SampledSides, "both", "source", "target")
 
 /// Options of sampled subword segmentation, a regularisation for training. Only the rate for the tokenizer's
 /// kind of model may be above 0.

@@ -38,12 +38,7 @@ enum class AdapterNames {
   bart,  ///< as transformers' BART, mBART, Marian and M2M100 (NLLB): model.encoder.layers.0.fc1
   t5,    ///< as transformers' T5: encoder.block.0.layer.0.SelfAttention.q
 };
-/// The names of the schemes in base.json.
-template <>
-struct EnumNames<AdapterNames> {
-  /// One name per value, in the order of the enumeration.
-  static constexpr std::array names = {"own", "bart", "t5"};
-};
+EIGENFORMER_ENUM_NAMES(AdapterNames, "own", "bart", "t5")
 
 namespace detail {
 

@@ -170,7 +170,7 @@ void stage_folder(const FolderTransaction& save, const M& model, const Tokenizer
       {"training", training},
   };
   if (!kind.empty()) options["tokenizer"] = {{"kind", kind}, {"joint", tokenizers.joint()}};
-  if (weights != WeightFormat::float32) options["weights"] = weight_format_name(weights);
+  if (weights != WeightFormat::float32) options["weights"] = word_of(weights);
   if (text != ModelConventions{}) options["text"] = conventions_to_json(text);
   write_weights(save.file("model.safetensors"));
   std::vector<std::string> files = {"model.safetensors"};

@@ -28,7 +28,7 @@ concept OptionWord = std::is_enum_v<X>;
 template <class X>
 nlohmann::json option_to_json(const X& x) {
   if constexpr (OptionWord<X>) {
-    return EnumNames<X>::names[static_cast<std::size_t>(x)];
+    return word_of(x);
   } else {
     return x;
   }

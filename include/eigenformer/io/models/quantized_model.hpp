@@ -40,19 +40,9 @@
 /// the inputs of the product are rounded, if it is the same for all rows (PackedMatrix::with_input_step).
 namespace eigenformer {
 
-/// The names of the weight formats in options and files.
-template <>
-struct EnumNames<WeightFormat> {
-  /// One name per value, in the order of the enumeration.
-  static constexpr std::array names = {"float32", "bf16", "int8"};
-};
+EIGENFORMER_ENUM_NAMES(WeightFormat, "float32", "bf16", "int8")
 
 namespace detail {
-
-/// The name of a weight format: float32, bf16 or int8.
-inline const char* weight_format_name(WeightFormat format) {
-  return EnumNames<WeightFormat>::names[static_cast<std::size_t>(format)];
-}
 
 inline std::string scale_name(const std::string& name) { return name + "_scale"; }
 
@@ -324,7 +314,7 @@ EIGENFORMER_IO_FUNCTION void require_weight_dtype(const SafetensorsFile& file, c
   if (dtype == wanted) return;
   throw IoError("load_model",
                 {"'", file.path().string(), "': tensor '", name, "' is ", dtype_name(dtype), ", expected ",
-                 dtype_name(wanted), " in a model of ", weight_format_name(format), " weights"});
+                 dtype_name(wanted), " in a model of ", word_of(format), " weights"});
 }
 
 }  // namespace eigenformer::detail

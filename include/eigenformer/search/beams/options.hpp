@@ -35,12 +35,7 @@ enum class SearchRule {
            ///< keeps its place in the beam, which shrinks, and the search stops when no unfinished one is
            ///< left. Hypotheses cut off by max_length compete with finished ones. As Marian
 };
-/// The names of the search rules in options and files.
-template <>
-struct EnumNames<SearchRule> {
-  /// One name per value, in the order of the enumeration.
-  static constexpr std::array names = {"gnmt", "huggingface", "ctranslate2", "marian"};
-};
+EIGENFORMER_ENUM_NAMES(SearchRule, "gnmt", "huggingface", "ctranslate2", "marian")
 
 /// How texts are drawn instead of searched.
 struct Sampling {

@@ -20,24 +20,14 @@ enum class Reduction {
   /// MPI.
   native,
 };
-/// The names of Reduction in options and files.
-template <>
-struct EnumNames<Reduction> {
-  /// In the order of the enumerators.
-  static constexpr std::array names = {"fixed-order", "local-first", "native"};
-};
+EIGENFORMER_ENUM_NAMES(Reduction, "fixed-order", "local-first", "native")
 
 /// The number format in which ranks send gradients.
 enum class ReductionPrecision {
   full,  ///< the gradients' own type
   bf16,  ///< each gradient and their sum are rounded to bfloat16, sums are float: half the traffic
 };
-/// The names of ReductionPrecision in options and files.
-template <>
-struct EnumNames<ReductionPrecision> {
-  /// In the order of the enumerators.
-  static constexpr std::array names = {"full", "bf16"};
-};
+EIGENFORMER_ENUM_NAMES(ReductionPrecision, "full", "bf16")
 
 /// How the ranks of a training communicate. Without effect for a single rank.
 struct DistributedOptions {

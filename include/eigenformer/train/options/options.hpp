@@ -34,12 +34,7 @@ enum class ValidationMeasure {
   bleu,  ///< corpus_bleu() of translations, 0 to 100
   chrf   ///< corpus_chrf() of translations, 0 to 100
 };
-/// The names of ValidationMeasure in options and reports.
-template <>
-struct EnumNames<ValidationMeasure> {
-  /// In the order of the enumerators.
-  static constexpr std::array names = {"loss", "bleu", "chrf"};
-};
+EIGENFORMER_ENUM_NAMES(ValidationMeasure, "loss", "bleu", "chrf")
 
 /// What validations on sentence pairs measure, and which measure decides what is best and when to stop;
 /// validation_of() creates the Validation.
@@ -68,7 +63,7 @@ struct ValidationOptions {
   bool has(ValidationMeasure measure) const {
     if (measure == by) return true;
     for (const std::string& name : names()) {
-      if (name == EnumNames<ValidationMeasure>::names[static_cast<std::size_t>(measure)]) return true;
+      if (name == word_of(measure)) return true;
     }
     return false;
   }
@@ -159,12 +154,7 @@ class Warmup {
 
 }  // namespace detail
 
-/// The names of GemmPrecision in options and files.
-template <>
-struct EnumNames<GemmPrecision> {
-  /// In the order of the enumerators.
-  static constexpr std::array names = {"full", "bf16"};
-};
+EIGENFORMER_ENUM_NAMES(GemmPrecision, "full", "bf16")
 
 class Communicator;
 
@@ -282,12 +272,7 @@ enum class ScheduleKind {
   /// nearer: schedule::warmup_stable_decay(). A training can go on from the state before the decay.
   warmup_stable_decay,
 };
-/// The names of ScheduleKind in options and files.
-template <>
-struct EnumNames<ScheduleKind> {
-  /// In the order of the enumerators.
-  static constexpr std::array names = {"constant", "inverse-sqrt", "cosine", "wsd"};
-};
+EIGENFORMER_ENUM_NAMES(ScheduleKind, "constant", "inverse-sqrt", "cosine", "wsd")
 
 /// Options of a Trainer. The defaults suit 20,000 to 200,000 sentence pairs on a desktop computer.
 struct TrainingOptions {

@@ -18,13 +18,8 @@ enum class TrainingEnd {
   interrupted,     ///< the stop token was set
   early_decay      ///< the token for an early decay was set, and the learning rate has decayed
 };
-/// The names of TrainingEnd in logs.
-template <>
-struct EnumNames<TrainingEnd> {
-  /// In the order of the enumerators.
-  static constexpr std::array names = {"epochs",         "max_steps",   "max_minutes",
-                                       "early_stopping", "interrupted", "early_decay"};
-};
+EIGENFORMER_ENUM_NAMES(TrainingEnd, "epochs", "max_steps", "max_minutes", "early_stopping", "interrupted",
+                       "early_decay")
 
 /// A named term of a training's objective, without its weight in the objective.
 struct LossPart {

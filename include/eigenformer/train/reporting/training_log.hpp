@@ -120,7 +120,7 @@ class TrainingLog final : public TrainingSink {
     this->end(end);
   }
   /// The same after the updates that were reported last.
-  void end(TrainingEnd end) { this->end(EnumNames<TrainingEnd>::names[static_cast<std::size_t>(end)]); }
+  void end(TrainingEnd end) { this->end(word_of(end)); }
   /// The same with a reason as text, such as an error's message.
   void end(const std::string& reason) {
     Line line = begun("end");

@@ -152,14 +152,10 @@ class TranslationValidation {
     for (const ValidationMeasure measure :
          {ValidationMeasure::loss, ValidationMeasure::bleu, ValidationMeasure::chrf}) {
       if (measure == options_.by || !options_.has(measure)) continue;
-      report.others.push_back({name_of(measure), value(measure)});
+      report.others.push_back({word_of(measure), value(measure)});
     }
     report.samples = sample_.shown(translations_);
     translations_.clear();
-  }
-
-  static std::string name_of(ValidationMeasure measure) {
-    return EnumNames<ValidationMeasure>::names[static_cast<std::size_t>(measure)];
   }
 
  private:
@@ -203,7 +199,7 @@ Validation validation_of(const M& model, const PairSource& pairs, const std::vec
   const ValidationMeasure by = options.validation.by;
   return {.measure = [validation] { return validation->measure(); },
           .better = by == ValidationMeasure::loss ? Better::lower : Better::higher,
-          .name = detail::TranslationValidation<M>::name_of(by),
+          .name = word_of(by),
           .data = pairs.fingerprint(),
           .details = [validation](ValidationReport& report) { validation->details(report); }};
 }

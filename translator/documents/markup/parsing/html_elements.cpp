@@ -2,36 +2,26 @@
 
 #include <algorithm>
 #include <array>
-#include <cstddef>
 
 namespace eigenformer {
-
-namespace {
-
-template <std::size_t N>
-bool listed(const std::array<std::string_view, N>& sorted, std::string_view name) {
-  return std::binary_search(sorted.begin(), sorted.end(), name);
-}
-
-}  // namespace
 
 bool is_void_element(std::string_view name) {
   static constexpr auto names =
       std::to_array<std::string_view>({"area", "base", "br", "col", "embed", "hr", "img", "input", "link",
                                        "meta", "param", "source", "track", "wbr"});
-  return listed(names, name);
+  return std::ranges::binary_search(names, name);
 }
 
 bool is_raw_text_element(std::string_view name) {
   static constexpr auto names = std::to_array<std::string_view>(
       {"iframe", "noembed", "noframes", "script", "style", "textarea", "xmp"});
-  return listed(names, name);
+  return std::ranges::binary_search(names, name);
 }
 
 bool is_code_element(std::string_view name) {
   static constexpr auto names =
       std::to_array<std::string_view>({"code", "kbd", "math", "pre", "samp", "svg", "tt", "var"});
-  return listed(names, name);
+  return std::ranges::binary_search(names, name);
 }
 
 bool is_block_element(std::string_view name) {
@@ -45,7 +35,7 @@ bool is_block_element(std::string_view name) {
        "optgroup", "option",   "p",      "pre",      "search",     "section",  "select",   "source",
        "summary",  "table",    "tbody",  "td",       "template",   "textarea", "tfoot",    "th",
        "thead",    "title",    "tr",     "track",    "ul",         "video",    "xmp"});
-  return listed(names, name);
+  return std::ranges::binary_search(names, name);
 }
 
 }  // namespace eigenformer

@@ -2,13 +2,14 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "eigenformer/data/text/utf8.hpp"
 #include "translator/documents/markup/parsing/entities.hpp"
 #include "translator/documents/markup/parsing/html_elements.hpp"
 
@@ -32,7 +33,7 @@ class HtmlScanner {
     if (starts(0, "\xEF\xBB\xBF")) add(MarkupKind::verbatim, 0, 3);  // a byte order mark
     while (at_ < all_.size()) {
       const std::size_t less = std::min(all_.find('<', at_), all_.size());
-      if (less >= all_.size() || !markup(less)) add_text(std::min(less + 1, all_.size()));
+      if (less >= all_.size() || !markup(less)) at_ = std::min(less + 1, all_.size());
     }
     flush_text();
     return std::move(tokens_);
@@ -40,7 +41,6 @@ class HtmlScanner {
 
  private:
   // Text is collected because a `<` that begins no tag does not end it.
-  void add_text(std::size_t end) { at_ = end; }
   void flush_text() {
     if (begin_ < at_) tokens_.push_back({MarkupKind::text, {begin_, at_}});
     begin_ = at_;
@@ -56,10 +56,10 @@ class HtmlScanner {
 
   // The end of the first occurrence of `what`, or empty; a failed search is not repeated.
   std::optional<std::size_t> end_of(std::string_view what, std::size_t from) {
-    if (missing_.count(what) != 0) return std::nullopt;
+    if (missing_.contains(what)) return std::nullopt;
     const std::size_t found = all_.find(what, from);
     if (found == std::string_view::npos) {
-      missing_[what] = true;
+      missing_.insert(what);
       return std::nullopt;
     }
     return found + what.size();
@@ -155,13 +155,8 @@ class HtmlScanner {
   static bool asks_to_stay(const std::string& name, std::string_view value) {
     if (name == "translate") return ascii_lower(value) == "no";
     if (name != "class") return false;
-    for (std::size_t at = value.find("notranslate"); at != std::string_view::npos;
-         at = value.find("notranslate", at + 1)) {
-      const std::size_t end = at + std::string_view("notranslate").size();
-      if ((at == 0 || is_markup_space(value[at - 1])) && (end == value.size() || is_markup_space(value[end])))
-        return true;
-    }
-    return false;
+    const std::vector<std::string_view> classes = detail::parts_between(value, " \t\n\r\f");
+    return std::ranges::find(classes, "notranslate") != classes.end();
   }
 
   bool opening(std::size_t less) {
@@ -186,7 +181,7 @@ class HtmlScanner {
       const bool title = name == "title";  // text with entities and without tags
       add(MarkupKind::open, less, tag->end, name, tag->untranslated);
       if (title) {
-        add_text(closing_tag_of(name, at_));
+        at_ = closing_tag_of(name, at_);
         flush_text();
       }
     }
@@ -209,7 +204,7 @@ class HtmlScanner {
   std::size_t last_close_;
   int unclosed_ = 0;                // tags with an unclosed quote
   std::size_t begin_ = 0, at_ = 0;  // of the text being collected
-  std::map<std::string_view, bool> missing_;
+  std::set<std::string_view> missing_;
   std::vector<MarkupToken> tokens_;
 };
 

@@ -1,6 +1,5 @@
 #include <cstdio>
 #include <filesystem>
-#include <memory>
 #include <string>
 
 #include "command_line/checks.hpp"
@@ -23,13 +22,16 @@ struct ImportCommand {
   bool overwrite = false;
 };
 
-void print_imported(const ImportCommand& command, const ef::ModelDescription& description,
-                    ef::index_t parameters) {
-  const ef::Seq2SeqOptions& o = description.model;
+/// Ends an import whose model was saved, and returns the exit code.
+int report_imported(const ImportCommand& command, const ef::TranslationModel<float>& imported) {
+  remove_confidence(command.folder);
+  const ef::Seq2SeqOptions& o = imported.description.model;
   std::printf("%s: %lld + %lld layers of width %lld, %lld parameters, tokenizer %s\n", command.folder.c_str(),
               static_cast<long long>(o.encoder.num_layers), static_cast<long long>(o.decoder.num_layers),
-              static_cast<long long>(o.layer.d_model), static_cast<long long>(parameters),
-              description.tokenizer.c_str());
+              static_cast<long long>(o.layer.d_model),
+              static_cast<long long>(ef::count_parameters(imported.model)),
+              imported.description.tokenizer.c_str());
+  return 0;
 }
 
 int import_model(const ImportCommand& command) {
@@ -48,25 +50,21 @@ int import_model(const ImportCommand& command) {
   if (marian && format == ef::WeightFormat::int8) {
     const auto model = ef::import_marian_int8(command.from, options);
     ef::save_packed_folder(command.folder, model, origin);
-    remove_confidence(command.folder);
-    print_imported(command, model.loaded.description, ef::count_parameters(model.loaded.model));
-    return 0;
+    return report_imported(command, model.loaded);
   }
   const ef::TranslationModel<float> model = ef::import_checkpoint<float>(command.from, options);
   ef::save_model_folder(command.folder, model.model, model.tokenizers, origin, format,
                         model.description.text);
-  remove_confidence(command.folder);
-  print_imported(command, model.description, ef::count_parameters(model.model));
-  return 0;
+  return report_imported(command, model);
 }
 
 }  // namespace
 
 void add_import(CLI::App& app, Run& run) {
-  CLI::App* sub = app.add_subcommand(
-      "import",
-      "Makes a model folder from a checkpoint of Marian, CTranslate2 or Hugging Face's transformers");
-  auto command = std::make_shared<ImportCommand>();
+  const auto [sub, command] = add_command(
+      app, run, "import",
+      "Makes a model folder from a checkpoint of Marian, CTranslate2 or Hugging Face's transformers",
+      import_model);
   sub->add_option("--from", command->from,
                   "checkpoint folder: of CTranslate2 (model.bin and vocabularies) or Hugging Face "
                   "(config.json, model.safetensors and tokenizer files); or a Marian model (.bin) with its "
@@ -84,7 +82,6 @@ void add_import(CLI::App& app, Run& run) {
                   "Marian, else float32")
       ->check(one_of({"float32", "bf16", "int8"}));
   sub->add_flag("--overwrite", command->overwrite, "replace an existing model in the folder");
-  sub->callback([&run, command] { run = [command] { return import_model(*command); }; });
 }
 
 }  // namespace translator

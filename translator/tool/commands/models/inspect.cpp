@@ -2,7 +2,6 @@
 #include <cstdio>
 #include <filesystem>
 #include <map>
-#include <memory>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -171,7 +170,7 @@ int inspect(const InspectCommand& command) {
   const ef::TranslationModel<float> loaded = ef::load_model_folder<float>(command.folder);
   const ef::ModelDescription& d = loaded.description;
   std::printf("model in %s: %s weights, written by eigenformer %s\n", command.folder.c_str(),
-              ef::detail::weight_format_name(d.weights), d.library_version.c_str());
+              ef::word_of(d.weights), d.library_version.c_str());
   print_options("model", ef::options_to_json(d.model));
   std::printf("\nvocabulary\n");
   if (!loaded.tokenizers.source) {
@@ -196,14 +195,13 @@ int inspect(const InspectCommand& command) {
 }  // namespace
 
 void add_inspect(CLI::App& app, Run& run) {
-  CLI::App* sub = app.add_subcommand(
-      "inspect", "Shows the options, vocabulary, parameters, training and size of a model or an adapter");
-  auto command = std::make_shared<InspectCommand>();
+  const auto [sub, command] = add_command(
+      app, run, "inspect",
+      "Shows the options, vocabulary, parameters, training and size of a model or an adapter", inspect);
   sub->add_option("--model", command->folder, "folder of a model or an adapter")->required();
   sub->add_flag("--parameters", command->parameters, "list every parameter");
   sub->add_flag("--verify", command->verify,
                 "check the files against the checksums that were saved with them");
-  sub->callback([&run, command] { run = [command] { return inspect(*command); }; });
 }
 
 }  // namespace translator

@@ -1,5 +1,4 @@
 #include <cstdio>
-#include <memory>
 #include <string>
 
 #include "commands.hpp"
@@ -27,17 +26,16 @@ int merge(const MergeCommand& command) {
   ef::save_model_folder(command.output, loaded, format);
   remove_confidence(command.output);
   std::printf("%s: the model in '%s' with the adapter in '%s', %s weights\n", command.output.c_str(),
-              command.folder.c_str(), command.adapter.c_str(), ef::detail::weight_format_name(format));
+              command.folder.c_str(), command.adapter.c_str(), ef::word_of(format));
   return 0;
 }
 
 }  // namespace
 
 void add_merge(CLI::App& app, Run& run) {
-  CLI::App* sub = app.add_subcommand(
-      "merge",
-      "Merges a LoRA adapter into a model's weights and writes a model folder that needs no adapter");
-  auto command = std::make_shared<MergeCommand>();
+  const auto [sub, command] = add_command(
+      app, run, "merge",
+      "Merges a LoRA adapter into a model's weights and writes a model folder that needs no adapter", merge);
   sub->add_option("--model", command->folder, "model folder")->required();
   sub->add_option("--adapter", command->adapter,
                   "adapter folder, written by translator train --lora-rank or by PEFT")
@@ -46,7 +44,6 @@ void add_merge(CLI::App& app, Run& run) {
   sub->add_flag("--overwrite", command->overwrite, "replace an existing model in the output folder");
   sub->footer(
       "The weights keep the model's format, float32 or bf16. An adapter cannot be merged into int8 weights.");
-  sub->callback([&run, command] { run = [command] { return merge(*command); }; });
 }
 
 }  // namespace translator

@@ -1,6 +1,5 @@
 #include <cstdio>
 #include <filesystem>
-#include <memory>
 #include <string>
 
 #include "command_line/checks.hpp"
@@ -38,7 +37,7 @@ int quantize(const QuantizeCommand& command) {
   ef::detail::option_from_json("to", command.format, format);
   const ef::WeightFormat before = ef::read_model_description(command.folder).weights;
   if (before != ef::WeightFormat::float32) {
-    throw ef::ValueError("quantize", {"'", command.folder, "' has ", ef::detail::weight_format_name(before),
+    throw ef::ValueError("quantize", {"'", command.folder, "' has ", ef::word_of(before),
                                       " weights already; give the float32 model that it was made from"});
   }
   const fs::path output = output_folder(command);
@@ -56,9 +55,9 @@ int quantize(const QuantizeCommand& command) {
 }  // namespace
 
 void add_quantize(CLI::App& app, Run& run) {
-  CLI::App* sub =
-      app.add_subcommand("quantize", "Writes a smaller and faster copy of a model with int8 or bf16 weights");
-  auto command = std::make_shared<QuantizeCommand>();
+  const auto [sub, command] =
+      add_command(app, run, "quantize",
+                  "Writes a smaller and faster copy of a model with int8 or bf16 weights", quantize);
   sub->add_option("--model", command->folder, "model folder")->required();
   sub->add_option("--to", command->format,
                   "format of the weights: int8 (a quarter of the size) or bf16 (half the size)")
@@ -70,7 +69,6 @@ void add_quantize(CLI::App& app, Run& run) {
   sub->footer(
       "The copy translates like any model, but cannot be trained. translator compare measures the loss of "
       "quality.");
-  sub->callback([&run, command] { run = [command] { return quantize(*command); }; });
 }
 
 }  // namespace translator

@@ -1,6 +1,5 @@
 #include <cstdio>
 #include <filesystem>
-#include <memory>
 #include <numeric>
 #include <string>
 #include <system_error>
@@ -95,9 +94,9 @@ int calibrate(const CalibrateCommand& command) {
 }  // namespace
 
 void add_calibrate(CLI::App& app, Run& run) {
-  CLI::App* sub = app.add_subcommand(
-      "calibrate", "Measures how well the confidences of words predict correct words, and fits them to data");
-  auto command = std::make_shared<CalibrateCommand>();
+  const auto [sub, command] = add_command(
+      app, run, "calibrate",
+      "Measures how well the confidences of words predict correct words, and fits them to data", calibrate);
   command->add_to(*sub);
   command->files.add_to(*sub);
   sub->add_flag("--save", command->save,
@@ -105,7 +104,6 @@ void add_calibrate(CLI::App& app, Run& run) {
   sub->footer(
       "A word counts as right if the reference contains it. Fit on data that the model was not trained on, "
       "and measure on other data.");
-  sub->callback([&run, command] { run = [command] { return calibrate(*command); }; });
 }
 
 }  // namespace translator

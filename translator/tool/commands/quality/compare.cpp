@@ -1,6 +1,5 @@
 #include <cstdint>
 #include <cstdio>
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -84,8 +83,8 @@ int compare(const CompareCommand& command) {
     const WholeLines translated =
         translate_whole(translator, sources, models == &first ? "translating with A" : "translating with B");
     const ef::BleuScore bleu = ef::corpus_bleu(translated.texts(), references);
-    std::printf("%s %-8s %s\n", models == &first ? "A" : "B",
-                ef::detail::weight_format_name(models->description().weights), bleu.str().c_str());
+    std::printf("%s %-8s %s\n", models == &first ? "A" : "B", ef::word_of(models->description().weights),
+                bleu.str().c_str());
   }
   std::printf("%s\n", ef::bleu_signature().c_str());
   return 0;
@@ -94,9 +93,9 @@ int compare(const CompareCommand& command) {
 }  // namespace
 
 void add_compare(CLI::App& app, Run& run) {
-  CLI::App* sub = app.add_subcommand(
-      "compare", "Compares two models, such as a model and its int8 copy: equal next tokens, BLEU of both");
-  auto command = std::make_shared<CompareCommand>();
+  const auto [sub, command] = add_command(
+      app, run, "compare",
+      "Compares two models, such as a model and its int8 copy: equal next tokens, BLEU of both", compare);
   command->add_to(*sub, false);
   sub->add_option("--with", command->other, "model folder to compare with; it needs the same vocabulary")
       ->required();
@@ -105,7 +104,6 @@ void add_compare(CLI::App& app, Run& run) {
       "Next tokens are compared under forced decoding: for each token of the reference, including the end "
       "symbol, both models predict the token from the source and the tokens of the reference before it. A is "
       "--model, B is --with.");
-  sub->callback([&run, command] { run = [command] { return compare(*command); }; });
 }
 
 }  // namespace translator

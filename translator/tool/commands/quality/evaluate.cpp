@@ -1,6 +1,5 @@
 #include <chrono>
 #include <cstdio>
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -180,9 +179,9 @@ int evaluate(const EvaluateCommand& command) {
 }  // namespace
 
 void add_evaluate(CLI::App& app, Run& run) {
-  CLI::App* sub = app.add_subcommand(
-      "evaluate", "Translates a file and scores it against references: BLEU, chrF, exact match");
-  auto command = std::make_shared<EvaluateCommand>();
+  const auto [sub, command] =
+      add_command(app, run, "evaluate",
+                  "Translates a file and scores it against references: BLEU, chrF, exact match", evaluate);
   command->add_to(*sub);
   command->files.add_to(*sub);
   sub->add_option("--output", command->output, "file to write the translations to");
@@ -194,7 +193,6 @@ void add_evaluate(CLI::App& app, Run& run) {
                   "0p1: possible link), to compute the alignment error rate")
       ->group("Alignments");
   command->alignment_fields.emplace(*sub, ef::AlignmentOptions{}, "Alignments");
-  sub->callback([&run, command] { run = [command] { return evaluate(*command); }; });
 }
 
 }  // namespace translator

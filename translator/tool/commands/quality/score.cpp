@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <cstdio>
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -108,9 +107,9 @@ int score(const ScoreCommand& command) {
 }  // namespace
 
 void add_score(CLI::App& app, Run& run) {
-  CLI::App* sub = app.add_subcommand(
-      "score", "Prints the log-probability of given translations, to filter a corpus or to rerank");
-  auto command = std::make_shared<ScoreCommand>();
+  const auto [sub, command] =
+      add_command(app, run, "score",
+                  "Prints the log-probability of given translations, to filter a corpus or to rerank", score);
   add_models(*sub, command->folders, command->adapter, true);
   add_target_language(*sub, command->target_language);
   sub->add_option("--source", command->source, "source sentences, one per line; plain text, gzip or zstd")
@@ -128,7 +127,6 @@ void add_score(CLI::App& app, Run& run) {
       "its "
       "beginning is scored, with a warning. tsv and jsonl also have the number of tokens, exp(-log p / "
       "tokens) and a confidence, and with --scores each token.");
-  sub->callback([&run, command] { run = [command] { return score(*command); }; });
 }
 
 }  // namespace translator

@@ -126,10 +126,10 @@ int prepare(const PrepareCommand& command) {
 }  // namespace
 
 void add_prepare(CLI::App& app, Run& run) {
-  CLI::App* sub = app.add_subcommand(
-      "prepare",
-      "Prepares a corpus of any size: filters sentence pairs and writes a folder of tokens for train --data");
-  auto command = std::make_shared<PrepareCommand>();
+  const auto [sub, command] = add_command(
+      app, run, "prepare",
+      "Prepares a corpus of any size: filters sentence pairs and writes a folder of tokens for train --data",
+      prepare);
   sub->add_option("--output", command->output, "folder to write the prepared corpus to")->required();
   sub->add_option("--source", command->source, "source sentences, one per line; plain text, gzip or zstd");
   sub->add_option("--target", command->target, "their translations, line by line");
@@ -145,7 +145,6 @@ void add_prepare(CLI::App& app, Run& run) {
   command->flags = std::make_unique<OptionFlags<ef::PrepareOptions>>(*sub, ef::PrepareOptions{}, "Data");
   sub->add_option("--threads", command->threads, "number of threads; 0: one per core")->capture_default_str();
   sub->add_flag("--overwrite", command->overwrite, "replace an existing prepared corpus in the folder");
-  sub->callback([&run, command] { run = [command] { return prepare(*command); }; });
 }
 
 }  // namespace translator

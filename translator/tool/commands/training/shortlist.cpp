@@ -1,5 +1,4 @@
 #include <cstdio>
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -75,9 +74,9 @@ int make_shortlist(const ShortlistCommand& command) {
 }  // namespace
 
 void add_shortlist(CLI::App& app, Run& run) {
-  CLI::App* sub = app.add_subcommand(
-      "shortlist", "Builds a lexical shortlist from sentence pairs, for translate --shortlist");
-  auto command = std::make_shared<ShortlistCommand>();
+  const auto [sub, command] = add_command(
+      app, run, "shortlist", "Builds a lexical shortlist from sentence pairs, for translate --shortlist",
+      make_shortlist);
   sub->add_option("--model", command->folder, "model folder whose tokenizers to use")->required();
   sub->add_option("--source", command->source, "source sentences, one per line")->required();
   sub->add_option("--target", command->target, "their translations, line by line")->required();
@@ -93,7 +92,6 @@ void add_shortlist(CLI::App& app, Run& run) {
   sub->add_option("--best", command->best, "maximum translations per source id")
       ->capture_default_str()
       ->check(CLI::NonNegativeNumber);
-  sub->callback([&run, command] { run = [command] { return make_shortlist(*command); }; });
 }
 
 }  // namespace translator

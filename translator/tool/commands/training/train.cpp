@@ -39,25 +39,6 @@ namespace translator {
 
 namespace {
 
-/// Throws ValueError for validation metrics that the data does not allow.
-void require_validation_data(const ef::ValidationOptions& validation, bool given) {
-  if (given || !validation.translates()) return;
-  throw ef::ValueError("train",
-                       "validation by BLEU or chrF needs validation data, and there are too few pairs to "
-                       "hold some out; give --valid-source and --valid-target");
-}
-
-/// Begins the log, or continues it if the folder already holds this training; the log of another training is
-/// kept until the first save.
-void start_log(ef::TrainingLog& log, std::optional<ef::index_t> resumed, const FolderSink& sink,
-               const nlohmann::json& about) {
-  if (sink.saved()) {
-    log.start(about, resumed);
-  } else {
-    log.start_when_saved(about, [&sink] { return sink.saved(); });
-  }
-}
-
 /// Trains; the log gets the reason why training ended, which may be an error.
 ef::TrainingEnd logged_run(Trainer& trainer, const InterruptWatcher& interrupts, ef::TrainingLog& log) {
   try {
@@ -249,10 +230,13 @@ class TrainingCall {
 
   int train() {
     TrainSettings& s = settings_;
-    require_validation_data(s.training.validation, validates());
     if (validates()) {
       s.training.loop.validation =
           ef::validation_of(*model_, *validation_->pairs(), validation_->texts(), tokenizers_, s.training);
+    } else if (s.training.validation.translates()) {
+      throw ef::ValueError("train",
+                           "validation by BLEU or chrF needs validation data, and there are too few pairs to "
+                           "hold some out; give --valid-source and --valid-target");
     }
     const TrainedModel trained(command_.folder, *model_, tokenizers_, description_.text, s.to_json(),
                                adapter_);
@@ -297,14 +281,18 @@ class TrainingCall {
     sink.require_room(decays);
     // Another model is kept until this training has a validated one.
     if (!ef::is_model_folder(command_.folder) && !ef::is_adapter_folder(command_.folder)) sink.save_initial();
-    start_log(log, command_.resume ? std::optional(trainer.step()) : std::nullopt, sink,
-              {{"settings", s.to_json()},
-               {"model", ef::options_to_json(s.model)},
-               {"parameters", ef::count_parameters(*model_)},
-               {"pairs", pairs_->pairs()->size()},
-               {"validation_pairs", validates() ? validation_->pairs()->size() : 0},
-               {"threads", ef::Runtime::instance().threads()},
-               {"instructions", ef::isa_name(ef::isa())}});
+    const nlohmann::json about = {{"settings", s.to_json()},
+                                  {"model", ef::options_to_json(s.model)},
+                                  {"parameters", ef::count_parameters(*model_)},
+                                  {"pairs", pairs_->pairs()->size()},
+                                  {"validation_pairs", validates() ? validation_->pairs()->size() : 0},
+                                  {"threads", ef::Runtime::instance().threads()},
+                                  {"instructions", ef::isa_name(ef::isa())}};
+    if (sink.saved()) {
+      log.start(about, command_.resume ? std::optional(trainer.step()) : std::nullopt);
+    } else {  // the log of another training is kept until the first save
+      log.start_when_saved(about, [&sink] { return sink.saved(); });
+    }
     if (decays) interrupts_.offer_decay();
   }
 
@@ -368,8 +356,8 @@ int train(const TrainCommand& command) {
 }  // namespace
 
 void add_train(CLI::App& app, Run& run) {
-  CLI::App* sub = app.add_subcommand("train", "Trains a model on sentences and their translations");
-  auto command = std::make_shared<TrainCommand>();
+  const auto [sub, command] =
+      add_command(app, run, "train", "Trains a model on sentences and their translations", train);
   sub->add_option("--model", command->folder, "model folder to write, or to resume")->required();
   command->flags = std::make_unique<TrainFlags>(*sub);
   sub->add_option("--threads", command->threads, "number of threads; 0: one per core")->capture_default_str();
@@ -403,7 +391,6 @@ void add_train(CLI::App& app, Run& run) {
       "\n\nExamples:\n"
       "translator train --source train.en --target train.de --model en-de --minutes 60\n"
       "translator train --resume --model en-de --minutes 60");
-  sub->callback([&run, command] { run = [command] { return train(*command); }; });
 }
 
 }  // namespace translator

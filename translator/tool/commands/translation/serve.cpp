@@ -76,10 +76,8 @@ ef::TextTranslatorOptions text_options(const ServeCommand& command, const ef::Mo
 
 std::shared_ptr<const DecodingModels> load_models(const ef::ModelPlace& place, const ModelAdapters& adapters,
                                                   const std::string& language) {
-  if (!adapters.named.empty())
-    return std::make_shared<const DecodingModels>(place.folder.string(), adapters.named, language);
-  return std::make_shared<const DecodingModels>(std::vector{place.folder.string()}, adapters.merged,
-                                                language);
+  return std::make_shared<const DecodingModels>(std::vector{place.folder.string()}, adapters.merged, language,
+                                                adapters.named);
 }
 
 /// The language of the rules that split a model's input; empty for a code that ICU does not know.
@@ -206,38 +204,29 @@ int serve(const ServeCommand& command) {
 }  // namespace
 
 void add_serve(CLI::App& app, Run& run) {
-  CLI::App* sub = app.add_subcommand(
-      "serve", "Translates over HTTP: LibreTranslate's API, streams, metrics, and a web page");
-  auto command = std::make_shared<ServeCommand>();
-  sub->add_option("--model", command->models,
-                  "languages and model folder, such as en-de=FOLDER, or just the folder if its name ends "
-                  "with the languages (model-en-de); repeat for more models")
-      ->required()
-      ->expected(1)
-      ->allow_extra_args(false)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  sub->add_option("--adapter", command->adapters,
-                  "name and folder of a LoRA adapter that requests may name, such as legal=FOLDER, or "
-                  "en-de:legal=FOLDER with several models; repeat for more. FOLDER alone: merged into the "
-                  "only model, for all requests")
-      ->expected(1)
-      ->allow_extra_args(false)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  const auto [sub, command] =
+      add_command(app, run, "serve",
+                  "Translates over HTTP: LibreTranslate's API, streams, metrics, and a web page", serve);
+  one_at_a_time(
+      sub->add_option("--model", command->models,
+                      "languages and model folder, such as en-de=FOLDER, or just the folder if its name ends "
+                      "with the languages (model-en-de); repeat for more models"))
+      ->required();
+  one_at_a_time(sub->add_option(
+      "--adapter", command->adapters,
+      "name and folder of a LoRA adapter that requests may name, such as legal=FOLDER, or "
+      "en-de:legal=FOLDER with several models; repeat for more. FOLDER alone: merged into the "
+      "only model, for all requests"));
   sub->add_option("--api-key-file", command->key_file,
                   "file of API keys, one per line; clients must send one of them");
-  sub->add_option("--cors-origin", command->cors_origins,
-                  "origin whose web pages may read answers, such as https://example.org, or * for all; "
-                  "repeat for more")
-      ->expected(1)
-      ->allow_extra_args(false)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  one_at_a_time(
+      sub->add_option("--cors-origin", command->cors_origins,
+                      "origin whose web pages may read answers, such as https://example.org, or * for all; "
+                      "repeat for more"));
   sub->add_flag("--quiet", command->quiet, "do not log each request on standard error");
   command->server.emplace(*sub, ef::ServerOptions{}, "Server and its limits");
-  const auto searched = [](const OptionRow& row) {
-    return row.name != "num_hypotheses" && !is_among(row.name, decoding_fields_without_flag);
-  };
   command->search.emplace(*sub, ef::SearchOptions{}, "Search; imported models bring their own defaults",
-                          searched);
+                          search_rows(false));
   command->batching.emplace(*sub, ef::BatchSearchOptions{}, "Batches");
   command->sharing.emplace(*sub, ef::TranslatorOptions{}, "Batches");
   command->splitting.add_to(*sub, false);
@@ -246,7 +235,6 @@ void add_serve(CLI::App& app, Run& run) {
       "SIGTERM or Ctrl-C stops the server after all accepted requests are answered. Without --host only this "
       "machine can reach it; any other address needs API keys. docs/translator/server.md describes the "
       "API.");
-  sub->callback([&run, command] { run = [command] { return serve(*command); }; });
 }
 
 }  // namespace translator

@@ -1,7 +1,6 @@
 #include <unistd.h>
 
 #include <cstdio>
-#include <memory>
 #include <optional>
 #include <stop_token>
 #include <string>
@@ -106,11 +105,9 @@ int translate(const TranslateOptions& options) {
 }  // namespace
 
 void add_translate(CLI::App& app, Run& run) {
-  CLI::App* sub =
-      app.add_subcommand("translate", "Translates lines of text: one output line for each input line");
-  auto options = std::make_shared<TranslateOptions>();
+  const auto [sub, options] = add_command(
+      app, run, "translate", "Translates lines of text: one output line for each input line", translate);
   options->add_flags(*sub);
-  sub->callback([&run, options] { run = [options] { return translate(*options); }; });
 }
 
 }  // namespace translator

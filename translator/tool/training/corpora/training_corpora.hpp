@@ -73,24 +73,21 @@ inline std::vector<TextCorpus> read_corpora(const CorpusOptions& s,
                  corpora.back().train.report.str());
     untagged += entry.tag.empty() ? 1 : 0;
   }
-  const auto read = [&](TextCorpus& corpus, const std::string& source, const std::string& target) {
-    corpus.validation = ef::read_parallel_files(source, target);
-    corpus.entry.tag.clear();
-    progress.say("validation data: " + corpus.validation.report.str());
+  // Validation data has the target language of its corpus, not its tag.
+  const auto read = [&](const CorpusEntry& entry, const std::string& source, const std::string& target) {
+    TextCorpus& own = corpora.emplace_back();
+    own.entry.target_language = entry.target_language;
+    own.validation = ef::read_parallel_files(source, target);
+    progress.say("validation data: " + own.validation.report.str());
   };
   if (!s.valid_source.empty()) {
-    // Uses the target language of the corpora, not the first one's tag.
-    TextCorpus& own = corpora.emplace_back();
-    own.entry.target_language = entries[0].target_language;
-    read(own, s.valid_source, s.valid_target);
+    read(entries[0], s.valid_source, s.valid_target);
     return corpora;
   }
   ef::index_t held_out = 0;
   for (std::size_t k = 0; k < entries.size(); ++k) {
     if (!entries[k].valid_source.empty()) {
-      TextCorpus& own = corpora.emplace_back();
-      own.entry.target_language = entries[k].target_language;
-      read(own, entries[k].valid_source, entries[k].valid_target);
+      read(entries[k], entries[k].valid_source, entries[k].valid_target);
     } else if (!validation_given && entries[k].tag.empty()) {
       corpora[k].validation =
           corpora[k].prepared ? corpora[k].prepared->validation : hold_out(corpora[k].train, 1000 / untagged);
