@@ -163,7 +163,7 @@ def compare_table(date, cpu, threads, rows):
     *fewer, most = sorted(by_rounds)
     rounds = f"median of {most} rounds" + "".join(f", of {n} for {', '.join(by_rounds[n])}" for n in reversed(fewer))
     commits = ", ".join(sorted({r["commit"] for r in rows.values() if r["commit"]}))
-    text.append(f"Measured on {cpu}, {date}" + (f", commit {commits}" if commits else "") + f"; {threads} threads, {rounds}.")
+    text.append(f"Measured on {cpu}, {date}" + (f", commit {commits}" if commits else "") + f"; {threads} thread{'s' if threads > 1 else ''}, {rounds}.")
     versions = sorted({v for r in rows.values() for v in r.get("versions", [])})
     if versions:
         text.append("Peers: " + ", ".join(versions) + ".")
