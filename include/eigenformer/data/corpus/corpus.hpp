@@ -177,8 +177,9 @@ EIGENFORMER_FUNCTION ParallelCorpus read_parallel_files(const std::filesystem::p
   const std::vector<std::string> t = read_lines(target);
   const std::string source_name = "'" + source.string() + "'", target_name = "'" + target.string() + "'";
   if (s.empty() != t.empty()) {
-    throw IoError("corpus", {(s.empty() ? source_name : target_name), " is empty, expected ",
-                             std::max(s.size(), t.size()), " lines, as many as ",
+    const std::size_t lines = std::max(s.size(), t.size());
+    throw IoError("corpus", {(s.empty() ? source_name : target_name), " is empty, expected ", lines,
+                             lines == 1 ? " line, as many as " : " lines, as many as ",
                              (s.empty() ? target_name : source_name), " has"});
   }
   if (s.size() != t.size()) {

@@ -12,6 +12,7 @@
 #include "eigenformer/autograd/ops/shape/shape.hpp"
 #include "eigenformer/autograd/tape/operand.hpp"
 #include "eigenformer/autograd/tape/tape.hpp"
+#include "eigenformer/kernels/simd/simd.hpp"
 
 // Sums, products, extremes and log-sums up to each entry of an axis.
 
@@ -55,12 +56,6 @@ void scan(const AxisView& view, const State& start, const Step& step) {
 }
 
 template <class T>
-void store_added(const GradientSlot<T>& slot, index_t at, double value) {
-  T& to = slot.data[at];
-  to = slot.beta == T(0) ? static_cast<T>(value) : slot.beta * to + static_cast<T>(value);
-}
-
-template <class T>
 Var<T> cumulative_sum(const Var<T>& x, index_t axis) {
   const OpScope scope = scope_of("cumsum", x);
   const AxisView view(x.shape(), axis_of("cumsum", axis, x.shape()));
@@ -74,7 +69,7 @@ Var<T> cumulative_sum(const Var<T>& x, index_t axis) {
   return record_one("cumsum", std::move(y), x, SavedTensors(), [view](const auto& dx, const Tensor<T>& dy) {
     scan<true>(view, 0.0, [to = dx.data, beta = dx.beta, g = dy.data()](double& sum, index_t, index_t at) {
       sum += static_cast<double>(g[at]);
-      to[at] = beta == T(0) ? static_cast<T>(sum) : beta * to[at] + static_cast<T>(sum);
+      kernels::detail::put(to[at], static_cast<T>(sum), beta);
     });
   });
 }
@@ -90,16 +85,18 @@ Var<T> cumulative_product(const Var<T>& x, index_t axis) {
   });
   if (not_recorded<T>(y, x)) return Var<T>(std::move(y));
   // dx[i] = y[i - 1] s[i] with s[i] = dy[i] + x[i + 1] s[i + 1]: no division, so right for zeros, too.
-  return record_one("cumprod", y, x, SavedTensors(x, y),
-                    [x = x.value(), y, view](const auto& dx, const Tensor<T>& dy) {
-                      scan<true>(view, 0.0,
-                                 [&dx, from = x.data(), py = y.data(), g = dy.data(), step = view.inner](
-                                     double& rest, index_t i, index_t at) {
-                                   const double s = static_cast<double>(g[at]) + rest;
-                                   store_added(dx, at, i > 0 ? static_cast<double>(py[at - step]) * s : s);
-                                   rest = static_cast<double>(from[at]) * s;
-                                 });
-                    });
+  return record_one(
+      "cumprod", y, x, SavedTensors(x, y), [x = x.value(), y, view](const auto& dx, const Tensor<T>& dy) {
+        scan<true>(view, 0.0,
+                   [&dx, from = x.data(), py = y.data(), g = dy.data(), step = view.inner](
+                       double& rest, index_t i, index_t at) {
+                     const double s = static_cast<double>(g[at]) + rest;
+                     kernels::detail::put(dx.data[at],
+                                          static_cast<T>(i > 0 ? static_cast<double>(py[at - step]) * s : s),
+                                          dx.beta);
+                     rest = static_cast<double>(from[at]) * s;
+                   });
+      });
 }
 
 template <class T>
@@ -135,7 +132,8 @@ Var<T> cumulative_logsumexp(const Var<T>& x, index_t axis) {
                                   step = view.inner](double& s, index_t i, index_t at) {
                                    s = static_cast<double>(g[at]) +
                                        (i + 1 < n ? weighted(py[at], py[at + step], s) : 0.0);
-                                   store_added(dx, at, weighted(from[at], py[at], s));
+                                   kernels::detail::put(
+                                       dx.data[at], static_cast<T>(weighted(from[at], py[at], s)), dx.beta);
                                  });
                     });
 }
