@@ -10,7 +10,7 @@ of the file with one change, in a folder that the compiler searches before inclu
   does not compile
 
 Every test must pass without a mutant first. Tests are compiled with EIGENFORMER_COMPILED and EIGENFORMER_COMPILED_MODULES,
-so that they instantiate all modules by themselves; of kernels, each -inl.hpp of the folder that reaches the mutated file is
+so that they instantiate all modules by themselves; of kernels, the headers of the folder that reach the mutated file are
 compiled again and linked before the library, which so gives only what no mutant changes.
 
 Results go to WORK/mutants.json after every mutant; a run with the same WORK goes on where the last one ended. An entry
@@ -39,9 +39,9 @@ HOME = os.path.join(INCLUDE, "eigenformer")
 
 # What runs on an x86-64 CPU without AMX; files of the other paths would only survive.
 AREAS = {
-    "kernels": ["kernels/attention/*.hpp", "kernels/attention/rules/*.hpp", "kernels/elementwise/*-inl.hpp",
-                "kernels/normalization/*-inl.hpp", "kernels/reduction/*-inl.hpp", "kernels/sequence/*.hpp",
-                "kernels/gemm/gemm_driver.hpp", "kernels/gemm/gemm_kernels.hpp", "kernels/packed/gemm_packed-inl.hpp",
+    "kernels": ["kernels/attention/*.hpp", "kernels/attention/rules/*.hpp", "kernels/elementwise/*.hpp",
+                "kernels/normalization/*.hpp", "kernels/reduction/*.hpp", "kernels/sequence/*.hpp",
+                "kernels/gemm/gemm_driver.hpp", "kernels/gemm/gemm_kernels.hpp", "kernels/packed/gemm_packed.hpp",
                 "kernels/packed/packed_weights.hpp"],
     "backward": ["autograd/ops/*/*.hpp", "autograd/linalg/*.hpp", "autograd/tape/gradients.hpp",
                  "autograd/tape/tape.hpp", "autograd/tape/checkpoint.hpp"],
@@ -198,12 +198,13 @@ def includes_of(path, seen):
 
 
 def kernels_of(path):
-    """The -inl.hpp files of the header's folder that reach it; they are what the library would hold."""
+    """The headers of its folder with kernels that reach it; they are what the library would hold."""
     if not path.startswith("kernels/"):
         return []
     room = "/".join(path.split("/")[:2])
-    return [f for f in sorted(glob.glob(os.path.join(HOME, room, "*-inl.hpp")))
-            if "eigenformer/" + path in includes_of(os.path.relpath(f, INCLUDE), set())]
+    return [f for f in sorted(glob.glob(os.path.join(HOME, room, "*.hpp")))
+            if "\n#ifndef EIGENFORMER_COMPILED\n" in open(f, encoding="utf-8").read()
+            and "eigenformer/" + path in includes_of(os.path.relpath(f, INCLUDE), set())]
 
 
 def limit():
@@ -247,15 +248,14 @@ class Bench:
             with open(copy, "w") as file:
                 file.write(text)
             first = ["-I" + folder]
-        kernels = []
-        for inl in kernels_of(path):
-            source, out = os.path.join(folder, "kernel.cpp"), os.path.join(folder, f"kernel{len(kernels)}.o")
+        kernels, headers = [], kernels_of(path)
+        if headers:
+            source, kernels = os.path.join(folder, "kernels.cpp"), [os.path.join(folder, "kernels.o")]
             with open(source, "w") as file:
-                file.write(f'#define EIGENFORMER_COMPILED\n#define EIGENFORMER_COMPILED_BUILD\n#define EIGENFORMER_INSTANTIATE\n'
-                           f'#include "{os.path.relpath(inl, INCLUDE)}"\n')
-            if not self.compile([*first, "-O1", "-I" + INCLUDE, "-c", source, "-o", out]):
+                file.write("#define EIGENFORMER_COMPILED_BUILD\n#define EIGENFORMER_INSTANTIATE\n")
+                file.writelines(f'#include "{os.path.relpath(header, INCLUDE)}"\n' for header in headers)
+            if not self.compile([*first, "-O1", "-I" + INCLUDE, "-c", source, "-o", *kernels]):
                 return "does not compile", ""
-            kernels.append(out)
         for test in tests_of(path):
             program = os.path.join(folder, "test")
             objects = [os.path.join(folder, "test.o"), *self.common, *kernels]

@@ -1,10 +1,17 @@
-# cmake -DROOT=include -P check_definitions.cmake: kernels/definitions.hpp includes every -inl.hpp of kernels/, in order.
-file(GLOB_RECURSE found RELATIVE "${ROOT}" "${ROOT}/eigenformer/kernels/*-inl.hpp")
-list(SORT found)
+# cmake -DROOT=include -P check_definitions.cmake: kernels/definitions.hpp includes every header that defines kernels, in order.
+file(GLOB_RECURSE kernels RELATIVE "${ROOT}" "${ROOT}/eigenformer/kernels/*.hpp")
+list(SORT kernels)
+set(found)
+foreach(header IN LISTS kernels)
+  file(STRINGS "${ROOT}/${header}" guard REGEX "^#ifndef EIGENFORMER_COMPILED$")
+  if(NOT guard STREQUAL "")
+    list(APPEND found "${header}")
+  endif()
+endforeach()
 file(STRINGS "${ROOT}/eigenformer/kernels/definitions.hpp" listed REGEX "^#include")
 list(TRANSFORM listed REPLACE "^#include \"(.*)\"$" "\\1")
 if(NOT found STREQUAL listed)
-  message(FATAL_ERROR "kernels/definitions.hpp includes\n${listed}\nand the files are\n${found}")
+  message(FATAL_ERROR "kernels/definitions.hpp includes\n${listed}\nand the headers are\n${found}")
 endif()
 
 # A header that uses its macros includes config.hpp, or a header of the library that does.

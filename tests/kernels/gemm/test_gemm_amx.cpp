@@ -99,7 +99,7 @@ TEST_CASE("bf16 products by AMX equal the sum of products of rounded inputs, at 
 TEST_CASE("a row of a bf16 product by AMX has the same bits by tiles and by vectors, for any threads") {
   if (!is_here()) return;
   for (const bool ta : {false, true}) {
-    const Product<float> p(ta, true, 170, 100, 1100, 1);
+    const Product<float> p(ta, true, 290, 100, 1100, 1);
     const auto rows = [&](index_t first, index_t count, int threads) {
       const ThreadScope thread_scope(threads);
       return product_by_tiles(p, 0.7f, 0.5f, true, first, count);

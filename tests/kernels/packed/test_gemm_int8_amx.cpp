@@ -82,7 +82,7 @@ TEST_CASE("int8 products by AMX have the bits of the others, at every edge of th
 
 TEST_CASE("int8 products by AMX: several blocks of rows, ranges of several threads, largest sums") {
   const WithIsa with({IsaFeature::avx2});
-  const index_t m = 330, n = 300, k = 72;
+  const index_t m = 600, n = 100, k = 72;
   const auto weights = random_vector<float>(n * k, 7), x = random_vector<float>(m * k, 9);
   const auto packed = PackedMatrix::pack(weights.data(), n, k, false, PackedMatrix::Format::int8);
   std::vector<float> want(size(m * n)), got(want.size());

@@ -85,5 +85,119 @@ class Segments {
 }  // namespace eigenformer::detail
 
 #if EIGENFORMER_DEFINITIONS
-#include "eigenformer/core/runtime/segments-inl.hpp"
+#include <algorithm>
+#include <cstdlib>
+#include <iterator>
+#include <utility>
+
+#if defined(__linux__)
+#include <sys/mman.h>
+#endif
+
+namespace eigenformer::detail {
+
+EIGENFORMER_FUNCTION Segments::Segments() {}
+
+EIGENFORMER_FUNCTION Segments::~Segments() {
+  for (const auto& [begin, bytes] : segments_) release(begin, bytes);
+}
+
+EIGENFORMER_FUNCTION char* Segments::allocate(std::size_t bytes) {
+  auto best = holes_.end();
+  std::size_t least = 0;
+  for (auto hole = holes_.begin(); hole != holes_.end(); ++hole) {
+    if (hole->second.bytes < bytes) continue;
+    const std::size_t fresh = bytes - std::min(bytes, hole->second.used);
+    if (best == holes_.end() || fresh < least ||
+        (fresh == least && hole->second.bytes < best->second.bytes)) {
+      best = hole;
+      least = fresh;
+      if (least == 0 && hole->second.bytes == bytes) break;
+    }
+  }
+  if (best == holes_.end()) return nullptr;
+  char* const block = best->first;
+  blocks_.emplace(block, Hole{});  // may throw, so before anything changes
+  auto hole = holes_.extract(best);
+  const std::size_t reused = std::min(bytes, hole.mapped().used);
+  if (hole.mapped().bytes > bytes) {
+    hole.mapped() = {hole.mapped().bytes - bytes, hole.mapped().used - reused};
+    hole.key() = block + bytes;
+    holes_.insert(std::move(hole));
+  }
+  cached_ -= reused;
+  in_use_ += bytes;
+  permit(block, bytes);
+  return block;
+}
+
+EIGENFORMER_FUNCTION bool Segments::grow(std::size_t bytes) {
+  constexpr std::size_t least = std::size_t{16} << 20, most = std::size_t{256} << 20;
+  const std::size_t wanted = std::max(bytes, rounded(std::clamp((in_use_ + cached_) / 2, least, most)));
+  return take(wanted) || (wanted > bytes && take(bytes));
+}
+
+EIGENFORMER_FUNCTION void Segments::give_back(char* block, std::size_t bytes) noexcept {
+  forbid(block, bytes);
+  in_use_ -= bytes;
+  cached_ += bytes;
+  auto node = blocks_.extract(block);
+  Hole hole{bytes, bytes};
+  auto next = holes_.lower_bound(block);
+  if (next != holes_.end() && next->first == block + bytes && segments_.count(next->first) == 0) {
+    hole = {hole.bytes + next->second.bytes, hole.used + next->second.used};
+    next = holes_.erase(next);
+  }
+  if (next != holes_.begin() && segments_.count(block) == 0) {
+    const auto previous = std::prev(next);
+    if (previous->first + previous->second.bytes == block) {
+      previous->second = {previous->second.bytes + hole.bytes, previous->second.used + hole.used};
+      return;
+    }
+  }
+  node.mapped() = hole;
+  holes_.insert(next, std::move(node));
+}
+
+EIGENFORMER_FUNCTION void Segments::trim(std::size_t keep) noexcept {
+  for (auto hole = holes_.end(); hole != holes_.begin() && cached_ > keep;) {
+    --hole;
+    if (hole->second.used == 0) continue;
+    const auto segment = segments_.find(hole->first);
+    if (segment != segments_.end() && segment->second == hole->second.bytes) {
+      cached_ -= hole->second.used;
+      release(segment->first, segment->second);
+      segments_.erase(segment);
+      hole = holes_.erase(hole);
+      continue;
+    }
+#if defined(__linux__)
+    if (madvise(hole->first, hole->second.bytes, MADV_DONTNEED) != 0) continue;
+    cached_ -= hole->second.used;
+    hole->second.used = 0;
+#endif
+  }
+}
+
+EIGENFORMER_FUNCTION void Segments::release(char* segment, std::size_t bytes) noexcept {
+  permit(segment, bytes);
+  std::free(segment);
+}
+
+EIGENFORMER_FUNCTION bool Segments::take(std::size_t bytes) {
+  auto* begin = static_cast<char*>(std::aligned_alloc(page, bytes));
+  if (begin == nullptr) return false;
+  try {
+    segments_.emplace(begin, bytes);
+    holes_.emplace(begin, Hole{bytes, 0});
+  } catch (...) {
+    segments_.erase(begin);
+    std::free(begin);
+    throw;
+  }
+  forbid(begin, bytes);
+  return true;
+}
+
+}  // namespace eigenformer::detail
 #endif

@@ -64,5 +64,209 @@ void activation_backward_tile(Activation activation, const T* x_or_y, index_t ld
 }  // namespace eigenformer::detail::kernels
 
 #ifndef EIGENFORMER_COMPILED
-#include "eigenformer/kernels/elementwise/activation-inl.hpp"
+#include "eigenformer/core/runtime/runtime.hpp"
+#include "eigenformer/kernels/simd/simd_math.hpp"
+
+namespace eigenformer::detail::kernels {
+
+namespace detail {
+
+/// The functions, a vector at a time: forward(v) replaces v by f(v), backward(v, g) multiplies g by f' at v,
+/// which is the output or the input by activation_backward_takes_output().
+template <Activation activation, class T, int Bytes>
+struct ActivationMath {
+  using V = typename Simd<T, Bytes>::V;
+  using Math = SimdMath<T, Bytes>;
+  static constexpr T root_half = T(0.70710678118654752440);         // 1 / sqrt(2)
+  static constexpr T inverse_root_2pi = T(0.39894228040143267794);  // 1 / sqrt(2 pi)
+  static constexpr T root_2_over_pi = T(0.79788456080286535588);
+  static constexpr T cubic = T(0.044715);
+
+  EIGENFORMER_ALWAYS_INLINE static void forward(V& v) {
+    if constexpr (activation == Activation::relu) {
+      v = v < T(0) ? V{} : v;
+    } else if constexpr (activation == Activation::gelu) {
+      V cdf = v * root_half;
+      Math::erf(cdf);
+      v = v * (T(0.5) + T(0.5) * cdf);
+    } else if constexpr (activation == Activation::gelu_tanh) {
+      V t, slope;
+      tanh_argument(v, t, slope);
+      Math::tanh(t);
+      v = v * (T(0.5) + T(0.5) * t);
+    } else if constexpr (activation == Activation::silu) {
+      V s = v;
+      Math::sigmoid(s);
+      v *= s;
+    } else if constexpr (activation == Activation::sigmoid) {
+      Math::sigmoid(v);
+    } else if constexpr (activation == Activation::tanh) {
+      Math::tanh(v);
+    } else if constexpr (activation == Activation::relu_squared) {
+      v = v < T(0) ? V{} : v;
+      v *= v;
+    } else if constexpr (activation == Activation::elu_plus_one) {
+      V e = v;
+      Math::exp(e);
+      v = v > T(0) ? v + T(1) : e;
+    }
+  }
+
+  EIGENFORMER_ALWAYS_INLINE static void backward(const V& v, V& g) {
+    if constexpr (activation == Activation::relu) {
+#if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE_SIZE__)
+      // g++ 12 fails with an internal error in the selection below at -Os.
+      for (std::size_t i = 0; i < sizeof(V) / sizeof(T); ++i) g[i] = v[i] <= T(0) ? T(0) : g[i];
+#else
+      g = v <= T(0) ? V{} : g;
+#endif
+    } else if constexpr (activation == Activation::gelu) {
+      // Phi(x) + x phi(x).
+      V cdf = v * root_half, density;
+      Math::erf_and_exp(cdf, density);
+      g *= T(0.5) + T(0.5) * cdf + v * density * inverse_root_2pi;
+    } else if constexpr (activation == Activation::gelu_tanh) {
+      V t, slope;
+      tanh_argument(v, t, slope);
+      Math::tanh(t);
+      g *= T(0.5) + T(0.5) * t + T(0.5) * v * (T(1) - t * t) * slope;
+    } else if constexpr (activation == Activation::silu) {
+      V s = v;
+      Math::sigmoid(s);
+      g *= s * (T(1) + v * (T(1) - s));
+    } else if constexpr (activation == Activation::sigmoid) {
+      g *= v * (T(1) - v);
+    } else if constexpr (activation == Activation::tanh) {
+      g *= T(1) - v * v;
+    } else if constexpr (activation == Activation::relu_squared) {
+      g = v <= T(0) ? V{} : T(2) * v * g;
+    } else if constexpr (activation == Activation::elu_plus_one) {
+      // The output is below 1 exactly where the slope is exp(x), which is the output.
+      g = v < T(1) ? v * g : g;
+    }
+  }
+
+ private:
+  /// u = sqrt(2 / pi) (x + 0.044715 x^3) and its derivative; x is clamped to where tanh(u) is 1, so that
+  /// neither overflows.
+  EIGENFORMER_ALWAYS_INLINE static void tanh_argument(const V& v, V& u, V& slope) {
+    V x = v > T(64) ? T(64) - V{} : v;
+    x = x < T(-64) ? T(-64) - V{} : x;
+    const V square = x * x;
+    u = root_2_over_pi * (x + cubic * square * x);
+    slope = root_2_over_pi * (T(1) + T(3) * cubic * square);
+  }
+};
+
+template <Activation activation, class T>
+struct ActivationForward {
+  template <int Bytes>
+  EIGENFORMER_ALWAYS_INLINE static void run(const T* x, index_t ldx, const T* bias, T* pre, T* y, index_t ldy,
+                                            index_t rows, index_t cols) {
+    using W = Simd<T, Bytes>;
+    for (index_t r = 0; r < rows; ++r) {
+      const T* in = x + r * ldx;
+      T* out = y + r * ldy;
+      for (index_t i = 0; i < cols; i += W::lanes) {
+        typename W::V v, b;
+        W::load(v, in + i, cols - i);
+        if (bias != nullptr) {
+          W::load(b, bias + i, cols - i);
+          v += b;
+        }
+        if (pre != nullptr) W::store(pre + r * ldy + i, cols - i, v);
+        ActivationMath<activation, T, Bytes>::forward(v);
+        W::store(out + i, cols - i, v);
+      }
+    }
+  }
+};
+
+template <Activation activation, class T>
+struct ActivationBackward {
+  template <int Bytes>
+  EIGENFORMER_ALWAYS_INLINE static void run(const T* x, index_t ldx, const T* dy, T* dx, index_t ldd, T beta,
+                                            index_t rows, index_t cols) {
+    using W = Simd<T, Bytes>;
+    for (index_t r = 0; r < rows; ++r) {
+      for (index_t i = 0; i < cols; i += W::lanes) {
+        typename W::V v{}, g;
+        if constexpr (activation != Activation::none) W::load(v, x + r * ldx + i, cols - i);
+        W::load(g, dy + r * ldd + i, cols - i);
+        ActivationMath<activation, T, Bytes>::backward(v, g);
+        W::store_sum(dx + r * ldd + i, cols - i, g, beta);
+      }
+    }
+  }
+};
+
+/// Runs Body<activation, T> for a run-time activation.
+template <template <Activation, class> class Body, class T, class... Args>
+void dispatch_activation(Activation activation, Args... args) {
+  switch (activation) {
+    case Activation::none:
+      return dispatch<Body<Activation::none, T>>(args...);
+    case Activation::relu:
+      return dispatch<Body<Activation::relu, T>>(args...);
+    case Activation::gelu:
+      return dispatch<Body<Activation::gelu, T>>(args...);
+    case Activation::gelu_tanh:
+      return dispatch<Body<Activation::gelu_tanh, T>>(args...);
+    case Activation::silu:
+      return dispatch<Body<Activation::silu, T>>(args...);
+    case Activation::sigmoid:
+      return dispatch<Body<Activation::sigmoid, T>>(args...);
+    case Activation::tanh:
+      return dispatch<Body<Activation::tanh, T>>(args...);
+    case Activation::relu_squared:
+      return dispatch<Body<Activation::relu_squared, T>>(args...);
+    case Activation::elu_plus_one:
+      return dispatch<Body<Activation::elu_plus_one, T>>(args...);
+  }
+}
+
+constexpr index_t activation_grain(Activation activation) {
+  return activation == Activation::none || activation == Activation::relu ||
+                 activation == Activation::relu_squared
+             ? simple_grain
+             : math_grain;
+}
+
+}  // namespace detail
+
+template <class T>
+void activation_forward(Activation activation, const T* x, T* y, index_t n) {
+  parallel_for(n, detail::activation_grain(activation), [&](index_t begin, index_t end) {
+    activation_tile<T>(activation, x + begin, 0, nullptr, nullptr, y + begin, 0, 1, end - begin);
+  });
+}
+
+template <class T>
+void activation_backward(Activation activation, const T* x_or_y, const T* dy, T* dx, T beta, index_t n) {
+  parallel_for(n, detail::activation_grain(activation), [&](index_t begin, index_t end) {
+    const T* x = activation == Activation::none ? x_or_y : x_or_y + begin;
+    activation_backward_tile<T>(activation, x, 0, dy + begin, dx + begin, 0, beta, 1, end - begin);
+  });
+}
+
+template <class T>
+void activation_tile(Activation activation, const T* x, index_t ldx, const T* bias, T* pre, T* y, index_t ldy,
+                     index_t rows, index_t cols) {
+  detail::dispatch_activation<detail::ActivationForward, T>(activation, x, ldx, bias, pre, y, ldy, rows,
+                                                            cols);
+}
+
+template <class T>
+void activation_backward_tile(Activation activation, const T* x_or_y, index_t ldx, const T* dy, T* dx,
+                              index_t ldd, T beta, index_t rows, index_t cols) {
+  detail::dispatch_activation<detail::ActivationBackward, T>(activation, x_or_y, ldx, dy, dx, ldd, beta, rows,
+                                                             cols);
+}
+
+EIGENFORMER_KERNEL(activation_forward)
+EIGENFORMER_KERNEL(activation_backward)
+EIGENFORMER_KERNEL(activation_tile)
+EIGENFORMER_KERNEL(activation_backward_tile)
+
+}  // namespace eigenformer::detail::kernels
 #endif

@@ -118,10 +118,12 @@ void pack_rows(const GemmProblem<T>& g, const GemmKernels<T>& kernels, index_t i
   }
 }
 
-/// Rows of a block of A: as many as stay in the second-level cache, in whole tiles, and of about equal size,
-/// so that all of B is not read again for a small remainder.
-inline index_t gemm_row_block(index_t rows, index_t tile) {
-  constexpr index_t largest = 10 * gemm_max_rows;
+/// Rows of a block of A, which has `bytes` in a row: as many as stay in the second-level cache beside what
+/// the epilogue reads, in whole tiles, and of about equal size, so that all of B is not read again for a
+/// small remainder.
+inline index_t gemm_row_block(index_t rows, index_t tile, index_t bytes) {
+  constexpr index_t cache = 280 * 1024;
+  const index_t largest = std::clamp(cache / bytes, 10 * gemm_max_rows, 40 * gemm_max_rows);
   const index_t blocks = std::max<index_t>(1, (rows + largest - 1) / largest);
   return ((rows + blocks - 1) / blocks + tile - 1) / tile * tile;
 }
@@ -133,7 +135,6 @@ inline index_t gemm_row_block(index_t rows, index_t tile) {
 template <class T>
 void gemm_range(const GemmProblem<T>& g, const GemmKernels<T>& kernels, const PackedOperand<T>& packed,
                 index_t i0, index_t i1, index_t j0, index_t j1) {
-  const index_t row_block = gemm_row_block(i1 - i0, kernels.rows);
   constexpr index_t column_block = 2048;
   constexpr index_t epilogue_columns = 256;
   constexpr index_t slack = 16;  // packing writes up to a register behind a panel
@@ -143,6 +144,8 @@ void gemm_range(const GemmProblem<T>& g, const GemmKernels<T>& kernels, const Pa
 
   const index_t columns = kernels.columns;
   const index_t steps_per_block = (depth.size + kernels.step - 1) / kernels.step;
+  const index_t row_block =
+      gemm_row_block(i1 - i0, kernels.rows, kernels.steps_of_rows(steps_per_block) * index_t{sizeof(T)});
   // With one block of rows a panel of B is used once and the next may take its place.
   const bool keep_b = i1 - i0 > row_block;
   const index_t rows_packed = std::min(row_block, i1 - i0) + kernels.rows;

@@ -48,5 +48,264 @@ void layer_norm_backward(const T* x, const T* gamma, const T* mean, const T* rst
 }  // namespace eigenformer::detail::kernels
 
 #ifndef EIGENFORMER_COMPILED
-#include "eigenformer/kernels/normalization/layer_norm-inl.hpp"
+#include <algorithm>
+#include <cmath>
+#include <memory>
+
+#include "eigenformer/core/runtime/runtime.hpp"
+#include "eigenformer/kernels/elementwise/dropout_mask.hpp"
+#include "eigenformer/kernels/simd/simd_vector.hpp"
+
+namespace eigenformer::detail::kernels {
+
+namespace detail {
+
+/// The arguments of a layer normalisation that all rows share.
+template <class T>
+struct LayerNormArguments {
+  const T* gamma;
+  const T* beta;
+  T eps;
+  bool teaching;
+  bool scalar_gain;
+  index_t n;
+};
+
+template <class T>
+LayerNormArguments<T> layer_norm_arguments(const T* gamma, const T* beta, T eps, LayerNormFormula formula,
+                                           bool scalar_gain, index_t n) {
+  const bool teaching = formula == LayerNormFormula::teaching;
+  if (teaching && n < 2) {
+    throw ValueError("layer_norm", {"the unbiased standard deviation needs at least 2 features, got ", n});
+  }
+  return {gamma, beta, eps, teaching, scalar_gain, n};
+}
+
+/// s = x + r * multiplier for one row; returns the sum of s over the lanes in `total`.
+template <class T, int Bytes>
+EIGENFORMER_ALWAYS_INLINE void add_residual(const T* x, const T* r, T* s, index_t n,
+                                            const DropoutPlan<T>& plan, const RowKey& key,
+                                            typename Simd<T, Bytes>::V& total) {
+  using W = Simd<T, Bytes>;
+  alignas(64) T multiplier[dropout_block];
+  for (index_t block = 0; block * dropout_block < n; ++block) {
+    const index_t begin = block * dropout_block, end = std::min(n, begin + dropout_block);
+    if (plan.active()) dropout_scale_block<Bytes>(plan, key.sequence, key.position, 0, block, multiplier);
+    for (index_t i = begin; i < end; i += W::lanes) {
+      typename W::V a, b;
+      W::load(a, x + i, end - i);
+      W::load(b, r + i, end - i);
+      if (plan.active()) b *= W::at(multiplier + (i - begin)).v;
+      a += b;
+      W::store(s + i, end - i, a);
+      total += a;
+    }
+  }
+}
+
+/// centred false: the mean counts as 0, which is RMSNorm; `mean` is then unused.
+template <class T, bool centred = true>
+struct LayerNormForward {
+  /// r nullptr: s is unused and x is normalised; otherwise s = x + dropout(r) is.
+  template <int Bytes>
+  EIGENFORMER_ALWAYS_INLINE static void run(LayerNormArguments<T> a, const T* x, const T* r,
+                                            DropoutPlan<T> plan, const RowKey* keys, index_t first_row, T* s,
+                                            T* y, T* mean, T* rstd, index_t rows) {
+    using W = Simd<T, Bytes>;
+    using V = typename W::V;
+    const index_t n = a.n;
+    V gamma, beta;
+    W::set(gamma, a.gamma != nullptr && a.scalar_gain ? *a.gamma : T(1));
+    W::set(beta, a.beta != nullptr && a.scalar_gain ? *a.beta : T(0));
+    const bool vector_gamma = a.gamma != nullptr && !a.scalar_gain,
+               vector_beta = a.beta != nullptr && !a.scalar_gain;
+    for (index_t row = 0; row < rows; ++row) {
+      const T* in = x + row * n;
+      V total{};
+      if (r != nullptr) {
+        const RowKey key =
+            keys != nullptr ? keys[first_row + row] : RowKey{0, static_cast<std::uint32_t>(first_row + row)};
+        add_residual<T, Bytes>(in, r + row * n, s + row * n, n, plan, key, total);
+        in = s + row * n;
+      } else if constexpr (centred) {
+        for (index_t i = 0; i < n; i += W::lanes) {
+          V v;
+          W::load(v, in + i, n - i);
+          total += v;
+        }
+      }
+      const T m = centred ? W::sum(total) / static_cast<T>(n) : T(0);
+      V squares{};
+      for (index_t i = 0; i < n; i += W::lanes) {
+        V v;
+        W::load(v, in + i, n - i, m);
+        v -= m;
+        squares += v * v;
+      }
+      const T sum = W::sum(squares);
+      const T factor = a.teaching ? T(1) / (std::sqrt(sum / static_cast<T>(n - 1)) + a.eps)
+                                  : T(1) / std::sqrt(sum / static_cast<T>(n) + a.eps);
+      for (index_t i = 0; i < n; i += W::lanes) {
+        V v;
+        W::load(v, in + i, n - i);
+        if (vector_gamma) W::load(gamma, a.gamma + i, n - i);
+        if (vector_beta) W::load(beta, a.beta + i, n - i);
+        v = (v - m) * factor * gamma + beta;
+        W::store(y + row * n + i, n - i, v);
+      }
+      if constexpr (centred) mean[row] = m;
+      rstd[row] = factor;
+    }
+  }
+};
+
+template <class T, bool centred = true>
+struct LayerNormBackward {
+  /// dgamma, dbeta: (n), added to; each of them and dx may be nullptr.
+  template <int Bytes>
+  EIGENFORMER_ALWAYS_INLINE static void run(LayerNormArguments<T> a, const T* x, const T* mean, const T* rstd,
+                                            const T* dy, T* dx, T beta_dx, T* dgamma, T* dbeta,
+                                            index_t rows) {
+    using W = Simd<T, Bytes>;
+    using V = typename W::V;
+    const index_t n = a.n;
+    V gamma;
+    W::set(gamma, a.gamma != nullptr && a.scalar_gain ? *a.gamma : T(1));
+    const bool vector_gamma = a.gamma != nullptr && !a.scalar_gain;
+    for (index_t row = 0; row < rows; ++row, x += n, dy += n) {
+      const T m = centred ? mean[row] : T(0), factor = rstd[row];
+      V sum_g{}, sum_gh{}, squares{};
+      for (index_t i = 0; i < n; i += W::lanes) {
+        V h, g;
+        W::load(h, x + i, n - i, m);
+        W::load(g, dy + i, n - i);
+        if (vector_gamma) W::load(gamma, a.gamma + i, n - i);
+        h -= m;
+        if (a.teaching) squares += h * h;
+        h *= factor;
+        if (dgamma != nullptr) add<Bytes>(dgamma + i, n - i, g * h);
+        if (dbeta != nullptr) add<Bytes>(dbeta + i, n - i, g);
+        g *= gamma;
+        sum_g += g;
+        sum_gh += g * h;
+      }
+      if (dx == nullptr) continue;
+      const T mean_g = centred ? W::sum(sum_g) / static_cast<T>(n) : T(0);
+      T slope = W::sum(sum_gh);
+      if (a.teaching) {
+        // d(1 / (std + eps)) = -rstd^2 * dstd, dstd = (x - mean) / ((n - 1) std); a constant row has no
+        // slope.
+        const T deviation = std::sqrt(W::sum(squares) / static_cast<T>(n - 1));
+        slope = deviation > T(0) ? slope / (factor * deviation * static_cast<T>(n - 1)) : T(0);
+      } else {
+        slope /= static_cast<T>(n);
+      }
+      for (index_t i = 0; i < n; i += W::lanes) {
+        V h, g;
+        W::load(h, x + i, n - i);
+        W::load(g, dy + i, n - i);
+        if (vector_gamma) W::load(gamma, a.gamma + i, n - i);
+        h = (h - m) * factor;
+        g = factor * ((g * gamma - mean_g) - h * slope);
+        if (beta_dx != T(0)) {
+          V d;
+          W::load(d, dx + i, n - i);
+          g += beta_dx * d;
+        }
+        W::store(dx + i, n - i, g);
+      }
+      dx += n;
+    }
+  }
+
+ private:
+  template <int Bytes>
+  EIGENFORMER_ALWAYS_INLINE static void add(T* to, index_t left, const typename Simd<T, Bytes>::V& v) {
+    typename Simd<T, Bytes>::V sum;
+    Simd<T, Bytes>::load(sum, to, left);
+    sum += v;
+    Simd<T, Bytes>::store(to, left, sum);
+  }
+};
+
+/// Rows whose parameter gradients are summed together; the sums of these chunks are added in order.
+inline constexpr index_t layer_norm_chunk = 64;
+
+template <class T, bool centred = true>
+void layer_norm_rows(const LayerNormArguments<T>& a, const T* x, const T* r, const DropoutPlan<T>& plan,
+                     const RowKey* keys, T* s, T* y, T* mean, T* rstd, index_t rows) {
+  parallel_for(rows, row_grain(a.n, simple_grain), [&](index_t begin, index_t end) {
+    const index_t at = begin * a.n;
+    dispatch<LayerNormForward<T, centred>>(a, x + at, r == nullptr ? r : r + at, plan, keys, begin,
+                                           s == nullptr ? s : s + at, y + at,
+                                           mean == nullptr ? mean : mean + begin, rstd + begin, end - begin);
+  });
+}
+
+/// out = beta * out + the sums of the chunks, in order, for n columns from `first` of partial: (chunks, 2 n);
+/// for a scalar parameter also over the columns.
+template <class T>
+void sum_partials(const T* partial, index_t first, index_t chunks, index_t n, bool scalar, T* out, T beta) {
+  if (out == nullptr) return;
+  T whole = 0;
+  for (index_t j = 0; j < n; ++j) {
+    T total = 0;
+    for (index_t c = 0; c < chunks; ++c) total += partial[c * 2 * n + first + j];
+    whole += total;
+    if (!scalar) put(out[j], total, beta);
+  }
+  if (scalar) put(*out, whole, beta);
+}
+
+template <class T, bool centred = true>
+void layer_norm_gradients(const LayerNormArguments<T>& a, const T* x, const T* mean, const T* rstd,
+                          const T* dy, T* dx, T beta_dx, T* dgamma, T* dbeta, T beta_params, index_t rows) {
+  const index_t n = a.n, chunk = layer_norm_chunk, chunks = (rows + chunk - 1) / chunk;
+  const bool parameters = dgamma != nullptr || dbeta != nullptr;
+  std::shared_ptr<T[]> partial;
+  if (parameters && chunks > 0) partial = pool_array<T>(chunks * 2 * n);
+  parallel_each(chunks, row_grain(n * chunk, simple_grain), [&](index_t c) {
+    const index_t row = c * chunk, at = row * n;
+    T* sums = partial.get() + c * 2 * n;
+    if (parameters) std::fill(sums, sums + 2 * n, T(0));
+    dispatch<LayerNormBackward<T, centred>>(a, x + at, mean == nullptr ? mean : mean + row, rstd + row,
+                                            dy + at, dx == nullptr ? dx : dx + at, beta_dx,
+                                            dgamma == nullptr ? dgamma : sums,
+                                            dbeta == nullptr ? dbeta : sums + n, std::min(chunk, rows - row));
+  });
+  sum_partials<T>(partial.get(), 0, chunks, n, a.scalar_gain, dgamma, beta_params);
+  sum_partials<T>(partial.get(), n, chunks, n, a.scalar_gain, dbeta, beta_params);
+}
+
+}  // namespace detail
+
+template <class T>
+void layer_norm_forward(const T* x, const T* gamma, const T* beta_param, T eps, LayerNormFormula formula,
+                        bool scalar_gain, T* y, T* mean, T* rstd, index_t rows, index_t n) {
+  const auto a = detail::layer_norm_arguments(gamma, beta_param, eps, formula, scalar_gain, n);
+  detail::layer_norm_rows<T>(a, x, nullptr, DropoutPlan<T>({}, 0), nullptr, nullptr, y, mean, rstd, rows);
+}
+
+template <class T>
+void add_layer_norm_forward(const T* x, const T* r, const RowDropout& dropout, const T* gamma,
+                            const T* beta_param, T eps, LayerNormFormula formula, bool scalar_gain, T* s,
+                            T* y, T* mean, T* rstd, index_t rows, index_t n) {
+  const auto a = detail::layer_norm_arguments(gamma, beta_param, eps, formula, scalar_gain, n);
+  detail::layer_norm_rows<T>(a, x, r, DropoutPlan<T>(dropout.key, dropout.rate), dropout.rows, s, y, mean,
+                             rstd, rows);
+}
+
+template <class T>
+void layer_norm_backward(const T* x, const T* gamma, const T* mean, const T* rstd, const T* dy, T eps,
+                         LayerNormFormula formula, bool scalar_gain, T* dx, T beta_dx, T* dgamma, T* dbeta,
+                         T beta_params, index_t rows, index_t n) {
+  const auto a = detail::layer_norm_arguments<T>(gamma, nullptr, eps, formula, scalar_gain, n);
+  detail::layer_norm_gradients<T>(a, x, mean, rstd, dy, dx, beta_dx, dgamma, dbeta, beta_params, rows);
+}
+
+EIGENFORMER_KERNEL(layer_norm_forward)
+EIGENFORMER_KERNEL(add_layer_norm_forward)
+EIGENFORMER_KERNEL(layer_norm_backward)
+
+}  // namespace eigenformer::detail::kernels
 #endif

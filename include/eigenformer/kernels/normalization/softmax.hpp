@@ -27,5 +27,191 @@ void log_softmax_backward(const T* y, const T* dy, T* dx, T beta, index_t rows, 
 }  // namespace eigenformer::detail::kernels
 
 #ifndef EIGENFORMER_COMPILED
-#include "eigenformer/kernels/normalization/softmax-inl.hpp"
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "eigenformer/core/runtime/runtime.hpp"
+#include "eigenformer/kernels/simd/simd_math.hpp"
+
+namespace eigenformer::detail::kernels {
+
+namespace detail {
+
+/// Reductions over one row of n elements, in the order of the lanes.
+template <class T, int Bytes>
+struct RowReduction {
+  using W = Simd<T, Bytes>;
+  using V = typename W::V;
+  static constexpr T infinity = std::numeric_limits<T>::infinity();
+
+  EIGENFORMER_ALWAYS_INLINE static T max(const T* x, index_t n) {
+    V largest;
+    W::set(largest, -infinity);
+    for (index_t i = 0; i < n; i += W::lanes) {
+      V v;
+      W::load(v, x + i, n - i, -infinity);
+      largest = v > largest ? v : largest;
+    }
+    return W::max(largest);
+  }
+
+  EIGENFORMER_ALWAYS_INLINE static T sum(const T* x, index_t n) {
+    V total{};
+    for (index_t i = 0; i < n; i += W::lanes) {
+      V v;
+      W::load(v, x + i, n - i);
+      total += v;
+    }
+    return W::sum(total);
+  }
+
+  /// The sum of exp(x - shift); the terms go to `out` unless it is nullptr.
+  EIGENFORMER_ALWAYS_INLINE static T sum_exp(const T* x, T shift, T* out, index_t n) {
+    V total{};
+    for (index_t i = 0; i < n; i += W::lanes) {
+      V v;
+      W::load(v, x + i, n - i, -infinity);
+      v -= shift;
+      SimdMath<T, Bytes>::exp_bounded(v);
+      total += v;
+      if (out != nullptr) W::store(out + i, n - i, v);
+    }
+    return W::sum(total);
+  }
+};
+
+template <class T>
+struct SoftmaxForward {
+  template <int Bytes>
+  EIGENFORMER_ALWAYS_INLINE static void run(const T* x, T* y, index_t rows, index_t n) {
+    using W = Simd<T, Bytes>;
+    using Row = RowReduction<T, Bytes>;
+    for (index_t r = 0; r < rows; ++r, x += n, y += n) {
+      const T largest = Row::max(x, n);
+      if (largest == -Row::infinity) {
+        // All elements are -inf, which gives zeros, or NaN, which the maximum ignores: one makes all NaN.
+        T value(0);
+        for (index_t i = 0; i < n; ++i) value = x[i] != x[i] ? x[i] : value;
+        std::fill_n(y, n, value);
+        continue;
+      }
+      const T factor = T(1) / Row::sum_exp(x, largest, y, n);
+      for (index_t i = 0; i < n; i += W::lanes) {
+        typename W::V v;
+        W::load(v, y + i, n - i);
+        v *= factor;
+        W::store(y + i, n - i, v);
+      }
+    }
+  }
+};
+
+template <class T>
+struct SoftmaxBackward {
+  template <int Bytes>
+  EIGENFORMER_ALWAYS_INLINE static void run(const T* y, const T* dy, T* dx, T beta, index_t rows, index_t n) {
+    using W = Simd<T, Bytes>;
+    using V = typename W::V;
+    for (index_t r = 0; r < rows; ++r, y += n, dy += n, dx += n) {
+      V products{};
+      for (index_t i = 0; i < n; i += W::lanes) {
+        V p, g;
+        W::load(p, y + i, n - i);
+        W::load(g, dy + i, n - i);
+        products += p * g;
+      }
+      const T dot = W::sum(products);
+      for (index_t i = 0; i < n; i += W::lanes) {
+        V p, g;
+        W::load(p, y + i, n - i);
+        W::load(g, dy + i, n - i);
+        g = p * (g - dot);
+        W::store_sum(dx + i, n - i, g, beta);
+      }
+    }
+  }
+};
+
+template <class T>
+struct LogSoftmaxForward {
+  template <int Bytes>
+  EIGENFORMER_ALWAYS_INLINE static void run(const T* x, T* y, index_t rows, index_t n) {
+    using W = Simd<T, Bytes>;
+    using Row = RowReduction<T, Bytes>;
+    for (index_t r = 0; r < rows; ++r, x += n, y += n) {
+      const T largest = Row::max(x, n);
+      const T shift = largest == -Row::infinity ? T(0) : largest;
+      const T exps = Row::sum_exp(x, shift, nullptr, n);
+      // A row in which all elements are -inf stays unchanged. The maximum ignores NaN, which must not be
+      // lost.
+      const T rest = exps == T(0) ? T(0) : std::log(exps);
+      for (index_t i = 0; i < n; i += W::lanes) {
+        typename W::V v;
+        W::load(v, x + i, n - i);
+        v = (v - shift) - rest;
+        W::store(y + i, n - i, v);
+      }
+    }
+  }
+};
+
+template <class T>
+struct LogSoftmaxBackward {
+  template <int Bytes>
+  EIGENFORMER_ALWAYS_INLINE static void run(const T* y, const T* dy, T* dx, T beta, index_t rows, index_t n) {
+    using W = Simd<T, Bytes>;
+    using V = typename W::V;
+    for (index_t r = 0; r < rows; ++r, y += n, dy += n, dx += n) {
+      const T total = RowReduction<T, Bytes>::sum(dy, n);
+      for (index_t i = 0; i < n; i += W::lanes) {
+        V p, g;
+        W::load(p, y + i, n - i);
+        W::load(g, dy + i, n - i);
+        SimdMath<T, Bytes>::exp(p);
+        g -= p * total;
+        W::store_sum(dx + i, n - i, g, beta);
+      }
+    }
+  }
+};
+
+}  // namespace detail
+
+template <class T>
+void softmax(const T* x, T* y, index_t rows, index_t n) {
+  parallel_for(rows, row_grain(n, math_grain), [&](index_t begin, index_t end) {
+    dispatch<detail::SoftmaxForward<T>>(x + begin * n, y + begin * n, end - begin, n);
+  });
+}
+
+template <class T>
+void softmax_backward(const T* y, const T* dy, T* dx, T beta, index_t rows, index_t n) {
+  parallel_for(rows, row_grain(n, simple_grain), [&](index_t begin, index_t end) {
+    const index_t at = begin * n;
+    dispatch<detail::SoftmaxBackward<T>>(y + at, dy + at, dx + at, beta, end - begin, n);
+  });
+}
+
+template <class T>
+void log_softmax(const T* x, T* y, index_t rows, index_t n) {
+  parallel_for(rows, row_grain(n, math_grain), [&](index_t begin, index_t end) {
+    dispatch<detail::LogSoftmaxForward<T>>(x + begin * n, y + begin * n, end - begin, n);
+  });
+}
+
+template <class T>
+void log_softmax_backward(const T* y, const T* dy, T* dx, T beta, index_t rows, index_t n) {
+  parallel_for(rows, row_grain(n, math_grain), [&](index_t begin, index_t end) {
+    const index_t at = begin * n;
+    dispatch<detail::LogSoftmaxBackward<T>>(y + at, dy + at, dx + at, beta, end - begin, n);
+  });
+}
+
+EIGENFORMER_KERNEL(softmax)
+EIGENFORMER_KERNEL(softmax_backward)
+EIGENFORMER_KERNEL(log_softmax)
+EIGENFORMER_KERNEL(log_softmax_backward)
+
+}  // namespace eigenformer::detail::kernels
 #endif

@@ -112,7 +112,7 @@ void int8_blocks(const Int8Problem& g, index_t tile, index_t i0, index_t i1, ind
                  const Begin& begin, const Panel& panel) {
   constexpr index_t epilogue_columns = 256;
   if (g.beta != 0.0f && g.beta != 1.0f) scale_rows(g, i0, i1, j0, j1);
-  const index_t row_block = gemm_row_block(i1 - i0, tile);
+  const index_t row_block = gemm_row_block(i1 - i0, tile, g.steps * index_t{sizeof(Int8Four)});
   for (index_t ic = i0; ic < i1; ic += row_block) {
     const index_t in = std::min(row_block, i1 - ic);
     begin(ic, in);
@@ -132,7 +132,8 @@ void int8_blocks(const Int8Problem& g, index_t tile, index_t i0, index_t i1, ind
 /// rows of floats, which fours of bytes move like, side by side.
 inline void int8_range(const Int8Problem& g, const Int8Kernels& kernels, PackFunction<float> pack, index_t i0,
                        index_t i1, index_t j0, index_t j1) {
-  const index_t rows_packed = std::min(gemm_row_block(i1 - i0, kernels.rows), i1 - i0) + gemm_max_rows;
+  const index_t block = gemm_row_block(i1 - i0, kernels.rows, g.steps * index_t{sizeof(Int8Four)});
+  const index_t rows_packed = std::min(block, i1 - i0) + gemm_max_rows;
   const GemmScratch<0> memory;
   Int8Four* const packed = memory->reserve<Int8Four>(rows_packed * g.steps + 16);
   const auto each_tile = [&](index_t rows, const auto& f) {

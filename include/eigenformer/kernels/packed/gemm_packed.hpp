@@ -133,5 +133,408 @@ void quantize_int8(const float* w, index_t n, index_t k, std::int8_t* q, float* 
 }  // namespace eigenformer::detail::kernels
 
 #ifndef EIGENFORMER_COMPILED
-#include "eigenformer/kernels/packed/gemm_packed-inl.hpp"
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <new>
+#include <string>
+#include <vector>
+
+#include "eigenformer/core/runtime/profiler.hpp"
+#include "eigenformer/core/tensor/shape.hpp"
+#include "eigenformer/kernels/gemm/gemm_backend.hpp"
+#include "eigenformer/kernels/gemm/gemm_driver.hpp"
+#include "eigenformer/kernels/gemm/gemm_eigen.hpp"
+#include "eigenformer/kernels/packed/gemm_int8.hpp"
+#include "eigenformer/kernels/packed/gemm_int8_driver.hpp"
+
+namespace eigenformer::detail::kernels {
+namespace detail {
+
+static_assert(PackedMatrix::int8_columns == int8_columns);
+
+inline index_t whole_panels(index_t n, index_t columns) { return (n + columns - 1) / columns * columns; }
+
+inline void check_packed_sizes(index_t n, index_t k, bool int8) {
+  if (n < 0 || k < 0) {
+    throw ShapeError("packed_matrix", {"sizes n = ", n, ", k = ", k, " must not be negative"});
+  }
+  if (int8 && k > 65536) {
+    throw ValueError("packed_matrix", {"k is ", k, ", must be at most 65536 for int8 weights"});
+  }
+}
+
+/// The kernels that weights of a format were packed for.
+inline const GemmKernels<float>& packed_kernels(PackedMatrix::Format format, Isa isa) {
+  return gemm_kernels_for<float>(
+      format == PackedMatrix::Format::bf16 ? GemmPrecision::bf16 : GemmPrecision::full, isa);
+}
+
+/// Element p of k in the packed column that begins at `at`.
+inline float packed_value(const GemmKernels<float>& kernels, const float* at, index_t p) {
+  if (kernels.step == 1) return at[p * kernels.columns];
+  const auto pair = std::bit_cast<std::uint32_t>(at[p / 2 * kernels.columns]);
+  return std::bit_cast<float>(p % 2 == 0 ? pair << 16 : pair & 0xffff0000u);
+}
+
+/// Packs all panels of w for `kernels`; out: panels of `columns` columns and k steps each.
+inline void pack_panels(const GemmKernels<float>& kernels, const float* w, index_t n, index_t k,
+                        bool transposed, float* out) {
+  const DepthBlocks depth = depth_blocks<float>(k, kernels.step);
+  const index_t columns = kernels.columns, steps = (k + kernels.step - 1) / kernels.step;
+  parallel_for((n + columns - 1) / columns, 16, [&](index_t begin, index_t end) {
+    for (index_t j = begin * columns; j < std::min(n, end * columns); j += columns) {
+      float* panel = out + j * steps;
+      for (index_t p = 0; p < k; p += depth.size) {
+        const index_t kc = std::min(depth.size, k - p), cols = std::min(columns, n - j);
+        pack_panel(kernels, transposed, kc, cols, columns, transposed ? w + p * n + j : w + j * k + p,
+                   transposed ? n : k, panel);
+        panel += (kc + kernels.step - 1) / kernels.step * columns;
+      }
+    }
+  });
+}
+
+}  // namespace detail
+
+EIGENFORMER_INLINE PackedMatrix::PackedMatrix(index_t n, index_t k, Format format)
+    : n_(n), k_(k), format_(format), isa_(isa()) {
+  detail::check_packed_sizes(n, k, format == Format::int8);
+}
+
+EIGENFORMER_INLINE void PackedMatrix::allocate(index_t columns) {
+  const auto outputs = static_cast<std::size_t>(detail::whole_panels(n_, columns));
+  bytes_ = (outputs * static_cast<std::size_t>(steps_) * 4 + 63) / 64 * 64;
+  void* p = std::aligned_alloc(64, std::max<std::size_t>(64, bytes_));
+  if (p == nullptr) throw std::bad_alloc();
+  data_ = std::shared_ptr<void>(p, [](void* q) { std::free(q); });
+  if (format_ != Format::int8) return;
+  std::memset(p, 0, bytes_);
+  scale_ = std::shared_ptr<float[]>(new float[outputs]());
+  sum_ = std::shared_ptr<std::int32_t[]>(new std::int32_t[outputs]());
+  bytes_ += 8 * outputs;
+}
+
+EIGENFORMER_INLINE PackedMatrix PackedMatrix::pack(const float* w, index_t n, index_t k, bool transposed,
+                                                   Format format) {
+  if (format == Format::int8) {
+    detail::check_packed_sizes(n, k, true);
+    const auto count = static_cast<std::size_t>(n * k);
+    std::vector<float> rows;
+    if (transposed) {
+      rows.resize(count);
+      for (index_t j = 0; j < n; ++j) {
+        for (index_t p = 0; p < k; ++p) rows[static_cast<std::size_t>(j * k + p)] = w[p * n + j];
+      }
+      w = rows.data();
+    }
+    std::vector<std::int8_t> q(count);
+    std::vector<float> scale(static_cast<std::size_t>(n));
+    quantize_int8(w, n, k, q.data(), scale.data());
+    return pack_int8(q.data(), scale.data(), n, k);
+  }
+  return pack_floats(w, n, k, transposed, format);
+}
+
+EIGENFORMER_INLINE PackedMatrix PackedMatrix::pack_floats(const float* w, index_t n, index_t k,
+                                                          bool transposed, Format format) {
+  PackedMatrix result(n, k, format);
+  const detail::GemmKernels<float>& kernels = detail::packed_kernels(format, result.isa_);
+  result.steps_ = (k + kernels.step - 1) / kernels.step;
+  result.allocate(kernels.columns);
+  // Elsewhere rounding them would take time without a benefit.
+  result.rounds_inputs_ = kernels.step > 1;
+  detail::pack_panels(kernels, w, n, k, transposed, static_cast<float*>(result.data_.get()));
+  return result;
+}
+
+EIGENFORMER_INLINE PackedMatrix PackedMatrix::pack_to_round(const float* w, index_t n, index_t k,
+                                                            bool transposed) {
+  PackedMatrix result = pack_floats(w, n, k, transposed, Format::bf16);
+  result.rounds_inputs_ = true;
+  return result;
+}
+
+EIGENFORMER_INLINE PackedMatrix PackedMatrix::int8_of_size(index_t n, index_t k) {
+  PackedMatrix result(n, k, Format::int8);
+  result.steps_ = (k + 3) / 4;
+  result.run_int8_ = &PackedMatrix::run_int8;
+  return result;
+}
+
+EIGENFORMER_INLINE PackedMatrix PackedMatrix::pack_int8(const std::int8_t* w, const float* scale, index_t n,
+                                                        index_t k) {
+  PackedMatrix result = int8_of_size(n, k);
+  constexpr index_t columns = detail::int8_columns;
+  result.allocate(columns);
+  std::copy(scale, scale + n, result.scale_.get());
+  auto* out = static_cast<std::int8_t*>(result.data_.get());
+  for (index_t j = 0; j < n; ++j) {
+    std::int8_t* panel = out + j / columns * columns * result.steps_ * 4 + j % columns * 4;
+    std::int32_t sum = 0;
+    for (index_t p = 0; p < k; ++p) {
+      const std::int8_t q = w[j * k + p];
+      sum += q;
+      panel[p / 4 * (4 * columns) + p % 4] = q;
+    }
+    result.sum_[static_cast<std::ptrdiff_t>(j)] = 128 * sum;
+  }
+  return result;
+}
+
+EIGENFORMER_INLINE PackedMatrix PackedMatrix::view_int8(std::shared_ptr<const void> owner,
+                                                        const std::int8_t* panels, const float* scale,
+                                                        const std::int32_t* sum, index_t n, index_t k) {
+  PackedMatrix result = int8_of_size(n, k);
+  // Weights are only read.
+  const std::shared_ptr<void> memory = std::const_pointer_cast<void>(owner);
+  result.data_ = std::shared_ptr<void>(memory, const_cast<std::int8_t*>(panels));
+  result.scale_ = std::shared_ptr<float[]>(memory, const_cast<float*>(scale));
+  result.sum_ = std::shared_ptr<std::int32_t[]>(memory, const_cast<std::int32_t*>(sum));
+  const index_t padded = detail::whole_panels(n, detail::int8_columns);
+  result.bytes_ = static_cast<std::size_t>(padded * (4 * result.steps_ + 8));
+  return result;
+}
+
+EIGENFORMER_INLINE void PackedMatrix::check_rows(const char* op, const std::int32_t* rows,
+                                                 index_t count) const {
+  for (index_t i = 0; i < count; ++i) {
+    if (rows[i] >= 0 && rows[i] < n_) continue;
+    throw IndexError(op, {"id ", rows[i], " at position ", i, " is outside the vocabulary of ", n_});
+  }
+}
+
+EIGENFORMER_INLINE PackedMatrix PackedMatrix::with_input_step(float step) const {
+  if (format_ != Format::int8) throw ValueError("packed_matrix", "an input step is for int8 weights");
+  // Outside this range, steps and their inverses lose precision.
+  if (!(step >= 1e-30f && step <= 1e30f)) {
+    throw ValueError("packed_matrix", {"the input step is ", step, ", must be between 1e-30 and 1e30"});
+  }
+  PackedMatrix result = *this;
+  result.input_step_ = step;
+  return result;
+}
+
+EIGENFORMER_INLINE PackedMatrix PackedMatrix::select(const char* op, const std::int32_t* rows,
+                                                     index_t count) const {
+  check_rows(op, rows, count);
+  PackedMatrix result = *this;
+  result.n_ = count;
+  const bool int8 = format_ == Format::int8;
+  const index_t columns = int8 ? detail::int8_columns : detail::packed_kernels(format_, isa_).columns;
+  result.allocate(columns);
+  // A step of a column is four bytes in every format: a float, a pair of bf16, or four int8.
+  const auto* from = static_cast<const std::byte*>(data_.get());
+  auto* to = static_cast<std::byte*>(result.data_.get());
+  const auto panel = [&](auto* data, index_t j) {
+    return data + (j / columns * columns * steps_ + j % columns) * 4;
+  };
+  if (!int8) std::memset(to, 0, result.bytes_);
+  parallel_each(count, std::max<index_t>(1, 8192 / std::max<index_t>(1, steps_)), [&](index_t j) {
+    for (index_t s = 0; s < steps_; ++s)
+      std::memcpy(panel(to, j) + 4 * s * columns, panel(from, rows[j]) + 4 * s * columns, 4);
+  });
+  if (!int8) return result;
+  for (index_t j = 0; j < count; ++j) {
+    result.scale_.get()[j] = scale_.get()[rows[j]];
+    result.sum_.get()[j] = sum_.get()[rows[j]];
+  }
+  return result;
+}
+
+EIGENFORMER_INLINE void PackedMatrix::read_rows(const char* op, const std::int32_t* rows, index_t count,
+                                                float scale, float* out) const {
+  check_rows(op, rows, count);
+  parallel_each(count, std::max<index_t>(1, 8192 / std::max<index_t>(1, k_)), [&](index_t i) {
+    const index_t row = rows[i];
+    float* to = out + i * k_;
+    if (format_ == Format::int8) {
+      constexpr index_t columns = detail::int8_columns;
+      const auto* panel = static_cast<const std::int8_t*>(data_.get()) +
+                          row / columns * columns * steps_ * 4 + row % columns * 4;
+      const float factor = scale_.get()[row] * scale;
+      for (index_t p = 0; p < k_; ++p)
+        to[p] = static_cast<float>(panel[p / 4 * (4 * columns) + p % 4]) * factor;
+      return;
+    }
+    const detail::GemmKernels<float>& kernels = detail::packed_kernels(format_, isa_);
+    // Blocks of k are whole steps, so a panel is one run of steps.
+    const float* at = static_cast<const float*>(data_.get()) +
+                      row / kernels.columns * kernels.columns * steps_ + row % kernels.columns;
+    for (index_t p = 0; p < k_; ++p) to[p] = detail::packed_value(kernels, at, p) * scale;
+  });
+}
+
+EIGENFORMER_INLINE void PackedMatrix::write_columns(index_t first, index_t count, float* out) const {
+  if (format_ == Format::int8) {
+    constexpr index_t columns = detail::int8_columns;
+    for (index_t j = 0; j < count; ++j) {
+      const auto* panel = static_cast<const std::int8_t*>(data_.get()) +
+                          (first + j) / columns * columns * steps_ * 4 + (first + j) % columns * 4;
+      for (index_t p = 0; p < 4 * steps_; ++p)
+        out[p * count + j] = static_cast<float>(panel[p / 4 * (4 * columns) + p % 4]);
+    }
+    return;
+  }
+  const detail::GemmKernels<float>& kernels = detail::packed_kernels(format_, isa_);
+  const auto* data = static_cast<const float*>(data_.get());
+  for (index_t j = 0; j < count;) {
+    const index_t row = first + j, at = row % kernels.columns;
+    const index_t together = std::min(count - j, kernels.columns - at);
+    const float* panel = data + (row - at) * steps_ + at;
+    for (index_t p = 0; p < k_; ++p) {
+      for (index_t i = 0; i < together; ++i)
+        out[p * count + j + i] = detail::packed_value(kernels, panel + i, p);
+    }
+    j += together;
+  }
+}
+
+EIGENFORMER_INLINE void PackedMatrix::run_int8_by_eigen(index_t m, const std::uint32_t* quantized,
+                                                        const float* row_scale, float beta, float* c,
+                                                        index_t ldc,
+                                                        const GemmEpilogue<float>& epilogue) const {
+  const index_t k = 4 * steps_;
+  const detail::GemmProblem<float> problem{
+      false, true,    m, n_,   k, 1.0f, nullptr,
+      k,     nullptr, 0, beta, c, ldc,  {nullptr, epilogue.apply, epilogue.context}};
+  detail::eigen_blocks(m, n_, k, [&](index_t i0, index_t rows, index_t j0, index_t columns) {
+    // Sums of this many products are whole numbers that float holds.
+    constexpr index_t depth = 1024, tile = detail::int8_columns;
+    const detail::GemmScratch<0> memory_a;
+    const detail::GemmScratch<1> memory_b;
+    const detail::GemmScratch<4> memory_sums;
+    float* const a = memory_a->reserve<float>(rows * depth);
+    float* const b = memory_b->reserve<float>(columns * k);
+    float* const part = memory_sums->reserve<float>(2 * rows * detail::eigen_block);
+    auto* const sums = reinterpret_cast<std::int32_t*>(part + rows * detail::eigen_block);
+    write_columns(j0, columns, b);
+    std::fill_n(sums, rows * detail::eigen_block, 0);
+    for (index_t p = 0; p < k; p += depth) {
+      const index_t kc = std::min(depth, k - p);
+      for (index_t i = 0; i < rows; ++i) {
+        const auto* q = reinterpret_cast<const std::uint8_t*>(quantized + (i0 + i) * steps_) + p;
+        for (index_t l = 0; l < kc; ++l) a[i * kc + l] = static_cast<float>(q[l]) - 128.0f;
+      }
+      std::fill_n(part, rows * columns, 0.0f);
+      detail::eigen_product(rows, columns, kc, 1.0f, static_cast<const float*>(a), kc,
+                            static_cast<const float*>(b + p * columns), columns, part, columns);
+      // Tiles of 32 columns, as finish_int8 needs them.
+      for (index_t i = 0; i < rows; ++i) {
+        for (index_t j = 0; j < columns; ++j)
+          sums[(j / tile * rows + i) * tile + j % tile] += static_cast<std::int32_t>(part[i * columns + j]);
+      }
+    }
+    if (beta != 0.0f && beta != 1.0f) detail::scale_rows(problem, i0, i0 + rows, j0, j0 + columns);
+    for (index_t j = 0; j < columns; j += tile) {
+      detail::finish_int8(sums + j * rows, false,
+                          {nullptr, scale_.get() + j0 + j, row_scale + i0, c + i0 * ldc + j0 + j, ldc,
+                           epilogue.bias != nullptr ? epilogue.bias + j0 + j : nullptr, rows,
+                           std::min(tile, columns - j), beta != 0.0f});
+    }
+    detail::finish_block(problem, i0, rows, j0, columns);
+  });
+}
+
+EIGENFORMER_INLINE void PackedMatrix::run_int8(index_t m, const float* x, index_t ldx, float beta, float* c,
+                                               index_t ldc, const GemmEpilogue<float>& epilogue) const {
+  using detail::Int8Four;
+  constexpr index_t columns = detail::int8_columns;
+  const bool eigen = gemm_backend() == GemmBackend::eigen;
+  const bool by_tiles = !eigen && isa_.has(IsaFeature::amx_int8) && m >= detail::amx_smallest_rows;
+  // Rows are quantised once, by the caller's threads, and read by all ranges.
+  const index_t stride = by_tiles ? detail::int8_tile_stride(steps_) : steps_;
+  const index_t rows_held = by_tiles ? detail::int8_tile_rows(m) : m;
+  const detail::GemmScratch<2> memory;
+  Int8Four* const quantized = memory->reserve<Int8Four>(rows_held * stride + m);
+  auto* const row_scale = reinterpret_cast<float*>(quantized + rows_held * stride);
+  detail::quantize_rows(m, k_, x, ldx, input_step_, quantized, stride, row_scale);
+  if (eigen) {
+    run_int8_by_eigen(m, quantized, row_scale, beta, c, ldc, epilogue);
+    return;
+  }
+  const detail::Int8Problem problem{m,
+                                    n_,
+                                    steps_,
+                                    quantized,
+                                    stride,
+                                    row_scale,
+                                    static_cast<const Int8Four*>(data_.get()),
+                                    scale_.get(),
+                                    sum_.get(),
+                                    beta,
+                                    c,
+                                    ldc,
+                                    epilogue};
+  const detail::Int8Kernels& kernels = detail::Int8Kernels::get(isa_);
+  const index_t tile = by_tiles ? 2 * detail::amx_rows : kernels.rows;
+  // A step of int8 costs a quarter of a float's.
+  const auto grid = detail::GemmGrid::choose(m, n_, detail::gemm_threads(m, n_, steps_), tile, columns);
+  grid.run(m, n_, tile, columns, [&](index_t i0, index_t i1, index_t j0, index_t j1) {
+#if EIGENFORMER_X86
+    if (by_tiles) {
+      detail::int8_range_by_tiles<detail::HardwareTiles>(problem, i0, i1, j0, j1);
+      return;
+    }
+#endif
+    detail::int8_range(problem, kernels, detail::gemm_kernels<float>(isa_).pack_transposed, i0, i1, j0, j1);
+  });
+}
+
+EIGENFORMER_INLINE void gemm_packed(index_t m, const float* x, index_t ldx, const PackedMatrix& w, float beta,
+                                    float* c, index_t ldc, const GemmEpilogue<float>& epilogue, float alpha) {
+  if (alpha != 1.0f && w.format_ == PackedMatrix::Format::int8) {
+    throw ValueError("gemm_packed", {"alpha is ", alpha, ", must be 1 for int8 weights"});
+  }
+  if (m < 0) throw ShapeError("gemm_packed", {"m = ", m, " must not be negative"});
+  if (m == 0 || w.n_ == 0) return;
+  eigenformer::detail::count_product(m, w.n_, w.k_);
+  const detail::GemmProblem<float> problem{false, true,    m, w.n_, w.k_, alpha, x,
+                                           ldx,   nullptr, 0, beta, c,    ldc,   epilogue};
+  if (w.k_ == 0) {
+    detail::gemm_empty(problem);
+    return;
+  }
+  if (w.format_ == PackedMatrix::Format::int8) {
+    (w.*w.run_int8_)(m, x, ldx, beta, c, ldc, epilogue);
+    return;
+  }
+  if (gemm_backend() == GemmBackend::eigen) {
+    const auto write = [](const void* matrix, index_t first, index_t count, float* out) {
+      static_cast<const PackedMatrix*>(matrix)->write_columns(first, count, out);
+    };
+    detail::eigen_gemm(problem, w.rounds_inputs_, {&w, write});
+    return;
+  }
+  const auto precision = w.rounds_inputs_ ? GemmPrecision::bf16 : GemmPrecision::full;
+  detail::gemm_run(problem, detail::gemm_kernels_for<float>(precision, w.isa_),
+                   {static_cast<const float*>(w.data_.get()), w.steps_});
+}
+
+EIGENFORMER_INLINE void quantize_int8(const float* w, index_t n, index_t k, std::int8_t* q, float* scale) {
+  for (index_t j = 0; j < n; ++j) {
+    const float* row = w + j * k;
+    float largest = 0.0f;
+    for (index_t p = 0; p < k; ++p) {
+      if (!std::isfinite(row[p])) {
+        throw ValueError("quantize_int8",
+                         {"weight (", j, ", ", p, ") is ", row[p], ", expected finite weights"});
+      }
+      largest = std::max(largest, std::abs(row[p]));
+    }
+    // Below this the scale would lose its precision.
+    const bool zero = largest < 127.0f * std::numeric_limits<float>::min();
+    scale[j] = zero ? 0.0f : largest / 127.0f;
+    // One scale in 128 changes its last bit on the way to a float weight and back, and then never again.
+    scale[j] = 127.0f * scale[j] / 127.0f;
+    const float inverse = zero ? 0.0f : 127.0f / largest;
+    for (index_t p = 0; p < k; ++p) {
+      q[j * k + p] = static_cast<std::int8_t>(std::clamp(std::nearbyint(row[p] * inverse), -127.0f, 127.0f));
+    }
+  }
+}
+
+}  // namespace eigenformer::detail::kernels
 #endif

@@ -4,7 +4,6 @@
 #include <condition_variable>
 #include <deque>
 #include <exception>
-#include <functional>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -30,13 +29,9 @@ class PrefetchedBatches {
   /// The type of the adapted batches.
   using Batch = std::remove_cvref_t<decltype(std::declval<Batches&>().batch(index_t{}, index_t{}))>;
 
-  /// Starts the thread. depth: batches made ahead. next: the batch requested after batch k of an epoch, by
-  /// default k + 1; requesting another one discards what was made ahead. Throws ValueError when depth is
-  /// below 1.
-  explicit PrefetchedBatches(
-      Batches& batches, index_t depth = 4,
-      std::function<index_t(index_t)> next = [](index_t k) { return k + 1; })
-      : batches_(batches), depth_(depth), next_(std::move(next)) {
+  /// Starts the thread. depth: batches made ahead; requesting another than the next one discards them. Throws
+  /// ValueError when depth is below 1.
+  explicit PrefetchedBatches(Batches& batches, index_t depth = 4) : batches_(batches), depth_(depth) {
     if (depth < 1) throw ValueError("prefetch", {"depth is ", depth, ", must be at least 1"});
     thread_ = std::thread([this] { work(); });
   }
@@ -67,7 +62,7 @@ class PrefetchedBatches {
     std::unique_lock<std::mutex> lock(mutex_);
     const bool ended = made_.empty() && !upcoming_;
     if (ended || epoch != epoch_ || expected_ != k) restart(lock, epoch, k);
-    expected_ = next_(k);
+    expected_ = k + 1;
     changed_.wait(lock, [&] { return !made_.empty(); });
     Made made = std::move(made_.front());
     made_.pop_front();
@@ -108,26 +103,23 @@ class PrefetchedBatches {
       busy_ = true;
       lock.unlock();
       Made made;
-      std::optional<index_t> after;
       index_t count = 0;
       try {
         made.batch.emplace(batches_.batch(epoch, k));
         count = batches_.num_batches(epoch);
-        after = next_(k);
       } catch (...) {
         made = {std::nullopt, std::current_exception()};
       }
       lock.lock();
       busy_ = false;
       made_.push_back(std::move(made));
-      upcoming_ = after && *after < count ? after : std::nullopt;
+      upcoming_ = k + 1 < count ? std::optional(k + 1) : std::nullopt;
       changed_.notify_all();
     }
   }
 
   Batches& batches_;
   const index_t depth_;
-  const std::function<index_t(index_t)> next_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Made> made_;

@@ -3,7 +3,9 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -11,6 +13,7 @@
 #include "autograd/op_check.hpp"
 #include "eigenformer/autograd/ops/linear/linear.hpp"
 #include "eigenformer/autograd/ops/shape/shape.hpp"
+#include "eigenformer/kernels/packed/weight_cache.hpp"
 
 using namespace eigenformer;
 using namespace eigenformer::testing;
@@ -190,30 +193,54 @@ TEST_CASE("linear_cross_entropy: gradients and values for every option") {
       {x}, {b.handle()});
 }
 
-TEST_CASE("linear_cross_entropy: many blocks of rows give what one product gives") {
-  const Parameter<double> w(random({5, 3}, 2)), b(random({5}, 3));
-  auto targets = targets_of({2300}, 5, 1);
-  for (index_t r = 100; r < 400; ++r) targets.at({r}) = -100;
-  const Tensor<double> x = random({2300, 3}, 4);
-  const CrossEntropyOptions o{.label_smoothing = 0.1};
-  const auto run = [&](bool fused) {
-    Tape<double> tape;
-    Gradients<double> gradients({w.handle(), b.handle()});
-    const Var<double> v = tape.variable(x);
-    const auto ctx = Context<double>::checking(tape);
-    const Var<double> loss = fused ? linear_cross_entropy(ctx, v, w, b, targets, o)
-                                   : cross_entropy(linear(ctx, v, w, b), targets, o);
-    tape.backward(loss, gradients);
-    return std::vector<Tensor<double>>{Tensor<double>::scalar(loss.item()), tape.gradient(v),
-                                       gradients.of(w).clone(), gradients.of(b).clone()};
-  };
-  const auto fused = run(true), apart = run(false);
-  for (std::size_t i = 0; i < fused.size(); ++i) CHECK(worst_difference(fused[i], apart[i]) < 1e-12);
-  const CrossEntropyOptions sum_up{.reduction = Reduction::sum};
-  CHECK(linear_cross_entropy(Context<double>::inference(), Var<double>(x), w, b, targets, sum_up).item() ==
+TEST_CASE("linear_cross_entropy: many blocks of rows and parts of the classes give what one product gives") {
+  for (const auto& shape : {std::pair<index_t, index_t>{2300, 5}, {150, 4101}}) {
+    const index_t rows = shape.first, classes = shape.second;
+    CAPTURE(classes);
+    const Parameter<double> w(random({classes, 3}, 2)), b(random({classes}, 3));
+    auto targets = targets_of({rows}, classes, 1);
+    for (index_t r = rows / 20; r < rows / 5; ++r) targets.at({r}) = -100;
+    const Tensor<double> x = random({rows, 3}, 4);
+    const CrossEntropyOptions o{.label_smoothing = 0.1};
+    const auto run = [&](bool fused) {
+      Tape<double> tape;
+      Gradients<double> gradients({w.handle(), b.handle()});
+      const Var<double> v = tape.variable(x);
+      const auto ctx = Context<double>::checking(tape);
+      const Var<double> loss = fused ? linear_cross_entropy(ctx, v, w, b, targets, o)
+                                     : cross_entropy(linear(ctx, v, w, b), targets, o);
+      tape.backward(loss, gradients);
+      return std::vector<Tensor<double>>{Tensor<double>::scalar(loss.item()), tape.gradient(v),
+                                         gradients.of(w).clone(), gradients.of(b).clone()};
+    };
+    const auto fused = run(true), apart = run(false);
+    for (std::size_t i = 0; i < fused.size(); ++i) CHECK(worst_difference(fused[i], apart[i]) < 1e-12);
+    const CrossEntropyOptions sum_up{.reduction = Reduction::sum};
+    CHECK(
+        linear_cross_entropy(Context<double>::inference(), Var<double>(x), w, b, targets, sum_up).item() ==
         doctest::Approx(
             cross_entropy(linear(Context<double>::inference(), Var<double>(x), w, b), targets, sum_up).item())
             .epsilon(1e-12));
+  }
+}
+
+TEST_CASE("linear_cross_entropy in bf16: cached weights give the same bits in parts of the classes") {
+  const Parameter<float> w(random({4101, 6}, 2).to<float>()), b(random({4101}, 3).to<float>());
+  const auto targets = targets_of({70}, 4101, 1);
+  const Tensor<float> x = random({70, 6}, 4).to<float>();
+  const auto run = [&](std::shared_ptr<detail::kernels::WeightCache> cache) {
+    Tape<float> tape;
+    Gradients<float> gradients({w.handle(), b.handle()});
+    const Var<float> v = tape.variable(x);
+    const auto ctx = Context<float>::checking(tape)
+                         .with_precision(GemmPrecision::bf16)
+                         .with_weight_cache(std::move(cache));
+    const Var<float> loss = linear_cross_entropy(ctx, v, w, b, targets);
+    tape.backward(loss, gradients);
+    return std::vector<std::vector<float>>{
+        {loss.item()}, values(tape.gradient(v)), values(gradients.of(w)), values(gradients.of(b))};
+  };
+  CHECK(run(nullptr) == run(std::make_shared<detail::kernels::WeightCache>()));
 }
 
 TEST_CASE("linear_cross_entropy: no rows at all") {

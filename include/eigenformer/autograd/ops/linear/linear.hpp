@@ -291,19 +291,21 @@ struct WeightProducts {
   explicit WeightProducts(const Context<T>& ctx) : precision(ctx.precision()), cache(ctx.weight_cache()) {}
 
   // y = alpha x W^T + beta y with rows [first, first + count) of the weight, or alpha x W + beta y if
-  // `transposed`.
+  // `transposed`. Rows of x are ldx elements apart; 0: they follow one another.
   void run(bool transposed, index_t rows, T alpha, const T* x, const Tensor<T>& weight, index_t first,
-           index_t count, T beta, T* y, const kernels::GemmEpilogue<T>& epilogue = {}) const {
+           index_t count, T beta, T* y, const kernels::GemmEpilogue<T>& epilogue = {},
+           index_t ldx = 0) const {
     const index_t columns = weight.dim(1), in = transposed ? count : columns,
                   out = transposed ? columns : count;
+    if (ldx == 0) ldx = in;
     if constexpr (std::is_same_v<T, float>) {
       if (cache != nullptr && precision == GemmPrecision::bf16) {
-        kernels::gemm_packed(rows, x, in, cache->get(weight, first, count, transposed), beta, y, out,
+        kernels::gemm_packed(rows, x, ldx, cache->get(weight, first, count, transposed), beta, y, out,
                              epilogue, alpha);
         return;
       }
     }
-    kernels::gemm<T>(false, !transposed, rows, out, in, alpha, x, in, weight.data() + first * columns,
+    kernels::gemm<T>(false, !transposed, rows, out, in, alpha, x, ldx, weight.data() + first * columns,
                      columns, beta, y, out, epilogue, precision);
   }
   // dW = dz^T x and db = the sums of the columns of dz, for dz (rows, out) and x (rows, in).

@@ -134,10 +134,11 @@ template <class T, class F>
   const bool wants_x = x.recorded(), wants_w = w.recorded(), wants_b = b.recorded();
   const bool recorded = wants_x || wants_w || wants_b;
 
-  // About 16 MB of logits at a time: enough rows for products at full speed, and little memory compared with
-  // the model.
-  const index_t block =
-      std::clamp<index_t>((index_t{1} << 22) / std::max<index_t>(classes * copies, 1), 64, 1024);
+  // Enough rows for products at full speed, which need more of them for larger d, but at most about 16 MB of
+  // logits: little memory compared with the model, and what one product wrote is in a cache for the next.
+  const index_t block = std::clamp<index_t>(
+      std::min((index_t{1} << 22) / std::max<index_t>(classes * copies, 1), 4 * d), 64, 1024);
+  constexpr index_t part = 2048;  // classes whose gradient two products read, one after the other
   Tensor<T> logits(Shape{copies * std::min(block, rows), classes});
   Tensor<T> dx = wants_x ? Tensor<T>(x.shape()) : Tensor<T>();
   Tensor<T> dw = wants_w ? Tensor<T>(weight.shape()) : Tensor<T>();
@@ -158,13 +159,22 @@ template <class T, class F>
       const index_t first = (c * rows + row) * d;
       const T* gradient = logits.data() + c * n * classes;
       const T beta = row == 0 && c == 0 ? T(0) : T(1);
-      if (wants_x) {
-        products.run(true, n, T(1), gradient, weight.value(), 0, classes, T(0), dx.data() + first);
+      for (index_t begin = 0; begin < classes; begin += part) {
+        const index_t count = std::min(part, classes - begin);
+        if (wants_x) {
+          products.run(true, n, T(1), gradient + begin, weight.value(), begin, count,
+                       begin == 0 ? T(0) : T(1), dx.data() + first, {}, classes);
+        }
+        if (wants_w) {
+          kernels::gemm<T>(true, false, count, d, n, T(1), gradient + begin, classes,
+                           x.value().data() + first, d, beta, dw.data() + begin * d, d, {},
+                           products.precision);
+        }
       }
-      products.add_gradients(n, gradient, classes, x.value().data() + first, d, {dw.data(), beta, {}},
-                             {db.data(), beta, {}});
+      if (wants_b) kernels::sum_rows<T>(gradient, db.data(), beta, n, classes);
     }
   }
+  if (wants_x && classes == 0) dx.fill(T(0));
   if (rows == 0) {
     if (wants_w) dw.fill(T(0));
     if (wants_b) db.fill(T(0));
