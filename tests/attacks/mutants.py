@@ -39,7 +39,7 @@ HOME = os.path.join(INCLUDE, "eigenformer")
 
 # What runs on an x86-64 CPU without AMX; files of the other paths would only survive.
 AREAS = {
-    "kernels": ["kernels/attention/*.hpp", "kernels/attention/rules/*.hpp", "kernels/elementwise/*.hpp",
+    "kernels": ["kernels/attention/*.hpp", "kernels/elementwise/*.hpp",
                 "kernels/normalization/*.hpp", "kernels/reduction/*.hpp", "kernels/sequence/*.hpp",
                 "kernels/gemm/gemm_driver.hpp", "kernels/gemm/gemm_kernels.hpp", "kernels/packed/gemm_packed.hpp",
                 "kernels/packed/packed_weights.hpp"],

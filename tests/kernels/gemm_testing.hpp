@@ -7,7 +7,7 @@
 #include <limits>
 #include <vector>
 
-#include "eigenformer/core/base/bfloat16.hpp"
+#include "eigenformer/core/base/float16.hpp"
 #include "eigenformer/core/base/random.hpp"
 #include "eigenformer/core/runtime/runtime.hpp"
 #include "eigenformer/core/tensor/shape.hpp"

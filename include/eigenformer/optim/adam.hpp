@@ -9,10 +9,10 @@
 #include <string_view>
 #include <vector>
 
-#include "eigenformer/core/base/dropout_key.hpp"
+#include "eigenformer/core/base/random.hpp"
 #include "eigenformer/core/tensor/tensor.hpp"
 #include "eigenformer/kernels/elementwise/adam.hpp"
-#include "eigenformer/kernels/elementwise/dropout_mask.hpp"
+#include "eigenformer/kernels/elementwise/dropout.hpp"
 #include "eigenformer/optim/optimizer_options.hpp"
 #include "eigenformer/optim/optimizer_state.hpp"
 #include "eigenformer/optim/parameter_groups.hpp"

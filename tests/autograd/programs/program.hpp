@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "eigenformer/core/base/dropout_key.hpp"
+#include "eigenformer/core/base/random.hpp"
 #include "eigenformer/core/tensor/layout.hpp"
 #include "eigenformer/core/tensor/shape.hpp"
 

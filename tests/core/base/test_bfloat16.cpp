@@ -6,7 +6,7 @@
 #include <initializer_list>
 #include <limits>
 
-#include "eigenformer/core/base/bfloat16.hpp"
+#include "eigenformer/core/base/float16.hpp"
 
 using eigenformer::bfloat16;
 

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <vector>
 
-#include "eigenformer/core/base/index_permutation.hpp"
+#include "eigenformer/core/base/random.hpp"
 
 using namespace eigenformer;
 

@@ -1,6 +1,6 @@
 // Rules of scores that are each wrong in a way: what a compiler says of them is tested. Without BAD only the
 // one that is right.
-#include "eigenformer/kernels/attention/rules/score_rule.hpp"
+#include "eigenformer/kernels/attention/attention_problem.hpp"
 
 namespace ef = eigenformer;
 

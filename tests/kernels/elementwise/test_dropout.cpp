@@ -1,7 +1,6 @@
 #include <set>
 
 #include "eigenformer/kernels/elementwise/dropout.hpp"
-#include "eigenformer/kernels/elementwise/dropout_mask.hpp"
 #include "kernels/kernel_tools.hpp"
 
 namespace {

@@ -1,4 +1,4 @@
-#include "eigenformer/kernels/elementwise/gated.hpp"
+#include "eigenformer/kernels/elementwise/activation.hpp"
 
 #include <vector>
 

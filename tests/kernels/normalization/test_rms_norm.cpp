@@ -1,4 +1,4 @@
-#include "eigenformer/kernels/normalization/rms_norm.hpp"
+#include "eigenformer/kernels/normalization/layer_norm.hpp"
 
 #include <vector>
 

@@ -1,4 +1,4 @@
-#include "eigenformer/kernels/packed/weight_cache.hpp"
+#include "eigenformer/kernels/packed/packed_weights.hpp"
 
 #include <doctest/doctest.h>
 

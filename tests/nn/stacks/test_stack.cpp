@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "eigenformer/kernels/packed/weight_cache.hpp"
+#include "eigenformer/kernels/packed/packed_weights.hpp"
 #include "eigenformer/nn/models/language_model.hpp"
 #include "eigenformer/nn/models/seq2seq.hpp"
 #include "eigenformer/train/objectives/guided_alignment.hpp"

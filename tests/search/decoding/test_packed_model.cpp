@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "eigenformer/core/base/bfloat16.hpp"
+#include "eigenformer/core/base/float16.hpp"
 #include "eigenformer/nn/decoding/packed_model.hpp"
 #include "eigenformer/nn/models/language_model.hpp"
 #include "eigenformer/nn/models/text_encoder.hpp"

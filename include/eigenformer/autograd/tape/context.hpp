@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "eigenformer/autograd/tape/tape.hpp"
-#include "eigenformer/core/base/dropout_key.hpp"
 #include "eigenformer/core/base/random.hpp"
 #include "eigenformer/core/tensor/layout.hpp"
 #include "eigenformer/kernels/gemm/gemm.hpp"

@@ -11,4 +11,10 @@ using float16 = Eigen::half;
 
 static_assert(sizeof(float16) == 2);
 
+/// A 16-bit storage format: float's sign and exponent, 8 bits of precision. Conversion from float rounds to
+/// nearest, ties to even; overflow gives infinity, NaN stays NaN. std::bit_cast gives and takes the bits.
+using bfloat16 = Eigen::bfloat16;
+
+static_assert(sizeof(bfloat16) == 2);
+
 }  // namespace eigenformer

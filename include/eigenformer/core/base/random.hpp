@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -161,5 +162,89 @@ class RandomGenerator {
   detail::Philox4x32::Counter block_{};
   bool idle_ = false;
 };
+
+namespace detail {
+
+/// A random permutation of 0 .. n-1 that is computed and not stored: a Feistel network over the smallest
+/// power of two that is at least n, applied again until the result is below n (cycle walking; Black and
+/// Rogaway, "Ciphers with arbitrary finite domains", 2002). The same on every machine.
+class IndexPermutation {
+ public:
+  /// Draws the keys from `rng`. Throws ValueError when n is not positive.
+  IndexPermutation(index_t n, RandomGenerator& rng) : size_(static_cast<std::uint64_t>(n)) {
+    if (n < 1) throw ValueError("random", {"n is ", n, ", must be at least 1"});
+    const int bits = static_cast<int>(std::bit_width(size_ - 1));
+    low_bits_ = bits / 2;
+    low_mask_ = (std::uint64_t{1} << low_bits_) - 1;
+    high_mask_ = (std::uint64_t{1} << (bits - low_bits_)) - 1;
+    for (std::uint64_t& key : keys_) key = rng.next_u64();
+  }
+
+  /// The number at place i. Throws IndexError unless i is in [0, n).
+  index_t operator()(index_t i) const {
+    auto x = static_cast<std::uint64_t>(i);
+    if (x >= size_) {
+      throw IndexError("random", {"place ", i, " is outside a permutation of ", size_, " numbers"});
+    }
+    do {
+      std::uint64_t low = x & low_mask_, high = x >> low_bits_;
+      for (std::size_t round = 0; round < keys_.size(); round += 2) {
+        high ^= mixed(low ^ keys_[round]) & high_mask_;
+        low ^= mixed(high ^ keys_[round + 1]) & low_mask_;
+      }
+      x = high << low_bits_ | low;
+    } while (x >= size_);
+    return static_cast<index_t>(x);
+  }
+
+ private:
+  // The upper half of MurmurHash3's 64-bit finaliser, whose bits depend on all of x.
+  static constexpr std::uint64_t mixed(std::uint64_t x) noexcept {
+    x = (x ^ (x >> 33)) * 0xFF51AFD7ED558CCDu;
+    x = (x ^ (x >> 33)) * 0xC4CEB9FE1A85EC53u;
+    return x >> 32;
+  }
+
+  std::uint64_t size_;
+  int low_bits_ = 0;
+  std::uint64_t low_mask_ = 0, high_mask_ = 0;
+  std::array<std::uint64_t, 8> keys_{};
+};
+
+/// Which row a dropout mask belongs to: the sequence's number in the epoch and the position in that sequence.
+/// So a mask does not depend on how rows are batched, padded, packed or spread over threads.
+struct RowKey {
+  std::uint32_t sequence = 0;  ///< the number of the sequence in the epoch
+  std::uint32_t position = 0;  ///< the row's position in that sequence
+  /// Whether both numbers agree.
+  friend bool operator==(const RowKey&, const RowKey&) = default;
+};
+
+/// What a family of dropout masks is drawn from: the run's seed, the training step and the place in the
+/// model.
+struct DropoutKey {
+  std::uint64_t seed = 0;  ///< the run's seed
+  std::uint32_t step = 0;  ///< the number of the training step
+  std::uint32_t site = 0;  ///< the number of the dropout site in the model
+  /// Whether all three numbers agree.
+  friend bool operator==(const DropoutKey&, const DropoutKey&) = default;
+
+  /// The two key words of Philox4x32-10: the low and the high half of a 64-bit mix of seed, step and site.
+  /// For one seed, different (step, site) give different keys (the finaliser of SplitMix64 is a bijection).
+  constexpr std::array<std::uint32_t, 2> philox_key() const noexcept {
+    const std::uint64_t where = static_cast<std::uint64_t>(step) << 32 | site;
+    const std::uint64_t z = mix(mix(where + 0x9E3779B97F4A7C15u) ^ seed);
+    return {static_cast<std::uint32_t>(z), static_cast<std::uint32_t>(z >> 32)};
+  }
+
+ private:
+  static constexpr std::uint64_t mix(std::uint64_t z) noexcept {
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+    return z ^ (z >> 31);
+  }
+};
+
+}  // namespace detail
 
 }  // namespace eigenformer

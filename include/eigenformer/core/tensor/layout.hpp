@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "eigenformer/core/base/config.hpp"
-#include "eigenformer/core/base/dropout_key.hpp"
 #include "eigenformer/core/base/error.hpp"
+#include "eigenformer/core/base/random.hpp"
 #include "eigenformer/core/tensor/shape.hpp"
 
 namespace eigenformer {

@@ -177,7 +177,6 @@ class Batcher {
 #include <algorithm>
 #include <numeric>
 
-#include "eigenformer/core/base/index_permutation.hpp"
 #include "eigenformer/core/runtime/runtime.hpp"
 
 namespace eigenformer {

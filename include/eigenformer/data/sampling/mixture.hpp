@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "eigenformer/core/base/error.hpp"
-#include "eigenformer/core/base/index_permutation.hpp"
 #include "eigenformer/core/base/random.hpp"
 #include "eigenformer/data/corpus/pair_source.hpp"
 #include "eigenformer/data/tokenizers/conventions.hpp"

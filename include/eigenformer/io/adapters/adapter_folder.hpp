@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "eigenformer/core/base/bfloat16.hpp"
+#include "eigenformer/core/base/float16.hpp"
 #include "eigenformer/data/files/folder_transaction.hpp"
 #include "eigenformer/io/safetensors/safetensors.hpp"
 #include "eigenformer/nn/adapters/adaptable.hpp"

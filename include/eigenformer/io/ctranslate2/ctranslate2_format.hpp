@@ -14,7 +14,6 @@
 #include <utility>
 #include <vector>
 
-#include "eigenformer/core/base/bfloat16.hpp"
 #include "eigenformer/core/base/bytes.hpp"
 #include "eigenformer/core/base/error.hpp"
 #include "eigenformer/core/base/float16.hpp"

@@ -13,7 +13,6 @@
 #include <type_traits>
 #include <utility>
 
-#include "eigenformer/core/base/bfloat16.hpp"
 #include "eigenformer/core/base/bytes.hpp"
 #include "eigenformer/core/base/float16.hpp"
 #include "eigenformer/core/tensor/tensor.hpp"

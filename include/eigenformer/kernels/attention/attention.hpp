@@ -47,7 +47,6 @@ void attention_weights_backward(const AttentionProblem<T>& problem, const T* wei
 #include "eigenformer/core/runtime/runtime.hpp"
 #include "eigenformer/kernels/attention/attention_backward.hpp"
 #include "eigenformer/kernels/attention/attention_blocks.hpp"
-#include "eigenformer/kernels/attention/attention_eigen.hpp"
 #include "eigenformer/kernels/attention/attention_product.hpp"
 #include "eigenformer/kernels/attention/attention_softmax.hpp"
 #include "eigenformer/kernels/attention/attention_tiles.hpp"

@@ -5,12 +5,10 @@
 
 #include "eigenformer/core/runtime/scratch.hpp"
 #include "eigenformer/kernels/attention/attention_blocks.hpp"
-#include "eigenformer/kernels/attention/attention_eigen.hpp"
 #include "eigenformer/kernels/attention/attention_product.hpp"
+#include "eigenformer/kernels/attention/attention_rules.hpp"
 #include "eigenformer/kernels/attention/attention_softmax.hpp"
-#include "eigenformer/kernels/attention/rules/attention_distances.hpp"
-#include "eigenformer/kernels/attention/rules/attention_rules.hpp"
-#include "eigenformer/kernels/elementwise/dropout_mask.hpp"
+#include "eigenformer/kernels/elementwise/dropout.hpp"
 
 namespace eigenformer::detail::kernels::detail {
 

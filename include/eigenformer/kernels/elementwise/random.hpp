@@ -30,7 +30,7 @@ void random_normal(RandomGenerator& rng, T* out, index_t n, double mean, double 
 #include <limits>
 
 #include "eigenformer/core/runtime/runtime.hpp"
-#include "eigenformer/kernels/elementwise/dropout_mask.hpp"
+#include "eigenformer/kernels/elementwise/dropout.hpp"
 #include "eigenformer/kernels/simd/pack.hpp"
 
 namespace eigenformer::detail::kernels {

@@ -2,7 +2,6 @@
 
 #include "eigenformer/core/base/config.hpp"
 #include "eigenformer/kernels/gemm/gemm_backend.hpp"
-#include "eigenformer/kernels/gemm/gemm_types.hpp"
 
 namespace eigenformer::detail::kernels {
 

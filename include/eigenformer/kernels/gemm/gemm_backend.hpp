@@ -1,10 +1,33 @@
 #pragma once
 
 #include "eigenformer/core/base/config.hpp"
-#include "eigenformer/kernels/gemm/gemm_types.hpp"
 #include "eigenformer/kernels/simd/isa.hpp"
 
 namespace eigenformer {
+
+/// The precision of the inputs of a float product; sums are in float.
+enum class GemmPrecision {
+  full,  ///< inputs as they are
+  bf16   ///< inputs rounded to bfloat16, to nearest, ties to even
+};
+
+namespace detail::kernels {
+
+/// Work on the tiles of a product while they are in the cache.
+template <class T>
+struct GemmEpilogue {
+  /// (n), added to each row of the finished sum; nullptr for none.
+  const T* bias = nullptr;
+  /// Called for each finished tile (all of k summed, beta and bias applied): rows [row, row + rows) and
+  /// columns [col, col + cols) of C, `c` at the tile's first element. Several threads at once, on disjoint
+  /// tiles, which cover C exactly once.
+  void (*apply)(const void* context, T* c, index_t ldc, index_t row, index_t rows, index_t col,
+                index_t cols) = nullptr;
+  /// The first argument of `apply`.
+  const void* context = nullptr;
+};
+
+}  // namespace detail::kernels
 
 /// The implementation of matrix products: of gemm(), gemm_batched(), gemm_packed() and attention.
 enum class GemmBackend {
@@ -34,9 +57,7 @@ inline bool bf16_products_pay() {
          (isa().has(IsaFeature::amx_bf16) || isa().has(IsaFeature::avx512_bf16));
 }
 
-}  // namespace eigenformer
-
-namespace eigenformer::detail::kernels {
+namespace detail::kernels {
 
 /// `wanted` if bf16_products_pay(), else full precision: the precision of training and decoding. gemm()
 /// itself uses the precision that it is given.
@@ -44,4 +65,6 @@ inline GemmPrecision faster_precision(GemmPrecision wanted) {
   return bf16_products_pay() ? wanted : GemmPrecision::full;
 }
 
-}  // namespace eigenformer::detail::kernels
+}  // namespace detail::kernels
+
+}  // namespace eigenformer

@@ -5,8 +5,8 @@
 
 #include "eigenformer/core/base/config.hpp"
 #include "eigenformer/core/runtime/runtime.hpp"
+#include "eigenformer/kernels/gemm/gemm_backend.hpp"
 #include "eigenformer/kernels/gemm/gemm_kernels.hpp"
-#include "eigenformer/kernels/gemm/gemm_types.hpp"
 
 namespace eigenformer::detail::kernels::detail {
 

@@ -10,8 +10,8 @@
 #include "eigenformer/core/base/config.hpp"
 #include "eigenformer/core/runtime/scratch.hpp"
 #include "eigenformer/kernels/gemm/gemm_amx.hpp"
+#include "eigenformer/kernels/gemm/gemm_backend.hpp"
 #include "eigenformer/kernels/gemm/gemm_micro.hpp"
-#include "eigenformer/kernels/gemm/gemm_types.hpp"
 #include "eigenformer/kernels/simd/simd.hpp"
 
 // Register tiles of one or two rows. They read B without packing, which would cost more than the product for

@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "eigenformer/autograd/tape/gradients.hpp"
-#include "eigenformer/core/base/bfloat16.hpp"
+#include "eigenformer/core/base/float16.hpp"
 #include "eigenformer/core/base/stable_sort.hpp"
 #include "eigenformer/optim/optimizer_state.hpp"
 #include "eigenformer/train/distributed/communicator.hpp"

@@ -16,7 +16,7 @@
 #include "eigenformer/core/base/config.hpp"
 #include "eigenformer/core/base/error.hpp"
 #include "eigenformer/io/models/conventions_json.hpp"
-#include "eigenformer/kernels/gemm/gemm_types.hpp"
+#include "eigenformer/kernels/gemm/gemm_backend.hpp"
 #include "eigenformer/nn/adapters/lora_options.hpp"
 #include "eigenformer/nn/options/field.hpp"
 #include "eigenformer/optim/optimizer_options.hpp"

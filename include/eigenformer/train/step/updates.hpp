@@ -13,7 +13,7 @@
 
 #include "eigenformer/autograd/ops/elementwise/arithmetic.hpp"
 #include "eigenformer/autograd/tape/context.hpp"
-#include "eigenformer/kernels/packed/weight_cache.hpp"
+#include "eigenformer/kernels/packed/packed_weights.hpp"
 #include "eigenformer/optim/clip.hpp"
 #include "eigenformer/train/reporting/progress.hpp"
 

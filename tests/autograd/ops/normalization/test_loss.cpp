@@ -13,7 +13,7 @@
 #include "autograd/op_check.hpp"
 #include "eigenformer/autograd/ops/linear/linear.hpp"
 #include "eigenformer/autograd/ops/shape/shape.hpp"
-#include "eigenformer/kernels/packed/weight_cache.hpp"
+#include "eigenformer/kernels/packed/packed_weights.hpp"
 
 using namespace eigenformer;
 using namespace eigenformer::testing;

@@ -8,7 +8,7 @@
 #include "eigenformer/autograd/ops/elementwise/dropout.hpp"
 #include "eigenformer/autograd/ops/linear/linear.hpp"
 #include "eigenformer/autograd/tape/operand.hpp"
-#include "eigenformer/kernels/elementwise/gated.hpp"
+#include "eigenformer/kernels/elementwise/activation.hpp"
 
 namespace eigenformer {
 

@@ -13,7 +13,6 @@
 #include "eigenformer/kernels/elementwise/elementwise.hpp"
 #include "eigenformer/kernels/gemm/gemm.hpp"
 #include "eigenformer/kernels/packed/packed_weights.hpp"
-#include "eigenformer/kernels/packed/weight_cache.hpp"
 #include "eigenformer/kernels/reduction/reduce.hpp"
 
 namespace eigenformer::detail {

@@ -7,7 +7,7 @@
 #include "eigenformer/autograd/ops/normalization/layer_norm.hpp"
 #include "eigenformer/autograd/tape/context.hpp"
 #include "eigenformer/autograd/tape/operand.hpp"
-#include "eigenformer/kernels/normalization/rms_norm.hpp"
+#include "eigenformer/kernels/normalization/layer_norm.hpp"
 
 namespace eigenformer {
 
