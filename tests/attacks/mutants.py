@@ -44,7 +44,7 @@ AREAS = {
                 "kernels/gemm/gemm_driver.hpp", "kernels/gemm/gemm_kernels.hpp", "kernels/packed/gemm_packed.hpp",
                 "kernels/packed/packed_weights.hpp"],
     "backward": ["autograd/ops/*/*.hpp", "autograd/linalg/*.hpp", "autograd/tape/gradients.hpp",
-                 "autograd/tape/tape.hpp", "autograd/tape/checkpoint.hpp"],
+                 "autograd/tape/tape.hpp", "autograd/tape/context.hpp"],
     "masks": ["core/tensor/mask.hpp", "core/tensor/layout.hpp", "core/tensor/shape.hpp", "core/tensor/view.hpp",
               "nn/attention/attention.hpp", "nn/stacks/pass.hpp", "nn/decoding/*.hpp"],
     "search": ["search/beams/*.hpp", "search/processors/*.hpp", "search/constraints/*.hpp",

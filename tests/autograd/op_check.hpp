@@ -12,7 +12,7 @@
 #include <doctest/doctest.h>
 
 #include "eigenformer/autograd/ops/elementwise/arithmetic.hpp"
-#include "eigenformer/autograd/ops/shape/reduce.hpp"
+#include "eigenformer/autograd/ops/reduction/reduce.hpp"
 #include "eigenformer/autograd/tape/grad_check.hpp"
 #include "eigenformer/core/base/random.hpp"
 #include "test_tools.hpp"

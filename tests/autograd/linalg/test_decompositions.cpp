@@ -1,4 +1,4 @@
-#include "eigenformer/autograd/linalg/decompositions.hpp"
+#include "eigenformer/autograd/linalg/linalg.hpp"
 
 #include <limits>
 #include <string>

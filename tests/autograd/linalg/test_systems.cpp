@@ -1,4 +1,4 @@
-#include "eigenformer/autograd/linalg/systems.hpp"
+#include "eigenformer/autograd/linalg/linalg.hpp"
 
 #include <limits>
 #include <string>

@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "eigenformer/autograd/ops.hpp"
-#include "eigenformer/autograd/tape/checkpoint.hpp"
+#include "eigenformer/autograd/tape/context.hpp"
 #include "eigenformer/autograd/tape/grad_check.hpp"
 #include "test_tools.hpp"
 

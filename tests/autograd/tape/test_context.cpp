@@ -6,7 +6,7 @@
 #include <doctest/doctest.h>
 
 #include "eigenformer/autograd/ops/elementwise/arithmetic.hpp"
-#include "eigenformer/autograd/ops/shape/reduce.hpp"
+#include "eigenformer/autograd/ops/reduction/reduce.hpp"
 #include "eigenformer/kernels/packed/packed_weights.hpp"
 #include "test_tools.hpp"
 

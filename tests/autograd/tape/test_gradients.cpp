@@ -5,7 +5,7 @@
 #include <doctest/doctest.h>
 
 #include "eigenformer/autograd/ops/elementwise/arithmetic.hpp"
-#include "eigenformer/autograd/ops/shape/reduce.hpp"
+#include "eigenformer/autograd/ops/reduction/reduce.hpp"
 #include "eigenformer/autograd/tape/tape.hpp"
 #include "test_tools.hpp"
 

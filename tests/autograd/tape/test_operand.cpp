@@ -14,7 +14,7 @@
 #include <doctest/doctest.h>
 
 #include "eigenformer/autograd/ops.hpp"
-#include "eigenformer/autograd/tape/checkpoint.hpp"
+#include "eigenformer/autograd/tape/context.hpp"
 #include "eigenformer/core/base/random.hpp"
 #include "eigenformer/core/tensor/eigen_interop.hpp"
 #include "test_tools.hpp"

@@ -15,7 +15,7 @@
 
 #include "eigenformer/autograd/ops/elementwise/arithmetic.hpp"
 #include "eigenformer/autograd/ops/normalization/softmax.hpp"
-#include "eigenformer/autograd/ops/shape/reduce.hpp"
+#include "eigenformer/autograd/ops/reduction/reduce.hpp"
 #include "eigenformer/autograd/ops/shape/shape.hpp"
 #include "eigenformer/autograd/tape/context.hpp"
 #include "eigenformer/core/base/random.hpp"

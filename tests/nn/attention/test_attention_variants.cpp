@@ -8,7 +8,7 @@
 #include <doctest/doctest.h>
 
 #include "eigenformer/autograd/ops/elementwise/arithmetic.hpp"
-#include "eigenformer/autograd/ops/shape/reduce.hpp"
+#include "eigenformer/autograd/ops/reduction/reduce.hpp"
 #include "eigenformer/nn/models/seq2seq.hpp"
 #include "nn/attention_variants.hpp"
 #include "nn/module_test_tools.hpp"

@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "eigenformer/autograd/ops/shape/reduce.hpp"
+#include "eigenformer/autograd/ops/reduction/reduce.hpp"
 #include "eigenformer/nn/models/seq2seq.hpp"
 #include "eigenformer/optim/adam.hpp"
 #include "eigenformer/optim/clip.hpp"

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "eigenformer/autograd/ops/elementwise/arithmetic.hpp"
-#include "eigenformer/autograd/ops/shape/reduce.hpp"
+#include "eigenformer/autograd/ops/reduction/reduce.hpp"
 #include "eigenformer/autograd/tape/context.hpp"
 #include "eigenformer/core/tensor/tensor.hpp"
 #include "eigenformer/io/safetensors/json_text.hpp"

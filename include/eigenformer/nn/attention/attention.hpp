@@ -9,10 +9,9 @@
 
 #include "eigenformer/autograd/ops/attention/attention.hpp"
 #include "eigenformer/autograd/ops/attention/linear_attention.hpp"
-#include "eigenformer/autograd/ops/attention/rotary.hpp"
 #include "eigenformer/autograd/ops/elementwise/arithmetic.hpp"
 #include "eigenformer/autograd/ops/linear/linear.hpp"
-#include "eigenformer/autograd/ops/shape/reduce.hpp"
+#include "eigenformer/autograd/ops/reduction/reduce.hpp"
 #include "eigenformer/autograd/ops/shape/shape.hpp"
 #include "eigenformer/nn/layers/linear.hpp"
 #include "eigenformer/nn/layers/norm.hpp"

@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <limits>
 
-#include "eigenformer/autograd/ops/shape/embedding.hpp"
+#include "eigenformer/autograd/ops/shape/gather.hpp"
 #include "eigenformer/autograd/ops/shape/shape.hpp"
 #include "eigenformer/autograd/tape/context.hpp"
 #include "eigenformer/nn/module/init.hpp"

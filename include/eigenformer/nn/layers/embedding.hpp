@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "eigenformer/autograd/ops/linear/linear.hpp"
-#include "eigenformer/autograd/ops/shape/embedding.hpp"
+#include "eigenformer/autograd/ops/shape/gather.hpp"
 #include "eigenformer/autograd/tape/context.hpp"
 #include "eigenformer/nn/module/init.hpp"
 #include "eigenformer/nn/module/module.hpp"

@@ -1,7 +1,6 @@
 #pragma once
 
 #include "eigenformer/autograd/ops/linear/feed_forward.hpp"
-#include "eigenformer/autograd/ops/linear/gated.hpp"
 #include "eigenformer/nn/layers/linear.hpp"
 #include "eigenformer/nn/module/optional_module.hpp"
 

@@ -1,7 +1,6 @@
 #pragma once
 
 #include "eigenformer/autograd/ops/normalization/layer_norm.hpp"
-#include "eigenformer/autograd/ops/normalization/rms_norm.hpp"
 #include "eigenformer/nn/module/module.hpp"
 #include "eigenformer/nn/options/layer.hpp"
 

@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "eigenformer/autograd/ops/elementwise/dropout.hpp"
-#include "eigenformer/autograd/ops/elementwise/stochastic_depth.hpp"
 #include "eigenformer/nn/layers/layer_norm.hpp"
 #include "eigenformer/nn/module/optional_module.hpp"
 

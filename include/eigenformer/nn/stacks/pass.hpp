@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "eigenformer/autograd/ops/attention/recurrence.hpp"
+#include "eigenformer/autograd/ops/attention/linear_attention.hpp"
 #include "eigenformer/autograd/ops/shape/gather.hpp"
 #include "eigenformer/nn/attention/attention.hpp"
 #include "eigenformer/nn/attention/relative_bias.hpp"

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "eigenformer/autograd/tape/checkpoint.hpp"
+#include "eigenformer/autograd/tape/context.hpp"
 #include "eigenformer/nn/layers/norm.hpp"
 #include "eigenformer/nn/module/optional_module.hpp"
 #include "eigenformer/nn/stacks/pass.hpp"

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "eigenformer/autograd/ops/normalization/token_objective.hpp"
+#include "eigenformer/autograd/ops/normalization/loss.hpp"
 #include "eigenformer/data/corpus/batching.hpp"
 #include "eigenformer/kernels/elementwise/elementwise.hpp"
 #include "eigenformer/kernels/normalization/softmax.hpp"

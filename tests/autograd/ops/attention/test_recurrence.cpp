@@ -1,4 +1,4 @@
-#include "eigenformer/autograd/ops/attention/recurrence.hpp"
+#include "eigenformer/autograd/ops/attention/linear_attention.hpp"
 
 #include <cmath>
 #include <vector>

@@ -1,4 +1,4 @@
-#include "eigenformer/autograd/ops/attention/rotary.hpp"
+#include "eigenformer/autograd/ops/attention/attention.hpp"
 
 #include <array>
 #include <cmath>
@@ -8,7 +8,6 @@
 #include <doctest/doctest.h>
 
 #include "autograd/op_check.hpp"
-#include "eigenformer/autograd/ops/attention/attention.hpp"
 #include "kernels/kernel_tools.hpp"
 
 using namespace eigenformer;

@@ -1,4 +1,4 @@
-#include "eigenformer/autograd/ops/elementwise/logical.hpp"
+#include "eigenformer/autograd/ops/elementwise/compare.hpp"
 
 #include <cmath>
 #include <cstdint>

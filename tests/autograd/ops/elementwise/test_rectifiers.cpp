@@ -1,4 +1,4 @@
-#include "eigenformer/autograd/ops/elementwise/rectifiers.hpp"
+#include "eigenformer/autograd/ops/elementwise/activation.hpp"
 
 #include <optional>
 

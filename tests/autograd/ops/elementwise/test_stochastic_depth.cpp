@@ -1,4 +1,4 @@
-#include "eigenformer/autograd/ops/elementwise/stochastic_depth.hpp"
+#include "eigenformer/autograd/ops/elementwise/dropout.hpp"
 
 #include <cmath>
 #include <vector>

@@ -1,4 +1,4 @@
-#include "eigenformer/autograd/ops/indexing/masked.hpp"
+#include "eigenformer/autograd/ops/indexing/index.hpp"
 
 #include <cstdint>
 #include <limits>

@@ -1,4 +1,4 @@
-#include "eigenformer/autograd/ops/indexing/put.hpp"
+#include "eigenformer/autograd/ops/indexing/take.hpp"
 
 #include <cstdint>
 #include <vector>

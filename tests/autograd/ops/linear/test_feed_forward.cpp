@@ -6,7 +6,7 @@
 
 #include "eigenformer/autograd/ops/elementwise/arithmetic.hpp"
 #include "eigenformer/autograd/ops/linear/feed_forward.hpp"
-#include "eigenformer/autograd/ops/shape/reduce.hpp"
+#include "eigenformer/autograd/ops/reduction/reduce.hpp"
 #include "eigenformer/autograd/tape/grad_check.hpp"
 #include "eigenformer/core/base/random.hpp"
 

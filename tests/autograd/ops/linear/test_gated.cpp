@@ -1,4 +1,4 @@
-#include "eigenformer/autograd/ops/linear/gated.hpp"
+#include "eigenformer/autograd/ops/linear/feed_forward.hpp"
 
 #include <cmath>
 #include <string>

@@ -10,7 +10,6 @@
 #include "autograd/op_check.hpp"
 #include "eigenformer/autograd/ops/elementwise/activation.hpp"
 #include "eigenformer/autograd/ops/linear/feed_forward.hpp"
-#include "eigenformer/autograd/ops/linear/gated.hpp"
 #include "eigenformer/autograd/ops/normalization/loss.hpp"
 #include "isa.hpp"
 

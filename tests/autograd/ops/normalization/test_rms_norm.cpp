@@ -1,4 +1,4 @@
-#include "eigenformer/autograd/ops/normalization/rms_norm.hpp"
+#include "eigenformer/autograd/ops/normalization/layer_norm.hpp"
 
 #include <cmath>
 #include <vector>

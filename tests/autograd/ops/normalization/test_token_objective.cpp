@@ -1,4 +1,4 @@
-#include "eigenformer/autograd/ops/normalization/token_objective.hpp"
+#include "eigenformer/autograd/ops/normalization/loss.hpp"
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-#include "eigenformer/autograd/ops/reduction/quantile.hpp"
+#include "eigenformer/autograd/ops/reduction/sort.hpp"
 
 #include <cmath>
 #include <cstdint>

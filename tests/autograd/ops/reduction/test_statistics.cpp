@@ -1,4 +1,4 @@
-#include "eigenformer/autograd/ops/reduction/statistics.hpp"
+#include "eigenformer/autograd/ops/reduction/reduce.hpp"
 
 #include <cmath>
 #include <limits>

@@ -1,4 +1,4 @@
-#include "eigenformer/autograd/ops/shape/embedding.hpp"
+#include "eigenformer/autograd/ops/shape/gather.hpp"
 
 #include <cstdint>
 #include <string>

@@ -1,7 +1,11 @@
 #pragma once
 
+#include <algorithm>
+#include <cstdint>
+#include <memory>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "eigenformer/autograd/ops/linear/linear.hpp"
 #include "eigenformer/autograd/tape/context.hpp"
@@ -47,6 +51,63 @@ template <class T>
     site.pass(b, 1, b.dy());
     b.pass(0, b.dy());
   });
+}
+
+namespace detail {
+
+// y = beta * y + x * multiplier, row by row; a dropped row is zero even if x is NaN.
+template <class T>
+void scale_rows(const T* x, const std::vector<T>& multipliers, T beta, T* y, index_t n) {
+  const auto rows = static_cast<index_t>(multipliers.size());
+  parallel_for(rows, std::max<index_t>(1, (index_t{1} << 15) / std::max<index_t>(n, 1)),
+               [&](index_t begin, index_t end) {
+                 for (index_t r = begin; r < end; ++r) {
+                   const T m = multipliers[static_cast<std::size_t>(r)];
+                   const T* in = x + r * n;
+                   T* out = y + r * n;
+                   for (index_t i = 0; i < n; ++i) {
+                     const T scaled = m == T(0) ? T(0) : m * in[i];
+                     out[i] = beta == T(0) ? scaled : out[i] + scaled;
+                   }
+                 }
+               });
+}
+
+}  // namespace detail
+
+/// Drops whole sequences: each is zero with probability `rate` and scaled by 1 / (1 - rate) otherwise, in
+/// training contexts; the identity elsewhere. For the branch of a residual connection. Huang et al. 2016.
+///
+/// x: (rows, ...), with rows as in ctx.rows(); without a layout all rows are one sequence. The choice depends
+/// on the sequence's number and not on the batch. Throws ValueError for a rate outside [0, 1).
+template <class T>
+[[nodiscard]] Var<T> stochastic_depth(const Context<T>& ctx, const std::type_identity_t<Var<T>>& x,
+                                      double rate) {
+  detail::require_defined("stochastic_depth", x);
+  const index_t rows = x.shape().rows(), n = x.shape().cols();
+  const detail::RowDropoutSite<T> site("stochastic_depth", ctx, rate, rows);
+  if (site.rate == 0) return x;
+  const OpScope scope(Runtime::instance().profiler(), "stochastic_depth");
+  auto multipliers = std::make_shared<std::vector<T>>(static_cast<std::size_t>(rows));
+  std::uint32_t drawn = 0;
+  for (index_t r = 0; r < rows; ++r) {
+    T& m = (*multipliers)[static_cast<std::size_t>(r)];
+    const std::uint32_t sequence = site.keys() == nullptr ? 0 : site.keys()[r].sequence;
+    if (r > 0 && sequence == drawn) {
+      m = (*multipliers)[static_cast<std::size_t>(r - 1)];
+    } else {
+      detail::kernels::dropout_mask_row<T>(site.key, sequence, 0, 0, 0, 1, site.rate, &m);
+    }
+    drawn = sequence;
+  }
+  Tensor<T> y(x.shape());
+  detail::scale_rows<T>(x.value().data(), *multipliers, T(0), y.data(), n);
+  if (detail::not_recorded<T>(y, x)) return Var<T>(std::move(y));
+  // dx = multiplier dy.
+  return detail::record_one("stochastic_depth", std::move(y), x, SavedTensors(),
+                            [multipliers, n](const auto& dx, const Tensor<T>& dy) {
+                              detail::scale_rows<T>(dy.data(), *multipliers, dx.beta, dx.data, n);
+                            });
 }
 
 }  // namespace eigenformer

@@ -1,9 +1,11 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
+#include "eigenformer/autograd/ops/elementwise/arithmetic.hpp"
 #include "eigenformer/autograd/ops/shape/gather.hpp"
 #include "eigenformer/autograd/ops/shape/rearrange.hpp"
 #include "eigenformer/autograd/tape/operand.hpp"
@@ -81,6 +83,163 @@ template <Operand X, detail::IndexNumber I>
   const index_t a = detail::axis_of("take_along_axis", axis, v.shape());
   const auto [index, shape] = detail::along_axis("take_along_axis", v.shape(), indices, a);
   return gather(shape == v.shape() ? v : broadcast_to(v, shape), a, index);
+}
+
+/// x with values at places along an axis, as NumPy's put_along_axis and PyTorch's scatter: for axis 1 of rank
+/// 3, y[i][index[i][j][k]][k] = values[i][j][k]. The indices broadcast to x outside the axis, the values to
+/// the indices; negative indices count from the end. Of several values for one place the last one counts.
+/// Throws ShapeError when the shapes do not fit, IndexError for an axis or index that does not exist.
+template <class T, detail::IndexNumber I>
+[[nodiscard]] Var<T> put_along_axis(const Var<T>& x, const Tensor<I>& indices,
+                                    const std::type_identity_t<Var<T>>& values, index_t axis) {
+  constexpr const char* op = "put_along_axis";
+  const OpScope scope = detail::scope_of(op, x, values, indices);
+  const index_t a = detail::axis_of(op, axis, x.shape());
+  const auto [index, shape] = detail::along_axis(op, x.shape(), indices, a);
+  if (shape != x.shape()) {
+    throw ShapeError(
+        op, {"indices of shape ", indices.shape(), " must broadcast to ", x.shape(), " outside axis ", a},
+        {x.shape(), indices.shape()});
+  }
+  // Which value each element of the result comes from; -1: x's own.
+  Tensor<std::int64_t> source = Tensor<std::int64_t>::full(x.shape(), -1);
+  (void)detail::visit_gathered(x.shape(), index, a,
+                               [to = source.data()](index_t in_x, index_t at) { to[in_x] = at; });
+  Tensor<T> given(index.shape());
+  detail::copy_view(given.data(), detail::whole_view(given.shape()), values.value().data(),
+                    detail::broadcast_view(op, values.shape(), given.shape()));
+  Tensor<T> y(x.shape());
+  for (index_t i = 0; i < y.numel(); ++i) {
+    const index_t at = source.data()[i];
+    y.data()[i] = at < 0 ? x.value().data()[i] : given.data()[at];
+  }
+  if (detail::not_recorded<T>(y, x, values)) return Var<T>(std::move(y));
+  // dx = dy where no value was put; dvalues = dy where each was put, 0 for those that were replaced.
+  return record(op, std::move(y), {x, values}, SavedTensors(source),
+                [source, shape = index.shape()](Backward<T>& back) {
+                  const Tensor<T>& dy = back.dy();
+                  if (back.needs(1)) {
+                    Tensor<T> g = Tensor<T>::zeros(shape);
+                    for (index_t i = 0; i < dy.numel(); ++i) {
+                      if (source.data()[i] >= 0) g.data()[source.data()[i]] = dy.data()[i];
+                    }
+                    if (const auto dv = back.grad(1)) detail::sum_into(dv, g);
+                  }
+                  if (const auto dx = back.grad(0)) {
+                    for (index_t i = 0; i < dy.numel(); ++i) {
+                      const T g = source.data()[i] >= 0 ? T(0) : dy.data()[i];
+                      dx.data[i] = dx.beta == T(0) ? g : dx.data[i] + g;
+                    }
+                  }
+                });
+}
+/// The same for other operands; the values may be a number.
+template <class X, detail::IndexNumber I, class V>
+requires(Operand<X>&& detail::ConvertedPair<X, V>)
+    [[nodiscard]] Var<element_t<X>> put_along_axis(const X& x, const Tensor<I>& indices, const V& values,
+                                                   index_t axis) {
+  using T = element_t<X>;
+  return put_along_axis(detail::operand<T>(x), indices, detail::operand<T>(values), axis);
+}
+
+/// x plus values at places along an axis, PyTorch's scatter_add: for axis 1 of rank 3,
+/// y[i][index[i][j][k]][k] += values[i][j][k], in the order of the values. index: of x's rank, in no other
+/// dimension larger than x, of the shape of the values. Throws ShapeError when the shapes do not fit,
+/// IndexError for an axis or index that does not exist.
+template <class T, detail::IndexNumber I>
+[[nodiscard]] Var<T> scatter_add(const Var<T>& x, index_t axis, const Tensor<I>& index,
+                                 const std::type_identity_t<Var<T>>& values) {
+  const OpScope scope = detail::scope_of("scatter_add", x, values, index);
+  const index_t a = detail::axis_of("scatter_add", axis, x.shape());
+  if (index.shape() != values.shape()) {
+    throw ShapeError(
+        "scatter_add",
+        {"index of shape ", index.shape(), " must have the shape of the values, ", values.shape()},
+        {index.shape(), values.shape()});
+  }
+  detail::check_gathered("scatter_add", index, a, x.shape());
+  Tensor<T> y = x.value().clone();
+  const bool inside = detail::visit_gathered(
+      x.shape(), index, a,
+      [to = y.data(), from = values.value().data()](index_t in_x, index_t at) { to[in_x] += from[at]; });
+  if (!inside) detail::check_indices("scatter_add", index, a, x.shape());
+  if (detail::not_recorded<T>(y, x, values)) return Var<T>(std::move(y));
+  // dx = dy; dvalues = dy where each was added.
+  return record("scatter_add", std::move(y), {x, values}, SavedTensors(index), [index, a](Backward<T>& back) {
+    if (const auto dv = back.grad(1)) {
+      const auto visit = [to = dv.data, beta = dv.beta, dy = back.dy().data()](index_t in_x, index_t at) {
+        to[at] = beta == T(0) ? dy[in_x] : to[at] + dy[in_x];
+      };
+      (void)detail::visit_gathered(back.dy().shape(), index, a, visit);
+    }
+    back.pass(0, back.dy());
+  });
+}
+/// The same for other operands.
+template <class X, detail::IndexNumber I, class V>
+requires detail::Converted<X, V>
+[[nodiscard]] Var<element_t<X>> scatter_add(const X& x, index_t axis, const Tensor<I>& index,
+                                            const V& values) {
+  using T = element_t<X>;
+  return scatter_add(detail::operand<T>(x), axis, index, detail::operand<T>(values));
+}
+
+/// x plus entry k of the values at entry index[k] of an axis, in the order of the values, as PyTorch's
+/// index_add. x: (a..., n, b...), index: (m), values: (a..., m, b...). Throws ShapeError when the shapes do
+/// not fit, IndexError for an axis or index that does not exist.
+template <class T, detail::IndexNumber I>
+[[nodiscard]] Var<T> index_add(const Var<T>& x, index_t axis, const Tensor<I>& index,
+                               const std::type_identity_t<Var<T>>& values) {
+  const OpScope scope = detail::scope_of("index_add", x, values, index);
+  const index_t a = detail::axis_of("index_add", axis, x.shape());
+  if (index.rank() != 1 || values.shape() != x.shape().with(a, index.numel())) {
+    throw ShapeError(
+        "index_add",
+        {"index of shape ", index.shape(), " must have rank 1, and values of shape ", values.shape(),
+         " must agree with ", x.shape(), " but for one entry in axis ", a, " for each index"},
+        {x.shape(), index.shape(), values.shape()});
+  }
+  detail::check_indices("index_add", index, a, x.shape());
+  const detail::AxisView view(x.shape(), a);
+  const std::vector<index_t> entries = detail::entries_from_front("index_add", index, view.n);
+  Tensor<T> y = x.value().clone();
+  const auto taken = static_cast<index_t>(entries.size());
+  // Calls add(element of x, element of values, count) for each row of the values.
+  const auto for_rows = [view, taken](const std::vector<index_t>& rows, const auto& add) {
+    parallel_for(view.outer, 1, [&](index_t begin, index_t end) {
+      for (index_t o = begin; o < end; ++o) {
+        for (index_t k = 0; k < taken; ++k) {
+          add((o * view.n + rows[static_cast<std::size_t>(k)]) * view.inner, (o * taken + k) * view.inner);
+        }
+      }
+    });
+  };
+  const T* from = values.value().data();
+  for_rows(entries, [&](index_t in_x, index_t at) {
+    for (index_t i = 0; i < view.inner; ++i) y.data()[in_x + i] += from[at + i];
+  });
+  if (detail::not_recorded<T>(y, x, values)) return Var<T>(std::move(y));
+  // dx = dy; entry k of dvalues = entry index[k] of dy.
+  return record("index_add", std::move(y), {x, values}, SavedTensors(),
+                [view, entries, for_rows](Backward<T>& back) {
+                  if (const auto dv = back.grad(1)) {
+                    const T* dy = back.dy().data();
+                    for_rows(entries, [&](index_t in_x, index_t at) {
+                      for (index_t i = 0; i < view.inner; ++i) {
+                        T& g = dv.data[at + i];
+                        g = dv.beta == T(0) ? dy[in_x + i] : g + dy[in_x + i];
+                      }
+                    });
+                  }
+                  back.pass(0, back.dy());
+                });
+}
+/// The same for other operands.
+template <class X, detail::IndexNumber I, class V>
+requires detail::Converted<X, V>
+[[nodiscard]] Var<element_t<X>> index_add(const X& x, index_t axis, const Tensor<I>& index, const V& values) {
+  using T = element_t<X>;
+  return index_add(detail::operand<T>(x), axis, index, detail::operand<T>(values));
 }
 
 }  // namespace eigenformer

@@ -8,9 +8,9 @@
 
 #include "eigenformer/autograd/ops/elementwise/arithmetic.hpp"
 #include "eigenformer/autograd/ops/linear/matmul.hpp"
+#include "eigenformer/autograd/ops/reduction/reduce.hpp"
 #include "eigenformer/autograd/ops/shape/axes.hpp"
 #include "eigenformer/autograd/ops/shape/rearrange.hpp"
-#include "eigenformer/autograd/ops/shape/reduce.hpp"
 #include "eigenformer/autograd/ops/shape/shape.hpp"
 #include "eigenformer/autograd/tape/operand.hpp"
 

@@ -7,10 +7,8 @@
 #include <utility>
 
 #include "eigenformer/autograd/ops/elementwise/arithmetic.hpp"
-#include "eigenformer/autograd/ops/reduction/rows.hpp"
-#include "eigenformer/autograd/ops/reduction/statistics.hpp"
+#include "eigenformer/autograd/ops/reduction/reduce.hpp"
 #include "eigenformer/autograd/ops/shape/rearrange.hpp"
-#include "eigenformer/autograd/ops/shape/reduce.hpp"
 #include "eigenformer/autograd/ops/shape/shape.hpp"
 #include "eigenformer/autograd/tape/operand.hpp"
 #include "eigenformer/autograd/tape/tape.hpp"

@@ -136,4 +136,93 @@ template <class T>
       });
 }
 
+namespace detail {
+
+// The data that the backward of an RMS normalisation needs.
+template <class T>
+struct RmsNormSaved {
+  Tensor<T> x, gamma, rstd;
+  index_t rows, n;
+
+  RmsNormSaved(const char* name, const Var<T>& input, const Var<T>& gain, double eps)
+      : gamma(gain.value()), rows(input.shape().rows()), n(input.shape().cols()) {
+    require_defined_or_absent(name, gain);
+    require_eps(name, eps);
+    if (input.rank() < 1) {
+      throw ShapeError(name, {"input of shape ", input.shape(), " must have rank 1 or more"},
+                       {input.shape()});
+    }
+    if (gain.defined() && gain.numel() != n) {
+      throw ShapeError(
+          name, {"gain of shape ", gain.shape(), " must have ", n, " elements for input ", input.shape()},
+          {input.shape(), gain.shape()});
+    }
+    rstd = Tensor<T>(Shape{rows});
+  }
+
+  // dx = rstd (g - h mean(g h)), dgamma = sum dy h; h = x rstd, g = gamma dy.
+  void backward(const Tensor<T>& dy, T* dx, T beta_dx, GradientSlot<T> dgamma) const {
+    kernels::rms_norm_backward<T>(x.data(), gamma.data(), rstd.data(), dy.data(), dx, beta_dx, dgamma.data,
+                                  dgamma.beta, rows, n);
+  }
+};
+
+}  // namespace detail
+
+/// Divides each row of the last dimension by its root mean square and scales it.
+///
+/// x: (..., n); gamma: (n), or undefined for 1. Returns x's shape. Throws ShapeError when they do not fit,
+/// ValueError for an eps that is negative or not finite. Zhang and Sennrich 2019, eq. 4; PyTorch's
+/// F.rms_norm.
+template <class T>
+[[nodiscard]] Var<T> rms_norm(const Var<T>& x, const Var<T>& gamma = {}, double eps = 1e-5) {
+  const OpScope scope = detail::scope_of("rms_norm", x);
+  detail::RmsNormSaved<T> saved("rms_norm", x, gamma, eps);
+  saved.x = x.value();
+  Tensor<T> y(x.shape());
+  detail::kernels::rms_norm_forward<T>(x.value().data(), gamma.value().data(), static_cast<T>(eps), y.data(),
+                                       saved.rstd.data(), saved.rows, saved.n);
+  if (detail::not_recorded<T>(y, x, gamma)) return Var<T>(std::move(y));
+  return record("rms_norm", std::move(y), {x, gamma}, SavedTensors(x).add_if(x.recorded(), gamma),
+                [saved](Backward<T>& b) {
+                  const detail::SeparateSlots<T> d(b, 0, 2);
+                  saved.backward(b.dy(), d[0].data, d[0].beta, d[1]);
+                  d.add_up();
+                });
+}
+
+/// The same for other operands.
+template <class X, class G = Var<element_t<X>>>
+requires detail::Converted<X, G>
+[[nodiscard]] Var<element_t<X>> rms_norm(const X& x, const G& gamma = {}, double eps = 1e-5) {
+  using T = element_t<X>;
+  return rms_norm(detail::operand<T>(x), detail::operand<T>(gamma), eps);
+}
+
+/// rms_norm(x + dropout(r)), in one pass: the "add and norm" of a post-norm sub-layer. x, r: (..., n). Throws
+/// ShapeError when they differ, ValueError for a rate outside [0, 1).
+template <class T>
+[[nodiscard]] Var<T> add_rms_norm(const Context<T>& ctx, const std::type_identity_t<Var<T>>& x,
+                                  const std::type_identity_t<Var<T>>& r, double dropout_rate,
+                                  const std::type_identity_t<Var<T>>& gamma = {}, double eps = 1e-5) {
+  const OpScope scope = detail::scope_of("add_rms_norm", x, r);
+  detail::require_residual("add_rms_norm", x, r);
+  detail::RmsNormSaved<T> saved("add_rms_norm", x, gamma, eps);
+  saved.x = Tensor<T>(x.shape());
+  const detail::RowDropoutSite<T> site("add_rms_norm", ctx, dropout_rate, saved.rows);
+  Tensor<T> y(x.shape());
+  detail::kernels::add_rms_norm_forward<T>(x.value().data(), r.value().data(), site.view(),
+                                           gamma.value().data(), static_cast<T>(eps), saved.x.data(),
+                                           y.data(), saved.rstd.data(), saved.rows, saved.n);
+  if (detail::not_recorded<T>(y, x, r, gamma)) return Var<T>(std::move(y));
+  return record(
+      "add_rms_norm", std::move(y), {x, r, gamma}, SavedTensors().add_if(x.recorded() || r.recorded(), gamma),
+      [saved, site](Backward<T>& b) {
+        Tensor<T> ds(b.dy().shape());  // the sum's gradient goes to x as it is, and through the mask to r
+        saved.backward(b.dy(), ds.data(), T(0), b.grad(2));
+        site.pass(b, 1, ds);
+        b.pass(0, ds);
+      });
+}
+
 }  // namespace eigenformer

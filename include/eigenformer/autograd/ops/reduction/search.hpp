@@ -4,9 +4,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "eigenformer/autograd/ops/elementwise/logical.hpp"
-#include "eigenformer/autograd/ops/reduction/rows.hpp"
-#include "eigenformer/autograd/ops/reduction/statistics.hpp"
+#include "eigenformer/autograd/ops/elementwise/compare.hpp"
+#include "eigenformer/autograd/ops/reduction/reduce.hpp"
 #include "eigenformer/autograd/tape/operand.hpp"
 #include "eigenformer/core/tensor/view.hpp"
 #include "eigenformer/kernels/reduction/reduce.hpp"

@@ -2,15 +2,20 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <compare>
 #include <cstdint>
 #include <type_traits>
 #include <vector>
 
+#include "eigenformer/autograd/ops/elementwise/arithmetic.hpp"
+#include "eigenformer/autograd/ops/reduction/reduce.hpp"
 #include "eigenformer/autograd/ops/shape/gather.hpp"
+#include "eigenformer/autograd/ops/shape/rearrange.hpp"
 #include "eigenformer/autograd/ops/shape/shape.hpp"
 #include "eigenformer/autograd/tape/operand.hpp"
 #include "eigenformer/autograd/tape/tape.hpp"
+#include "eigenformer/kernels/reduction/reduce.hpp"
 
 // Ops along one axis whose results depend on the order of its entries.
 
@@ -143,6 +148,143 @@ template <Operand X>
   }
   const auto places = detail::places_in_order("topk", v.value(), a, k, largest);
   return {gather(v, a, places), places};
+}
+
+namespace detail {
+
+// Where the median of each line of an axis is: the lower one of two, the first NaN if there is one. The
+// axis remains, with size 1.
+template <class T>
+Tensor<std::int64_t> median_places(const Tensor<T>& x, index_t axis) {
+  const AxisView view(x.shape(), axis);
+  Tensor<std::int64_t> y(x.shape().with(axis, 1));
+  if (y.numel() == 0) return y;
+  const index_t n = view.n, inner = view.inner;
+  if (n == 0) refuse_no_entries("median", x.shape());
+  parallel_for(y.numel(), std::max<index_t>(1, (1 << 12) / n), [&](index_t begin, index_t end) {
+    std::vector<index_t> order(static_cast<std::size_t>(n));
+    for (index_t r = begin; r < end; ++r) {
+      const T* line = x.data() + r / inner * n * inner + r % inner;
+      index_t found = -1;
+      for (index_t i = 0; i < n && found < 0; ++i) {
+        order[static_cast<std::size_t>(i)] = i;
+        if (std::isnan(line[i * inner])) found = i;
+      }
+      if (found < 0) {
+        const auto middle = order.begin() + (n - 1) / 2;
+        std::nth_element(order.begin(), middle, order.end(), [line, inner](index_t a, index_t b) {
+          return line[a * inner] < line[b * inner] || (line[a * inner] == line[b * inner] && a < b);
+        });
+        found = *middle;
+      }
+      y.data()[r] = found;
+    }
+  });
+  return y;
+}
+
+template <class T>
+Var<T> median_of_all(const Var<T>& x) {
+  const OpScope scope = scope_of("median", x);
+  const auto place = median_places(x.value().reshape(Shape{x.numel()}), 0);
+  return record_chosen("median", x, {}, Tensor<T>::scalar(x.value().data()[place.item()]));
+}
+
+// The quantiles q along an axis: unless q is a number, their number is the first axis of the result.
+template <class T>
+Var<T> quantile_along(const Var<T>& x, const Tensor<T>& q, index_t axis, bool keepdims) {
+  constexpr const char* op = "quantile";
+  require_defined(op, x, q);
+  const index_t a = axis_of(op, axis, x.shape()), n = x.dim(a), m = q.numel();
+  if (q.rank() > 1) {
+    throw ShapeError(op, {"q of shape ", q.shape(), " must be a number or of rank 1"}, {q.shape()});
+  }
+  for (const T value : q.span()) {
+    if (!(value >= T(0) && value <= T(1))) {
+      throw ValueError(op, {"q is ", value, ", must be in [0, 1]"});
+    }
+  }
+  if (n == 0) refuse_no_entries(op, x.shape());
+  const Var<T> sorted = sort(x, a).values;
+  const AxisView view(x.shape(), a);
+  const Shape shape = x.shape().with(a, m);
+  Tensor<std::int64_t> below(shape), above(shape), nearer(shape);
+  Tensor<T> weight(shape);
+  for (index_t i = 0; i < shape.numel(); ++i) {
+    const index_t outer = i / view.inner / m, inner = i % view.inner;
+    // NaN is the last.
+    const bool nan = std::isnan(sorted.value().data()[(outer * n + n - 1) * view.inner + inner]);
+    const double last = static_cast<double>(n - 1);
+    const double rank = nan ? last : static_cast<double>(q.data()[i / view.inner % m]) * last;
+    below.data()[i] = static_cast<std::int64_t>(std::floor(rank));
+    above.data()[i] = std::min<std::int64_t>(n - 1, static_cast<std::int64_t>(std::ceil(rank)));
+    // From the nearer one, as PyTorch's lerp: beside an infinity the result is not NaN.
+    const double share = rank - std::floor(rank);
+    const bool up = share >= 0.5;
+    nearer.data()[i] = up ? above.data()[i] : below.data()[i];
+    weight.data()[i] = static_cast<T>(up ? share - 1 : share);
+  }
+  const Var<T> span = subtract_vars<T>(gather(sorted, a, above), gather(sorted, a, below));
+  const Var<T> y = add_vars<T>(gather(sorted, a, nearer), multiply_vars<T>(span, Var<T>(weight)));
+  if (q.rank() == 0) return keepdims ? y : reshaped(op, y, y.shape().without(a));
+  const Shape rest = keepdims ? x.shape().with(a, 1) : x.shape().without(a);
+  std::vector<index_t> order = {a};
+  for (index_t d = 0; d < x.rank(); ++d) {
+    if (d != a) order.push_back(d);
+  }
+  return reshaped(op, a == 0 ? y : permute(y, order), rest.inserted(0, m));
+}
+
+}  // namespace detail
+
+/// The median of all elements, the lower one of two, NaN if one of them is NaN. Equal elements share the
+/// gradient evenly, as in PyTorch. Throws ValueError when there are no elements.
+template <Operand X>
+[[nodiscard]] Var<element_t<X>> median(const X& x) {
+  return detail::median_of_all<element_t<X>>(x);
+}
+
+/// The medians along an axis and where they are, to which the gradient goes: the first of equals in a sorted
+/// order, or the first NaN. With keepdims the axis remains, with size 1. Throws IndexError for an axis
+/// outside the rank, ValueError for one without entries.
+template <Operand X>
+[[nodiscard]] Sorted<element_t<X>> median(const X& x, index_t axis, bool keepdims = false) {
+  using T = element_t<X>;
+  const Var<T>& v = detail::operand<T>(x);
+  detail::require_defined("median", v);
+  const index_t a = detail::axis_of("median", axis, v.shape());
+  const auto places = detail::median_places(v.value(), a);
+  const Var<T> y = gather(v, a, places);
+  if (keepdims) return {y, places};
+  const Shape shape = v.shape().without(a);
+  return {detail::reshaped("median", y, shape), places.reshape(shape)};
+}
+
+/// Quantiles along an axis, between two entries on the line through them, NaN if one of the entries is NaN.
+/// q: a number in [0, 1], or a tensor (m) of them, which gives (m, ...). With keepdims the axis remains, with
+/// size 1. Throws IndexError for an axis outside the rank, ShapeError for a q of rank 2, ValueError for one
+/// outside [0, 1] and for an axis without entries.
+template <Operand X>
+[[nodiscard]] Var<element_t<X>> quantile(const X& x, double q, index_t axis, bool keepdims = false) {
+  using T = element_t<X>;
+  return detail::quantile_along<T>(detail::operand<T>(x), Tensor<T>::scalar(static_cast<T>(q)), axis,
+                                   keepdims);
+}
+/// The same of several.
+template <Operand X>
+[[nodiscard]] Var<element_t<X>> quantile(const X& x, const Tensor<element_t<X>>& q, index_t axis,
+                                         bool keepdims = false) {
+  using T = element_t<X>;
+  return detail::quantile_along<T>(detail::operand<T>(x), q, axis, keepdims);
+}
+/// Of all elements; q is a number or a tensor.
+template <Operand X, class Q>
+requires(detail::Number<Q> || std::is_same_v<Q, Tensor<element_t<X>>>)
+    [[nodiscard]] Var<element_t<X>> quantile(const X& x, const Q& q) {
+  using T = element_t<X>;
+  const Var<T>& v = detail::operand<T>(x);
+  detail::require_defined("quantile", v);
+  return quantile(detail::reshaped("quantile", v, Shape{v.numel()}), q, 0);
 }
 
 }  // namespace eigenformer

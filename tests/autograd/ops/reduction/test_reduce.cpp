@@ -1,4 +1,4 @@
-#include "eigenformer/autograd/ops/shape/reduce.hpp"
+#include "eigenformer/autograd/ops/reduction/reduce.hpp"
 
 #include <algorithm>
 #include <cmath>

@@ -1,24 +1,165 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
+#include <span>
 #include <utility>
 #include <vector>
 
 #include "eigenformer/autograd/ops/elementwise/arithmetic.hpp"
-#include "eigenformer/autograd/ops/reduction/rows.hpp"
-#include "eigenformer/autograd/ops/shape/reduce.hpp"
+#include "eigenformer/autograd/ops/shape/shape.hpp"
 #include "eigenformer/autograd/tape/operand.hpp"
 #include "eigenformer/autograd/tape/tape.hpp"
+#include "eigenformer/core/tensor/view.hpp"
 #include "eigenformer/kernels/elementwise/elementwise.hpp"
 #include "eigenformer/kernels/reduction/reduce.hpp"
-
-// Reductions over any axes beside those of ops/shape/reduce.hpp, which has sum, mean and max.
 
 namespace eigenformer {
 
 namespace detail {
+
+// y = factor * sum over axes: dx = factor * dy, repeated along the axes.
+template <class T>
+Var<T> scaled_sum(const char* op, const Var<T>& x, const std::vector<index_t>& axes, bool keepdims,
+                  bool mean) {
+  const OpScope scope = scope_of(op, x);
+  const Shape kept = kernels::reduced_shape(x.shape(), axes, true);
+  const T factor = mean ? static_cast<T>(kept.numel()) / static_cast<T>(x.numel()) : T(1);
+  Tensor<T> y(kernels::reduced_shape(x.shape(), axes, keepdims));
+  kernels::reduce_sum<T>(x.value().data(), x.shape(), axes, y.data(), factor, T(0));
+  if (detail::not_recorded<T>(y, x)) return Var<T>(std::move(y));
+  return record_one(op, std::move(y), x, SavedTensors(), [kept, factor](const auto& dx, const Tensor<T>& dy) {
+    kernels::broadcast_to<T>(dy.data(), kept, dx.data, dx.shape, factor, dx.beta);
+  });
+}
+
+[[noreturn]] EIGENFORMER_NOINLINE inline void refuse_no_entries(const char* op, const Shape& shape) {
+  throw ValueError(op, {"input of shape ", shape, " has no entries, must have at least one"});
+}
+
+// The op whose result y is the largest, smallest or middle entry of x over the axes.
+template <class T>
+Var<T> record_chosen(const char* op, const Var<T>& x, const std::vector<index_t>& axes, const Tensor<T>& y) {
+  if (not_recorded<T>(y, x)) return Var<T>(y);
+  // dx = dy / (number of entries equal to y) where x = y (or both are NaN), 0 elsewhere, as in PyTorch.
+  return record_one(
+      op, y, x, SavedTensors(x, y), [x = x.value(), y, axes](const auto& dx, const Tensor<T>& dy) {
+        kernels::reduce_max_backward<T>(x.data(), x.shape(), axes, y.data(), dy.data(), dx.data, dx.beta);
+      });
+}
+
+// The largest or smallest entries, which `reduce` finds.
+template <class T, class F>
+Var<T> extremes_over(const char* op, const F& reduce, const Var<T>& x, const std::vector<index_t>& axes,
+                     bool keepdims) {
+  const OpScope scope = scope_of(op, x);
+  Tensor<T> y(kernels::reduced_shape(x.shape(), axes, keepdims));
+  if (x.numel() == 0 && y.numel() > 0) refuse_no_entries(op, x.shape());
+  reduce(x.value().data(), x.shape(), axes, y.data());
+  return record_chosen(op, x, axes, y);
+}
+
+}  // namespace detail
+
+/// Sum over the given axes (negative counts from the end; none means all). With keepdims they remain, with
+/// size 1. Throws IndexError for an axis outside the rank and ShapeError for one named twice.
+template <Operand X>
+[[nodiscard]] Var<element_t<X>> sum(const X& x, const std::vector<index_t>& axes = {},
+                                    bool keepdims = false) {
+  return detail::scaled_sum<element_t<X>>("sum", x, axes, keepdims, false);
+}
+
+/// Mean over the given axes (none means all); NaN over no elements. Arguments and errors as for sum().
+template <Operand X>
+[[nodiscard]] Var<element_t<X>> mean(const X& x, const std::vector<index_t>& axes = {},
+                                     bool keepdims = false) {
+  return detail::scaled_sum<element_t<X>>("mean", x, axes, keepdims, true);
+}
+
+/// Largest entry over the given axes (none means all), NaN if one of them is NaN. Equal largest entries share
+/// the gradient evenly, as in PyTorch's amax. Throws as sum(), and ValueError when an axis has no entries.
+template <Operand X>
+[[nodiscard]] Var<element_t<X>> max(const X& x, const std::vector<index_t>& axes = {},
+                                    bool keepdims = false) {
+  using T = element_t<X>;
+  return detail::extremes_over<T>("max", detail::kernels::reduce_max<T>, x, axes, keepdims);
+}
+
+namespace detail {
+
+// A reduction over any axes as one over the rows of a matrix.
+
+// The order of dimensions that puts those that are reduced last, and whether the elements move by it.
+struct RowOrder {
+  std::vector<index_t> order;
+  bool moves = false;
+  index_t rows = 1;  // elements of the result
+  index_t n = 1;     // elements that are combined into each of them
+};
+
+// Errors as for sum().
+EIGENFORMER_NOINLINE inline RowOrder row_order(const Shape& shape, const std::vector<index_t>& axes) {
+  (void)kernels::reduced_shape(shape, axes, true);  // checks the axes
+  std::array<bool, static_cast<std::size_t>(Shape::max_rank)> reduced{};
+  if (axes.empty()) reduced.fill(true);
+  for (const index_t a : axes) reduced[static_cast<std::size_t>(a < 0 ? a + shape.rank() : a)] = true;
+  RowOrder r;
+  for (const bool last : {false, true}) {
+    for (index_t d = 0; d < shape.rank(); ++d) {
+      if (reduced[static_cast<std::size_t>(d)] != last) continue;
+      // Dimensions of size 1 may change places.
+      for (const index_t before : r.order) r.moves |= before > d && shape[before] != 1 && shape[d] != 1;
+      r.order.push_back(d);
+      (last ? r.n : r.rows) *= shape[d];
+    }
+  }
+  return r;
+}
+
+// A tensor whose elements in memory are those rows: x itself where they need not move.
+template <class T>
+Tensor<T> as_rows(const Tensor<T>& x, const RowOrder& r) {
+  if (!r.moves || x.numel() == 0) return x;
+  const StridedView whole = whole_view(x.shape());
+  StridedView from;
+  std::array<index_t, static_cast<std::size_t>(Shape::max_rank)> sizes{};
+  for (std::size_t i = 0; i < r.order.size(); ++i) {
+    sizes[i] = x.shape()[r.order[i]];
+    from.strides[i] = whole.strides[static_cast<std::size_t>(r.order[i])];
+  }
+  from.shape = Shape(std::span<const index_t>(sizes.data(), r.order.size()));
+  Tensor<T> rows(from.shape);
+  copy_view(rows.data(), whole_view(from.shape), x.data(), from);
+  return rows;
+}
+template <class T>
+Var<T> as_rows(const Var<T>& x, const RowOrder& r) {
+  return r.moves ? permute(x, r.order) : x;
+}
+
+// y[r] = the parts of row r of x (rows, n), each part(first, count), joined in their order by join(a, b):
+// parts of a fixed size, so that the result does not depend on the number of threads.
+template <class T, class R, class Part, class Join>
+void fold_rows(const T* x, index_t rows, index_t n, R* y, const Part& part, const Join& join) {
+  constexpr index_t size = 1 << 14;
+  const index_t parts = std::max<index_t>(1, (n + size - 1) / size);
+  Tensor<R> each(Shape{parts > 1 ? rows * parts : 0});
+  R* to = parts > 1 ? each.data() : y;
+  parallel_for(rows * parts, std::max<index_t>(1, size / std::max<index_t>(1, n)),
+               [&](index_t begin, index_t end) {
+                 for (index_t i = begin; i < end; ++i) {
+                   const index_t first = i % parts * size;
+                   to[i] = part(x + i / parts * n + first, std::min(size, n - first));
+                 }
+               });
+  if (parts == 1) return;
+  for (index_t r = 0; r < rows; ++r) {
+    y[r] = to[r * parts];
+    for (index_t p = 1; p < parts; ++p) y[r] = join(y[r], to[r * parts + p]);
+  }
+}
 
 // Adds a * b to a gradient of the shape to which a and b broadcast.
 template <class T>
