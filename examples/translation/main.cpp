@@ -18,7 +18,7 @@
 #include "../arguments.hpp"
 #include "eigenformer/eigenformer.hpp"
 #include "eigenformer/io.hpp"
-#include "eigenformer/search/text/translate.hpp"
+#include "eigenformer/search/text/text_translator.hpp"
 #include "eigenformer/train/reporting/console_sink.hpp"
 #include "eigenformer/train/trainer.hpp"
 #include "grammar/grammar.hpp"

@@ -20,7 +20,7 @@
 #include "eigenformer/metrics/pairwise.hpp"
 #include "eigenformer/search/alignment/aligned_corpus.hpp"
 #include "eigenformer/search/constraints/phrase_automaton.hpp"
-#include "eigenformer/search/text/translate.hpp"
+#include "eigenformer/search/text/text_translator.hpp"
 #include "eigenformer/train/checkpoint/room.hpp"
 #include "eigenformer/train/checkpoint/training_lock.hpp"
 #include "eigenformer/train/distributed/thread_communicator.hpp"

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "eigenformer/io/models/translation_model.hpp"
-#include "eigenformer/search/text/translate.hpp"
+#include "eigenformer/search/text/text_translator.hpp"
 #include "fixtures.hpp"
 #include "folders.hpp"
 

@@ -1,4 +1,4 @@
-#include "eigenformer/optim/ema.hpp"
+#include "eigenformer/optim/average.hpp"
 
 #include <doctest/doctest.h>
 

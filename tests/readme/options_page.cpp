@@ -15,7 +15,7 @@
 #include "eigenformer/nn/models/language_model.hpp"
 #include "eigenformer/nn/models/sequence_regressor.hpp"
 #include "eigenformer/nn/models/text_encoder.hpp"
-#include "eigenformer/nn/options/attention_options.hpp"
+#include "eigenformer/nn/options/layer.hpp"
 #include "eigenformer/search/alignment/attention_alignment.hpp"
 #include "eigenformer/search/beams/generate.hpp"
 #include "eigenformer/train/options/options.hpp"

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 
-#include "eigenformer/search/beams/hypothesis.hpp"
+#include "eigenformer/search/beams/options.hpp"
 
 namespace eigenformer {
 

@@ -6,7 +6,7 @@
 
 #include "eigenformer/core/runtime/runtime.hpp"
 #include "eigenformer/search/beams/batches.hpp"
-#include "eigenformer/search/beams/hypothesis.hpp"
+#include "eigenformer/search/beams/options.hpp"
 
 namespace eigenformer {
 

@@ -13,8 +13,7 @@
 #include "eigenformer/core/tensor/tensor.hpp"
 #include "eigenformer/kernels/elementwise/adam.hpp"
 #include "eigenformer/kernels/elementwise/dropout.hpp"
-#include "eigenformer/optim/optimizer_options.hpp"
-#include "eigenformer/optim/optimizer_state.hpp"
+#include "eigenformer/optim/optimizer.hpp"
 #include "eigenformer/optim/parameter_groups.hpp"
 
 namespace eigenformer::detail {

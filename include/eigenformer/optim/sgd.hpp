@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "eigenformer/kernels/elementwise/adam.hpp"
-#include "eigenformer/optim/optimizer_state.hpp"
+#include "eigenformer/optim/optimizer.hpp"
 #include "eigenformer/optim/parameter_groups.hpp"
 
 namespace eigenformer {

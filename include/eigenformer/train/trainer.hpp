@@ -12,7 +12,7 @@
 #include "eigenformer/nn/adapters/lora.hpp"
 #include "eigenformer/optim/adafactor.hpp"
 #include "eigenformer/optim/adam.hpp"
-#include "eigenformer/optim/optimizer_options.hpp"
+#include "eigenformer/optim/optimizer.hpp"
 #include "eigenformer/optim/sgd.hpp"
 #include "eigenformer/train/checkpoint/saved_corpus.hpp"
 #include "eigenformer/train/loop/loop.hpp"

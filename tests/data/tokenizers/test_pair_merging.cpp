@@ -1,4 +1,4 @@
-#include "eigenformer/data/tokenizers/pair_merging.hpp"
+#include "eigenformer/data/tokenizers/subword_models.hpp"
 
 #include <doctest/doctest.h>
 

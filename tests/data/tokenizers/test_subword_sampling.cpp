@@ -1,4 +1,4 @@
-#include "eigenformer/data/tokenizers/subword_sampling.hpp"
+#include "eigenformer/data/tokenizers/tokenizer.hpp"
 
 #include <doctest/doctest.h>
 
@@ -11,7 +11,6 @@
 
 #include "data/word_parts.hpp"
 #include "eigenformer/data/corpus/tokenizer_factory.hpp"
-#include "eigenformer/data/tokenizers/pair_merging.hpp"
 #include "eigenformer/data/tokenizers/subword_models.hpp"
 #include "folders.hpp"
 #include "test_tools.hpp"

@@ -1,4 +1,4 @@
-#include "eigenformer/data/tokenizers/tokenizer_file.hpp"
+#include "eigenformer/data/tokenizers/foreign_tokenizer.hpp"
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-#include "eigenformer/data/tokenizers/unknown_tokens.hpp"
+#include "eigenformer/data/tokenizers/tokenizer.hpp"
 
 #include <doctest/doctest.h>
 

@@ -2,7 +2,7 @@
 #include <vector>
 
 #include "../fuzz.hpp"
-#include "eigenformer/data/tokenizers/tokenizer_file.hpp"
+#include "eigenformer/data/tokenizers/foreign_tokenizer.hpp"
 
 using namespace eigenformer;
 

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "eigenformer/nn/layers/layer_norm.hpp"
+#include "eigenformer/nn/layers/norm.hpp"
 #include "nn/module_test_tools.hpp"
 
 using namespace eigenformer;

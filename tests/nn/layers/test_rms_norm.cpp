@@ -1,8 +1,7 @@
 #include <doctest/doctest.h>
 
 #include "eigenformer/autograd/ops/elementwise/arithmetic.hpp"
-#include "eigenformer/nn/layers/layer_norm.hpp"
-#include "eigenformer/nn/layers/rms_norm.hpp"
+#include "eigenformer/nn/layers/norm.hpp"
 #include "eigenformer/nn/module/optional_module.hpp"
 #include "nn/module_test_tools.hpp"
 

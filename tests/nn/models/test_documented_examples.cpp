@@ -1,7 +1,7 @@
 #include <doctest/doctest.h>
 
+#include "eigenformer/nn/layers/norm.hpp"
 #include "eigenformer/nn/layers/residual.hpp"
-#include "eigenformer/nn/layers/rms_norm.hpp"
 #include "eigenformer/nn/models/language_model.hpp"
 #include "eigenformer/nn/models/seq2seq.hpp"
 #include "eigenformer/nn/models/sequence_regressor.hpp"

@@ -1,8 +1,7 @@
 #include <doctest/doctest.h>
 
 #include "eigenformer/nn/decoding/packed_model.hpp"
-#include "eigenformer/nn/layers/layer_norm.hpp"
-#include "eigenformer/nn/layers/rms_norm.hpp"
+#include "eigenformer/nn/layers/norm.hpp"
 #include "eigenformer/nn/models/language_model.hpp"
 #include "eigenformer/nn/models/text_encoder.hpp"
 #include "eigenformer/search/beams/generate.hpp"

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "eigenformer/nn/models/language_model.hpp"
-#include "eigenformer/nn/module/prefix.hpp"
+#include "eigenformer/nn/module/rows.hpp"
 #include "nn/seq2seq_test_tools.hpp"
 
 using namespace eigenformer;

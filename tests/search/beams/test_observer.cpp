@@ -1,4 +1,4 @@
-#include "eigenformer/search/beams/hypothesis.hpp"
+#include "eigenformer/search/beams/options.hpp"
 
 #include <doctest/doctest.h>
 

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "eigenformer/search/decoding/forced_decoding.hpp"
+#include "eigenformer/search/decoding/attention_maps.hpp"
 #include "search/packed_test_tools.hpp"
 
 using namespace eigenformer;

@@ -9,7 +9,7 @@
 
 #include "eigenformer/io/models/translation_model.hpp"
 #include "eigenformer/nn/models/language_model.hpp"
-#include "eigenformer/search/text/translate.hpp"
+#include "eigenformer/search/text/text_translator.hpp"
 #include "test_tools.hpp"
 
 using namespace eigenformer;

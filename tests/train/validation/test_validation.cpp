@@ -6,7 +6,7 @@
 #include <doctest/doctest.h>
 
 #include "eigenformer/data/corpus/tokenizer_factory.hpp"
-#include "eigenformer/search/text/translate.hpp"
+#include "eigenformer/search/text/text_translator.hpp"
 #include "eigenformer/train/validation/validation.hpp"
 #include "test_tools.hpp"
 #include "train/train_test_tools.hpp"

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "eigenformer/search/alignment/text_alignment.hpp"
+#include "eigenformer/search/alignment/attention_alignment.hpp"
 #include "translator/documents/markup/read_markup.hpp"
 #include "translator/documents/markup/text_units.hpp"
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "eigenformer/data/text/byte_span.hpp"
-#include "eigenformer/search/alignment/text_alignment.hpp"
+#include "eigenformer/search/alignment/attention_alignment.hpp"
 
 namespace eigenformer::detail {
 

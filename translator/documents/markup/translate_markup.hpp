@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "eigenformer/search/alignment/text_alignment.hpp"
+#include "eigenformer/search/alignment/attention_alignment.hpp"
 #include "translator/documents/markup/parsing/markup_token.hpp"
 #include "translator/documents/markup/read_markup.hpp"
 

@@ -4,7 +4,7 @@
 
 #include "eigenformer/core/base/config.hpp"
 #include "eigenformer/data/corpus/tokenizer_factory.hpp"
-#include "eigenformer/data/tokenizers/subword_sampling.hpp"
+#include "eigenformer/data/tokenizers/tokenizer.hpp"
 #include "eigenformer/nn/options/field.hpp"
 
 namespace translator {

@@ -11,7 +11,7 @@
 #include "eigenformer/data/corpus/pair_source.hpp"
 #include "eigenformer/data/corpus/tokenizer_factory.hpp"
 #include "eigenformer/data/files/hash64.hpp"
-#include "eigenformer/data/tokenizers/subword_sampling.hpp"
+#include "eigenformer/data/tokenizers/tokenizer.hpp"
 
 namespace eigenformer {
 

@@ -13,7 +13,6 @@
 #include "eigenformer/data/text/text_walk.hpp"
 #include "eigenformer/data/text/utf8.hpp"
 #include "eigenformer/data/tokenizers/foreign_tokenizer.hpp"
-#include "eigenformer/data/tokenizers/tokenizer_file.hpp"
 
 namespace eigenformer::detail {
 

@@ -17,7 +17,7 @@
 #include "eigenformer/data/text/icu_text.hpp"
 #include "eigenformer/data/tokenizers/added_tokens.hpp"
 #include "eigenformer/data/tokenizers/foreign_tokenizer.hpp"
-#include "eigenformer/data/tokenizers/pair_merging.hpp"
+#include "eigenformer/data/tokenizers/subword_models.hpp"
 
 namespace eigenformer::detail {
 

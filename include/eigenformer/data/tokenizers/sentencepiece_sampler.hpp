@@ -18,10 +18,9 @@
 #include "eigenformer/core/base/error.hpp"
 #include "eigenformer/core/base/random.hpp"
 #include "eigenformer/data/text/utf8.hpp"
-#include "eigenformer/data/tokenizers/pair_merging.hpp"
 #include "eigenformer/data/tokenizers/sentencepiece/model.hpp"
 #include "eigenformer/data/tokenizers/subword_models.hpp"
-#include "eigenformer/data/tokenizers/subword_sampling.hpp"
+#include "eigenformer/data/tokenizers/tokenizer.hpp"
 #include "eigenformer/data/tokenizers/vocabulary.hpp"
 
 namespace eigenformer::detail {

@@ -269,7 +269,7 @@ EIGENFORMER_IO_FUNCTION TokenizerPair huggingface_tokenizers(const std::filesyst
 /// (TextConventions) except for BART, and for T5 without a source_text "translate ...".
 ///
 ///     auto model = ef::import_huggingface("opus-mt-en-de");
-///     auto lines = ef::translate(model, {"I am reading a book."});     // search/text/translate.hpp
+///     auto lines = ef::translate(model, {"I am reading a book."});     // search/text/text_translator.hpp
 ///
 /// Throws IoError that names the file and what is wrong: missing, truncated, another architecture, a
 /// tokenizer that does not match the weights; ValueError for a missing, unknown or superfluous language, and

@@ -19,7 +19,7 @@
 #include "eigenformer/nn/module/module.hpp"
 #include "eigenformer/nn/module/optional_module.hpp"
 #include "eigenformer/nn/module/rows.hpp"
-#include "eigenformer/nn/options/attention_options.hpp"
+#include "eigenformer/nn/options/layer.hpp"
 #include "eigenformer/nn/options/positions.hpp"
 
 namespace eigenformer {

@@ -9,7 +9,7 @@
 #include "eigenformer/kernels/sequence/linear_attention.hpp"
 #include "eigenformer/kernels/sequence/recurrence.hpp"
 #include "eigenformer/nn/attention/attention.hpp"
-#include "eigenformer/nn/module/prefix.hpp"
+#include "eigenformer/nn/module/rows.hpp"
 
 namespace eigenformer {
 

@@ -88,4 +88,52 @@ struct Norm {
 
 EIGENFORMER_MODULE_INSTANCES(Norm)
 
+/// Options of a LayerNorm.
+struct LayerNormOptions {
+  index_t size = 0;                       ///< features of a row; required
+  double eps = defaults::layer_norm_eps;  ///< added to the variance (teaching formula: to the deviation)
+  LayerNormFormula formula = LayerNormFormula::pytorch;  ///< PyTorch's, or that of The Annotated Transformer
+  bool scalar_gain = false;                              ///< one gain and one bias for all features
+  bool bias = true;                                      ///< add a bias
+};
+
+/// Normalises each row to mean 0 and variance 1, then scales and shifts it (Ba et al. 2016). Starts with gain
+/// 1 and bias 0.
+///
+///     ef::LayerNorm<float> norm({.size = 12});
+///     auto y = norm(ctx, x);  // (..., 12) -> (..., 12)
+template <class T = float>
+struct LayerNorm : Norm<T> {
+  /// Throws ValueError that names the invalid field.
+  explicit LayerNorm(const LayerNormOptions& given)
+      : Norm<T>({.kind = NormKind::layer_norm,
+                 .size = given.size,
+                 .eps = given.eps,
+                 .formula = given.formula,
+                 .scalar_gain = given.scalar_gain,
+                 .bias = given.bias}) {}
+};
+
+EIGENFORMER_MODULE_INSTANCES(LayerNorm)
+
+/// Options of an RMSNorm.
+struct RMSNormOptions {
+  index_t size = 0;                       ///< features of a row; required
+  double eps = defaults::layer_norm_eps;  ///< added to the mean square
+};
+
+/// Divides each row by its root mean square and scales it; no mean, no bias (Zhang and Sennrich 2019;
+/// PyTorch's nn.RMSNorm, whose default eps is the machine epsilon of its type). Starts with gain 1.
+///
+///     ef::RMSNorm<float> norm({.size = 12, .eps = 1e-6});
+///     auto y = norm(ctx, x);  // (..., 12) -> (..., 12)
+template <class T = float>
+struct RMSNorm : Norm<T> {
+  /// Throws ValueError that names the invalid field.
+  explicit RMSNorm(const RMSNormOptions& given)
+      : Norm<T>({.kind = NormKind::rms_norm, .size = given.size, .eps = given.eps}) {}
+};
+
+EIGENFORMER_MODULE_INSTANCES(RMSNorm)
+
 }  // namespace eigenformer

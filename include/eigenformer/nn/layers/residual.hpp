@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "eigenformer/autograd/ops/elementwise/dropout.hpp"
-#include "eigenformer/nn/layers/layer_norm.hpp"
+#include "eigenformer/nn/layers/norm.hpp"
 #include "eigenformer/nn/module/optional_module.hpp"
 
 namespace eigenformer {

@@ -10,7 +10,7 @@
 #include "eigenformer/autograd/ops/normalization/softmax.hpp"
 #include "eigenformer/nn/decoding/decoder_state.hpp"
 #include "eigenformer/nn/models/text_embedding.hpp"
-#include "eigenformer/nn/module/prefix.hpp"
+#include "eigenformer/nn/module/rows.hpp"
 #include "eigenformer/nn/stacks/encoder.hpp"
 
 namespace eigenformer {

@@ -11,7 +11,7 @@
 #include "eigenformer/nn/decoding/decoder_state.hpp"
 #include "eigenformer/nn/models/seq2seq_options.hpp"
 #include "eigenformer/nn/module/optional_module.hpp"
-#include "eigenformer/nn/module/prefix.hpp"
+#include "eigenformer/nn/module/rows.hpp"
 #include "eigenformer/nn/stacks/transformer.hpp"
 
 namespace eigenformer {

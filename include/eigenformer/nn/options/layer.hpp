@@ -42,13 +42,16 @@ EIGENFORMER_ENUM_NAMES(NormKind, "layer_norm", "rms_norm")
 
 /// The default sizes and rates of all options, those of PyTorch's nn.Transformer (the base model of Vaswani
 /// et al. 2017).
+
 namespace defaults {
+
 inline constexpr index_t d_model = 512;           ///< width of the model
 inline constexpr index_t num_heads = 8;           ///< attention heads
 inline constexpr index_t num_layers = 6;          ///< layers of a stack
 inline constexpr index_t dim_feedforward = 2048;  ///< width inside feed-forward networks
 inline constexpr double dropout = 0.1;            ///< dropout rate
 inline constexpr double layer_norm_eps = 1e-5;    ///< added to the variance in norms
+
 }  // namespace defaults
 
 namespace detail {
@@ -159,44 +162,6 @@ struct AttentionOptions {
   friend bool operator==(const AttentionOptions&, const AttentionOptions&) = default;
 };
 
-#if EIGENFORMER_DEFINITIONS
-
-EIGENFORMER_FUNCTION void AttentionOptions::validate(const char* op, index_t d_model,
-                                                     index_t num_heads) const {
-  if (head_dim == 0 && d_model % num_heads != 0) {
-    throw ValueError(op, {"d_model is ", d_model, ", must be divisible by num_heads, which is ", num_heads});
-  }
-  if (num_key_value_heads > 0 && num_heads % num_key_value_heads != 0) {
-    throw ValueError(op, {"num_heads is ", num_heads, ", must be divisible by num_key_value_heads, which is ",
-                          num_key_value_heads});
-  }
-  const index_t features = head_dim != 0 ? head_dim : d_model / num_heads;
-  if (const auto* rotary = std::get_if<RotaryPositions>(&positions)) {
-    const index_t dim = rotary->dim != 0 ? rotary->dim : features;
-    if (dim < 2 || dim % 2 != 0 || dim > features) {
-      throw ValueError(op, {"rotary_dim is ", dim, ", must be even, at least 2 and at most ", features,
-                            ", the features of a head"});
-    }
-  }
-  if (const auto* bias = std::get_if<RelativeBiasPositions>(&positions)) bias->validate(op);
-  if (kind != AttentionKind::linear) return;
-  // Linear attention supports none of the following.
-  std::string unsupported;
-  if (!std::holds_alternative<NoPositions>(positions) &&
-      !std::holds_alternative<RotaryPositions>(positions)) {
-    unsupported = std::string("attention_positions ") + detail::chosen_word(positions);
-  } else if (num_key_value_heads != 0 && num_key_value_heads != num_heads) {
-    unsupported = "num_key_value_heads other than num_heads";
-  } else if (window != 0) {
-    unsupported = "attention_window";
-  } else if (scale != 0) {
-    unsupported = "attention_scale";
-  }
-  if (!unsupported.empty()) throw ValueError(op, {"linear attention does not support ", unsupported});
-}
-
-#endif
-
 /// Options of an encoder or decoder layer; the defaults are PyTorch's.
 struct LayerOptions {
   index_t d_model = defaults::d_model;                  ///< features of a row
@@ -256,24 +221,6 @@ struct LayerOptions {
   /// Whether all fields are equal.
   friend bool operator==(const LayerOptions&, const LayerOptions&) = default;
 };
-
-#if EIGENFORMER_DEFINITIONS
-
-EIGENFORMER_FUNCTION void LayerOptions::validate(const char* op) const {
-  validate_fields(op, *this);
-  attention.validate(op, d_model, num_heads);
-  if (self_mixing == SelfMixing::attention) return;
-  // Without self-attention, its own options must be unset.
-  if (!std::holds_alternative<NoPositions>(attention.positions)) {
-    throw ValueError(op, {"self_mixing is ssru, which needs attention_positions none, not ",
-                          detail::chosen_word(attention.positions)});
-  }
-  if (attention.window != 0) {
-    throw ValueError(op, {"self_mixing is ssru, which needs attention_window 0, not ", attention.window});
-  }
-}
-
-#endif
 
 /// Options of a Stack: N layers of one kind and an optional final norm. The defaults are those of PyTorch's
 /// TransformerEncoder and TransformerDecoder. Layer: the layers' options.
@@ -341,7 +288,105 @@ struct TransformerOptions {
   }
 };
 
+/// Options of a MultiHeadAttention.
+struct MultiHeadAttentionOptions {
+  index_t d_model = defaults::d_model;      ///< features of queries and output
+  index_t num_heads = defaults::num_heads;  ///< heads of queries, H
+  double dropout = 0;                       ///< rate on the attention weights, in training; 0 as in PyTorch
+  bool bias = true;                         ///< biases of all projections
+  index_t kdim = 0;                         ///< features of the keys' input; 0: d_model
+  index_t vdim = 0;                         ///< features of the values' input; 0: d_model
+  AttentionOptions
+      attention{};  ///< kind, positions and heads; a relative bias itself is an argument of the call
+  double norm_eps = defaults::layer_norm_eps;  ///< of query_key_norm
+  /// Queries come from one sequence, keys and values from another. Only affects pack_weights(), which then
+  /// packs two products, one for each.
+  bool cross = false;
+
+  /// Features of a head: head_dim, or d_model / num_heads.
+  index_t head_features() const noexcept {
+    return attention.head_dim != 0 ? attention.head_dim : d_model / num_heads;
+  }
+  /// Heads of keys and values.
+  index_t key_value_heads() const noexcept {
+    return attention.num_key_value_heads != 0 ? attention.num_key_value_heads : num_heads;
+  }
+  /// Features of all heads of queries.
+  index_t query_width() const noexcept { return num_heads * head_features(); }
+  /// Features of all heads of keys, and of all heads of values.
+  index_t key_width() const noexcept { return key_value_heads() * head_features(); }
+
+  /// Calls visit(OptionField, member) for each field (see OptionField).
+  static void fields(auto& self, auto&& visit) {
+    visit(OptionField{"d_model", "width of queries and output", Allowed::positive}, self.d_model);
+    visit(OptionField{"num_heads", "number of attention heads", Allowed::positive}, self.num_heads);
+    visit(OptionField{"dropout", "dropout rate of attention weights", Allowed::rate}, self.dropout);
+    visit(OptionField{"bias", "biases in the projections"}, self.bias);
+    visit(OptionField{"kdim", "width of the key inputs; 0: d_model", Allowed::not_negative}, self.kdim);
+    visit(OptionField{"vdim", "width of the value inputs; 0: d_model", Allowed::not_negative}, self.vdim);
+    AttentionOptions::fields(self.attention, visit);
+    visit(OptionField{"norm_eps", "epsilon of that norm, added to the variance", Allowed::not_negative},
+          self.norm_eps);
+    visit(OptionField{"cross", "cross-attention: queries from one sequence, keys and values from another"},
+          self.cross);
+  }
+  /// Throws ValueError (`[op] ...`) that names the invalid field.
+  void validate(const char* op) const;
+};
+
+}  // namespace eigenformer
+
 #if EIGENFORMER_DEFINITIONS
+
+namespace eigenformer {
+
+EIGENFORMER_FUNCTION void AttentionOptions::validate(const char* op, index_t d_model,
+                                                     index_t num_heads) const {
+  if (head_dim == 0 && d_model % num_heads != 0) {
+    throw ValueError(op, {"d_model is ", d_model, ", must be divisible by num_heads, which is ", num_heads});
+  }
+  if (num_key_value_heads > 0 && num_heads % num_key_value_heads != 0) {
+    throw ValueError(op, {"num_heads is ", num_heads, ", must be divisible by num_key_value_heads, which is ",
+                          num_key_value_heads});
+  }
+  const index_t features = head_dim != 0 ? head_dim : d_model / num_heads;
+  if (const auto* rotary = std::get_if<RotaryPositions>(&positions)) {
+    const index_t dim = rotary->dim != 0 ? rotary->dim : features;
+    if (dim < 2 || dim % 2 != 0 || dim > features) {
+      throw ValueError(op, {"rotary_dim is ", dim, ", must be even, at least 2 and at most ", features,
+                            ", the features of a head"});
+    }
+  }
+  if (const auto* bias = std::get_if<RelativeBiasPositions>(&positions)) bias->validate(op);
+  if (kind != AttentionKind::linear) return;
+  // Linear attention supports none of the following.
+  std::string unsupported;
+  if (!std::holds_alternative<NoPositions>(positions) &&
+      !std::holds_alternative<RotaryPositions>(positions)) {
+    unsupported = std::string("attention_positions ") + detail::chosen_word(positions);
+  } else if (num_key_value_heads != 0 && num_key_value_heads != num_heads) {
+    unsupported = "num_key_value_heads other than num_heads";
+  } else if (window != 0) {
+    unsupported = "attention_window";
+  } else if (scale != 0) {
+    unsupported = "attention_scale";
+  }
+  if (!unsupported.empty()) throw ValueError(op, {"linear attention does not support ", unsupported});
+}
+
+EIGENFORMER_FUNCTION void LayerOptions::validate(const char* op) const {
+  validate_fields(op, *this);
+  attention.validate(op, d_model, num_heads);
+  if (self_mixing == SelfMixing::attention) return;
+  // Without self-attention, its own options must be unset.
+  if (!std::holds_alternative<NoPositions>(attention.positions)) {
+    throw ValueError(op, {"self_mixing is ssru, which needs attention_positions none, not ",
+                          detail::chosen_word(attention.positions)});
+  }
+  if (attention.window != 0) {
+    throw ValueError(op, {"self_mixing is ssru, which needs attention_window 0, not ", attention.window});
+  }
+}
 
 EIGENFORMER_FUNCTION void TransformerOptions::validate(const char* op) const {
   layer.validate(op);
@@ -363,6 +408,11 @@ EIGENFORMER_FUNCTION void TransformerOptions::validate(const char* op) const {
   }
 }
 
-#endif
+EIGENFORMER_FUNCTION void MultiHeadAttentionOptions::validate(const char* op) const {
+  validate_fields(op, *this);
+  attention.validate(op, d_model, num_heads);
+}
 
 }  // namespace eigenformer
+
+#endif

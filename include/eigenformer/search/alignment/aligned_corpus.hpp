@@ -13,7 +13,7 @@
 #include "eigenformer/data/corpus/alignment_model.hpp"
 #include "eigenformer/data/corpus/corpus.hpp"
 #include "eigenformer/data/text/text_walk.hpp"
-#include "eigenformer/search/alignment/text_alignment.hpp"
+#include "eigenformer/search/alignment/attention_alignment.hpp"
 #include "eigenformer/search/alignment/token_spans.hpp"
 
 namespace eigenformer {

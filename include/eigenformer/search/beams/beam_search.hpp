@@ -5,7 +5,6 @@
 #include <span>
 #include <vector>
 
-#include "eigenformer/search/beams/hypothesis.hpp"
 #include "eigenformer/search/beams/options.hpp"
 #include "eigenformer/search/decoding/next_tokens.hpp"
 

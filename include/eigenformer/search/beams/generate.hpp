@@ -9,7 +9,6 @@
 
 #include "eigenformer/search/beams/batches.hpp"
 #include "eigenformer/search/beams/beam_search.hpp"
-#include "eigenformer/search/beams/hypothesis.hpp"
 #include "eigenformer/search/beams/options.hpp"
 #include "eigenformer/search/beams/sampling.hpp"
 #include "eigenformer/search/constraints/phrase_constraint.hpp"

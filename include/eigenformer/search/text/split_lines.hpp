@@ -18,7 +18,7 @@
 #include "eigenformer/data/text/byte_span.hpp"
 #include "eigenformer/data/text/text_walk.hpp"
 #include "eigenformer/data/text/utf8.hpp"
-#include "eigenformer/search/alignment/text_alignment.hpp"
+#include "eigenformer/search/alignment/attention_alignment.hpp"
 #include "eigenformer/search/text/document_parts.hpp"
 #include "eigenformer/search/text/translation.hpp"
 

@@ -354,4 +354,8 @@ void TextTranslator<M>::order_by_utility(std::vector<Translation>& translations)
   });
 }
 
+EIGENFORMER_IO_INSTANCE(class TextTranslator<Seq2SeqTransformer<float>>)
+EIGENFORMER_IO_INSTANCE(std::vector<std::string> translate(const LoadedModel<Seq2SeqTransformer<float>>&,
+                                                           const std::vector<std::string>&))
+
 }  // namespace eigenformer

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "eigenformer/search/alignment/text_alignment.hpp"
+#include "eigenformer/search/alignment/attention_alignment.hpp"
 #include "eigenformer/search/constraints/glossary.hpp"
 #include "eigenformer/search/decoding/attention_maps.hpp"
 #include "eigenformer/search/text/confidence.hpp"

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "eigenformer/nn/module/module.hpp"
-#include "eigenformer/optim/optimizer_state.hpp"
+#include "eigenformer/optim/optimizer.hpp"
 #include "eigenformer/train/distributed/communicator.hpp"
 
 namespace eigenformer::detail {

@@ -18,7 +18,7 @@
 #include "eigenformer/autograd/tape/gradients.hpp"
 #include "eigenformer/core/base/float16.hpp"
 #include "eigenformer/core/base/stable_sort.hpp"
-#include "eigenformer/optim/optimizer_state.hpp"
+#include "eigenformer/optim/optimizer.hpp"
 #include "eigenformer/train/distributed/communicator.hpp"
 #include "eigenformer/train/options/distributed.hpp"
 #include "eigenformer/train/options/options.hpp"

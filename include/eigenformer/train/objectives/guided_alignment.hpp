@@ -7,10 +7,9 @@
 #include "eigenformer/autograd/ops/attention/alignment_loss.hpp"
 #include "eigenformer/autograd/ops/normalization/loss.hpp"
 #include "eigenformer/data/corpus/batching.hpp"
-#include "eigenformer/nn/stacks/cross_attention_pass.hpp"
+#include "eigenformer/nn/stacks/pass.hpp"
 #include "eigenformer/search/alignment/attention_alignment.hpp"
 #include "eigenformer/search/decoding/attention_maps.hpp"
-#include "eigenformer/search/decoding/forced_decoding.hpp"
 #include "eigenformer/train/options/objectives.hpp"
 
 namespace eigenformer {

@@ -19,7 +19,7 @@
 #include "eigenformer/kernels/gemm/gemm_backend.hpp"
 #include "eigenformer/nn/adapters/lora_options.hpp"
 #include "eigenformer/nn/options/field.hpp"
-#include "eigenformer/optim/optimizer_options.hpp"
+#include "eigenformer/optim/optimizer.hpp"
 #include "eigenformer/optim/parameter_groups.hpp"
 #include "eigenformer/optim/schedule.hpp"
 #include "eigenformer/train/options/distributed.hpp"

@@ -7,7 +7,7 @@
 #include "eigenformer/data/corpus/corpus.hpp"
 #include "eigenformer/metrics/accuracy.hpp"
 #include "eigenformer/metrics/bleu.hpp"
-#include "eigenformer/search/decoding/forced_decoding.hpp"
+#include "eigenformer/search/decoding/attention_maps.hpp"
 #include "model/decoding_model.hpp"
 #include "options/decoding_options.hpp"
 #include "options/sentence_pairs.hpp"
