@@ -4,8 +4,6 @@
 /// The headers whose functions eigenformer::compiled holds beside those of eigenformer.hpp: for
 /// implementation.hpp and for that target, not for programs.
 #include "eigenformer/data/corpus/alignment_file.hpp"
-#include "eigenformer/data/corpus/token_file.hpp"
-#include "eigenformer/data/corpus/token_file_writer.hpp"
 #include "eigenformer/data/sampling/mixture.hpp"
 #include "eigenformer/data/sampling/sampled_corpus.hpp"
 #include "eigenformer/data/text/abbreviations.hpp"
