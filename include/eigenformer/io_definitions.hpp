@@ -24,7 +24,6 @@
 #include "eigenformer/train/distributed/thread_communicator.hpp"
 #include "eigenformer/train/plan.hpp"
 #include "eigenformer/train/reporting/console_sink.hpp"
-#include "eigenformer/train/reporting/training_log.hpp"
 #include "eigenformer/train/trainer.hpp"
 #include "eigenformer/train/validation/validation.hpp"
 // By what is installed: eigenformer::compiled serves programs with and without ICU.
