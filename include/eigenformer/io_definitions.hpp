@@ -8,7 +8,6 @@
 #include "eigenformer/data/sampling/sampled_corpus.hpp"
 #include "eigenformer/data/text/abbreviations.hpp"
 #include "eigenformer/data/text/base64.hpp"
-#include "eigenformer/data/text/unicode_text.hpp"
 #include "eigenformer/data/tokenizers/added_tokens.hpp"
 #include "eigenformer/data/tokenizers/subword_models.hpp"
 #include "eigenformer/io.hpp"
