@@ -3,7 +3,6 @@
 /// \file
 /// The headers whose functions eigenformer::compiled holds beside those of eigenformer.hpp: for
 /// implementation.hpp and for that target, not for programs.
-#include "eigenformer/data/corpus/alignment_file.hpp"
 #include "eigenformer/data/sampling/mixture.hpp"
 #include "eigenformer/data/sampling/sampled_corpus.hpp"
 #include "eigenformer/data/text/abbreviations.hpp"
@@ -11,11 +10,9 @@
 #include "eigenformer/data/tokenizers/added_tokens.hpp"
 #include "eigenformer/data/tokenizers/subword_models.hpp"
 #include "eigenformer/io.hpp"
-#include "eigenformer/metrics/alignment_error.hpp"
 #include "eigenformer/metrics/calibration.hpp"
 #include "eigenformer/metrics/chrf.hpp"
 #include "eigenformer/metrics/pairwise.hpp"
-#include "eigenformer/search/alignment/aligned_corpus.hpp"
 #include "eigenformer/search/constraints/phrase_automaton.hpp"
 #include "eigenformer/search/text/translate.hpp"
 #include "eigenformer/train/checkpoint/room.hpp"
