@@ -15,8 +15,6 @@
 #include "eigenformer/metrics/pairwise.hpp"
 #include "eigenformer/search/constraints/phrase_automaton.hpp"
 #include "eigenformer/search/text/translate.hpp"
-#include "eigenformer/train/checkpoint/room.hpp"
-#include "eigenformer/train/checkpoint/training_lock.hpp"
 #include "eigenformer/train/distributed/thread_communicator.hpp"
 #include "eigenformer/train/plan.hpp"
 #include "eigenformer/train/reporting/console_sink.hpp"

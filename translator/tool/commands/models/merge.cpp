@@ -2,11 +2,11 @@
 #include <string>
 
 #include "commands.hpp"
-#include "eigenformer/train/checkpoint/training_lock.hpp"
 #include "model/confidence_file.hpp"
 #include "model/model_folder.hpp"
 #include "terminal/output_checks.hpp"
 #include "translator/serving/adapted_model.hpp"
+#include "translator/training/training_lock.hpp"
 
 namespace translator {
 
