@@ -51,7 +51,7 @@ AREAS = {
                "search/decoding/*.hpp"],
     "readers": ["io/safetensors/*.hpp", "io/numpy/*.hpp", "io/marian/marian_file.hpp", "io/models/folder_*.hpp",
                 "io/ctranslate2/ctranslate2_format.hpp", "data/text/utf8.hpp", "data/text/text_file.hpp",
-                "data/text/base64.hpp", "data/tokenizers/foreign_tokenizer.hpp", "data/corpus/token_file.hpp",
+                "data/text/base64.hpp", "data/tokenizers/foreign_tokenizer.hpp",
                 "data/corpus/shortlist.hpp"],
 }
 

@@ -47,7 +47,7 @@ function(check_folders root name)
 endfunction()
 
 check_folders("${ROOT}/include/eigenformer" eigenformer core kernels autograd nn optim data io search metrics train)
-check_folders("${ROOT}/translator" translator text documents explorer serving preparing server tool)
+check_folders("${ROOT}/translator" translator text documents explorer serving preparing training server tool)
 if(failures)
   list(JOIN failures "\n  " failures)
   message(FATAL_ERROR "  ${failures}")

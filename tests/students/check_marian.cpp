@@ -14,11 +14,11 @@
 #include <utility>
 #include <vector>
 
-#include "eigenformer/data/corpus/alignment_file.hpp"
 #include "eigenformer/data/corpus/shortlist.hpp"
 #include "eigenformer/eigenformer.hpp"
 #include "eigenformer/io.hpp"
 #include "eigenformer/search/text/text_translator.hpp"
+#include "translator/text/word_alignments.hpp"
 
 namespace {
 

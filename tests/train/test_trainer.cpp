@@ -454,3 +454,22 @@ TEST_CASE("a validation corpus and a metric are not both taken") {
   CHECK(contains(message_of<ValueError>([&] { Trainer trainer(model, corpus, &corpus, options); }),
                  "a validation corpus and the metric 'BLEU' are both given, expected only one of them"));
 }
+
+TEST_CASE("what goes wrong while batches are made ends the training with that error") {
+  struct Failing final : PairSource {
+    EncodedCorpus pairs = reversal_corpus(80, 1);
+    index_t size() const noexcept override { return pairs.size(); }
+    index_t source_length(index_t i) const override { return pairs.source_length(i); }
+    index_t target_length(index_t i) const override { return pairs.target_length(i); }
+    void read(index_t epoch, index_t i, EncodedPair& out) const override {
+      if (i == 40) throw IoError("test", "pair 40 is damaged");
+      pairs.read(epoch, i, out);
+    }
+    std::string fingerprint() const override { return "failing"; }
+  };
+  const Failing failing;
+  auto model = small_model(0);
+  Trainer trainer(model, failing, nullptr, {.loop = {.max_steps = 100}, .batch_tokens = 30});
+  CHECK(contains(message_of<IoError>([&] { trainer.run(); }), "pair 40 is damaged"));
+  CHECK(trainer.epoch() == 0);
+}

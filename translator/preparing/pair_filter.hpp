@@ -5,9 +5,9 @@
 #include <string_view>
 #include <vector>
 
-#include "eigenformer/data/text/unicode_text.hpp"
 #include "translator/preparing/pair_reader.hpp"
 #include "translator/preparing/prepare_options.hpp"
+#include "translator/preparing/unicode_text.hpp"
 
 namespace eigenformer {
 

@@ -19,13 +19,13 @@
 #include "eigenformer/core/base/random.hpp"
 #include "eigenformer/core/runtime/runtime.hpp"
 #include "eigenformer/data/corpus/corpus.hpp"
-#include "eigenformer/data/corpus/token_file_writer.hpp"
 #include "eigenformer/data/files/atomic_file.hpp"
 #include "eigenformer/data/files/compressed_text.hpp"
 #include "translator/preparing/hash_set.hpp"
 #include "translator/preparing/in_order.hpp"
 #include "translator/preparing/pair_filter.hpp"
 #include "translator/preparing/pair_reader.hpp"
+#include "translator/preparing/token_file.hpp"
 #include "translator/preparing/word_encoder.hpp"
 
 namespace eigenformer {

@@ -37,7 +37,7 @@ void PrepareOptions::validate() const {
     throw ValueError(
         "prepare", {"max_length is ", max_length, ", must be at most 65535, what a token file has room for"});
   }
-  if (nfc) detail::require_unicode("prepare", "nfc");
+  if (nfc) detail::require_unicode_text("prepare", "nfc");
   (void)detail::Scripts(source_script);
   (void)detail::Scripts(target_script);
 }

@@ -7,8 +7,8 @@
 
 #include "eigenformer/core/base/config.hpp"
 #include "eigenformer/data/corpus/tokenizer_factory.hpp"
-#include "eigenformer/data/text/unicode_text.hpp"
 #include "eigenformer/nn/options/field.hpp"
+#include "translator/preparing/unicode_text.hpp"
 
 namespace eigenformer {
 

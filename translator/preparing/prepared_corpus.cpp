@@ -8,11 +8,11 @@
 #include "eigenformer/data/files/atomic_file.hpp"
 #include "eigenformer/data/files/folder_transaction.hpp"
 #include "eigenformer/data/text/text_file.hpp"
-#include "eigenformer/data/text/unicode_text.hpp"
 #include "eigenformer/io/models/model_folder.hpp"
 #include "eigenformer/io/models/options_json.hpp"
 #include "eigenformer/io/safetensors/json_text.hpp"
 #include "eigenformer/version.hpp"
+#include "translator/preparing/unicode_text.hpp"
 
 namespace eigenformer {
 

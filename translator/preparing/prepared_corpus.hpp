@@ -7,9 +7,9 @@
 
 #include "eigenformer/core/base/config.hpp"
 #include "eigenformer/data/corpus/corpus.hpp"
-#include "eigenformer/data/corpus/token_file.hpp"
 #include "eigenformer/data/corpus/tokenizer_factory.hpp"
 #include "translator/preparing/prepare.hpp"
+#include "translator/preparing/token_file.hpp"
 
 namespace eigenformer {
 

@@ -14,9 +14,22 @@
 #include "eigenformer/core/base/error.hpp"
 #include "eigenformer/data/files/atomic_file.hpp"
 #include "eigenformer/data/files/mapped_file.hpp"
-#include "eigenformer/data/files/posix.hpp"
 
 namespace eigenformer {
+
+namespace {
+
+// Makes the bytes and the size of a file durable, not necessarily its other properties. Returns 0 or the
+// errno of the failure.
+int sync_data(int descriptor) {
+#ifdef __linux__
+  return ::fdatasync(descriptor) == 0 ? 0 : errno;
+#else
+  return ::fsync(descriptor) == 0 ? 0 : errno;
+#endif
+}
+
+}  // namespace
 
 ResumableFile::ResumableFile(const std::filesystem::path& path) : target_(path) {
   std::error_code ignored;
@@ -74,7 +87,7 @@ void ResumableFile::write(std::string_view text) {
 
 void ResumableFile::save(std::string_view state) {
   require_begun();
-  if (const int error = detail::sync_data(descriptor_); error != 0) fail("write", part_, error);
+  if (const int error = sync_data(descriptor_); error != 0) fail("write", part_, error);
   std::filesystem::path fresh = state_;
   fresh += ".new";  // fixed name: the part is locked, and a killed process leaves no other names behind
   const int file = ::open(fresh.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);

@@ -6,14 +6,11 @@
 #include <string>
 #include <vector>
 
-#include "eigenformer/data/corpus/alignment_file.hpp"
 #include "eigenformer/io/models/translation_model.hpp"
 #include "eigenformer/nn/models/language_model.hpp"
-#include "eigenformer/search/alignment/aligned_corpus.hpp"
 #include "eigenformer/search/decoding/ensemble.hpp"
 #include "eigenformer/search/text/text_translator.hpp"
 #include "search/search_tools.hpp"
-#include "temporary_folder.hpp"
 #include "test_tools.hpp"
 
 using namespace eigenformer;
@@ -188,39 +185,4 @@ TEST_CASE("alignments that cannot be are refused") {
   CHECK_THROWS_WITH_AS((TextTranslator<Decoder>(model, {loaded.tokenizers.target, loaded.tokenizers.target},
                                                 description, options)),
                        doctest::Contains("no function cross_attention_weights"), ValueError);
-}
-
-TEST_CASE("links between words and between tokens") {
-  // Tokens of "the  big dogs" are the, big, dog, s and the end symbol.
-  const std::string source = "the  big dogs", target = "die großen Hunde";
-  TextAlignment a;
-  a.source = {{0, 3}, {5, 8}, {9, 12}, {12, 13}, {13, 13}};
-  a.target = {{0, 3}, {4, 11}, {12, 15}, {15, 17}, {17, 17}};
-  a.links = {{0, 0}, {1, 1}, {2, 2}, {3, 2}, {4, 3}, {1, 4}};
-  CHECK(alignment_text(word_links(a, source, target)) == "0-0 1-1 2-2");
-  const std::vector<AlignmentLink> words = parse_alignment("2-2 0-0\t1-1 ");
-  CHECK(alignment_text(detail::token_links(words, source, a.source, target, a.target)) ==
-        "0-0 1-1 2-2 2-3 3-2 3-3");
-  CHECK_THROWS_WITH_AS((void)detail::token_links(parse_alignment("3-0"), source, a.source, target, a.target),
-                       doctest::Contains("3 source and 3 target words"), IndexError);
-  // A token over two words belongs to both.
-  a.source = {{0, 8}, {9, 13}};
-  a.links = {{0, 1}};
-  CHECK(alignment_text(word_links(a, source, target)) == "0-1 1-1");
-  for (const std::pair<std::uint32_t, std::uint32_t>& link : {std::pair(2U, 0U), std::pair(0U, 5U)}) {
-    a.links = {{0, 1}, link};
-    CHECK_THROWS_WITH_AS(
-        (void)word_links(a, source, target),
-        doctest::Contains("is outside the alignment, which has 2 source and 5 target tokens"), IndexError);
-  }
-  CHECK(detail::word_spans(" \t").empty());
-  for (const char* line : {"0", "0-", "-1", "0-1x", "a-b", "1--1", "0-0 1", "0-99999999999"})
-    CHECK_THROWS_WITH_AS((void)parse_alignment(line), doctest::Contains("is not a link"), ValueError);
-  const TemporaryFolder folder;
-  CHECK(read_alignments(folder.write("a", "0-0\n\n1-0 2-1\n")).size() == 3);
-  const auto right = read_right_alignments(folder.write("c", "0-0 1p2 3-3\n"));
-  CHECK(alignment_text(right[0].sure) == "0-0 3-3");
-  CHECK(alignment_text(right[0].possible) == "1-2");
-  const auto bad = folder.write("b", "0-0\n0:1\n");
-  CHECK_THROWS_WITH_AS((void)read_alignments(bad), doctest::Contains("line 2: "), IoError);
 }

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "eigenformer/io/models/model_folder.hpp"
-#include "eigenformer/train/checkpoint/room.hpp"
 #include "eigenformer/train/checkpoint/training_folder.hpp"
 #include "temporary_folder.hpp"
 #include "test_tools.hpp"
@@ -226,16 +225,7 @@ TEST_CASE("a state that is damaged or another training's is refused by the file'
   CHECK_NOTHROW(resume_training(trainer, file));
 }
 
-TEST_CASE("room on the disk is asked for, and given back") {
-  const TemporaryFolder folder;
-  detail::require_room(folder / "m", {1000, 5000000});
-  CHECK(folder.names().empty());
-  const std::string message = message_of<IoError>([&] {
-    detail::require_room(folder.path(), {10, std::uint64_t{1} << 50});
-  });
-  CHECK(contains(message, "MB in '" + folder.path().string() + "'"));
-  CHECK(folder.names().empty());
-  // What is asked for is what states come to have.
+TEST_CASE("a training tells how large its state will be") {
   const EncodedCorpus corpus = reversal_corpus(40, 1);
   auto model = small_model(0);
   Trainer trainer(model, corpus, nullptr,

@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "eigenformer/nn/models/seq2seq.hpp"
-#include "eigenformer/search/alignment/aligned_corpus.hpp"
 #include "eigenformer/search/text/split_lines.hpp"
 #include "test_tools.hpp"
 #include "translator/documents/document_translator.hpp"
+#include "translator/text/word_alignments.hpp"
 
 using namespace eigenformer;
 using testing::contains;

@@ -12,10 +12,10 @@
 #include <thread>
 #include <vector>
 
-#include "eigenformer/data/corpus/token_file.hpp"
 #include "eigenformer/data/files/mapped_file.hpp"
 #include "temporary_folder.hpp"
 #include "test_tools.hpp"
+#include "translator/preparing/token_file.hpp"
 
 using namespace eigenformer;
 using eigenformer::testing::contains;

@@ -15,7 +15,7 @@
 
 #include "eigenformer/core/runtime/segments.hpp"
 #include "server_tools.hpp"
-#include "translator/preparing/process_memory.hpp"
+#include "translator/training/process_memory.hpp"
 
 namespace ef = eigenformer;
 using namespace eigenformer::testing;

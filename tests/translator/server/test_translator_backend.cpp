@@ -11,9 +11,9 @@
 #include <thread>
 #include <vector>
 
-#include "eigenformer/search/alignment/aligned_corpus.hpp"
 #include "server_tools.hpp"
 #include "translator/server/models/translator_backend.hpp"
+#include "translator/text/word_alignments.hpp"
 
 namespace ef = eigenformer;
 

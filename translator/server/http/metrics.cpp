@@ -4,8 +4,8 @@
 #include <locale>
 #include <sstream>
 
-#include "translator/preparing/process_memory.hpp"
 #include "translator/server/http/message.hpp"
+#include "translator/training/process_memory.hpp"
 
 namespace eigenformer {
 

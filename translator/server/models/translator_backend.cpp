@@ -11,10 +11,10 @@
 #include <utility>
 #include <vector>
 
-#include "eigenformer/search/alignment/aligned_corpus.hpp"
 #include "eigenformer/search/text/split_lines.hpp"
 #include "translator/documents/markup/translate_markup.hpp"
 #include "translator/server/http/message.hpp"
+#include "translator/text/word_alignments.hpp"
 
 namespace eigenformer {
 

@@ -12,7 +12,7 @@
 #include "eigenformer/core/base/error.hpp"
 #include "eigenformer/data/files/atomic_file.hpp"
 #include "eigenformer/io/safetensors/json_text.hpp"
-#include "eigenformer/train/reporting/training_log.hpp"
+#include "translator/training/training_log.hpp"
 
 namespace translator {
 

@@ -7,10 +7,10 @@
 #include <vector>
 
 #include "confidence_file.hpp"
-#include "eigenformer/io/adapters/adapted_folder.hpp"
 #include "eigenformer/search/decoding/ensemble.hpp"
 #include "eigenformer/search/text/conventions.hpp"
 #include "model_folder.hpp"
+#include "translator/serving/adapted_model.hpp"
 
 namespace translator {
 

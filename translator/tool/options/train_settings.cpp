@@ -12,9 +12,9 @@
 #include "eigenformer/nn/models/seq2seq.hpp"
 #include "eigenformer/train/plan.hpp"
 #include "training/corpora/corpus_list.hpp"
-#include "translator/preparing/memory_plan.hpp"
 #include "translator/preparing/prepared_corpus.hpp"
-#include "translator/preparing/process_memory.hpp"
+#include "translator/training/memory_plan.hpp"
+#include "translator/training/process_memory.hpp"
 
 namespace translator {
 

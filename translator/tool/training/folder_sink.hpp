@@ -12,7 +12,6 @@
 #include <utility>
 #include <vector>
 
-#include "eigenformer/train/checkpoint/room.hpp"
 #include "eigenformer/train/checkpoint/training_folder.hpp"
 #include "eigenformer/train/reporting/progress.hpp"
 #include "model/confidence_file.hpp"
@@ -20,6 +19,7 @@
 #include "training/adapter_training.hpp"
 #include "training/train_command.hpp"
 #include "training/training_folder.hpp"
+#include "translator/training/room.hpp"
 
 namespace translator {
 

@@ -6,7 +6,7 @@
 
 #include "terminal/terminal_progress.hpp"
 #include "training/train_command.hpp"
-#include "translator/preparing/memory_plan.hpp"
+#include "translator/training/memory_plan.hpp"
 
 namespace translator {
 

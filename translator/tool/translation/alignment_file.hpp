@@ -9,10 +9,9 @@
 
 #include "../terminal/result_output.hpp"
 #include "eigenformer/core/base/error.hpp"
-#include "eigenformer/data/corpus/alignment_file.hpp"
-#include "eigenformer/search/alignment/aligned_corpus.hpp"
 #include "eigenformer/search/text/translation.hpp"
 #include "translator/text/resumable_file.hpp"
+#include "translator/text/word_alignments.hpp"
 
 namespace translator {
 

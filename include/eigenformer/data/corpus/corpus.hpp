@@ -90,8 +90,8 @@ struct EncodedCorpus : PairSource {
   TokenSequences target;         ///< ids of the target sentences, as many as there are sources
   CorpusReport report{};         ///< what reading and encode_corpus() dropped
   std::vector<index_t> pairs{};  ///< index of each pair in the ParallelCorpus that it was encoded from
-  /// Links between the tokens of each pair, for training with guided alignment; empty: none. See
-  /// align_corpus().
+  /// Links between the tokens of each pair, for training with guided alignment; empty: none.
+  /// The translator's align_corpus() makes them from links between words.
   std::vector<std::vector<AlignmentLink>> alignment{};
 
   index_t size() const noexcept override { return source.size(); }

@@ -50,7 +50,7 @@ struct TokenizerPair {
 namespace detail {
 
 /// A hash of the kinds and all tokens of tokenizers, to tell whether ids were made by them; both sides must
-/// be set. Stored by TokenFileWriter.
+/// be set. Stored in prepared corpora.
 EIGENFORMER_FUNCTION std::uint64_t tokenizer_fingerprint(const TokenizerPair& tokenizers);
 
 }  // namespace detail

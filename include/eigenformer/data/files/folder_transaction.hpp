@@ -16,7 +16,6 @@
 #include <vector>
 
 #include "eigenformer/data/files/atomic_file.hpp"
-#include "eigenformer/data/files/posix.hpp"
 
 namespace eigenformer {
 
@@ -109,7 +108,7 @@ struct FolderVersion {
     dev_t device = 0;
     ino_t number = 0;
     off_t size = -1;
-    FileTime time;
+    std::int64_t seconds = 0, nanoseconds = 0;
     bool operator==(const Entry&) const = default;
   };
   std::vector<Entry> entries;
@@ -256,7 +255,12 @@ EIGENFORMER_IO_FUNCTION FolderVersion FolderVersion::of(const std::filesystem::p
   for (const std::string& name : names) {
     Entry entry;
     if (::stat((committed / name).c_str(), &state) == 0 || ::stat((folder / name).c_str(), &state) == 0) {
-      entry = {state.st_dev, state.st_ino, state.st_size, modification_time(state)};
+#ifdef __APPLE__
+      const timespec& time = state.st_mtimespec;
+#else
+      const timespec& time = state.st_mtim;
+#endif
+      entry = {state.st_dev, state.st_ino, state.st_size, time.tv_sec, time.tv_nsec};
     }
     version.entries.push_back(entry);
   }

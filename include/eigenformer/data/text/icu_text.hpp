@@ -2,8 +2,6 @@
 
 #include <unicode/uchar.h>
 #include <unicode/unorm2.h>
-#include <unicode/uscript.h>
-#include <unicode/ustring.h>
 #include <unicode/utf8.h>
 
 #include <cstdint>
@@ -82,45 +80,6 @@ inline std::u32string decompose(char32_t c) {
 
 /// Appends a code point as UTF-8; it must be at most U+10FFFF and no surrogate.
 inline void append_utf8(std::string& text, char32_t c) { text += utf8_of(c); }
-
-/// Composes UTF-8 text to NFC. Throws ValueError for text that is not UTF-8.
-inline std::string compose(std::string_view text) {
-  UErrorCode error = U_ZERO_ERROR;
-  const UNormalizer2* const nfc = unorm2_getNFCInstance(&error);
-  const auto require = [&] {
-    if (U_FAILURE(error))
-      throw ValueError("nfc", {"ICU cannot normalise the text to NFC: ", u_errorName(error)});
-  };
-  require();
-  std::u16string units(text.size(), u'\0');  // never more units than bytes
-  std::int32_t n = 0;
-  u_strFromUTF8(units.data(), static_cast<std::int32_t>(units.size()), &n, text.data(),
-                static_cast<std::int32_t>(text.size()), &error);
-  require();
-  const bool composed = unorm2_spanQuickCheckYes(nfc, units.data(), n, &error) == n;
-  require();
-  if (composed) return std::string(text);
-  std::u16string out(units.size() * 3 + 16, u'\0');  // NFC is at most three times as long (UAX #15)
-  n = unorm2_normalize(nfc, units.data(), n, out.data(), static_cast<std::int32_t>(out.size()), &error);
-  require();
-  std::string bytes(static_cast<std::size_t>(n) * 3, '\0');
-  std::int32_t size = 0;
-  u_strToUTF8(bytes.data(), static_cast<std::int32_t>(bytes.size()), &size, out.data(), n, &error);
-  require();
-  bytes.resize(static_cast<std::size_t>(size));
-  return bytes;
-}
-
-/// ICU's number of a script, from its name or its ISO 15924 code, such as Cyrillic or Cyrl; -1 for an unknown
-/// name.
-inline int find_script(const std::string& name) { return u_getPropertyValueEnum(UCHAR_SCRIPT, name.c_str()); }
-
-/// ICU's number of the script of a code point.
-inline int script_of(char32_t c) {
-  UErrorCode error = U_ZERO_ERROR;
-  const UScriptCode script = uscript_getScript(static_cast<UChar32>(c), &error);
-  return U_FAILURE(error) ? USCRIPT_UNKNOWN : static_cast<int>(script);
-}
 
 /// Decodes UTF-8 text to code points; what is not UTF-8 becomes U+FFFD, as in for_each_code_point().
 inline std::u32string code_points(std::string_view text) {

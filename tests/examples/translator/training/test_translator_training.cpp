@@ -8,11 +8,11 @@
 #include <unistd.h>
 
 #include "../../../../translator/tool/curves/svg_chart.hpp"
-#include "eigenformer/train/checkpoint/training_lock.hpp"
-#include "eigenformer/train/reporting/training_log.hpp"
 #include "examples/translator/translator_corpus.hpp"
 #include "folders.hpp"
 #include "test_tools.hpp"
+#include "translator/training/training_lock.hpp"
+#include "translator/training/training_log.hpp"
 
 using namespace eigenformer::testing;
 using eigenformer::index_t;

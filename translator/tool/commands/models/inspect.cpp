@@ -10,9 +10,9 @@
 #include "commands.hpp"
 #include "eigenformer/io/adapters/load_adapter.hpp"
 #include "eigenformer/io/safetensors/json_text.hpp"
-#include "eigenformer/train/reporting/training_log.hpp"
 #include "model/model_folder.hpp"
 #include "terminal/status_line.hpp"
+#include "translator/training/training_log.hpp"
 
 namespace translator {
 

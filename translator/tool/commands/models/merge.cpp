@@ -2,11 +2,11 @@
 #include <string>
 
 #include "commands.hpp"
-#include "eigenformer/io/adapters/merged_model.hpp"
-#include "eigenformer/train/checkpoint/training_lock.hpp"
 #include "model/confidence_file.hpp"
 #include "model/model_folder.hpp"
 #include "terminal/output_checks.hpp"
+#include "translator/serving/adapted_model.hpp"
+#include "translator/training/training_lock.hpp"
 
 namespace translator {
 
@@ -21,7 +21,7 @@ int merge(const MergeCommand& command) {
   require_new_model_folder("merge", command.output, "--output", command.overwrite,
                            {command.folder, command.adapter}, "an input of the merge");
   const ef::TrainingLock lock(command.output);
-  const auto loaded = ef::load_merged_model<float>(command.folder, command.adapter);
+  const auto loaded = ef::load_merged_model(command.folder, command.adapter);
   const ef::WeightFormat format = loaded.description.weights;
   ef::save_model_folder(command.output, loaded, format);
   remove_confidence(command.output);

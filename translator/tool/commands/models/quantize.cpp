@@ -4,10 +4,10 @@
 
 #include "command_line/checks.hpp"
 #include "commands.hpp"
-#include "eigenformer/train/checkpoint/training_lock.hpp"
 #include "model/confidence_file.hpp"
 #include "model/model_folder.hpp"
 #include "terminal/output_checks.hpp"
+#include "translator/training/training_lock.hpp"
 
 namespace translator {
 

@@ -7,14 +7,11 @@
 
 #include "command_line/checks.hpp"
 #include "commands.hpp"
-#include "eigenformer/data/corpus/alignment_file.hpp"
 #include "eigenformer/data/files/atomic_file.hpp"
 #include "eigenformer/metrics/accuracy.hpp"
-#include "eigenformer/metrics/alignment_error.hpp"
 #include "eigenformer/metrics/bleu.hpp"
 #include "eigenformer/metrics/chrf.hpp"
 #include "eigenformer/metrics/perplexity.hpp"
-#include "eigenformer/search/alignment/aligned_corpus.hpp"
 #include "model/decoding_model.hpp"
 #include "options/decoding_options.hpp"
 #include "options/sentence_pairs.hpp"
@@ -22,6 +19,7 @@
 #include "terminal/terminal_progress.hpp"
 #include "translation/whole_lines.hpp"
 #include "translator/text/output_format.hpp"
+#include "translator/text/word_alignments.hpp"
 
 namespace translator {
 

@@ -3,11 +3,11 @@
 #include <vector>
 
 #include "commands.hpp"
-#include "eigenformer/data/corpus/alignment_file.hpp"
 #include "eigenformer/data/corpus/corpus.hpp"
 #include "eigenformer/data/corpus/shortlist.hpp"
 #include "model/model_folder.hpp"
 #include "terminal/output_checks.hpp"
+#include "translator/text/word_alignments.hpp"
 
 namespace translator {
 

@@ -14,8 +14,6 @@
 #include "command_line/checks.hpp"
 #include "commands.hpp"
 #include "eigenformer/kernels/gemm/gemm_backend.hpp"
-#include "eigenformer/train/checkpoint/training_lock.hpp"
-#include "eigenformer/train/reporting/training_log.hpp"
 #include "eigenformer/train/trainer.hpp"
 #include "eigenformer/train/validation/validation.hpp"
 #include "model/model_folder.hpp"
@@ -34,6 +32,8 @@
 #include "training/training_folder.hpp"
 #include "training/training_ranks.hpp"
 #include "training/training_start.hpp"
+#include "translator/training/training_lock.hpp"
+#include "translator/training/training_log.hpp"
 
 namespace translator {
 

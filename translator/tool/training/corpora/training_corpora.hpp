@@ -9,15 +9,14 @@
 #include <utility>
 #include <vector>
 
-#include "eigenformer/data/corpus/alignment_file.hpp"
 #include "eigenformer/data/text/sentences.hpp"
-#include "eigenformer/search/alignment/aligned_corpus.hpp"
 #include "eigenformer/search/text/conventions.hpp"
 #include "model/model_folder.hpp"
 #include "options/corpus_options.hpp"
 #include "terminal/terminal_progress.hpp"
 #include "training/corpora/corpus_list.hpp"
 #include "training/corpora/prepared_corpus.hpp"
+#include "translator/text/word_alignments.hpp"
 
 namespace translator {
 

@@ -1,4 +1,4 @@
-#include "eigenformer/data/corpus/token_file.hpp"
+#include "translator/preparing/token_file.hpp"
 
 #include <doctest/doctest.h>
 
@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "eigenformer/data/corpus/batching.hpp"
-#include "eigenformer/data/corpus/token_file_writer.hpp"
 #include "temporary_folder.hpp"
 #include "test_tools.hpp"
 

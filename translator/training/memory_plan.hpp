@@ -14,7 +14,7 @@
 #include "eigenformer/nn/adapters/lora.hpp"
 #include "eigenformer/train/objectives/loss.hpp"
 #include "eigenformer/train/trainer.hpp"
-#include "translator/preparing/process_memory.hpp"
+#include "translator/training/process_memory.hpp"
 
 namespace eigenformer {
 

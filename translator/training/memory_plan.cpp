@@ -1,4 +1,4 @@
-#include "translator/preparing/memory_plan.hpp"
+#include "translator/training/memory_plan.hpp"
 
 #include <cmath>
 #include <exception>

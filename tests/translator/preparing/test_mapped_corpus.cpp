@@ -5,12 +5,11 @@
 
 #include <doctest/doctest.h>
 
-#include "eigenformer/data/corpus/token_file.hpp"
-#include "eigenformer/data/corpus/token_file_writer.hpp"
 #include "eigenformer/data/files/mapped_file.hpp"
 #include "temporary_folder.hpp"
 #include "test_tools.hpp"
-#include "train_test_tools.hpp"
+#include "train/train_test_tools.hpp"
+#include "translator/preparing/token_file.hpp"
 
 using namespace eigenformer;
 using namespace eigenformer::testing;
@@ -87,23 +86,4 @@ TEST_CASE("a training on a mapped corpus is resumed with the same file, and with
   const TokenFile others_ids(folder.path() / "tokenizers");
   Trainer reencoded(second, others_ids, nullptr, some_options(12));
   CHECK(contains(message_of<ValueError>([&] { reencoded.load(before.state()); }), "(other tokenizers)"));
-}
-
-TEST_CASE("what goes wrong while batches are made ends the training with that error") {
-  struct Failing final : PairSource {
-    EncodedCorpus pairs = reversal_corpus(80, 1);
-    index_t size() const noexcept override { return pairs.size(); }
-    index_t source_length(index_t i) const override { return pairs.source_length(i); }
-    index_t target_length(index_t i) const override { return pairs.target_length(i); }
-    void read(index_t epoch, index_t i, EncodedPair& out) const override {
-      if (i == 40) throw IoError("test", "pair 40 is damaged");
-      pairs.read(epoch, i, out);
-    }
-    std::string fingerprint() const override { return "failing"; }
-  };
-  const Failing failing;
-  auto model = small_model(0);
-  Trainer trainer(model, failing, nullptr, some_options(100));
-  CHECK(contains(message_of<IoError>([&] { trainer.run(); }), "pair 40 is damaged"));
-  CHECK(trainer.epoch() == 0);
 }

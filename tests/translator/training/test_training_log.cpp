@@ -11,10 +11,11 @@
 
 #include <csignal>
 
-#include "eigenformer/train/reporting/training_log.hpp"
+#include "eigenformer/version.hpp"
 #include "temporary_folder.hpp"
 #include "test_tools.hpp"
 #include "train/train_test_tools.hpp"
+#include "translator/training/training_log.hpp"
 
 using namespace eigenformer;
 using namespace eigenformer::testing;

@@ -10,9 +10,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "eigenformer/train/checkpoint/training_lock.hpp"
 #include "temporary_folder.hpp"
 #include "test_tools.hpp"
+#include "translator/training/training_lock.hpp"
 
 using namespace eigenformer;
 using namespace eigenformer::testing;
