@@ -1,7 +1,6 @@
 #pragma once
 
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include <array>
 #include <atomic>
@@ -127,15 +126,6 @@ class TokenFile final : public PairSource {
 
   void require_ids(std::string_view stored) const;
 
-  // Releases the pages of a part from this process's memory; they stay in the system's page cache.
-  static void release(std::string_view part) {
-    static const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
-    const auto begin = reinterpret_cast<std::uintptr_t>(part.data()) / page * page;
-    const auto end = reinterpret_cast<std::uintptr_t>(part.data() + part.size());
-    // A failure is harmless: the pages stay.
-    if (end > begin) (void)::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
-  }
-
   std::size_t at(index_t i) const {
     if (i >= 0 && i < size()) return static_cast<std::size_t>(i);
     throw IndexError("token_file", {"pair ", i, " does not exist, '", path_.string(), "' has ", size()});
@@ -192,7 +182,7 @@ EIGENFORMER_IO_FUNCTION void TokenFile::read(index_t, index_t i, EncodedPair& ou
   out.links.clear();
   out.text = nullptr;
   if (reads_.fetch_add(1, std::memory_order_relaxed) % reads_a_release == reads_a_release - 1)
-    release(std::as_const(*file_).text());
+    detail::MappedFile::release(std::as_const(*file_).text());
 }
 
 EIGENFORMER_IO_FUNCTION void TokenFile::require_sizes(std::uint64_t body) const {
@@ -218,7 +208,7 @@ EIGENFORMER_IO_FUNCTION void TokenFile::read_lengths(std::string_view stored) {
     const std::string_view part = stored.substr(4 * first, block);
     std::memcpy(lengths_.data() + first, part.data(), part.size());
     hash.add(part);
-    release(part);
+    detail::MappedFile::release(part);
   }
   if (hash.value() != tail_.lengths_hash)
     throw refuse({"is damaged: the checksum of its lengths does not match"});
@@ -237,7 +227,7 @@ EIGENFORMER_IO_FUNCTION void TokenFile::require_ids(std::string_view stored) con
   for (; !stored.empty(); stored.remove_prefix(std::min(block, stored.size()))) {
     const std::string_view part = stored.substr(0, block);
     hash.add(part);
-    release(part);
+    detail::MappedFile::release(part);
   }
   if (hash.value() != tail_.ids_hash) throw refuse({"is damaged: the checksum of its ids does not match"});
 }
