@@ -182,7 +182,7 @@ EIGENFORMER_IO_FUNCTION void TokenFile::read(index_t, index_t i, EncodedPair& ou
   out.links.clear();
   out.text = nullptr;
   if (reads_.fetch_add(1, std::memory_order_relaxed) % reads_a_release == reads_a_release - 1)
-    detail::MappedFile::release(std::as_const(*file_).text());
+    detail::MappedFile::release(std::as_const(*file_).bytes());
 }
 
 EIGENFORMER_IO_FUNCTION void TokenFile::require_sizes(std::uint64_t body) const {
@@ -208,7 +208,7 @@ EIGENFORMER_IO_FUNCTION void TokenFile::read_lengths(std::string_view stored) {
     const std::string_view part = stored.substr(4 * first, block);
     std::memcpy(lengths_.data() + first, part.data(), part.size());
     hash.add(part);
-    detail::MappedFile::release(part);
+    detail::MappedFile::release(std::as_bytes(std::span(part)));
   }
   if (hash.value() != tail_.lengths_hash)
     throw refuse({"is damaged: the checksum of its lengths does not match"});
@@ -227,7 +227,7 @@ EIGENFORMER_IO_FUNCTION void TokenFile::require_ids(std::string_view stored) con
   for (; !stored.empty(); stored.remove_prefix(std::min(block, stored.size()))) {
     const std::string_view part = stored.substr(0, block);
     hash.add(part);
-    detail::MappedFile::release(part);
+    detail::MappedFile::release(std::as_bytes(std::span(part)));
   }
   if (hash.value() != tail_.ids_hash) throw refuse({"is damaged: the checksum of its ids does not match"});
 }
