@@ -1,11 +1,11 @@
 #include "translator/preparing/token_file.hpp"
 
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <span>
 #include <utility>
 
 namespace eigenformer {
@@ -28,15 +28,6 @@ std::uint64_t right_hash(const detail::TokenFileHead& head, const detail::TokenF
   all.add(std::string_view(reinterpret_cast<const char*>(&head), sizeof head));
   all.add(std::string_view(reinterpret_cast<const char*>(&tail), offsetof(detail::TokenFileTail, hash)));
   return all.value();
-}
-
-// Releases the pages of a part from this process's memory; they stay in the system's page cache.
-void release(std::string_view part) {
-  static const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
-  const auto begin = reinterpret_cast<std::uintptr_t>(part.data()) / page * page;
-  const auto end = reinterpret_cast<std::uintptr_t>(part.data() + part.size());
-  // A failure is harmless: the pages stay.
-  if (end > begin) (void)::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
 }
 
 }  // namespace
@@ -70,7 +61,7 @@ void TokenFile::read(index_t, index_t i, EncodedPair& out) const {
   out.links.clear();
   out.text = nullptr;
   if (reads_.fetch_add(1, std::memory_order_relaxed) % reads_a_release == reads_a_release - 1)
-    release(std::as_const(*file_).text());
+    detail::MappedFile::release(std::as_const(*file_).bytes());
 }
 
 void TokenFile::require_sizes(std::uint64_t body) const {
@@ -96,7 +87,7 @@ void TokenFile::read_lengths(std::string_view stored) {
     const std::string_view part = stored.substr(4 * first, read_block);
     std::memcpy(lengths_.data() + first, part.data(), part.size());
     hash.add(part);
-    release(part);
+    detail::MappedFile::release(std::as_bytes(std::span(part)));
   }
   if (hash.value() != tail_.lengths_hash)
     throw refuse({"is damaged: the checksum of its lengths does not match"});
@@ -115,7 +106,7 @@ void TokenFile::require_ids(std::string_view stored) const {
   for (; !stored.empty(); stored.remove_prefix(std::min(read_block, stored.size()))) {
     const std::string_view part = stored.substr(0, read_block);
     hash.add(part);
-    release(part);
+    detail::MappedFile::release(std::as_bytes(std::span(part)));
   }
   if (hash.value() != tail_.ids_hash) throw refuse({"is damaged: the checksum of its ids does not match"});
 }

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <limits>
 #include <string>
 #include <vector>
@@ -396,6 +397,41 @@ TEST_CASE("a packed folder translates as the model does, from the mapped file, w
     CHECK_MESSAGE(contains(message, "was released"), message);
   }
 }
+
+#if defined(__linux__)
+TEST_CASE("matrices of a file that were packed or converted leave the memory of the process") {
+  const TemporaryFolder folder;
+  const TokenizerPair tokenizers = word_tokenizers();
+  RandomGenerator rng(4);
+  const Seq2SeqTransformer<float> model({.source_vocab_size = tokenizers.source->vocabulary_size(),
+                                         .target_vocab_size = tokenizers.target->vocabulary_size(),
+                                         .layer = {.d_model = 192, .num_heads = 3, .dim_feedforward = 640},
+                                         .encoder = {.num_layers = 2},
+                                         .decoder = {.num_layers = 1}},
+                                        rng);
+  const auto resident = [&](const std::filesystem::path& path) {
+    std::ifstream maps("/proc/self/smaps");
+    std::size_t kib = 0;
+    bool ours = false;
+    for (std::string line; std::getline(maps, line);) {
+      if (line.find('-') < line.find(' ')) ours = line.ends_with(path.string());
+      if (ours && line.starts_with("Rss:")) kib += std::stoul(line.substr(4));
+    }
+    return 1024 * kib;
+  };
+  for (const WeightFormat format : {WeightFormat::float32, WeightFormat::bf16}) {
+    CAPTURE(word_of(format));
+    save_model_folder(folder / "m", model, tokenizers, {}, format);
+    const auto path = std::filesystem::canonical(folder / "m/model.safetensors");
+    const auto packed = load_packed_folder(folder / "m");
+    CHECK(resident(path) < std::filesystem::file_size(path) / 8);
+    const auto plain = load_model_folder<float>(folder / "m");
+    const auto expected = pack_weights(plain.model, format);
+    if (format == WeightFormat::float32) CHECK(resident(path) > std::filesystem::file_size(path) / 2);
+    CHECK(packed.weights->bytes() == expected->bytes());
+  }
+}
+#endif
 
 TEST_CASE("a packed folder that is damaged is refused") {
   const TemporaryFolder folder;

@@ -7,6 +7,7 @@
 
 #include <cerrno>
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <span>
@@ -44,6 +45,14 @@ class MappedFile {
   std::span<std::byte> bytes() noexcept { return bytes_; }
   /// The bytes of the file; valid as long as this object.
   std::span<const std::byte> bytes() const noexcept { return bytes_; }
+
+  /// An owner of a part of a file's bytes that nothing else uses: with its last copy the whole pages of the
+  /// part leave this process's memory, and what was written to them is lost.
+  static std::shared_ptr<void> own(std::shared_ptr<MappedFile> file, std::span<std::byte> part);
+
+  /// Removes the whole pages of a part of the bytes from this process's memory. They stay in the system's
+  /// page cache, and are read again when they are used; what was written to them is lost.
+  static void release(std::span<const std::byte> part) noexcept;
 
   /// The bytes of the file as characters, without a copy.
   std::string_view text() const noexcept {
@@ -130,6 +139,20 @@ EIGENFORMER_IO_FUNCTION std::shared_ptr<MappedFile> MappedFile::again() const {
   if (file->descriptor_ < 0) throw errno_error("read", "read", path_, errno);
   file->map(descriptor_, bytes_.size());
   return file;
+}
+
+EIGENFORMER_IO_FUNCTION std::shared_ptr<void> MappedFile::own(std::shared_ptr<MappedFile> file,
+                                                              std::span<std::byte> part) {
+  return {part.data(), [file = std::move(file), part](void*) { release(part); }};
+}
+
+EIGENFORMER_IO_FUNCTION void MappedFile::release(std::span<const std::byte> part) noexcept {
+  static const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const auto data = reinterpret_cast<std::uintptr_t>(part.data());
+  const std::uintptr_t begin = (data + page - 1) / page * page;
+  const std::uintptr_t end = (data + part.size()) / page * page;
+  // A failure is harmless: the pages stay.
+  if (end > begin) (void)::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
 }
 
 }  // namespace eigenformer::detail

@@ -159,7 +159,10 @@ class SafetensorsFile {
   template <class T>
   Tensor<T> tensor(const std::string& name) const {
     const TensorInfo& found = info(name);
-    return detail::tensor_of_bytes<T>(found.dtype, view(found), found.shape, map_, Refuse{*this, found.name});
+    return detail::tensor_of_bytes<T>(
+        found.dtype, view(found), found.shape,
+        once_ ? detail::MappedFile::own(map_, view(found)) : std::shared_ptr<void>(map_),
+        Refuse{*this, found.name});
   }
 
   /// Whether `tensor<T>()` needs no copy: the type is T and the data are aligned for it. Throws IoError when
@@ -170,11 +173,13 @@ class SafetensorsFile {
     return detail::needs_no_conversion<T>(found.dtype, view(found));
   }
 
-  /// Maps the same file again: writes to tensors of the result do not change those of this object. Throws
-  /// IoError when the size of the file has changed.
+  /// Maps the same file again, to read each tensor once: writes to tensors of the result do not change those
+  /// of this object, and their bytes leave the process's memory with them, or when they were converted.
+  /// Throws IoError when the size of the file has changed.
   SafetensorsFile again() const {
     SafetensorsFile file = *this;
     file.map_ = map_->again();
+    file.once_ = true;
     return file;
   }
 
@@ -188,6 +193,7 @@ class SafetensorsFile {
                                     ", expected ", destination.shape()});
     }
     detail::convert_elements(found.dtype, view(found), destination.data(), Refuse{*this, found.name});
+    if (once_) detail::MappedFile::release(view(found));
     destination.mark_changed();
   }
 
@@ -199,6 +205,7 @@ class SafetensorsFile {
 
   std::filesystem::path path_;
   std::shared_ptr<detail::MappedFile> map_;
+  bool once_ = false;  // each tensor is read once
   detail::SafetensorsHeader header_;
   std::map<std::string, std::size_t> index_;
   std::map<std::string, std::string> aliases_;

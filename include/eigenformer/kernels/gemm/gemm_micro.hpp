@@ -184,9 +184,10 @@ struct PackAdjacent {
   }
 };
 
-/// Source with the steps of k side by side: element (row i, step p) at src[i * ld + p]. A square of lanes x
-/// lanes elements is transposed in registers. Writes up to `lanes - 1` elements behind the panel, which the
-/// next panel overwrites: buffers keep that much slack.
+/// Source with the steps of k side by side: element (row i, step p) at src[i * ld + p]. Rows are interleaved
+/// in registers, `lanes` steps of as many rows as the tile has at once, but no more than a vector has lanes.
+/// Writes up to `lanes - 1` elements behind the panel, which the next panel overwrites: buffers keep that
+/// much slack.
 template <class T, int Bytes>
 struct PackTransposed {
   using V = typename VectorOf<T, Bytes>::type;
@@ -195,31 +196,24 @@ struct PackTransposed {
   static constexpr int lanes = VectorOf<T, Bytes>::lanes;
   using Sequence = std::make_integer_sequence<int, lanes>;
 
-  // One stage of the network: rows r and r + S exchange the halves that lie on the wrong side of their
-  // diagonal.
-  static constexpr int low(int s, int j) { return (j & s) != 0 ? lanes + j - s : j; }
-  static constexpr int high(int s, int j) { return (j & s) != 0 ? lanes + j : j + s; }
-
-  template <int S, int R, int... J>
-  static EIGENFORMER_ALWAYS_INLINE void exchange(V (&v)[lanes], std::integer_sequence<int, J...>) {
-    if constexpr ((R & S) == 0) {
-#if defined(__clang__)
-      const V x = __builtin_shufflevector(v[R], v[R + S], low(S, J)...);
-      const V y = __builtin_shufflevector(v[R], v[R + S], high(S, J)...);
-#else
-      const V x = __builtin_shuffle(v[R], v[R + S], I{low(S, J)...});
-      const V y = __builtin_shuffle(v[R], v[R + S], I{high(S, J)...});
-#endif
-      v[R] = x;
-      v[R + S] = y;
+  EIGENFORMER_ALWAYS_INLINE static void run(index_t k, index_t rows, index_t width, const T* src, index_t ld,
+                                            T* dst) {
+    if (width == 1) {
+      std::memcpy(dst, src, static_cast<std::size_t>(k) * sizeof(T));
+      return;
     }
+    if constexpr (lanes > 4) {
+      if (width == 4) return interleave<4>(k, rows, width, src, ld, dst);
+    }
+    interleave<lanes>(k, rows, width, src, ld, dst);
   }
-  template <int S, int... R>
-  static EIGENFORMER_ALWAYS_INLINE void stage(V (&v)[lanes], std::integer_sequence<int, R...>) {
-    (exchange<S, R>(v, Sequence{}), ...);
-  }
-  template <int... R>
-  static EIGENFORMER_ALWAYS_INLINE void load(V (&v)[lanes], const T* src, index_t ld, index_t rows,
+
+  /// Makes rows of a square of lanes x lanes elements its columns.
+  static EIGENFORMER_ALWAYS_INLINE void transpose(V (&v)[lanes]) { merge<lanes>(v); }
+
+  /// Loads the first `lanes` elements of N rows; those from `rows` on are zero.
+  template <int N, int... R>
+  static EIGENFORMER_ALWAYS_INLINE void load(V (&v)[N], const T* src, index_t ld, index_t rows,
                                              std::integer_sequence<int, R...>) {
     // Each row is a separate stream, and there are more of them than the hardware tracks.
     ((R < rows ? (__builtin_prefetch(src + R * ld + 4 * lanes),
@@ -227,28 +221,54 @@ struct PackTransposed {
                : static_cast<void>(v[R] = V{})),
      ...);
   }
-  static EIGENFORMER_ALWAYS_INLINE void transpose(V (&v)[lanes]) {
-    stage<1>(v, Sequence{});
-    if constexpr (lanes > 2) stage<2>(v, Sequence{});
-    if constexpr (lanes > 4) stage<4>(v, Sequence{});
-    if constexpr (lanes > 8) stage<8>(v, Sequence{});
+
+ private:
+  /// out = the first or second half of two vectors, element by element.
+  template <bool Second, int... J>
+  static EIGENFORMER_ALWAYS_INLINE void zip(const V& a, const V& b, V& out,
+                                            std::integer_sequence<int, J...>) {
+#if defined(__clang__)
+    out = __builtin_shufflevector(a, b, (J / 2 + J % 2 * lanes + (Second ? lanes / 2 : 0))...);
+#else
+    out = __builtin_shuffle(a, b, I{(J / 2 + J % 2 * lanes + (Second ? lanes / 2 : 0))...});
+#endif
   }
-  template <int... R>
-  static EIGENFORMER_ALWAYS_INLINE void store(const V (&v)[lanes], T* dst, index_t width,
+  /// Merges N rows of `lanes` steps to one sequence in which the N elements of a step are adjacent. Each
+  /// stage merges the first half of the rows with the second.
+  template <int N, int Stage = N>
+  static EIGENFORMER_ALWAYS_INLINE void merge(V (&v)[N]) {
+    if constexpr (Stage > 1) {
+      merge_halves(v, std::make_integer_sequence<int, N / 2>{});
+      merge<N, Stage / 2>(v);
+    }
+  }
+  template <int N, int... R>
+  static EIGENFORMER_ALWAYS_INLINE void merge_halves(V (&v)[N], std::integer_sequence<int, R...>) {
+    V out[N];
+    ((zip<false>(v[R], v[R + N / 2], out[2 * R], Sequence{}),
+      zip<true>(v[R], v[R + N / 2], out[2 * R + 1], Sequence{})),
+     ...);
+    ((v[2 * R] = out[2 * R], v[2 * R + 1] = out[2 * R + 1]), ...);
+  }
+  template <int N, int... R>
+  static EIGENFORMER_ALWAYS_INLINE void store(const V (&v)[N], T* dst, index_t distance,
                                               std::integer_sequence<int, R...>) {
-    (std::memcpy(dst + R * width, &v[R], sizeof(V)), ...);
+    (std::memcpy(dst + R * distance, &v[R], sizeof(V)), ...);
   }
 
-  EIGENFORMER_ALWAYS_INLINE static void run(index_t k, index_t rows, index_t width, const T* src, index_t ld,
-                                            T* dst) {
+  /// N: rows at a time, `width` or `lanes`.
+  template <int N>
+  static EIGENFORMER_ALWAYS_INLINE void interleave(index_t k, index_t rows, index_t width, const T* src,
+                                                   index_t ld, T* dst) {
+    using Rows = std::make_integer_sequence<int, N>;
     index_t p = 0;
     for (; p + lanes <= k; p += lanes) {
       // The last group first: its surplus lanes fall on the start of the next step, which is written later.
-      for (index_t i = (width - 1) / lanes * lanes; i >= 0; i -= lanes) {
-        V v[lanes];
-        load(v, src + i * ld + p, ld, rows - i, Sequence{});
-        transpose(v);
-        store(v, dst + p * width + i, width, Sequence{});
+      for (index_t i = (width - 1) / N * N; i >= 0; i -= N) {
+        V v[N];
+        load(v, src + i * ld + p, ld, rows - i, Rows{});
+        merge<N>(v);
+        store(v, dst + p * width + i, lanes / N * width, Rows{});
       }
     }
     for (; p < k; ++p) {
