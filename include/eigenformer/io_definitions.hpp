@@ -10,7 +10,6 @@
 #include "eigenformer/data/tokenizers/added_tokens.hpp"
 #include "eigenformer/data/tokenizers/subword_models.hpp"
 #include "eigenformer/io.hpp"
-#include "eigenformer/metrics/calibration.hpp"
 #include "eigenformer/metrics/chrf.hpp"
 #include "eigenformer/metrics/pairwise.hpp"
 #include "eigenformer/search/constraints/phrase_automaton.hpp"

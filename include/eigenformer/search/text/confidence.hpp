@@ -28,8 +28,8 @@ struct WordConfidence {
 };
 
 /// Converts a model's probability to a confidence by Platt scaling (Platt 1999): 1 / (1 + exp(-(slope *
-/// logit(p) + offset))). The defaults keep the probability; fit_confidence() in metrics/calibration.hpp fits
-/// others to held-out data.
+/// logit(p) + offset))). The defaults keep the probability; the translator's fit_confidence() fits others to
+/// held-out data.
 struct ConfidenceScale {
   double slope = 1;   ///< factor of the logit
   double offset = 0;  ///< added to the scaled logit

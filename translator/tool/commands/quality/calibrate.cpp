@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "commands.hpp"
-#include "eigenformer/metrics/calibration.hpp"
 #include "options/decoding_options.hpp"
 #include "options/sentence_pairs.hpp"
 #include "terminal/output_checks.hpp"
+#include "translator/text/calibration.hpp"
 
 namespace translator {
 

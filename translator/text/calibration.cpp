@@ -1,4 +1,4 @@
-#pragma once
+#include "translator/text/calibration.hpp"
 
 #include <algorithm>
 #include <array>
@@ -6,66 +6,13 @@
 #include <cstddef>
 #include <cstdio>
 #include <map>
-#include <span>
-#include <string>
-#include <string_view>
-#include <vector>
 
-#include "eigenformer/core/base/config.hpp"
 #include "eigenformer/core/base/error.hpp"
-#include "eigenformer/metrics/bleu.hpp"
-#include "eigenformer/search/text/confidence.hpp"
+#include "eigenformer/data/text/text_walk.hpp"
 
 namespace eigenformer {
 
-/// One interval of confidence and the predictions that fall into it.
-struct CalibrationBin {
-  double from = 0,        ///< lower bound, inclusive
-      to = 0;             ///< upper bound, exclusive except in the last bin
-  index_t count = 0;      ///< predictions in the bin
-  double confidence = 0;  ///< their mean confidence; 0 without predictions
-  double right = 0;       ///< the share of them that was right; 0 without predictions
-};
-
-/// How well confidences predict what was right, as calibration() measures it.
-struct Calibration {
-  std::vector<CalibrationBin> bins;  ///< of equal width over [0, 1], empty ones included
-  index_t count = 0;                 ///< predictions
-  double confidence = 0;             ///< mean confidence
-  double right = 0;                  ///< the share of predictions that was right
-  /// Expected calibration error: |right - confidence| of the bins, weighted by their counts (Guo et al. 2017,
-  /// section 2).
-  double expected_error = 0;
-  double brier = 0;  ///< Brier score: the mean of (confidence - right)^2
-
-  /// A table with a header, a line for each bin that has predictions, and a line for all.
-  std::string str() const;
-};
-
-/// Compares confidences with outcomes: `right` holds 1 or 0 for each prediction, or a share in between.
-/// Throws ValueError when the spans differ in size or are empty, for values outside [0, 1], and for bins
-/// below 1.
-EIGENFORMER_IO_FUNCTION Calibration calibration(std::span<const double> confidences,
-                                                std::span<const double> right, index_t bins = 10);
-
-/// Fits a ConfidenceScale by maximum likelihood to word probabilities and their outcomes (1: right, 0:
-/// wrong): logistic regression on logit(p), by Newton's method (Platt 1999). Throws ValueError when the spans
-/// differ in size, for values outside [0, 1], and unless some outcomes are above 0.5 and some are not.
-EIGENFORMER_IO_FUNCTION ConfidenceScale fit_confidence(std::span<const double> probabilities,
-                                                       std::span<const double> right);
-
-/// Returns 1 for each word that the reference also has, else 0. The reference is split at white space; each
-/// of its words matches once, whatever its position.
-EIGENFORMER_IO_FUNCTION std::vector<double> right_words(std::span<const WordConfidence> words,
-                                                        std::string_view reference);
-
-}  // namespace eigenformer
-
-#if EIGENFORMER_IO_DEFINITIONS
-
-namespace eigenformer {
-
-EIGENFORMER_IO_FUNCTION std::string Calibration::str() const {
+std::string Calibration::str() const {
   const int digits = bins.size() <= 10 ? 1 : 3;
   std::string table = "confidence" + std::string(digits == 1 ? 6 : 10, ' ') + "count   mean  right\n";
   std::array<char, 96> line{};
@@ -81,8 +28,7 @@ EIGENFORMER_IO_FUNCTION std::string Calibration::str() const {
   return table + line.data();
 }
 
-EIGENFORMER_IO_FUNCTION Calibration calibration(std::span<const double> confidences,
-                                                std::span<const double> right, index_t bins) {
+Calibration calibration(std::span<const double> confidences, std::span<const double> right, index_t bins) {
   if (confidences.size() != right.size() || confidences.empty()) {
     throw ValueError("calibration", {confidences.size(), " confidences and ", right.size(),
                                      " outcomes, expected equal numbers, at least one of each"});
@@ -120,8 +66,7 @@ EIGENFORMER_IO_FUNCTION Calibration calibration(std::span<const double> confiden
   return c;
 }
 
-EIGENFORMER_IO_FUNCTION ConfidenceScale fit_confidence(std::span<const double> probabilities,
-                                                       std::span<const double> right) {
+ConfidenceScale fit_confidence(std::span<const double> probabilities, std::span<const double> right) {
   const auto n_right = std::count_if(right.begin(), right.end(), [](double x) { return x > 0.5; });
   if (probabilities.size() != right.size() || n_right == 0 ||
       n_right == static_cast<std::ptrdiff_t>(right.size())) {
@@ -174,8 +119,7 @@ EIGENFORMER_IO_FUNCTION ConfidenceScale fit_confidence(std::span<const double> p
   return {.slope = slope, .offset = offset};
 }
 
-EIGENFORMER_IO_FUNCTION std::vector<double> right_words(std::span<const WordConfidence> words,
-                                                        std::string_view reference) {
+std::vector<double> right_words(std::span<const WordConfidence> words, std::string_view reference) {
   std::map<std::string, index_t> left;
   for (const ByteSpan& word : detail::word_spans(reference)) ++left[std::string(word.of(reference))];
   std::vector<double> right;
@@ -189,5 +133,3 @@ EIGENFORMER_IO_FUNCTION std::vector<double> right_words(std::span<const WordConf
 }
 
 }  // namespace eigenformer
-
-#endif

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "eigenformer/core/base/random.hpp"
-#include "eigenformer/metrics/calibration.hpp"
 #include "test_tools.hpp"
+#include "translator/text/calibration.hpp"
 
 using namespace eigenformer;
 using namespace eigenformer::testing;
