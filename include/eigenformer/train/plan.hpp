@@ -83,7 +83,6 @@ struct TrainingPlan {
   CorpusStatistics corpus{};     ///< what it was made for
   Seq2SeqOptions model{};        ///< the size of the model, its norms and dropout
   TrainingOptions training{};    ///< batches, learning rate, schedule, validations, limits
-  double bpe_dropout = 0;        ///< for SubwordSampling::bpe_dropout
   double tokens_per_second = 0;  ///< of this size; 0: not measured
   double updates = 0;            ///< expected updates
   double epochs = 0;             ///< expected passes over the corpus
@@ -157,11 +156,8 @@ inline index_t two_digits(double updates) {
   return std::max<index_t>(1, static_cast<index_t>(std::round(updates / unit) * unit));
 }
 
-inline double planned_bpe_dropout(double epochs) { return epochs > 12 ? 0.1 : 0; }
-
 // What depends on the length of the training.
 inline void choose_length(TrainingPlan& plan) {
-  plan.bpe_dropout = planned_bpe_dropout(plan.epochs);
   plan.training.warmup = std::clamp<index_t>(two_digits(plan.updates / 10), 1, 200);
   plan.training.loop.validate_every = std::max<index_t>(20, two_digits(plan.updates / 12));
 }
@@ -176,7 +172,7 @@ EIGENFORMER_IO_FUNCTION void warn(TrainingPlan& plan, const CorpusStatistics& co
 }  // namespace detail
 
 /// Chooses the recipe of a training for a corpus and a budget: the size of the model, batches, learning rate,
-/// schedule, dropout, random segmentations and the interval of validations. It considers sizes from d64 to
+/// schedule, dropout and the interval of validations. It considers sizes from d64 to
 /// d512 with at most 12 weights in layers for a target token of the corpus, computes what each is expected to
 /// reach (expected_loss), and takes the lowest. Without a limit of seconds it takes the smallest size than
 /// which the next is less than 4 % better, and without any limit it trains until twice the updates are worth
@@ -311,8 +307,7 @@ EIGENFORMER_IO_FUNCTION bool plan_size(const PlannedSize& size, const CorpusStat
   const auto update = static_cast<double>(plan.training.batch_tokens * plan.training.loop.accumulate);
   const double weights = layer_weights(plan.model);
   const auto loss_of = [&](double tokens) {
-    return expected_loss(corpus, weights, tokens / update, update, plan.model.layer.residual_dropout(),
-                         planned_bpe_dropout(tokens / epoch));
+    return expected_loss(corpus, weights, tokens / update, update, plan.model.layer.residual_dropout());
   };
   double tokens = std::numeric_limits<double>::infinity();
   if (budget.seconds > 0) {
@@ -354,9 +349,8 @@ EIGENFORMER_IO_FUNCTION void warn(TrainingPlan& plan, const CorpusStatistics& co
   if (plan.loss > hopeless * corpus.entropy) {
     constexpr double most = 1e6;
     double factor = 1;
-    while (factor < most &&
-           expected_loss(corpus, weights, factor * plan.updates, update, plan.model.layer.residual_dropout(),
-                         plan.bpe_dropout) > hopeless * corpus.entropy)
+    while (factor < most && expected_loss(corpus, weights, factor * plan.updates, update,
+                                          plan.model.layer.residual_dropout()) > hopeless * corpus.entropy)
       factor *= 1.25;
     std::string text = format(
         "%lld %s too few: the expected loss is %.2f, and translations are hardly "
@@ -467,7 +461,6 @@ EIGENFORMER_IO_FUNCTION std::string TrainingPlan::str() const {
       count(layer.d_model), count(model.encoder.num_layers), count(model.decoder.num_layers),
       count(layer.num_heads), count(layer.dim_feedforward), layer.norm_first ? "pre-norm" : "post-norm",
       layer.dropout.rate);
-  if (bpe_dropout > 0) text += detail::format(", BPE dropout %g", bpe_dropout);
   text += detail::format("\ntraining: about %lld updates of %lld target tokens (%.1f epochs)",
                          count(detail::two_digits(updates)),
                          count(training.batch_tokens * training.loop.accumulate), epochs);

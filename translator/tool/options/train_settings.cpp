@@ -268,7 +268,7 @@ bool fits_in_memory(const ef::Seq2SeqOptions& of, const ef::PairSource& pairs, e
 ef::TrainingPlan TrainFlags::plan(TrainSettings& s, const ef::Seq2SeqOptions& model,
                                   const ef::PairSource& pairs, double seconds, std::size_t memory,
                                   bool validates) const {
-  const nlohmann::json of_model = given_model(), of_training = given_training(), of_corpus = corpus_.given();
+  const nlohmann::json of_model = given_model(), of_training = given_training();
   const auto limit = [&](const char* name) { return of_training.value(name, ef::index_t{0}); };
   ef::TrainingSpeed speed = ef::measured_speed(pairs);
   std::function<bool(const ef::Seq2SeqOptions&, ef::TrainingOptions&)> fits;
@@ -305,11 +305,6 @@ ef::TrainingPlan TrainFlags::plan(TrainSettings& s, const ef::Seq2SeqOptions& mo
                                            training = training_.applied("train", training, of_training);
                                          },
                                      .fits = std::move(fits)});
-  const bool text = s.corpus.tokenizer == "subword" && prepared_folders(s.corpus).empty();
-  if (!text || s.corpus.sampling.on() || of_corpus.contains("bpe_dropout") ||
-      !s.corpus.guided_alignment.empty())
-    plan.bpe_dropout = 0;
-  if (plan.bpe_dropout > 0) s.corpus.sampling.bpe_dropout = plan.bpe_dropout;
   ef::LoopOptions& loop = plan.training.loop;
   if (!validates && !of_training.contains("patience")) loop.patience = 0;
   // People see sentences that get better where it costs little.

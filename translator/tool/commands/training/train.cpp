@@ -187,8 +187,6 @@ class TrainingCall {
                                  command_.memory_limit.empty() ? 0 : ef::bytes_of(command_.memory_limit),
                                  validates());
     description_.model = settings_.model;
-    // Random segmentations need the text, so they are decided last.
-    if (plan_->bpe_dropout > 0 && !command_.plan) encode(pairs_, &TextCorpus::train);
   }
 
   void align_pairs() {
