@@ -172,9 +172,9 @@ EIGENFORMER_IO_FUNCTION void warn(TrainingPlan& plan, const CorpusStatistics& co
 }  // namespace detail
 
 /// Chooses the recipe of a training for a corpus and a budget: the size of the model, batches, learning rate,
-/// schedule, dropout and the interval of validations. It considers sizes from d64 to
-/// d512 with at most 12 weights in layers for a target token of the corpus, computes what each is expected to
-/// reach (expected_loss), and takes the lowest. Without a limit of seconds it takes the smallest size than
+/// schedule, dropout and the interval of validations. It considers sizes from d64 to d512 with at most 12
+/// weights in layers for a target token of the corpus, computes what each is expected to reach
+/// (expected_loss), and takes the lowest. Without a limit of seconds it takes the smallest size than
 /// which the next is less than 4 % better, and without any limit it trains until twice the updates are worth
 /// less than 2 %, with patience.
 ///

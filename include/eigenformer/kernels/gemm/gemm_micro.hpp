@@ -184,8 +184,8 @@ struct PackAdjacent {
   }
 };
 
-/// Source with the steps of k side by side: element (row i, step p) at src[i * ld + p]. Rows are interleaved
-/// in registers, `lanes` steps of as many rows as the tile has at once, but no more than a vector has lanes.
+/// Source with the steps of k side by side: element (row i, step p) at src[i * ld + p]. A tile of
+/// one row is copied; otherwise `lanes` steps of four rows, or of `lanes` rows, are interleaved in registers.
 /// Writes up to `lanes - 1` elements behind the panel, which the next panel overwrites: buffers keep that
 /// much slack.
 template <class T, int Bytes>

@@ -152,7 +152,7 @@ struct Int8Vnni {
   EIGENFORMER_TARGET_AVX512_VNNI static EIGENFORMER_ALWAYS_INLINE void step(
       I (&x)[Rows], I (&y)[Rows], const Int8Four* a, const Int8Four* b, std::integer_sequence<int, R...>) {
     const __m512i b0 = _mm512_loadu_si512(b), b1 = _mm512_loadu_si512(b + 16);
-    if constexpr (Rows > 4) {  // weights come from farther than the products of two steps hide
+    if constexpr (Rows > 4) {  // the weights may be in the slowest cache
       constexpr index_t ahead = 24 * int8_columns;
       __builtin_prefetch(b + ahead);
       __builtin_prefetch(b + ahead + 16);
