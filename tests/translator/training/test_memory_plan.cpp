@@ -59,6 +59,16 @@ std::size_t peak_of(Seq2SeqTransformer<float>& model, const EncodedCorpus& text,
   return pool.statistics().peak_bytes - before;
 }
 
+// Trains, and checks that a plan has enough memory. Returns the peak.
+std::size_t check_peak(const MemoryPlan& plan, Seq2SeqTransformer<float>& model, const EncodedCorpus& text,
+                       const TrainingOptions& o) {
+  const std::size_t peak = peak_of(model, text, o), planned = plan.bytes - plan.process;
+  MESSAGE(plan.str() << "; beside the process " << planned / 1024 << " KiB, measured " << peak / 1024
+                     << " KiB");
+  CHECK(peak <= planned);
+  return peak;
+}
+
 }  // namespace
 
 TEST_CASE("amounts of memory are read with their units") {
@@ -109,12 +119,8 @@ TEST_CASE("a plan's batches take what it says, and an update keeps its tokens") 
     parts = parts || plan->accumulate > 1;
     TrainingOptions o = asked;
     plan->apply(o);
-    const std::size_t peak = peak_of(model, text, o);
-    const std::size_t planned = plan->bytes - plan->process;
-    MESSAGE(plan->str() << "; beside the process " << planned / 1024 << " KiB, measured " << peak / 1024
-                        << " KiB");
-    CHECK(peak <= planned);
-    CHECK(3 * peak + 16 * mib > planned);  // 16 MiB are for what is not measured
+    const std::size_t peak = check_peak(*plan, model, text, o);
+    CHECK(3 * peak + 16 * mib > plan->bytes - plan->process);  // 16 MiB are for what is not measured
   }
   CHECK(parts);
   CHECK(checkpoints);
@@ -171,9 +177,7 @@ TEST_CASE("averaged weights are a part of the plan: the best, the last, and a mo
   both.loop.validation.measure = [&] { return worse += 1; };
   for (const auto& p : parameters(model)) p->frozen = false;
   const MemoryPlan plan = plan_memory(model, text, both, std::size_t{1} << 40);
-  const std::size_t peak = peak_of(model, text, both);
-  MESSAGE("planned " << (plan.bytes - plan.process) / 1024 << " KiB, measured " << peak / 1024 << " KiB");
-  CHECK(peak <= plan.bytes - plan.process);
+  check_peak(plan, model, text, both);
 }
 
 TEST_CASE("a plan for LoRA is that of the adapter, which the model does not keep") {
@@ -190,8 +194,7 @@ TEST_CASE("a plan for LoRA is that of the adapter, which the model does not keep
   CHECK(plan.lasting - plan.process < weights);
   CHECK(lora_parameters(model).empty());
   for (std::size_t i = 0; i < all.size(); ++i) CHECK(all[i]->frozen == (i == 1));
-  const std::size_t peak = peak_of(model, text, o);
-  CHECK(peak <= plan.bytes - plan.process);
+  check_peak(plan, model, text, o);
   // The same for an adapter that is there already.
   TrainingOptions attached = o;
   attached.lora.rank = 0;
@@ -227,9 +230,7 @@ TEST_CASE("gradients of small matrices are a part of the plan") {
     const MemoryPlan plan = plan_memory(model, text, o, std::size_t{1} << 40);
     // Adam's moments and the gradients.
     CHECK(plan.lasting - plan.process >= 3 * weights);
-    const std::size_t peak = peak_of(model, text, o);
-    MESSAGE("planned " << (plan.bytes - plan.process) / 1024 << " KiB, measured " << peak / 1024 << " KiB");
-    CHECK(peak <= plan.bytes - plan.process);
+    check_peak(plan, model, text, o);
   }
 }
 
