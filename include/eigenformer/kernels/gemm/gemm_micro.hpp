@@ -178,6 +178,13 @@ struct PackAdjacent {
         std::memcpy(&v, s + i, sizeof(V));
         std::memcpy(d + i, &v, sizeof(V));
       }
+      // Tiles of A are no whole vectors wide. What is copied too much is the next step's, which follows.
+      if (i < rows && p + 1 < k && lanes <= ld && i + lanes <= 2 * width) {
+        V v;
+        std::memcpy(&v, s + i, sizeof(V));
+        std::memcpy(d + i, &v, sizeof(V));
+        i = rows;
+      }
       for (; i < rows; ++i) d[i] = s[i];
       for (; i < width; ++i) d[i] = T(0);
     }
