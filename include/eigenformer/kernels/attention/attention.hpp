@@ -185,13 +185,12 @@ EIGENFORMER_NOINLINE void attention_forward_block(const AttentionProblem<T>& p, 
   for (index_t i = 0; i < count && by_row != nullptr; ++i)
     std::fill_n(by_row + i * sums_stride, distances, T(0));
   t.keys_in_place = count == 1;
-  const bool values_in_place = count <= 4;
   const AttentionRange range = attention_key_range(p, at.b, at.kb, first, count);
   for (index_t key = range.begin / Tiles::width * Tiles::width; key < range.end; key += Tiles::width) {
     const index_t n = std::min(Tiles::width, range.end - key);
     if (!t.admits(at, first, count, key, n)) continue;
     if (!t.keys_in_place) t.pack_keys_transposed(at, key, n);
-    const bool finite = values_in_place || t.pack_values(at, key, n, values);
+    const bool finite = count == 1 || t.pack_values(at, key, n, values);
     for (index_t row = 0; row < count; row += attention_rows) {
       const index_t m = std::min(attention_rows, count - row);
       if (!t.score(at, row, first + row, m, key, n)) continue;
@@ -208,9 +207,8 @@ EIGENFORMER_NOINLINE void attention_forward_block(const AttentionProblem<T>& p, 
       }
       bool& seen = started[row / attention_rows];
       const ProductMode mode = seen ? ProductMode::rescale : ProductMode::overwrite;
-      if (values_in_place) {
-        for (index_t i = 0; i < m; ++i)
-          t.weigh_values_once(at, key, n, t.scores + i * Tiles::width, sums + i * Tiles::width, correction[i], mode);
+      if (count == 1) {
+        t.weigh_values_once(at, key, n, sums, correction[0], mode);
       } else {
         t.weigh(t.scores, m, n, values, finite, p.value_dim, sums + row * Tiles::width, Tiles::query_panel,
                 correction + row, mode);

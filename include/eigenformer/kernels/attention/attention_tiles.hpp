@@ -240,16 +240,16 @@ class AttentionTiles {
 
   /// weigh() for one row of weights, in `scores`, and the values of keys [first, first + n), which need not
   /// be packed.
-  EIGENFORMER_NOINLINE void weigh_values_once(const AttentionPlace& at, index_t first, index_t n,
-                                              const T* weights, T* c, T scale, ProductMode mode) {
+  EIGENFORMER_NOINLINE void weigh_values_once(const AttentionPlace& at, index_t first, index_t n, T* c,
+                                              T scale, ProductMode mode) {
     const index_t* rows;
     const T* from = source(at, p.v, p.v_stride, p.value_dim, first, rows);
     for (index_t done = 0; done < p.value_dim; done += width) {
       const index_t columns = std::min(width, p.value_dim - done);
       if (multiplies_by_eigen()) {
-        row_product_by_eigen<T>(weights, n, from + done, p.v_stride, rows, columns, c, scale, mode);
+        row_product_by_eigen<T>(scores, n, from + done, p.v_stride, rows, columns, c, scale, mode);
       } else {
-        dispatch<AttentionRowProduct<T>>(weights, n, from + done, p.v_stride, rows,
+        dispatch<AttentionRowProduct<T>>(static_cast<const T*>(scores), n, from + done, p.v_stride, rows,
                                          columns, c, scale, mode);
       }
       c += query_panel;
