@@ -64,6 +64,26 @@ TEST_CASE("several tokens at once continue a cache") {
   }
 }
 
+TEST_CASE("a hypothesis has the same bits alone and beside others of its sentence") {
+  const auto model = small_model(19);
+  const auto memory = encode(model, {{5, 6, 7, 3}, {8, 9, 10, 11, 3}});
+  const auto decoded = [&](std::initializer_list<std::int32_t> first, std::vector<std::int32_t> parents) {
+    DecoderState<double> decoder = model.begin(Context<double>::inference(), memory);
+    decoder.step(id_tensor({2, 2}));
+    decoder.reorder(parents);
+    return decoder.step(id_tensor(Ids(first))).value();
+  };
+  const Tensor<double> alone = decoded({7, 8}, {0, 1});
+  const Tensor<double> beside = decoded({9, 7, 10, 8, 11}, {0, 0, 0, 1, 1});
+  const auto same = [&](index_t row, index_t expected) {
+    const index_t d = alone.dim(-1);
+    return std::equal(beside.data() + row * d, beside.data() + (row + 1) * d, alone.data() + expected * d);
+  };
+  CHECK(same(1, 0));
+  CHECK(same(3, 1));
+  CHECK_FALSE(same(0, 0));
+}
+
 TEST_CASE("re-ordered hypotheses go on as if each had been decoded by itself") {
   const auto model = small_model(19);
   const auto memory = encode(model, {{5, 6, 7, 3}, {8, 3}});

@@ -37,26 +37,8 @@ class CachedMemory {
   /// For each hypothesis, the memory's sequence that it attends to.
   std::span<const std::int32_t> sequences() const noexcept { return sequence_; }
 
-  /// See DecoderState::keep_apart().
-  void keep_apart() noexcept { apart_ = true; }
-
-  /// Begins a step of counts[i] new tokens of hypothesis i. Adjacent hypotheses that attend to the same
-  /// sequence are joined into one sequence of queries, so that its keys are prepared once; their order does
-  /// not matter there, except to a score rule, with which they stay apart. first: this is the first step, so
-  /// keys that an earlier, failed step prepared are dropped.
-  void begin(std::span<const index_t> counts, bool first) {
-    if (first) made_.clear();
-    std::vector<index_t> lengths;
-    joined_.clear();
-    for (std::size_t i = 0; i < sequence_.size(); ++i) {
-      if (apart_ || joined_.empty() || joined_.back() != sequence_[i]) {
-        joined_.push_back(sequence_[i]);
-        lengths.push_back(0);
-      }
-      lengths.back() += counts[i];
-    }
-    queries_ = SequenceLayout::packed(lengths);
-  }
+  /// Drops the keys and values of a first step that threw.
+  void clear() noexcept { made_.clear(); }
 
   /// The attention of the new rows x, (rows, D), with the layout `queries`. slot: the number of the attention
   /// in the model. weights, if not null, receives the attention weights; linear attention has none and throws
@@ -77,11 +59,8 @@ class CachedMemory {
  private:
   Memory<T> memory_;
   std::vector<std::int32_t> sequence_;  // of memory, by hypothesis
-  std::vector<std::int32_t> joined_;    // of memory, by sequence of queries_
-  SequenceLayout queries_;              // of the step under way
-  bool apart_ = false;                  // never join hypotheses
-  std::vector<Tensor<T>>
-      made_;  // by slot: (rows, 2 G head_dim) keys and values, or the state of linear attention
+  // By slot: (rows, 2 G head_dim) keys and values, or the state of linear attention.
+  std::vector<Tensor<T>> made_;
 };
 
 }  // namespace detail
@@ -108,8 +87,10 @@ class CachedPass final : public LayerPass<T> {
     call_ = 0;
     const SequenceLayout& queries = cache_.begin(counts, prefix);
     layout_ = queries;
-    if (first_) calls_.clear();  // of a first step that threw
-    for (auto& memory : memories_) memory.begin(counts, first_);
+    if (first_) {  // what an earlier one that threw has left
+      calls_.clear();
+      for (auto& memory : memories_) memory.clear();
+    }
     return layout_;
   }
   /// Ends the step. Throws ValueError if the model made fewer calls than in the first step.
@@ -126,10 +107,6 @@ class CachedPass final : public LayerPass<T> {
     for (const auto& memory : memories_) sequences.push_back(memory.reordered(parents));
     cache_.reorder(parents);
     for (std::size_t i = 0; i < memories_.size(); ++i) memories_[i].set_sequences(std::move(sequences[i]));
-  }
-  /// See DecoderState::keep_apart().
-  void keep_apart() noexcept {
-    for (auto& memory : memories_) memory.keep_apart();
   }
   /// The keys, values and states of the sequences.
   const KeyValueCache<T>& cache() const noexcept { return cache_; }
@@ -229,11 +206,6 @@ Var<T> CachedMemory<T>::attend(const Context<T>& ctx, std::size_t slot,
   AttentionCall<T> call = attention.call(ctx, std::move(heads), queries, memory_.layout, {}, sequence_);
   if (attention.linear_kind()) call.state = &made;
   if (weights != nullptr) *weights = call.weights(ctx);
-  // A score rule is given the sequence and positions of its queries, which joined sequences do not have.
-  if (!attention.score_rule) {
-    call.queries = queries_;
-    call.op.key_sequence = joined_;
-  }
   return attention.out_proj(ctx, call.run(ctx));
 }
 
@@ -284,11 +256,6 @@ class DecoderState {
     }
     return pass_.memories()[memory].sequences();
   }
-
-  /// From now on sequences that attend to the same sequence of a memory do so one by one. Otherwise adjacent
-  /// ones are joined, which prepares its keys once, but the last bits of a sequence's rows then depend on how
-  /// many others there are.
-  void keep_apart() noexcept { pass_.keep_apart(); }
 
   /// Appends counts[i] tokens to sequence i and returns the decoder's output for them. ids: (rows), those of
   /// the first sequence first; returns (rows, D). prefix: the number of first tokens of each sequence that

@@ -76,10 +76,7 @@ std::vector<std::vector<Hypothesis>> search_batch(const M& model, const Context<
     next.use(*options.shortlist, inputs, more);
   }
   const std::vector<index_t> limits = length_limits(model, inputs, options);
-  if (options.sampling) {
-    next.keep_apart();
-    return sample_texts<ValueOf<M>>(next, prompts, places, limits, options);
-  }
+  if (options.sampling) return sample_texts<ValueOf<M>>(next, prompts, places, limits, options);
   return search_beams<ValueOf<M>>(next, prompts, places, limits, options, coverage);
 }
 

@@ -78,12 +78,6 @@ class Ensemble : public detail::ModelOptions<M> {
     void reorder(std::span<const std::int32_t> parents) {
       for (auto& state : states_) state.reorder(parents);
     }
-    /// See DecoderState::keep_apart(); for states that have it.
-    void keep_apart() noexcept {
-      if constexpr (requires(detail::StateOf<M> & state) { state.keep_apart(); }) {
-        for (auto& state : states_) state.keep_apart();
-      }
-    }
     /// Appends a token to each sequence, ids (sequences); returns the members' rows side by side, (sequences,
     /// sum of the members' widths).
     Var<T> step(const Tensor<std::int32_t>& ids) {

@@ -180,12 +180,6 @@ class ModelNextTokens final : public NextTokens<typename M::value_type> {
     }
   }
 
-  /// Makes a text's logits independent of how many texts its input has; see DecoderState::keep_apart(), which
-  /// models' states may have.
-  void keep_apart() {
-    if constexpr (requires { state_.keep_apart(); }) state_.keep_apart();
-  }
-
   index_t vocabulary_size() const override { return static_cast<index_t>(model_.vocabulary_size()); }
   std::span<const std::int32_t> columns() const override {
     if constexpr (HasModelOutputRows<M>) {
