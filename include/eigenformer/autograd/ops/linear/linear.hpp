@@ -180,31 +180,37 @@ namespace eigenformer {
 
 namespace detail {
 
-// What follows a linear layer's product, dropout(activation(y)): on each tile while it is in the cache.
+// What follows a linear layer's product, dropout(activation(y)), or dropout(activation(y) * up) if that half
+// of a gated layer is there: on each tile while it is in the cache.
 template <class T>
 struct LinearTail {
   Activation activation;
   RowDropoutSite<T> dropout;
   mutable Tensor<T> input{};  // of the activation, for a backward that reads it; kept by apply()
+  Tensor<T> up{};             // of the shape of y
 
   bool empty() const noexcept { return activation == Activation::none && dropout.rate == 0; }
   // ReLU's gradient follows from its output, also for dropped entries, which are zero either way.
   bool relu() const noexcept { return activation == Activation::relu; }
   // Before the product of an op whose backward() will be called.
   void keep_input(const Shape& shape) {
-    if (activation != Activation::none && !relu()) input = Tensor<T>(shape);
+    if (up.defined() || (activation != Activation::none && !relu())) input = Tensor<T>(shape);
   }
 
   // `context` is a LinearTail, the tile (rows, cols) is at (row, col) of y.
   static void apply(const void* context, T* c, index_t ldc, index_t row, index_t rows, index_t col,
                     index_t cols) {
     const auto& self = *static_cast<const LinearTail*>(context);
-    if (self.activation != Activation::none) {
-      if (self.input.defined()) {
-        const index_t width = self.input.dim(-1);
-        T* kept = self.input.data() + row * width + col;
-        for (index_t r = 0; r < rows; ++r) std::copy(c + r * ldc, c + r * ldc + cols, kept + r * width);
-      }
+    if (self.input.defined()) {
+      const index_t width = self.input.dim(-1);
+      T* kept = self.input.data() + row * width + col;
+      for (index_t r = 0; r < rows; ++r) std::copy(c + r * ldc, c + r * ldc + cols, kept + r * width);
+    }
+    if (self.up.defined()) {
+      const index_t width = self.up.dim(-1);
+      kernels::gated_tile<T>(self.activation, c, ldc, self.up.data() + row * width + col, width, c, ldc, rows,
+                             cols);
+    } else if (self.activation != Activation::none) {
       kernels::activation_tile<T>(self.activation, c, ldc, nullptr, nullptr, c, ldc, rows, cols);
     }
     self.dropout.apply_tile(c, ldc, row, rows, col, cols);
