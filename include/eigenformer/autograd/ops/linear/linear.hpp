@@ -113,9 +113,9 @@ class LowRankTerms {
       t.hidden = Tensor<T>(Shape{rows, t.rank});
       const Tensor<T> dropped = t.dropout.apply(x);
       kernels::gemm<T>(false, true, rows, t.rank, in, T(1), dropped.data(), in, t.a.value().data(), in, T(0),
-                       t.hidden.data(), t.rank, {}, GemmPrecision::full);
+                       t.hidden.data(), t.rank);
       kernels::gemm<T>(false, true, rows, t.count, t.rank, t.scale, t.hidden.data(), t.rank,
-                       t.b.value().data(), t.rank, T(1), y + t.begin, out, {}, GemmPrecision::full);
+                       t.b.value().data(), t.rank, T(1), y + t.begin, out);
     }
   }
 
@@ -137,25 +137,25 @@ class LowRankTerms {
       const Term& t = terms_[i];
       if (auto db = back.grad(first + 2 * i + 1)) {
         kernels::gemm<T>(true, false, t.count, t.rank, rows, t.scale, dz + t.begin, out, t.hidden.data(),
-                         t.rank, db.beta, db.data, t.rank, {}, GemmPrecision::full);
+                         t.rank, db.beta, db.data, t.rank);
       }
       if (!back.needs(first + 2 * i) && !back.needs(0)) continue;
       Tensor<T> dh(t.hidden.shape());
       kernels::gemm<T>(false, false, rows, t.rank, t.count, t.scale, dz + t.begin, out, t.b.value().data(),
-                       t.rank, T(0), dh.data(), t.rank, {}, GemmPrecision::full);
+                       t.rank, T(0), dh.data(), t.rank);
       if (auto da = back.grad(first + 2 * i)) {
         const Tensor<T> dropped = t.dropout.apply(x);
         kernels::gemm<T>(true, false, t.rank, in, rows, T(1), dh.data(), t.rank, dropped.data(), in, da.beta,
-                         da.data, in, {}, GemmPrecision::full);
+                         da.data, in);
       }
       if (auto dx = back.grad(0)) {
         if (t.dropout.rate == 0) {
           kernels::gemm<T>(false, false, rows, in, t.rank, T(1), dh.data(), t.rank, t.a.value().data(), in,
-                           dx.beta, dx.data, in, {}, GemmPrecision::full);
+                           dx.beta, dx.data, in);
         } else {
           Tensor<T> dropped(x.shape());
           kernels::gemm<T>(false, false, rows, in, t.rank, T(1), dh.data(), t.rank, t.a.value().data(), in,
-                           T(0), dropped.data(), in, {}, GemmPrecision::full);
+                           T(0), dropped.data(), in);
           t.dropout.backward(dropped, dx.data, dx.beta);
         }
       }
