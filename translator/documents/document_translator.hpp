@@ -39,7 +39,7 @@ class DocumentTranslator {
   explicit DocumentTranslator(const TextTranslator<M>& translator, DocumentOptions options = {})
       : options_(std::move(options)),
         prepare_([&translator](const std::string& sentence) { return translator.prepare(sentence); }),
-        translate_prepared_([&translator](std::span<const PreparedLine> sentences) {
+        translate_([&translator](std::span<const PreparedLine> sentences) {
           return translator.alternatives(sentences);
         }) {
     if (options_.splitter == nullptr && translator.options().splitting)
@@ -62,15 +62,9 @@ class DocumentTranslator {
   const DocumentOptions& options() const noexcept { return options_; }
 
  private:
-  std::vector<DocumentTranslation> by_prepared(std::string_view text, std::span<const std::size_t> boundaries,
-                                               std::size_t most) const;
-
-  Alternatives translate_{};
   DocumentOptions options_;
-  detail::SentenceFits fits_{};
-  // Of a TextTranslator; else empty.
-  std::function<PreparedLine(const std::string&)> prepare_{};
-  std::function<std::vector<std::vector<Translation>>(std::span<const PreparedLine>)> translate_prepared_{};
+  std::function<PreparedLine(const std::string& sentence)> prepare_;
+  std::function<std::vector<std::vector<Translation>>(std::span<const PreparedLine> sentences)> translate_;
 };
 
 }  // namespace eigenformer

@@ -318,21 +318,29 @@ TEST_CASE("the attention of a document is that of its sentences, one block after
 }
 
 TEST_CASE("lines are cut and put together again, one translation for each line") {
-  const auto translate = [](const detail::SplitLines& split) {
+  const auto split_up_to = [](const Texts& lines, const DocumentOptions& options, std::size_t words) {
+    return detail::PreparedParts(
+        lines, options, 0, {},
+        [words](const std::string& text, std::uint64_t, const std::string&, std::size_t) {
+          return PreparedLine{.text = text, .cut = !at_most(words)(text)};
+        });
+  };
+  const auto translate = [](const detail::PreparedParts& split) {
     std::vector<std::vector<Translation>> found;
-    for (const detail::SplitLines::Part& part : split.parts()) {
+    for (std::size_t i = 0; i < split.lines().size(); ++i) {
+      const PreparedLine& part = split.lines()[i];
+      CHECK(split.begins_line(i) == (part.number >> 40 == 0));
       found.emplace_back();
       for (const char* mark : {"", "*"}) {
-        found.back().emplace_back().text =
-            "[" + std::to_string(part.line) + std::to_string(part.place) + part.text + mark + "]";
+        found.back().emplace_back().text = "[" + std::to_string(split.line_of(i)) +
+                                           std::to_string(part.number >> 40) + part.text + mark + "]";
         found.back().back().log_probability = -1;
       }
     }
     return split.join(std::move(found));
   };
   const Texts lines = {" a\tb ", "", "c d, e  f ", "g"};
-  const detail::SplitLines split(lines, {.layout = DocumentLayout::flow}, at_most(4));
-  CHECK(split.num_split() == 1);
+  const auto split = split_up_to(lines, {.layout = DocumentLayout::flow}, 4);
   const auto found = translate(split);
   REQUIRE(found.size() == 4);
   CHECK(found[0][1].text == "[00 a\tb *]");
@@ -342,6 +350,7 @@ TEST_CASE("lines are cut and put together again, one translation for each line")
   CHECK(found[2][0].text == "[20c d,] [21e  f] ");
   CHECK(found[2][1].text == "[20c d,*] [21e  f*] ");
   CHECK(found[2][0].log_probability == -2);
+  for (std::size_t i = 0; i < 4; ++i) CHECK(found[i][0].in_parts == (i == 2));
   CHECK(found[3][0].text == "[30g]");
   CHECK_THROWS_WITH_AS(split.join({}), doctest::Contains("there are translations of 0 parts, must be 4"),
                        ValueError);
@@ -351,9 +360,8 @@ TEST_CASE("lines are cut and put together again, one translation for each line")
                        ValueError);
 #if defined(EIGENFORMER_WITH_ICU) && EIGENFORMER_WITH_ICU
   const Texts paragraphs = {" A.  B\t\tC. ", " "};
-  const detail::SplitLines sentences(paragraphs, {.splitter = splitter("de")}, {});
-  CHECK(sentences.num_split() == 0);
-  const auto joined = translate(sentences);
+  const auto joined = translate(split_up_to(paragraphs, {.splitter = splitter("de")}, 100));
+  CHECK_FALSE(joined[0][0].in_parts);
   CHECK(joined[0][0].text == " [00A.  B]\t\t[01C.] ");
   CHECK(joined[1][0].text == " ");
 #endif

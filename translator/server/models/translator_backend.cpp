@@ -55,7 +55,7 @@ void add_details(TranslatedText& result, const std::string& source, const Transl
 class ServedDocument {
  public:
   ServedDocument(std::string text, bool html, const DocumentOptions& options,
-                 const detail::SentenceFits& fits, std::vector<std::string>& lines)
+                 detail::PreparedSentences& sentences, std::vector<PreparedLine>& lines)
       : text_(std::move(text)), html_(html), first_(lines.size()) {
     if (!html_) {
       documents_ = {text_};
@@ -68,8 +68,7 @@ class ServedDocument {
     for (const std::string& document : documents_) {
       DocumentOptions own = options;
       if (html_) own.layout = DocumentLayout::flow;
-      parts_.push_back(detail::document_parts(document, own, fits));
-      for (const detail::DocumentPart& part : parts_.back()) lines.emplace_back(part.source.of(document));
+      parts_.push_back(sentences.split(document, own, lines));
     }
     lines_ = lines.size() - first_;
   }
@@ -141,11 +140,8 @@ class ServedTask {
   ServedTask(TranslationTask task, TaskEvents events, const DocumentOptions& options,
              detail::PreparedSentences sentences)
       : task_(std::move(task)), events_(std::move(events)) {
-    std::vector<std::string> texts;
-    const detail::SentenceFits fits = [&](const std::string& sentence) { return sentences.fits(sentence); };
     for (std::string& text : task_.texts)
-      documents_.emplace_back(std::move(text), task_.html, options, fits, texts);
-    for (const std::string& text : texts) lines.push_back(sentences.prepared(text));
+      documents_.emplace_back(std::move(text), task_.html, options, sentences, lines);
     so_far_.resize(lines.size());
     shown_.resize(documents_.size());
   }

@@ -130,20 +130,21 @@ Var<T> solved(const char* op, const Var<T>& a, const Var<T>& b, bool square, con
   return vectors ? reshape(x, x.shape().without(-1)) : x;
 }
 
+// The op of square matrices a whose result y has their shape: forward(a, n, y) returns false for a matrix
+// that is refused, backward(y, dy, n, da) writes its gradient.
 template <class T>
-Var<T> inverted(const Var<T>& a) {
-  const OpScope scope = scope_of("inverse", a);
-  const Matrices of("inverse", a.shape(), true);
+Var<T> of_square_matrices(const char* op, const Var<T>& a, bool (*forward)(const T*, index_t, T*),
+                          void (*backward)(const T*, const T*, index_t, T*), const char* refused) {
+  const OpScope scope = scope_of(op, a);
+  const Matrices of(op, a.shape(), true);
   const index_t n = of.rows;
   Tensor<T> y(a.shape());
   for (index_t i = 0; i < of.count; ++i) {
-    if (!kernels::inverse(a.value().data() + i * n * n, n, y.data() + i * n * n)) {
-      refuse_matrix("inverse", i, a.shape(), "is singular, expected an invertible one");
-    }
+    if (!forward(a.value().data() + i * n * n, n, y.data() + i * n * n))
+      refuse_matrix(op, i, a.shape(), refused);
   }
-  // da = -y^T dy y^T.
-  return record_matrices("inverse", y, a, of, SavedTensors(y), [y, n](index_t i, const T* dy, T* da) {
-    kernels::inverse_backward(y.data() + i * n * n, dy + i * n * n, n, da);
+  return record_matrices(op, y, a, of, SavedTensors(y), [y, n, backward](index_t i, const T* dy, T* da) {
+    backward(y.data() + i * n * n, dy + i * n * n, n, da);
   });
 }
 
@@ -207,7 +208,11 @@ requires Operands<A, B>
 /// one; solve() is faster and more exact than a product with the inverse.
 template <Operand X>
 [[nodiscard]] Var<element_t<X>> inverse(const X& x) {
-  return detail::inverted<element_t<X>>(detail::operand<element_t<X>>(x));
+  using T = element_t<X>;
+  // da = -y^T dy y^T.
+  return detail::of_square_matrices<T>("inverse", detail::operand<T>(x), detail::kernels::inverse<T>,
+                                       detail::kernels::inverse_backward<T>,
+                                       "is singular, expected an invertible one");
 }
 
 /// The determinant of each matrix, (..., n, n) to (...). A singular matrix has a gradient, too. Throws
@@ -259,23 +264,6 @@ namespace detail {
 template <class T>
 Var<T> factor_of(const Var<T>& rows, index_t first, index_t size, const Shape& shape) {
   return reshape(slice(rows, 1, first, first + size), shape);
-}
-
-template <class T>
-Var<T> cholesky_factor(const Var<T>& a) {
-  const OpScope scope = scope_of("cholesky", a);
-  const Matrices of("cholesky", a.shape(), true);
-  const index_t n = of.rows;
-  Tensor<T> l(a.shape());
-  for (index_t i = 0; i < of.count; ++i) {
-    if (!kernels::cholesky(a.value().data() + i * n * n, n, l.data() + i * n * n)) {
-      refuse_matrix("cholesky", i, a.shape(), "is not positive definite, expected one that is");
-    }
-  }
-  // da = the symmetric part of l^-T phi(l^T dl) l^-1, phi(x) the lower triangle with half of the diagonal.
-  return record_matrices("cholesky", l, a, of, SavedTensors(l), [l, n](index_t i, const T* dy, T* da) {
-    kernels::cholesky_backward(l.data() + i * n * n, dy + i * n * n, n, da);
-  });
 }
 
 template <class T>
@@ -352,7 +340,11 @@ Eigh<T> eigh_factors(const Var<T>& a) {
 /// Murray (2016), arXiv:1602.07527.
 template <Operand X>
 [[nodiscard]] Var<element_t<X>> cholesky(const X& x) {
-  return detail::cholesky_factor<element_t<X>>(detail::operand<element_t<X>>(x));
+  using T = element_t<X>;
+  // da = the symmetric part of l^-T phi(l^T dl) l^-1, phi(x) the lower triangle with half of the diagonal.
+  return detail::of_square_matrices<T>("cholesky", detail::operand<T>(x), detail::kernels::cholesky<T>,
+                                       detail::kernels::cholesky_backward<T>,
+                                       "is not positive definite, expected one that is");
 }
 
 /// x = q r for each matrix (..., m, n), reduced; by Householder reflections, so the diagonal of r has either

@@ -86,7 +86,7 @@ EIGENFORMER_IO_FUNCTION void set_conventions(const Ct2Vocabulary& source, const 
                              "', which is config.json's ", key, " or, if it names none, the default"});
   };
   ModelConventions& text = description.text;
-  // Older folders have no config.json, and names.start with the names.begin symbol.
+  // Older folders have no config.json, and start with the begin symbol.
   const bool start_is_named =
       !config.json().contains("decoder_start_token") || config.has("decoder_start_token");
   text.source_text = options.source_text;
@@ -95,8 +95,8 @@ EIGENFORMER_IO_FUNCTION void set_conventions(const Ct2Vocabulary& source, const 
     text.source_prefix.push_back(require(source, names.begin, "bos_token"));
   if (!options.source_language.empty())
     text.source_prefix.push_back(find_spelled_language(source.first, source.second, options.source_language));
-  // Models converted from transformers need the names.end symbol, but expect it from the caller's tokenizer;
-  // they do not names.start with the names.begin symbol, which of T5's is the padding.
+  // Models converted from transformers need the end symbol, but expect it from the caller's tokenizer; they
+  // do not start with the begin symbol, which of T5's is the padding.
   const bool t5 = std::holds_alternative<RelativeBiasPositions>(description.model.layer.attention.positions);
   // As in huggingface_tokenizers().
   if (t5) text.lines_are_sentences = text.source_text.starts_with("translate ");

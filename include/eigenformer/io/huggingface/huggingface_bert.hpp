@@ -181,13 +181,9 @@ EIGENFORMER_IO_FUNCTION std::shared_ptr<const Tokenizer> bert_tokenizer(const st
     throw config.refuse({"sets ", name, " to ", config.json().at(name).dump(),
                          ", which is not supported; expected ", (supported ? "true" : "false")});
   }
-  const std::string path = "'" + (folder / "vocab.txt").string() + "'";
-  const IcuFunctions& icu = require_icu("import", path);
-  try {
-    return icu.make_wordpiece(std::move(v), lower, std::move(added));
-  } catch (const ValueError& error) {
-    throw IoError("import", {path, ": ", error.what()});
-  }
+  const std::filesystem::path path = folder / "vocab.txt";
+  const IcuFunctions& icu = require_icu("import", "'" + path.string() + "'");
+  return made_of_file(path, [&] { return icu.make_wordpiece(std::move(v), lower, std::move(added)); });
 }
 
 }  // namespace eigenformer::detail

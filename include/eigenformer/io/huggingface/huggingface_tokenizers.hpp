@@ -330,11 +330,8 @@ EIGENFORMER_IO_FUNCTION std::shared_ptr<const Tokenizer> byte_bpe_tokenizer(
   std::vector<std::string> merges = read_lines(folder / "merges.txt", most_vocabulary_bytes);
   if (!merges.empty() && merges.front().starts_with("#version")) merges.erase(merges.begin());
   std::erase(merges, "");
-  try {
-    return icu.make_byte_bpe(std::move(v), std::move(merges), std::move(added));
-  } catch (const ValueError& error) {
-    throw IoError("import", {"'", (folder / "merges.txt").string(), "': ", error.what()});
-  }
+  return made_of_file(folder / "merges.txt",
+                      [&] { return icu.make_byte_bpe(std::move(v), std::move(merges), std::move(added)); });
 }
 
 }  // namespace eigenformer::detail

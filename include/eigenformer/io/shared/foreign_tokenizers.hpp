@@ -187,20 +187,14 @@ EIGENFORMER_IO_FUNCTION std::shared_ptr<const Tokenizer> sentencepiece_tokenizer
     const std::filesystem::path& path, ForeignVocabulary vocabulary, bool language_codes,
     std::vector<AddedToken> added) {
   const SentencePieceFunctions& functions = require_sentencepiece("import", "'" + path.string() + "'");
-  try {
+  return made_of_file(path, [&] {
     return functions.make(read_text_file(path), std::move(vocabulary), language_codes, std::move(added));
-  } catch (const ValueError& error) {
-    throw IoError("import", {"'", path.string(), "': ", error.what()});
-  }
+  });
 }
 
 EIGENFORMER_IO_FUNCTION std::vector<std::string> sentencepiece_pieces(const std::filesystem::path& path) {
   const SentencePieceFunctions& functions = require_sentencepiece("import", "'" + path.string() + "'");
-  try {
-    return functions.pieces(read_text_file(path));
-  } catch (const ValueError& error) {
-    throw IoError("import", {"'", path.string(), "': ", error.what()});
-  }
+  return made_of_file(path, [&] { return functions.pieces(read_text_file(path)); });
 }
 
 EIGENFORMER_IO_FUNCTION void fit_vocabulary(const std::filesystem::path& path,

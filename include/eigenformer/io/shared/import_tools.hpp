@@ -33,6 +33,16 @@ struct ImportOptions {
 
 namespace detail {
 
+/// Returns make(); a ValueError of it, about the contents of the file at `path`, becomes an IoError.
+template <class F>
+auto made_of_file(const std::filesystem::path& path, F&& make) {
+  try {
+    return make();
+  } catch (const ValueError& error) {
+    throw IoError("import", {"'", path.string(), "': ", error.what()});
+  }
+}
+
 /// Throws ValueError for languages that a model, at `path`, has no place for.
 EIGENFORMER_IO_FUNCTION void require_no_languages(const std::filesystem::path& path,
                                                   const ImportOptions& options);

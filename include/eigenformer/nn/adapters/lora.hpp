@@ -229,7 +229,7 @@ void merge_lora(M& model) {
     for (const detail::LowRankPart<T>& part : weight.adapter()->parts) {
       detail::kernels::gemm<T>(false, false, part.rows, in, part.rank(), static_cast<T>(part.scale()),
                                part.b.value().data(), part.rank(), part.a.value().data(), in, T(1),
-                               weight.value().data() + part.first_row * in, in, {}, GemmPrecision::full);
+                               weight.value().data() + part.first_row * in, in);
     }
     weight.value().mark_changed();
     weight.set_adapter(nullptr);

@@ -80,12 +80,12 @@ EIGENFORMER_IO_FUNCTION Tensor<float> joined_attention(const DocumentTranslation
 /// gets its attention weights, whose number grows with the square of the document's length.
 EIGENFORMER_IO_FUNCTION Translation joined_translation(DocumentTranslation document, bool weights = true);
 
-/// Tokenizes the sentences of a document once: fits() keeps the tokens of each sentence that the model can
-/// read, and prepared() returns them for the parts that the document was split into. Not thread-safe.
+/// Tokenizes the sentences of documents once, while it splits them into parts that a model can read. Not
+/// thread-safe.
 ///
 ///     ef::PreparedSentences sentences([&](const std::string& s) { return translator.prepare(s); });
-///     const auto parts = ef::document_parts(text, {}, [&](const std::string& s) { return sentences.fits(s);
-///     });
+///     std::vector<ef::PreparedLine> lines;
+///     const auto parts = sentences.split(text, {}, lines);
 class PreparedSentences {
  public:
   /// prepare: tokenizes a sentence, such as TextTranslator::prepare() or Translator::prepare(); called once
@@ -108,32 +108,41 @@ class PreparedSentences {
     return found == known_.end() ? prepare_(sentence) : found->second;
   }
 
+  /// Splits a document as document_parts() does, and appends its parts, tokenized, to `lines`. Throws as it
+  /// does, and what the function throws.
+  std::vector<DocumentPart> split(std::string_view text, const DocumentOptions& options,
+                                  std::vector<PreparedLine>& lines,
+                                  std::span<const std::size_t> boundaries = {});
+
  private:
   std::function<PreparedLine(const std::string& sentence)> prepare_;
   std::unordered_map<std::string, PreparedLine> known_;
 };
 
-/// Splits lines into sentences that fit a model, for translation in one call, and joins the translations
-/// again: one result per line, whatever the number of parts.
-class SplitLines {
+/// Lines split into parts that fit a model and tokenized, for translation in one call, whose results are
+/// joined again: one per line, whatever the number of parts.
+class PreparedParts {
  public:
-  /// A part of a line to translate.
-  struct Part {
-    std::string text;       ///< the text to translate
-    std::size_t line = 0;   ///< index of its line
-    std::size_t place = 0;  ///< index among the parts of its line
-  };
+  /// Tokenizes a part of a line; see TextTranslator::prepare(). line: the index of its line.
+  using Prepare = std::function<PreparedLine(const std::string& text, std::uint64_t number,
+                                             const std::string& prefix, std::size_t line)>;
 
-  /// Splits each line as document_parts() splits a document. Without a splitter, or with
-  /// DocumentLayout::flow, a line of one part is kept unchanged, white space included, and so is one that is
-  /// not UTF-8. Throws as document_parts().
-  SplitLines(std::span<const std::string> lines, const DocumentOptions& options, const SentenceFits& fits);
+  /// Splits and tokenizes lines. splitting: how, as document_parts() splits a document; not set: each line is
+  /// one part. Without a splitter, or with DocumentLayout::flow, a line of one part is kept unchanged, white
+  /// space included, and so is one that is not UTF-8. first and prefixes: as in
+  /// TextTranslator::alternatives(); samples depend on the number of the line and of the part within it. A
+  /// part without a prefix is tokenized once. Throws as document_parts(), and what `prepare` throws.
+  PreparedParts(std::span<const std::string> lines, const std::optional<DocumentOptions>& splitting,
+                std::uint64_t first, std::span<const std::string> prefixes, const Prepare& prepare);
 
-  /// The parts to translate, in the order of the lines.
-  const std::vector<Part>& parts() const noexcept { return parts_; }
-
-  /// The number of lines with a sentence that was too long.
-  std::size_t num_split() const noexcept { return num_split_; }
+  /// The tokenized parts, in the order of the lines.
+  std::vector<PreparedLine>& lines() noexcept { return prepared_; }
+  /// The same.
+  const std::vector<PreparedLine>& lines() const noexcept { return prepared_; }
+  /// The index of the line that a part belongs to.
+  std::size_t line_of(std::size_t part) const { return line_of_[part]; }
+  /// Whether a part is the first of its line.
+  bool begins_line(std::size_t part) const { return part == 0 || line_of_[part] != line_of_[part - 1]; }
 
   /// The beginning of a line's translation, from the texts of its first parts; at least one. Throws
   /// ValueError for more texts than parts.
@@ -149,46 +158,9 @@ class SplitLines {
  private:
   std::vector<std::string> lines_;
   std::vector<std::vector<DocumentPart>> of_lines_;
-  std::vector<Part> parts_;
+  std::vector<PreparedLine> prepared_;
+  std::vector<std::size_t> line_of_;  // of each part, also when lines() was moved from
   bool keeps_space_;
-  std::size_t num_split_ = 0;
-};
-
-/// Lines split into parts and tokenized, for TextTranslator::alternatives() and Translator.
-class PreparedParts {
- public:
-  /// Tokenizes a part of a line; see TextTranslator::prepare(). line: the index of its line.
-  using Prepare = std::function<PreparedLine(const std::string& text, std::uint64_t number,
-                                             const std::string& prefix, std::size_t line)>;
-
-  /// Splits and tokenizes lines. splitting: how; not set: each line is one part. first and prefixes: as in
-  /// TextTranslator::alternatives(); samples depend on the number of the line and of the part within it. A
-  /// part without a prefix is tokenized once. Throws as SplitLines does, and what `prepare` throws.
-  PreparedParts(std::span<const std::string> lines, const std::optional<DocumentOptions>& splitting,
-                std::uint64_t first, std::span<const std::string> prefixes, const Prepare& prepare);
-
-  /// The tokenized parts, in the order of the lines.
-  std::vector<PreparedLine>& lines() noexcept { return lines_; }
-  /// The same.
-  const std::vector<PreparedLine>& lines() const noexcept { return lines_; }
-  /// The index of the line that a part belongs to.
-  std::size_t line_of(std::size_t part) const { return split_ ? split_->parts()[part].line : part; }
-  /// Whether a part is the first of its line.
-  bool begins_line(std::size_t part) const { return !split_ || split_->parts()[part].place == 0; }
-
-  /// The beginning of a line's translation; see SplitLines::beginning(). Throws as it does.
-  std::string beginning(std::size_t line, const std::vector<std::string>& texts) const {
-    return split_ ? split_->beginning(line, texts) : texts.front();
-  }
-  /// The translations of the lines, from those of the parts; see SplitLines::join(). Throws as it does.
-  std::vector<std::vector<Translation>> join(std::vector<std::vector<Translation>> of_parts,
-                                             bool weights = true) const {
-    return split_ ? split_->join(std::move(of_parts), weights) : std::move(of_parts);
-  }
-
- private:
-  std::optional<SplitLines> split_;
-  std::vector<PreparedLine> lines_;
 };
 
 }  // namespace detail
@@ -334,31 +306,45 @@ EIGENFORMER_IO_FUNCTION Translation joined_translation(DocumentTranslation docum
   return all;
 }
 
-EIGENFORMER_IO_FUNCTION SplitLines::SplitLines(std::span<const std::string> lines,
-                                               const DocumentOptions& options, const SentenceFits& fits)
+EIGENFORMER_IO_FUNCTION std::vector<DocumentPart> PreparedSentences::split(
+    std::string_view text, const DocumentOptions& options, std::vector<PreparedLine>& lines,
+    std::span<const std::size_t> boundaries) {
+  auto parts = document_parts(
+      text, options, [this](const std::string& sentence) { return fits(sentence); }, boundaries);
+  for (const DocumentPart& part : parts) lines.push_back(prepared(std::string(part.source.of(text))));
+  return parts;
+}
+
+EIGENFORMER_IO_FUNCTION PreparedParts::PreparedParts(std::span<const std::string> lines,
+                                                     const std::optional<DocumentOptions>& splitting,
+                                                     std::uint64_t first,
+                                                     std::span<const std::string> prefixes,
+                                                     const Prepare& prepare)
     : lines_(lines.begin(), lines.end()),
-      keeps_space_(options.splitter != nullptr && options.layout != DocumentLayout::flow) {
+      keeps_space_(splitting && splitting->splitter != nullptr && splitting->layout != DocumentLayout::flow) {
+  PreparedSentences sentences([&](const std::string& text) { return prepare(text, 0, {}, 0); });
+  const SentenceFits fits = [&](const std::string& text) { return sentences.fits(text); };
   for (std::size_t i = 0; i < lines_.size(); ++i) {
-    std::vector<DocumentPart> parts;
-    if (!keeps_space_ && detail::find_invalid_utf8(lines_[i])) {
-      parts.push_back({{0, lines_[i].size()}, false, true});
-    } else {
-      parts = document_parts(lines_[i], options, fits);
-    }
+    const std::string& line = lines_[i];
+    std::vector<DocumentPart> parts{{{0, line.size()}, false, true}};
+    if (splitting && (keeps_space_ || !find_invalid_utf8(line)))
+      parts = document_parts(line, *splitting, fits);
     const bool whole = parts.size() == 1 && !keeps_space_ &&
-                       (!fits || parts[0].source.size() == lines_[i].size() || fits(lines_[i]));
-    bool too_long = false;
+                       (!splitting || parts[0].source.size() == line.size() || fits(line));
     for (std::size_t k = 0; k < parts.size(); ++k) {
-      parts_.push_back({whole ? lines_[i] : std::string(parts[k].source.of(lines_[i])), i, k});
-      too_long = too_long || parts[k].continues;
+      const std::string text(whole ? line : parts[k].source.of(line));
+      const std::string prefix = prefixes.empty() || k > 0 ? std::string() : prefixes[i];
+      const std::uint64_t number = first + i + (std::uint64_t{k} << 40);
+      prepared_.push_back(prefix.empty() ? sentences.prepared(text) : prepare(text, number, prefix, i));
+      prepared_.back().number = number;
+      line_of_.push_back(i);
     }
-    num_split_ += too_long;
     of_lines_.push_back(std::move(parts));
   }
 }
 
-EIGENFORMER_IO_FUNCTION std::string SplitLines::beginning(std::size_t line,
-                                                          const std::vector<std::string>& texts) const {
+EIGENFORMER_IO_FUNCTION std::string PreparedParts::beginning(std::size_t line,
+                                                             const std::vector<std::string>& texts) const {
   const std::vector<DocumentPart>& of_line = of_lines_[line];
   if (texts.empty() || texts.size() > of_line.size()) {
     throw ValueError("document", {"there are texts of ", texts.size(),
@@ -373,11 +359,11 @@ EIGENFORMER_IO_FUNCTION std::string SplitLines::beginning(std::size_t line,
       .text;
 }
 
-EIGENFORMER_IO_FUNCTION std::vector<std::vector<Translation>> SplitLines::join(
+EIGENFORMER_IO_FUNCTION std::vector<std::vector<Translation>> PreparedParts::join(
     std::vector<std::vector<Translation>> of_parts, bool weights) const {
-  if (of_parts.size() != parts_.size()) {
+  if (of_parts.size() != line_of_.size()) {
     throw ValueError("document",
-                     {"there are translations of ", of_parts.size(), " parts, must be ", parts_.size()});
+                     {"there are translations of ", of_parts.size(), " parts, must be ", line_of_.size()});
   }
   for (std::size_t i = 0; i < of_parts.size(); ++i) {
     if (of_parts[i].empty()) throw ValueError("document", {"part ", i, " has no translation, must have one"});
@@ -397,28 +383,6 @@ EIGENFORMER_IO_FUNCTION std::vector<std::vector<Translation>> SplitLines::join(
     next = end;
   }
   return joined;
-}
-
-EIGENFORMER_IO_FUNCTION PreparedParts::PreparedParts(std::span<const std::string> lines,
-                                                     const std::optional<DocumentOptions>& splitting,
-                                                     std::uint64_t first,
-                                                     std::span<const std::string> prefixes,
-                                                     const Prepare& prepare) {
-  const auto prefix_of = [&](std::size_t line) { return prefixes.empty() ? std::string() : prefixes[line]; };
-  if (!splitting) {
-    for (std::size_t i = 0; i < lines.size(); ++i)
-      lines_.push_back(prepare(lines[i], first + i, prefix_of(i), i));
-    return;
-  }
-  PreparedSentences sentences([&](const std::string& text) { return prepare(text, 0, {}, 0); });
-  split_.emplace(lines, *splitting, [&](const std::string& text) { return sentences.fits(text); });
-  for (const SplitLines::Part& part : split_->parts()) {
-    const std::uint64_t number = first + part.line + (std::uint64_t{part.place} << 40);
-    const std::string prefix = part.place == 0 ? prefix_of(part.line) : std::string();
-    lines_.push_back(prefix.empty() ? sentences.prepared(part.text)
-                                    : prepare(part.text, number, prefix, part.line));
-    lines_.back().number = number;
-  }
 }
 
 }  // namespace eigenformer::detail

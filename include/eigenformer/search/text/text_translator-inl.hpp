@@ -7,7 +7,6 @@
 namespace eigenformer {
 
 template <class M>
-
 TextTranslator<M>::TextTranslator(const M& model, TokenizerPair tokenizers, Description description,
                                   TextTranslatorOptions options, const Context<T>& ctx)
     : model_(model),
@@ -22,7 +21,6 @@ TextTranslator<M>::TextTranslator(const M& model, TokenizerPair tokenizers, Desc
 }
 
 template <class M>
-
 std::vector<std::vector<Translation>> TextTranslator<M>::alternatives(std::span<const std::string> lines,
                                                                       std::size_t first,
                                                                       std::span<const std::string> prefixes,
@@ -46,14 +44,12 @@ std::vector<std::vector<Translation>> TextTranslator<M>::alternatives(std::span<
 }
 
 template <class M>
-
 PreparedLine TextTranslator<M>::prepare(const std::string& line, std::uint64_t number,
                                         const std::string& prefix) const {
   return prepare(line, number, prefix, "the prefix");
 }
 
 template <class M>
-
 std::vector<std::vector<Translation>> TextTranslator<M>::alternatives(
     std::span<const PreparedLine> lines, std::shared_ptr<const SearchObserver> observer) const {
   std::vector<std::vector<Translation>> translations(lines.size());
@@ -75,7 +71,6 @@ std::vector<std::vector<Translation>> TextTranslator<M>::alternatives(
 }
 
 template <class M>
-
 std::vector<Translation> TextTranslator<M>::translate(std::span<const std::string> lines, std::size_t first,
                                                       std::span<const std::string> prefixes) const {
   std::vector<Translation> best;
@@ -85,7 +80,6 @@ std::vector<Translation> TextTranslator<M>::translate(std::span<const std::strin
 }
 
 template <class M>
-
 std::vector<Translation> TextTranslator<M>::score(std::span<const std::string> lines,
                                                   std::span<const std::string> targets) const {
   if (lines.size() != targets.size()) {
@@ -130,7 +124,6 @@ std::vector<Translation> TextTranslator<M>::score(std::span<const std::string> l
 }
 
 template <class M>
-
 bool TextTranslator<M>::fits(const std::string& line) const {
   bool cut = false;
   (void)source_ids(description_->text, *tokenizers_.source, line, max_source_tokens(*description_), &cut);
@@ -138,7 +131,6 @@ bool TextTranslator<M>::fits(const std::string& line) const {
 }
 
 template <class M>
-
 TextTranslator<M> TextTranslator<M>::with_options(TextTranslatorOptions options) const {
   TextTranslator other = *this;
   other.set(std::move(options));
@@ -146,7 +138,6 @@ TextTranslator<M> TextTranslator<M>::with_options(TextTranslatorOptions options)
 }
 
 template <class M>
-
 TextTranslator<M> TextTranslator<M>::with_adapters(
     std::shared_ptr<const AdapterSet<T>> adapters) const requires Module<M> {
   TextTranslator other = *this;
@@ -155,7 +146,6 @@ TextTranslator<M> TextTranslator<M>::with_adapters(
 }
 
 template <class M>
-
 void TextTranslator<M>::set(TextTranslatorOptions options) {
   SearchOptions& search = options.search;
   const auto forced = static_cast<index_t>(search.prefix_ids.size());
@@ -185,7 +175,6 @@ void TextTranslator<M>::set(TextTranslatorOptions options) {
 }
 
 template <class M>
-
 PreparedLine TextTranslator<M>::prepare(const std::string& line, std::uint64_t number,
                                         const std::string& prefix, const std::string& prefix_name) const {
   PreparedLine prepared{.text = line, .number = number};
@@ -198,7 +187,6 @@ PreparedLine TextTranslator<M>::prepare(const std::string& line, std::uint64_t n
 }
 
 template <class M>
-
 std::optional<index_t> TextTranslator<M>::room_after(const Ids& prefix,
                                                      const std::string& prefix_name) const {
   const index_t all = max_target_tokens(*description_, std::numeric_limits<index_t>::max());
@@ -211,7 +199,6 @@ std::optional<index_t> TextTranslator<M>::room_after(const Ids& prefix,
 }
 
 template <class M>
-
 void TextTranslator<M>::align(const std::vector<Alignable>& parts) const {
   if constexpr (detail::HasCrossAttention<M>) {
     if (!options_.alignment) return;
@@ -240,7 +227,6 @@ void TextTranslator<M>::align(const std::vector<Alignable>& parts) const {
 }
 
 template <class M>
-
 TextAlignment TextTranslator<M>::alignment_of(const Alignable& part, const Tensor<float>& weights,
                                               std::size_t forced) const {
   TextAlignment alignment;
@@ -257,7 +243,6 @@ TextAlignment TextTranslator<M>::alignment_of(const Alignable& part, const Tenso
 }
 
 template <class M>
-
 void TextTranslator<M>::run(const Work& work, std::optional<index_t> room,
                             const std::shared_ptr<const SearchObserver>& observer,
                             std::vector<std::vector<Translation>>& translations) const {
@@ -283,7 +268,6 @@ void TextTranslator<M>::run(const Work& work, std::optional<index_t> room,
 }
 
 template <class M>
-
 std::vector<std::vector<Hypothesis>> TextTranslator<M>::search(
     const Work& work, std::optional<index_t> room,
     const std::shared_ptr<const SearchObserver>& observer) const {
@@ -308,7 +292,6 @@ std::vector<std::vector<Hypothesis>> TextTranslator<M>::search(
 }
 
 template <class M>
-
 auto TextTranslator<M>::joined(const Ids& prefix, std::span<const std::int32_t> ids) -> Ids {
   Ids all = prefix;
   all.insert(all.end(), ids.begin(), ids.end());
@@ -316,7 +299,6 @@ auto TextTranslator<M>::joined(const Ids& prefix, std::span<const std::int32_t> 
 }
 
 template <class M>
-
 Translation TextTranslator<M>::translation_of(const Hypothesis& h, const Ids& prefix) const {
   Translation translation;
   const Ids ids = joined(prefix, h.ids);
@@ -337,7 +319,6 @@ Translation TextTranslator<M>::translation_of(const Hypothesis& h, const Ids& pr
 }
 
 template <class M>
-
 void TextTranslator<M>::order_by_utility(std::vector<Translation>& translations) const {
   std::vector<std::string> candidates;
   std::vector<double> weights;

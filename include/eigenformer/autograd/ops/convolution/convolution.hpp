@@ -86,6 +86,15 @@ T start_planes(const T* bias, T* planes, index_t channels, index_t size, T beta,
   return beta;
 }
 
+// The columns of a tile of c.in planes: packed, or the planes themselves where both are the same.
+template <class T>
+const T* columns_of(const Convolution& c, const WindowTile& t, const T* planes, ColumnsLease& lease) {
+  if (c.grid.pointwise()) return planes;
+  T* packed = lease->template reserve<T>(c.terms() * t.count);
+  pack_columns(c.grid, t, planes, c.in, packed, t.count);
+  return packed;
+}
+
 // y = W columns(x) + bias, or + beta y.
 template <class T>
 EIGENFORMER_NOINLINE void convolve(const Convolution& c, const T* x, const T* w, const T* bias, T* y,
@@ -102,14 +111,8 @@ EIGENFORMER_NOINLINE void convolve(const Convolution& c, const T* x, const T* w,
     const T into = start_planes(bias == nullptr ? bias : bias + group * c.out, to, c.out, p, beta, true);
     ColumnsLease lease;
     for_each_tile(g, c.tile(), [&](const WindowTile& t) {
-      const T* columns = from;
-      if (!g.pointwise()) {
-        T* packed = lease->template reserve<T>(k * t.count);
-        pack_columns(g, t, from, c.in, packed, t.count);
-        columns = packed;
-      }
-      kernels::gemm<T>(false, false, c.out, t.count, k, T(1), w + group * c.out * k, k, columns, t.count,
-                       into, to + t.first, p);
+      kernels::gemm<T>(false, false, c.out, t.count, k, T(1), w + group * c.out * k, k,
+                       columns_of(c, t, from, lease), t.count, into, to + t.first, p);
     });
   });
 }
@@ -161,14 +164,9 @@ EIGENFORMER_NOINLINE void convolve_weight_gradient(const Convolution& c, const T
     for (index_t i = part * c.images / parts; i < (part + 1) * c.images / parts; ++i) {
       const T* from = x + (i * c.groups + group) * c.in * g.in_plane();
       for_each_tile(g, c.tile(), [&](const WindowTile& t) {
-        const T* columns = from;
-        if (!g.pointwise()) {
-          T* packed = lease->template reserve<T>(k * t.count);
-          pack_columns(g, t, from, c.in, packed, t.count);
-          columns = packed;
-        }
         kernels::gemm<T>(false, true, c.out, k, t.count, T(1),
-                         dy + (i * c.groups + group) * c.out * p + t.first, p, columns, t.count, into, to, k);
+                         dy + (i * c.groups + group) * c.out * p + t.first, p, columns_of(c, t, from, lease),
+                         t.count, into, to, k);
         into = T(1);
       });
     }

@@ -113,9 +113,9 @@ class LowRankTerms {
       t.hidden = Tensor<T>(Shape{rows, t.rank});
       const Tensor<T> dropped = t.dropout.apply(x);
       kernels::gemm<T>(false, true, rows, t.rank, in, T(1), dropped.data(), in, t.a.value().data(), in, T(0),
-                       t.hidden.data(), t.rank, {}, GemmPrecision::full);
+                       t.hidden.data(), t.rank);
       kernels::gemm<T>(false, true, rows, t.count, t.rank, t.scale, t.hidden.data(), t.rank,
-                       t.b.value().data(), t.rank, T(1), y + t.begin, out, {}, GemmPrecision::full);
+                       t.b.value().data(), t.rank, T(1), y + t.begin, out);
     }
   }
 
@@ -137,25 +137,25 @@ class LowRankTerms {
       const Term& t = terms_[i];
       if (auto db = back.grad(first + 2 * i + 1)) {
         kernels::gemm<T>(true, false, t.count, t.rank, rows, t.scale, dz + t.begin, out, t.hidden.data(),
-                         t.rank, db.beta, db.data, t.rank, {}, GemmPrecision::full);
+                         t.rank, db.beta, db.data, t.rank);
       }
       if (!back.needs(first + 2 * i) && !back.needs(0)) continue;
       Tensor<T> dh(t.hidden.shape());
       kernels::gemm<T>(false, false, rows, t.rank, t.count, t.scale, dz + t.begin, out, t.b.value().data(),
-                       t.rank, T(0), dh.data(), t.rank, {}, GemmPrecision::full);
+                       t.rank, T(0), dh.data(), t.rank);
       if (auto da = back.grad(first + 2 * i)) {
         const Tensor<T> dropped = t.dropout.apply(x);
         kernels::gemm<T>(true, false, t.rank, in, rows, T(1), dh.data(), t.rank, dropped.data(), in, da.beta,
-                         da.data, in, {}, GemmPrecision::full);
+                         da.data, in);
       }
       if (auto dx = back.grad(0)) {
         if (t.dropout.rate == 0) {
           kernels::gemm<T>(false, false, rows, in, t.rank, T(1), dh.data(), t.rank, t.a.value().data(), in,
-                           dx.beta, dx.data, in, {}, GemmPrecision::full);
+                           dx.beta, dx.data, in);
         } else {
           Tensor<T> dropped(x.shape());
           kernels::gemm<T>(false, false, rows, in, t.rank, T(1), dh.data(), t.rank, t.a.value().data(), in,
-                           T(0), dropped.data(), in, {}, GemmPrecision::full);
+                           T(0), dropped.data(), in);
           t.dropout.backward(dropped, dx.data, dx.beta);
         }
       }
@@ -180,31 +180,37 @@ namespace eigenformer {
 
 namespace detail {
 
-// What follows a linear layer's product, dropout(activation(y)): on each tile while it is in the cache.
+// What follows a linear layer's product, dropout(activation(y)), or dropout(activation(y) * up) if that half
+// of a gated layer is there: on each tile while it is in the cache.
 template <class T>
 struct LinearTail {
   Activation activation;
   RowDropoutSite<T> dropout;
   mutable Tensor<T> input{};  // of the activation, for a backward that reads it; kept by apply()
+  Tensor<T> up{};             // of the shape of y
 
   bool empty() const noexcept { return activation == Activation::none && dropout.rate == 0; }
   // ReLU's gradient follows from its output, also for dropped entries, which are zero either way.
   bool relu() const noexcept { return activation == Activation::relu; }
   // Before the product of an op whose backward() will be called.
   void keep_input(const Shape& shape) {
-    if (activation != Activation::none && !relu()) input = Tensor<T>(shape);
+    if (up.defined() || (activation != Activation::none && !relu())) input = Tensor<T>(shape);
   }
 
   // `context` is a LinearTail, the tile (rows, cols) is at (row, col) of y.
   static void apply(const void* context, T* c, index_t ldc, index_t row, index_t rows, index_t col,
                     index_t cols) {
     const auto& self = *static_cast<const LinearTail*>(context);
-    if (self.activation != Activation::none) {
-      if (self.input.defined()) {
-        const index_t width = self.input.dim(-1);
-        T* kept = self.input.data() + row * width + col;
-        for (index_t r = 0; r < rows; ++r) std::copy(c + r * ldc, c + r * ldc + cols, kept + r * width);
-      }
+    if (self.input.defined()) {
+      const index_t width = self.input.dim(-1);
+      T* kept = self.input.data() + row * width + col;
+      for (index_t r = 0; r < rows; ++r) std::copy(c + r * ldc, c + r * ldc + cols, kept + r * width);
+    }
+    if (self.up.defined()) {
+      const index_t width = self.up.dim(-1);
+      kernels::gated_tile<T>(self.activation, c, ldc, self.up.data() + row * width + col, width, c, ldc, rows,
+                             cols);
+    } else if (self.activation != Activation::none) {
       kernels::activation_tile<T>(self.activation, c, ldc, nullptr, nullptr, c, ldc, rows, cols);
     }
     self.dropout.apply_tile(c, ldc, row, rows, col, cols);
