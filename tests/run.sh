@@ -21,7 +21,7 @@ else
 fi
 export CMAKE_GENERATOR=Ninja  # of the client projects; the presets say so themselves
 if [[ ${1:-} == --sanitize ]]; then exec bash tests/configuration.sh asan; fi
-# clang compiles tests in a third of g++'s time; the library, numeric tests and most client projects are g++'s, as most users have it.
+# clang compiles tests in a third of g++'s time; the library, the tests of kernels and most client projects are g++'s, as most users have it.
 export CXX=clang++
 jobs=$(nproc)
 configurations=""
