@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Installs what is missing, builds with g++ in build/tests, and runs the tests: all but those that take minutes each.
+# Installs what is missing, builds in build/tests, and runs the tests: all but those that take minutes each.
 #   --sanitize  clang's address and undefined behaviour sanitizers instead, for what handles memory and files (build/tests-asan)
-#   --full      everything: tests labelled long, clang, both sanitizers, a minute of fuzzing for each reader of files, ARM under qemu, clang-tidy
+#   --full      everything: tests labelled long, clients and the translator with each compiler, clang, both sanitizers, a minute of fuzzing for each reader of files, ARM under qemu, clang-tidy
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 full=OFF
@@ -21,7 +21,7 @@ else
 fi
 export CMAKE_GENERATOR=Ninja  # of the client projects; the presets say so themselves
 if [[ ${1:-} == --sanitize ]]; then exec bash tests/configuration.sh asan; fi
-# clang compiles tests in a third of g++'s time; the library, the translator and the client projects are g++'s, as most users have it.
+# clang compiles tests in a third of g++'s time; the library, the tests of kernels and most client projects are g++'s, as most users have it.
 export CXX=clang++
 jobs=$(nproc)
 configurations=""
@@ -35,6 +35,6 @@ fi
 cmake --preset release -B build/tests -DEIGENFORMER_BUILD_TESTS=ON -DEIGENFORMER_BUILD_EXAMPLES=ON -DEIGENFORMER_BUILD_BENCH=ON \
   -DEIGENFORMER_WARNINGS_AS_ERRORS=ON -DEIGENFORMER_LIBRARY_COMPILER=g++ -DEIGENFORMER_EXAMPLES_OPTIMIZATION=-O0 -DEIGENFORMER_BENCH_OPTIMIZATION=-O0 -DEIGENFORMER_TEST_BATCHES=ON \
   -DEIGENFORMER_TEST_FOLDERS="core;kernels;autograd;nn;optim;data;io;search;metrics;train;translator;allocations;fixtures;mpi;examples;bench;headers;readme;consumer" \
-  -DEIGENFORMER_TEST_CONFIGURATIONS="$configurations" -DEIGENFORMER_TEST_TIDY=$full -DEIGENFORMER_TEST_ALL_CONSUMERS=$full
+  -DEIGENFORMER_TEST_CONFIGURATIONS="$configurations" -DEIGENFORMER_TEST_TIDY=$full -DEIGENFORMER_TEST_ALL_COMPILERS=$full
 cmake --build build/tests --parallel "$jobs"
 ctest --test-dir build/tests --output-on-failure --parallel "$jobs" "${exclude[@]}"

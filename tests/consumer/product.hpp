@@ -1,6 +1,7 @@
 #pragma once
 
-#include "eigenformer/eigenformer.hpp"
+#include "eigenformer/autograd/ops/linear/matmul.hpp"
+#include "eigenformer/autograd/ops/reduction/reduce.hpp"
 
 // Declared static, so that each translation unit has its own copy of the callers, and shares the library's
 // inline functions with the others, as a client's would.

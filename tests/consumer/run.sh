@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # run.sh KIND COMPILER SCRATCH BUILD EIGEN COMPONENTS [WORKING FLAG...]: builds a client project with COMPILER in SCRATCH and runs it.
-# KIND is a folder here; mixed_flags is also the use with the include folder and a compiler alone. BUILD is this project's build folder, to
+# KIND is a folder here; mixed is also the use with the include folder and a compiler alone, mixed_optimized the same
+# with one of the files optimised. BUILD is this project's build folder, to
 # install from; EIGEN the folder that holds Eigen/Core. COMPONENTS (a;b;...) were found
 # there. The FLAGs are those of WORKING optional libraries.
 set -euo pipefail
@@ -30,46 +31,34 @@ case $kind in
     "$compiler" implementation.o main.o numbers.o -pthread -o client
     ./client
     ;;
-  mixed_flags)
-    "${compile[@]}" "${flags[@]}" -mavx2 -mfma -c "$here/mixed_flags/avx2.cpp" -o avx2.o &
+  mixed | mixed_optimized)
+    working=$7 first_flags=(-O1)
+    [[ $kind == mixed && $(uname -m) == x86_64 ]] && first_flags=(-mavx2 -mfma)
+    if [[ ";$components;" == *";io;"* ]]; then flags+=(-DCLIENT_WITH_IO); else working=0; fi
+    flags+=(-fPIC)
+    "${compile[@]}" "${flags[@]}" "${first_flags[@]}" "${@:8}" -DEXPORTED=work_first -c "$here/mixed/library.cpp" -o first.o &
     first=$!
-    "${compile[@]}" "${flags[@]}" -c "$here/mixed_flags/main.cpp" -o main.o
+    "${compile[@]}" "${flags[@]}" -DNDEBUG -DEXPORTED=work_second -c "$here/mixed/library.cpp" -o second.o
     wait "$first"
-    # Whichever copy of an inline function the linker keeps, the results must agree.
-    "$compiler" main.o avx2.o -pthread -o client
-    ./client
-    "$compiler" avx2.o main.o -pthread -o client
-    ./client
-    ;;
-  mixed_libraries)
-    working=$7
-    "${compile[@]}" "${flags[@]}" "${@:8}" -c "$here/mixed_libraries/with.cpp" -o with.o &
-    first=$!
-    "${compile[@]}" "${flags[@]}" -c "$here/mixed_libraries/main.cpp" -o main.o
-    wait "$first"
-    "$compiler" main.o with.o "${@:8}" -pthread -o client
-    ./client "$root/tests/fixtures" "$working"
-    "$compiler" with.o main.o "${@:8}" -pthread -o client
-    ./client "$root/tests/fixtures" "$working"
-    "$compiler" main.o -pthread -o client
-    ./client "$root/tests/fixtures" 0
-    ;;
-  shared_libraries)
-    sentencepiece=0
-    [[ " ${*:8} " == *" -DEIGENFORMER_WITH_SENTENCEPIECE=1 "* ]] && sentencepiece=1
-    "$compiler" "${flags[@]}" -fPIC -O1 -DEXPORTED=work_first "${@:8}" -c "$here/shared_libraries/library.cpp" -o first.o &
-    first=$!
-    "$compiler" "${flags[@]}" -fPIC -O0 -DNDEBUG -DEXPORTED=work_second -c "$here/shared_libraries/library.cpp" -o second.o
-    "$compiler" "${flags[@]}" "$here/shared_libraries/main.cpp" -ldl -o client
-    wait "$first"
-    # As they are, both libraries use one Runtime and its threads. If they export nothing but their function, each has its own.
+    if [[ $kind == mixed ]]; then
+      "${compile[@]}" -std=c++20 -c "$here/mixed/linked.cpp" -o linked.o
+      for objects in "first.o second.o" "second.o first.o"; do
+        # shellcheck disable=SC2086
+        "$compiler" linked.o $objects "${@:8}" -pthread -o linked
+        ./linked "$root/tests/fixtures" "$working"
+      done
+      "$compiler" linked.o second.o -pthread -o linked
+      ./linked "$root/tests/fixtures" 0
+    fi
+    "$compiler" -std=c++20 "$here/mixed/shared.cpp" -ldl -o client
+    # As they are, both shared libraries use one Runtime and its threads. If they export nothing but their function, each has its own.
     echo "{ global: work_*; local: *; };" >exports
     for runtimes in 1 2; do
       hidden=()
       [[ $runtimes == 2 ]] && hidden=(-Wl,--version-script=exports)
       "$compiler" -shared first.o "${hidden[@]}" "${@:8}" -pthread -o "first$runtimes.so"
       "$compiler" -shared second.o "${hidden[@]}" -pthread -o "second$runtimes.so"
-      ./client "$runtimes" "./first$runtimes.so" "./second$runtimes.so" "$sentencepiece"
+      ./client "$runtimes" "./first$runtimes.so" "./second$runtimes.so" "$root/tests/fixtures" "$working"
     done
     ;;
   no_libraries)
@@ -106,7 +95,7 @@ case $kind in
     prefix=()
     if [[ $kind == find_package ]]; then
       cmake --install "$build" --component dev --prefix "$scratch/prefix" >/dev/null
-      prefix=("-DCMAKE_PREFIX_PATH=$scratch/prefix")
+      prefix=("-DCMAKE_PREFIX_PATH=$scratch/prefix" -DCMAKE_EXE_LINKER_FLAGS=-Wl,--gc-sections)  # for cmake/precompiled.cmake
     fi
     cmake -S "$here/$kind" -B client-build -DCMAKE_CXX_COMPILER="$compiler" -DCMAKE_CXX_FLAGS=-O0 \
       -DEIGENFORMER_KERNEL_OPTIMIZATION=-O0 -DEIGENFORMER_MODULE_OPTIMIZATION=-O0 \

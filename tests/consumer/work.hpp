@@ -1,5 +1,6 @@
 #pragma once
 
+#include "eigenformer/eigenformer.hpp"
 #include "product.hpp"
 
 /// Trains a small Transformer to copy one batch. Returns the first loss divided by the last.

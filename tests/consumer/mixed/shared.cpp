@@ -1,7 +1,7 @@
-// client RUNTIMES FIRST SECOND SENTENCEPIECE: loads two shared libraries that contain eigenformer, compiled
-// with different flags. Both train and decode, also in a forked child and after one was closed and loaded
-// again. RUNTIMES is how many copies of the library's state there must be. SENTENCEPIECE: whether the first
-// library was built with it.
+// client RUNTIMES FIRST SECOND FIXTURES WORKING: loads two shared libraries that contain eigenformer,
+// compiled with different flags. Both train and decode, also in a forked child and after one was closed and
+// loaded again. RUNTIMES is how many copies of the library's state there must be. WORKING is the number of
+// optional libraries that the first was compiled with.
 #include <dlfcn.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -9,13 +9,13 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
-#include <string>
 
 #include "library.hpp"
 
 namespace {
 
 int failures = 0;
+const char* fixtures = nullptr;
 
 void expect(bool holds, const char* what) {
   if (holds) return;
@@ -25,15 +25,17 @@ void expect(bool holds, const char* what) {
 
 struct Library {
   void* handle = nullptr;
-  WorkFunction work = nullptr;
+  WorkFunction* function = nullptr;
 
   Library(const char* path, const char* name, int scope) : handle(dlopen(path, RTLD_NOW | scope)) {
-    if (handle != nullptr) work = reinterpret_cast<WorkFunction>(dlsym(handle, name));
-    if (work == nullptr) {
+    if (handle != nullptr) function = reinterpret_cast<WorkFunction*>(dlsym(handle, name));
+    if (function == nullptr) {
       std::printf("FAILED: %s\n", dlerror());
       std::exit(1);
     }
   }
+
+  void work(int threads, Work& work) const { function(threads, fixtures, work); }
 };
 
 bool same(const Work& a, const Work& b) {
@@ -43,24 +45,22 @@ bool same(const Work& a, const Work& b) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 5) return 2;
-  const int runtimes = std::atoi(argv[1]);
-  const bool sentencepiece = std::string(argv[4]) == "1";
+  if (argc != 6) return 2;
+  const int runtimes = std::atoi(argv[1]), working = std::atoi(argv[5]);
+  fixtures = argv[4];
   const int scope = runtimes == 1 ? RTLD_GLOBAL : RTLD_LOCAL;  // linking with both is as RTLD_GLOBAL
   const Library first(argv[2], "work_first", scope), second(argv[3], "work_second", scope);
   Work a, b;
   first.work(2, a);
   second.work(3, b);
-  std::printf(
-      "losses divided by %.6g and %.6g, %d runtime(s), %d and %d threads, SentencePiece in %d and %d\n",
-      static_cast<double>(a.loss_ratio), static_cast<double>(b.loss_ratio), a.runtime == b.runtime ? 1 : 2,
-      a.threads, b.threads, a.has_sentencepiece, b.has_sentencepiece);
+  std::printf("losses divided by %.6g and %.6g, %d runtime(s), %d and %d threads\n",
+              static_cast<double>(a.loss_ratio), static_cast<double>(b.loss_ratio),
+              a.runtime == b.runtime ? 1 : 2, a.threads, b.threads);
   expect(a.loss_ratio > 2, "the first library trains");
   expect(same(a, b), "both libraries compute the same");
   expect((a.runtime == b.runtime ? 1 : 2) == runtimes, "there are as many runtimes as expected");
-  expect(a.has_sentencepiece == sentencepiece, "the first library has the components it was built with");
-  expect(b.has_sentencepiece == (sentencepiece && runtimes == 1),
-         "the second library has those of its runtime");
+  expect(a.has(working), "the first library has the components it was built with");
+  expect(b.has(runtimes == 1 ? working : 0), "the second library has those of its runtime");
 
   const pid_t child = fork();
   if (child == 0) {
