@@ -30,9 +30,8 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang" AND CMAKE_GENERATOR STREQUAL "Ninja" A
   target_compile_options(eigenformer_precompiled PRIVATE "SHELL:-Xclang -fmodules-codegen")
   string(TOUPPER "CMAKE_CXX_FLAGS_${CMAKE_BUILD_TYPE}" flags)
   separate_arguments(flags UNIX_COMMAND "${CMAKE_CXX_FLAGS} ${${flags}}")
-  # Gradient checks run tensors and tapes thousands of times: -O1 here makes the tests of nn twice as fast.
   add_custom_command(OUTPUT "${precompiled_code}" DEPENDS "${header}"
-                     COMMAND "${CMAKE_CXX_COMPILER}" ${flags} -O1 -c "${header}" -o "${precompiled_code}")
+                     COMMAND "${CMAKE_CXX_COMPILER}" ${flags} ${EIGENFORMER_TEST_OPTIMIZATION} -c "${header}" -o "${precompiled_code}")
   add_custom_target(eigenformer_precompiled_code DEPENDS "${precompiled_code}")
 endif()
 set(EIGENFORMER_PRECOMPILED_CODE "${precompiled_code}" CACHE INTERNAL "")
