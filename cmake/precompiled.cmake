@@ -20,22 +20,6 @@ target_link_libraries(eigenformer_precompiled PRIVATE eigenformer_programs)
 target_compile_options(eigenformer_precompiled PRIVATE ${EIGENFORMER_TEST_OPTIMIZATION})
 target_precompile_headers(eigenformer_precompiled PRIVATE ${precompiled})
 
-# Clang compiles the functions of its precompiled header into an object of their own, which each program links, instead of in every file that reads
-# the header: 2 seconds of each. Ninja finds the file of the header by its name. Instrumented code stays in each file.
-set(precompiled_code "")
-if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang" AND CMAKE_GENERATOR STREQUAL "Ninja" AND NOT CMAKE_BUILD_TYPE STREQUAL "Debug" AND
-   NOT CMAKE_CROSSCOMPILING AND NOT CMAKE_CXX_FLAGS MATCHES "-fsanitize|-fprofile")
-  set(precompiled_code "${PROJECT_BINARY_DIR}/precompiled.o")
-  set(header "${PROJECT_BINARY_DIR}/CMakeFiles/eigenformer_precompiled.dir/cmake_pch.hxx.pch")
-  target_compile_options(eigenformer_precompiled PRIVATE "SHELL:-Xclang -fmodules-codegen")
-  string(TOUPPER "CMAKE_CXX_FLAGS_${CMAKE_BUILD_TYPE}" flags)
-  separate_arguments(flags UNIX_COMMAND "${CMAKE_CXX_FLAGS} ${${flags}}")
-  add_custom_command(OUTPUT "${precompiled_code}" DEPENDS "${header}"
-                     COMMAND "${CMAKE_CXX_COMPILER}" ${flags} ${EIGENFORMER_TEST_OPTIMIZATION} -c "${header}" -o "${precompiled_code}")
-  add_custom_target(eigenformer_precompiled_code DEPENDS "${precompiled_code}")
-endif()
-set(EIGENFORMER_PRECOMPILED_CODE "${precompiled_code}" CACHE INTERNAL "")
-
 # The precompiled header for a target that is compiled with `optimization`, where that is the one that it was made with.
 function(eigenformer_precompile target optimization)
   if(NOT optimization STREQUAL EIGENFORMER_TEST_OPTIMIZATION OR CMAKE_BUILD_TYPE STREQUAL "Debug" OR
@@ -43,10 +27,4 @@ function(eigenformer_precompile target optimization)
     return()
   endif()
   target_precompile_headers(${target} REUSE_FROM eigenformer_precompiled)
-  if(EIGENFORMER_PRECOMPILED_CODE)
-    set_source_files_properties("${EIGENFORMER_PRECOMPILED_CODE}" PROPERTIES GENERATED ON EXTERNAL_OBJECT ON)
-    target_sources(${target} PRIVATE "${EIGENFORMER_PRECOMPILED_CODE}")
-    # All inline functions are in it, one of which calls a function that libstdc++ has not; the linker complains unless it drops the caller.
-    target_link_options(${target} PUBLIC -Wl,--gc-sections)
-  endif()
 endfunction()

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Installs what is missing, builds in build/tests, and runs the tests: all but those that take minutes each.
 #   --sanitize  clang's address and undefined behaviour sanitizers instead, for what handles memory and files (build/tests-asan)
-#   --full      everything: tests labelled long, clients and the translator with each compiler, clang, both sanitizers, a minute of fuzzing for each reader of files, ARM under qemu, clang-tidy
+#   --full      everything: tests labelled long, clang, g++ for the translator and all clients, both sanitizers, a minute of fuzzing for each reader of
+#               files, ARM under qemu, clang-tidy
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 full=OFF
@@ -21,7 +22,7 @@ else
 fi
 export CMAKE_GENERATOR=Ninja  # of the client projects; the presets say so themselves
 if [[ ${1:-} == --sanitize ]]; then exec bash tests/configuration.sh asan; fi
-# clang compiles tests in a third of g++'s time; the library, the tests of kernels and most client projects are g++'s, as most users have it.
+# clang compiles tests in a third of g++'s time; the library, numeric tests and most client projects are g++'s, as most users have it.
 export CXX=clang++
 jobs=$(nproc)
 configurations=""

@@ -95,7 +95,7 @@ case $kind in
     prefix=()
     if [[ $kind == find_package ]]; then
       cmake --install "$build" --component dev --prefix "$scratch/prefix" >/dev/null
-      prefix=("-DCMAKE_PREFIX_PATH=$scratch/prefix" -DCMAKE_EXE_LINKER_FLAGS=-Wl,--gc-sections)  # for cmake/precompiled.cmake
+      prefix=("-DCMAKE_PREFIX_PATH=$scratch/prefix")
     fi
     cmake -S "$here/$kind" -B client-build -DCMAKE_CXX_COMPILER="$compiler" -DCMAKE_CXX_FLAGS=-O0 \
       -DEIGENFORMER_KERNEL_OPTIMIZATION=-O0 -DEIGENFORMER_MODULE_OPTIMIZATION=-O0 \
