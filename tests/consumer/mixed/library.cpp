@@ -15,13 +15,7 @@ namespace ef = eigenformer;
 
 static std::vector<std::vector<int>> search() {
   ef::RandomGenerator rng(3);
-  const ef::Seq2SeqTransformer<float> model(
-      {.source_vocab_size = 11,
-       .target_vocab_size = 13,
-       .layer = {.d_model = 12, .num_heads = 3, .dim_feedforward = 20, .dropout = {0}},
-       .encoder = {.num_layers = 1},
-       .decoder = {.num_layers = 1}},
-      rng);
+  const ef::Seq2SeqTransformer<float> model(small_options(), rng);
   const std::vector<std::vector<std::int32_t>> sentences = {{4, 5, 6}, {7, 8}};
   std::vector<std::vector<int>> found;
   for (const auto& hypotheses :

@@ -178,7 +178,7 @@ struct PackAdjacent {
         std::memcpy(&v, s + i, sizeof(V));
         std::memcpy(d + i, &v, sizeof(V));
       }
-      // Tiles of A are no whole vectors wide. What is copied too much is the next step's, which follows.
+      // The width of a tile of A is not a multiple of a vector's. The next step overwrites the surplus.
       if (i < rows && p + 1 < k && lanes <= ld && i + lanes <= 2 * width) {
         V v;
         std::memcpy(&v, s + i, sizeof(V));
