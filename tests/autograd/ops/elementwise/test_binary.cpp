@@ -7,6 +7,7 @@
 
 #include <doctest/doctest.h>
 
+#include "eigenformer/autograd/tape/functions.hpp"
 #include "elementwise_check.hpp"
 #include "isa.hpp"
 
@@ -51,6 +52,15 @@ TEST_CASE("functions of two operands: gradients and errors") {
   CHECK_THROWS_AS((void)ef::maximum(Tensor<float>::zeros({2}), Tensor<float>::zeros({3})), ShapeError);
   CHECK_THROWS_AS((void)ef::prelu(x, positive({4})), ShapeError);
   CHECK_THROWS_AS((void)ef::prelu(positive({3}), positive({3})), ShapeError);
+}
+
+TEST_CASE_TEMPLATE("remainder: the gradients of an infinite divisor are PyTorch's", T, float, double) {
+  const T inf = std::numeric_limits<T>::infinity();
+  const auto gradients = ef::grad([](auto a, auto b) { return ef::sum(ef::remainder(a, b)); });
+  const auto [da, db] =
+      gradients(Tensor<T>({5}, {-1, 1, 0, 2, -3}), Tensor<T>({5}, {inf, inf, inf, -inf, -inf}));
+  CHECK(values(da) == std::vector<T>{1, 1, 1, 1, 1});
+  CHECK(values(db) == std::vector<T>{1, 0, 0, 1, 0});
 }
 
 TEST_CASE("pow: does not depend on neighbours") {

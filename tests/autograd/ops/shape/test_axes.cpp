@@ -1,5 +1,6 @@
 #include "eigenformer/autograd/ops/shape/axes.hpp"
 
+#include <limits>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -97,6 +98,8 @@ TEST_CASE("split, chunk, unstack: sizes as PyTorch's") {
   CHECK_THROWS_AS((void)ef::split(numbers({4}), 0), ValueError);
   CHECK_THROWS_AS((void)ef::split(numbers({4}), {-1, 5}), ValueError);
   CHECK(contains(message_of<ShapeError>([] { (void)ef::split(numbers({4}), {1, 2}); }), "sum to 3"));
+  const index_t most = std::numeric_limits<index_t>::max();
+  CHECK_THROWS_AS((void)ef::split(numbers({4}), {most, most, 6}), ShapeError);  // whose sum is 4 modulo 2^64
   CHECK_THROWS_AS((void)ef::chunk(numbers({4}), 0), ValueError);
   CHECK_THROWS_AS((void)ef::unstack(numbers({4}), 1), IndexError);
 }

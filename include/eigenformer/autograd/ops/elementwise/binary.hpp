@@ -117,10 +117,12 @@ struct Logaddexp {
 
 struct Remainder {
   EIGENFORMER_ALWAYS_INLINE static auto value(const auto& u, const auto& v) { return floor_mod(u, v); }
-  // da = dy, db = -floor(a / b) dy.
+  // da = dy, db = -floor(a / b) dy. Of an infinite b with the other sign the remainder is b, and the floor
+  // -1.
   EIGENFORMER_ALWAYS_INLINE static auto first(const auto&, const auto&, const auto& g) { return g; }
   EIGENFORMER_ALWAYS_INLINE static auto second(const auto& u, const auto& v, const auto& g) {
-    return -g * round((u - floor_mod(u, v)) / v);
+    const auto r = floor_mod(u, v);
+    return select(isfinite(r) | isnan(r), -g * round((u - r) / v), g);
   }
 };
 

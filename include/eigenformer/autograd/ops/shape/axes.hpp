@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -94,7 +95,7 @@ std::vector<Var<T>> split_at(const char* op, const Var<T>& x, const std::vector<
   index_t total = 0;
   for (const index_t size : sizes) {
     if (size < 0) throw ValueError(op, {"size ", size, " must not be negative"});
-    total += size;
+    total += std::min(size, std::numeric_limits<index_t>::max() - total);
   }
   if (total != x.dim(a)) {
     throw ShapeError(
