@@ -118,6 +118,18 @@ TEST_CASE("utf8: punctuation marks and letters") {
   for (const char32_t c : std::u32string(U"aZ09äßéŁжעあ東ªµº²½ ")) CHECK_FALSE(detail::is_punctuation(c));
 }
 
+TEST_CASE("utf8: characters are counted, and how many cover a share of the text") {
+  detail::CharacterCounts counts;
+  counts.add("aaaaa bb é");
+  counts.add("日a");
+  using Counts = std::vector<std::pair<char32_t, std::int64_t>>;
+  CHECK(counts.by_frequency() == Counts{{U'a', 6}, {U'b', 2}, {U'é', 1}, {U'日', 1}});
+  CHECK(counts.covering(0.5) == 1);
+  CHECK(counts.covering(0.7) == 2);
+  CHECK(counts.covering(1) == 4);
+  CHECK(detail::CharacterCounts().covering(1) == 0);
+}
+
 TEST_CASE("utf8: text without a visible character is blank") {
   for (const char* blank :
        {"", " ", "\t\r\n", "\u00A0\u3000", "\u200B", "\uFEFF \u00AD", "\u200D\uFE0F", "\u2060"}) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -100,6 +101,41 @@ void for_each_code_point(std::string_view text, F&& f) {
     i += length;
   }
 }
+
+/// The code points of texts but the space, by how often they occur.
+class CharacterCounts {
+ public:
+  void add(std::string_view text) {
+    for_each_code_point(text, [&](char32_t c, std::string_view) {
+      if (c != U' ') ++counts_[c];
+    });
+  }
+
+  /// All of them, frequent ones first, equally frequent ones by code point.
+  std::vector<std::pair<char32_t, std::int64_t>> by_frequency() const {
+    std::vector<std::pair<char32_t, std::int64_t>> sorted;
+    for (char32_t c = 0; c < counts_.size(); ++c) {
+      if (counts_[c] > 0) sorted.emplace_back(c, counts_[c]);
+    }
+    std::stable_sort(sorted.begin(), sorted.end(),
+                     [](const auto& a, const auto& b) { return a.second > b.second; });
+    return sorted;
+  }
+
+  /// How many of the most frequent ones make up this share of the text.
+  std::int64_t covering(double share) const {
+    const auto sorted = by_frequency();
+    double all = 0, sum = 0;
+    for (const auto& [c, count] : sorted) all += static_cast<double>(count);
+    std::int64_t n = 0;
+    for (; n < std::ssize(sorted) && sum < share * all; ++n)
+      sum += static_cast<double>(sorted[static_cast<std::size_t>(n)].second);
+    return n;
+  }
+
+ private:
+  std::vector<std::int64_t> counts_ = std::vector<std::int64_t>(0x110000);
+};
 
 }  // namespace detail
 

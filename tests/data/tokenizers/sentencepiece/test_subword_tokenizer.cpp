@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <new>
@@ -145,7 +146,7 @@ TEST_CASE("subword_tokenizer: what cannot be is refused") {
   }
 }
 
-TEST_CASE("subword_tokenizer: the least size that a refusal names is the least that can be trained") {
+TEST_CASE("subword_tokenizer: the least size that a refusal names can be trained") {
   const Strings text = {"ab cd", "ba", "日本 d"};  // a b c d 日 本, and what stands for a space
   for (const bool unigram : {false, true}) {
     for (const bool bytes : {false, true}) {
@@ -153,14 +154,39 @@ TEST_CASE("subword_tokenizer: the least size that a refusal names is the least t
       CAPTURE(bytes);
       const index_t least = (bytes ? 256 : 0) + 4 + 7;
       const auto train = [&](index_t size) {
-        (void)SubwordTokenizer::train(text,
-                                      {.vocabulary_size = size, .unigram = unigram, .byte_fallback = bytes});
+        return SubwordTokenizer::train(text,
+                                       {.vocabulary_size = size, .unigram = unigram, .byte_fallback = bytes});
       };
+      // With bytes, one character that is a piece is enough.
+      const index_t refused = bytes ? least - 5 : least - 1;
       CHECK(contains(
-          message_of<ValueError>([&] { train(least - 1); }),
-          "vocabulary_size is " + std::to_string(least - 1) + ", must be at least " + std::to_string(least)));
+          message_of<ValueError>([&] { train(refused); }),
+          "vocabulary_size is " + std::to_string(refused) + ", must be at least " + std::to_string(least)));
       CHECK_NOTHROW(train(least));
+      if (bytes) CHECK(train(refused + 1).decode(train(refused + 1).encode(text[2])) == text[2]);
     }
+  }
+}
+
+TEST_CASE("subword_tokenizer: of more characters than fit, the frequent ones are pieces, the others bytes") {
+  // 600 ideographs; the first ones are frequent. They end a sentence, so that few pairs of them are pieces.
+  Strings text;
+  for (char32_t i = 0; i < 600; ++i) {
+    for (char32_t times = 0; times < (i < 40 ? 20 : 1); ++times) {
+      text.push_back("ab cd " + detail::utf8_of(0x4E00 + i));
+    }
+  }
+  for (const bool unigram : {false, true}) {
+    CAPTURE(unigram);
+    const SubwordTokenizer tokenizer =
+        SubwordTokenizer::train(text, {.vocabulary_size = 450, .unigram = unigram});
+    CHECK(tokenizer.vocabulary_size() <= 450);
+    for (const std::string& sentence : text) {
+      const Ids ids = tokenizer.encode(sentence);
+      CHECK(std::find(ids.begin(), ids.end(), Vocabulary::unknown_id) == ids.end());
+      CHECK(tokenizer.decode(ids) == sentence);
+    }
+    CHECK(tokenizer.encode(text.front()).size() < tokenizer.encode(text.back()).size());
   }
 }
 

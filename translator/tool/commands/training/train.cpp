@@ -13,6 +13,7 @@
 
 #include "command_line/checks.hpp"
 #include "commands.hpp"
+#include "eigenformer/data/text/utf8.hpp"
 #include "eigenformer/kernels/gemm/gemm_backend.hpp"
 #include "eigenformer/train/trainer.hpp"
 #include "eigenformer/train/validation/validation.hpp"
@@ -51,12 +52,19 @@ ef::TrainingEnd logged_run(Trainer& trainer, const InterruptWatcher& interrupts,
   }
 }
 
-double target_bytes(const std::vector<TextCorpus>& corpora) {
-  double bytes = 0;
+void plan_vocabulary(const TrainFlags& flags, TrainSettings& settings,
+                     const std::vector<TextCorpus>& corpora) {
+  ef::detail::CharacterCounts characters;
+  double target_bytes = 0;
   for (const TextCorpus& corpus : corpora) {
-    for (const std::string& line : corpus.train.target) bytes += static_cast<double>(line.size());
+    for (const std::string& line : corpus.train.source) characters.add(line);
+    for (const std::string& line : corpus.train.target) {
+      characters.add(line);
+      target_bytes += static_cast<double>(line.size());
+    }
   }
-  return bytes;
+  constexpr double coverage = 0.9995;  // SentencePiece's, of languages with many characters
+  flags.plan_vocabulary(settings, target_bytes, characters.covering(coverage));
 }
 
 /// Seconds since the command began, which count towards --minutes.
@@ -152,7 +160,7 @@ class TrainingCall {
   void read_text() {
     TrainSettings& s = settings_;
     corpora_ = read_corpora(s.corpus, start_, command_.folder, progress_);
-    if (planned() && !teachers_) command_.flags->plan_vocabulary(s, target_bytes(corpora_));
+    if (planned() && !teachers_) plan_vocabulary(*command_.flags, s, corpora_);
     tokenizers_ = started_    ? start_->tokenizers
                   : teachers_ ? teachers_->models->tokenizers()
                               : make_tokenizers(s.corpus, corpora_, progress_);

@@ -15,11 +15,11 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
-#include <set>
 #include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -149,11 +149,12 @@ struct SubwordOptions {
 class SubwordTokenizer final : public Tokenizer {
  public:
   /// Trains on UTF-8 sentences in memory; pass those of both sides for a joint vocabulary. Equal sentences
-  /// and options give an equal model. Throws ValueError for invalid options, for sentences without text, and
-  /// when SentencePiece fails, as for a vocabulary smaller than the number of different characters; Error
-  /// when memory runs out. In a process with a memory limit (RLIMIT_AS, RLIMIT_DATA) a forked child trains,
-  /// because SentencePiece's threads end a process without memory. Sets SentencePiece's process-wide log
-  /// level so that it prints nothing.
+  /// and options give an equal model. If the text has more different characters than fit in the vocabulary,
+  /// as Chinese may, the most frequent ones take half of it, and the others are encoded as bytes, as with
+  /// byte_fallback. Throws ValueError for invalid options, for sentences without text, and for a vocabulary
+  /// without room for the characters or for bytes; Error when memory runs out. In a process with a memory
+  /// limit (RLIMIT_AS, RLIMIT_DATA) a forked child trains, because SentencePiece's threads end a process
+  /// without memory. Sets SentencePiece's process-wide log level so that it prints nothing.
   static SubwordTokenizer train(std::span<const std::string> sentences, const SubwordOptions& options = {}) {
     const index_t least = Vocabulary::num_specials + (options.byte_fallback ? 256 : 0) +
                           static_cast<index_t>(options.reserved.size()) + 1;
@@ -165,7 +166,8 @@ class SubwordTokenizer final : public Tokenizer {
       throw ValueError("subword_tokenizer",
                        {"max_sentences is ", options.max_sentences, ", must be at least 1"});
     }
-    Sentences iterator(sentences, static_cast<std::size_t>(options.max_sentences));
+    const auto most = static_cast<std::size_t>(options.max_sentences);
+    Sentences iterator(sentences, most);
     if (iterator.done())
       throw ValueError("subword_tokenizer", "no text to train on, expected at least one sentence");
     std::string reserved;
@@ -176,7 +178,7 @@ class SubwordTokenizer final : public Tokenizer {
             {"the reserved piece '", piece, "' is empty or contains a comma, must be a text without commas"});
       reserved += (reserved.empty() ? "" : ",") + piece;
     }
-    const std::unordered_map<std::string, std::string> arguments = {
+    std::unordered_map<std::string, std::string> arguments = {
         {"model_type", options.unigram ? "unigram" : "bpe"},
         {"vocab_size", std::to_string(options.vocabulary_size)},
         {"hard_vocab_limit", "false"},
@@ -195,14 +197,28 @@ class SubwordTokenizer final : public Tokenizer {
     };
     detail::SentencePieceTraining trained = detail::train_sentencepiece(arguments, iterator);
     if (!trained.ok) {
+      detail::CharacterCounts counts;
+      for (Sentences text(sentences, most); !text.done(); text.Next()) counts.add(text.value());
+      const auto characters = counts.by_frequency();
       // Every character of the text is a piece, that between words too.
-      const index_t characters = count_characters(sentences, static_cast<std::size_t>(options.max_sentences));
-      if (options.vocabulary_size < least - 1 + characters) {
-        throw ValueError("subword_tokenizer", {"vocabulary_size is ", options.vocabulary_size,
-                                               ", must be at least ", least - 1 + characters,
-                                               ": this text has ", characters, " different characters, and ",
-                                               least - 1, " ids are for special and reserved pieces"});
+      const index_t needed = least + static_cast<index_t>(characters.size());
+      if (options.vocabulary_size < needed) {
+        const index_t bytes = options.byte_fallback ? 0 : 256,
+                      kept = (options.vocabulary_size - least - bytes) / 2;
+        if (kept < 1) {
+          throw ValueError("subword_tokenizer",
+                           {"vocabulary_size is ", options.vocabulary_size, ", must be at least ", needed,
+                            ": this text has ", characters.size() + 1, " different characters, and ",
+                            least - 1, " ids are for special and reserved pieces"});
+        }
+        std::unordered_set<char32_t> frequent;
+        for (index_t i = 0; i < kept; ++i) frequent.insert(characters[static_cast<std::size_t>(i)].first);
+        Sentences of_frequent(sentences, most, std::move(frequent));
+        arguments["byte_fallback"] = "true";
+        trained = detail::train_sentencepiece(arguments, of_frequent);
       }
+    }
+    if (!trained.ok) {
       throw ValueError("subword_tokenizer", {"no vocabulary of size ", options.vocabulary_size,
                                              " can be made of this text, expected another size or more "
                                              "text (SentencePiece: ",
@@ -255,11 +271,13 @@ class SubwordTokenizer final : public Tokenizer {
   }
 
  private:
-  /// Passes at most `most` evenly spaced sentences to the trainer, without empty ones.
+  /// Passes at most `most` evenly spaced sentences to the trainer, without empty ones, and with spaces in
+  /// place of characters that are not `only`; all if that is empty.
   class Sentences final : public sentencepiece::SentenceIterator {
    public:
-    Sentences(std::span<const std::string> sentences, std::size_t most)
-        : sentences_(sentences), count_(std::min(most, sentences.size())) {
+    Sentences(std::span<const std::string> sentences, std::size_t most,
+              std::unordered_set<char32_t> only = {})
+        : sentences_(sentences), count_(std::min(most, sentences.size())), only_(std::move(only)) {
       read();
     }
     bool done() const override { return next_ >= count_; }
@@ -274,13 +292,22 @@ class SubwordTokenizer final : public Tokenizer {
     void read() {
       for (; next_ < count_; ++next_) {
         value_ = detail::normalize_text(sentences_[next_ * sentences_.size() / count_]);
+        if (!only_.empty()) value_ = detail::normalize_text(with_spaces(value_));
         if (!value_.empty()) return;
       }
+    }
+    std::string with_spaces(const std::string& text) const {
+      std::string kept;
+      detail::for_each_code_point(text, [&](char32_t c, std::string_view bytes) {
+        kept += only_.contains(c) ? bytes : std::string_view(" ");
+      });
+      return kept;
     }
 
     std::span<const std::string> sentences_;
     std::size_t count_;
     std::size_t next_ = 0;
+    std::unordered_set<char32_t> only_;
     std::string value_;
   };
 
@@ -300,17 +327,6 @@ class SubwordTokenizer final : public Tokenizer {
     } catch (const ValueError& error) {
       throw IoError("subword_tokenizer", {name, " is ", detail::message_of(error)});
     }
-  }
-
-  // Number of different characters in the training text, with the mark that SentencePiece puts between words.
-  static index_t count_characters(std::span<const std::string> sentences, std::size_t most) {
-    std::set<char32_t> found;
-    for (Sentences text(sentences, most); !text.done(); text.Next()) {
-      detail::for_each_code_point(text.value(), [&](char32_t c, std::string_view) {
-        if (c != U' ') found.insert(c);
-      });
-    }
-    return static_cast<index_t>(found.size()) + 1;
   }
 
   void check(std::int32_t id) const {
