@@ -137,12 +137,12 @@ int learn(const example::Arguments& arguments) {
       example = i;
   std::printf("\nWhere the decoder looks (last layer; rows: German, columns: English):\n\n%s",
               attention_picture(model, tokenizers, sources[example], translations[example]).c_str());
+  const ef::BleuScore bleu = ef::corpus_bleu(translations, references);
   std::printf(
       "\nOn %zu sentences that it was not trained on:\nexact match: %.1f %%\n%s\n%s\n"
       "%.1f s in total, %.1f s of them training\n",
-      sources.size(), 100 * ef::exact_match(translations, references).rate(),
-      ef::corpus_bleu(translations, references).str().c_str(), ef::bleu_signature().c_str(), seconds(),
-      trained);
+      sources.size(), 100 * ef::exact_match(translations, references).rate(), bleu.str().c_str(),
+      bleu.signature().c_str(), seconds(), trained);
 
   if (folder.empty()) {
     std::printf("The model was not saved; give a folder: translation FOLDER\n");

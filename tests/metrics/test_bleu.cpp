@@ -6,6 +6,7 @@
 
 #include "eigenformer/metrics/bleu.hpp"
 #include "eigenformer/metrics/chrf.hpp"
+#include "eigenformer/metrics/pairwise.hpp"
 #include "test_tools.hpp"
 
 using namespace eigenformer;
@@ -211,8 +212,32 @@ TEST_CASE("bleu: white space at the end, of any kind, is removed before line bre
   CHECK(tokens("\u00A0").empty());
 }
 
+TEST_CASE(
+    "bleu: languages without spaces between words are split into characters, as sacreBLEU's char does") {
+  // sacrebleu.metrics.BLEU(tokenize="char") of sacreBLEU 2.6.0.
+  const Strings chinese = {"我喜欢在公园里读书。", "他 们 昨天去了 GPT-2 北京。", "这是一只猫"};
+  const BleuScore bleu =
+      corpus_bleu(chinese, Strings{"我喜欢在公园看书。", "他们昨天去北京了。", "那是一只小猫。"});
+  CHECK(bleu.score == doctest::Approx(42.12339486872582).epsilon(1e-12));
+  CHECK(bleu.hypothesis_length == 29);
+  CHECK(bleu.reference_length == 25);
+  CHECK(contains(bleu.signature(), "|tok:char|"));
+  CHECK(corpus_bleu(Strings{"私は公園で本を読むのが好きです。"}, Strings{"私は公園で読書をするのが好きだ。"})
+            .score == doctest::Approx(42.044820762685724).epsilon(1e-12));
+  CHECK(corpus_bleu(Strings{"ฉันชอบอ่านหนังสือในสวนสาธารณะ"}, Strings{"ฉันชอบอ่านหนังสือที่สวน"}).score ==
+        doctest::Approx(61.32878268086122).epsilon(1e-12));
+  CHECK(sentence_bleu("我爱你", "我想你") == doctest::Approx(34.66806371753173).epsilon(1e-12));
+  // Korean has spaces: its words are those of 13a, as are those of text with few such characters.
+  const BleuScore korean = corpus_bleu(Strings{"나는 공원에서 책을 읽는 것을 좋아한다."},
+                                       Strings{"나는 공원에서 책 읽는 것을 좋아한다."});
+  CHECK(korean.score == doctest::Approx(48.892302243490086).epsilon(1e-12));
+  CHECK(!korean.characters);
+  CHECK(!corpus_bleu(Strings{"Tokyo is 東京"}, Strings{"Tokyo is 東京"}).characters);
+}
+
 TEST_CASE("bleu: signature and line as sacreBLEU writes them") {
-  CHECK(contains(bleu_signature(), "nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:eigenformer-"));
+  CHECK(
+      contains(BleuScore().signature(), "nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:eigenformer-"));
   CHECK(contains(chrf_signature(), "nrefs:1|case:mixed|eff:yes|nc:6|nw:0|space:no|version:eigenformer-"));
   CHECK(corpus_bleu(cases[0].hypotheses, cases[0].references).str() ==
         "BLEU = 26.13 81.8/47.4/18.8/7.7 (BP = 0.956 ratio = 0.957 hyp_len = 22 ref_len = 23)");

@@ -29,16 +29,17 @@ struct BleuScore {
   double ratio = 0;               ///< hypothesis_length / reference_length; 0 when the references are empty
   index_t hypothesis_length = 0;  ///< tokens
   index_t reference_length = 0;   ///< tokens
+  bool characters = false;        ///< whether tokens are characters, not words
 
   /// The line that sacreBLEU prints: "BLEU = 30.52 62.1/38.4/26.0/17.9 (BP = 0.987 ratio = 0.987 hyp_len =
   /// 812 ref_len = 823)".
   std::string str() const;
+  /// How corpus_bleu() computed it, in sacreBLEU's notation, with this library's version.
+  std::string signature() const {
+    return std::string("nrefs:1|case:mixed|eff:no|tok:") + (characters ? "char" : "13a") + "|smooth:exp|" +
+           detail::version_field();
+  }
 };
-
-/// The signature of corpus_bleu() in sacreBLEU's notation, with this library's version.
-inline std::string bleu_signature() {
-  return "nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|" + detail::version_field();
-}
 
 namespace detail {
 
@@ -76,6 +77,10 @@ std::string rewrite_pairs(const std::string& line, Match match, Write write) {
 /// ASCII only, so they work on bytes; the text is UTF-8.
 EIGENFORMER_FUNCTION std::vector<std::string> tokenize_13a(std::string_view text);
 
+/// Whether most characters of the texts are of scripts without spaces between words: Thai, Lao, Burmese,
+/// Khmer, Chinese, Japanese.
+EIGENFORMER_FUNCTION bool mostly_without_spaces(std::span<const std::string> texts);
+
 using Ngram = std::array<std::int32_t, 4>;
 
 /// All n-grams of one order, sorted; elements beyond n are -1.
@@ -104,12 +109,14 @@ inline void require_pairs(const char* op, std::size_t hypotheses, std::size_t re
   if (hypotheses == 0) throw ValueError(op, "no hypotheses, expected at least one");
 }
 
-/// Maps words to consecutive numbers, in order of first use.
+/// Maps words, or characters, to consecutive numbers, in order of first use.
 class WordNumbers {
  public:
+  explicit WordNumbers(bool characters) : characters_(characters) {}
   std::vector<std::int32_t> operator()(std::string_view text);
 
  private:
+  bool characters_;
   std::unordered_map<std::string, std::int32_t> numbers_;
 };
 
@@ -123,7 +130,9 @@ EIGENFORMER_FUNCTION void score_bleu_counts(BleuScore& bleu, bool effective_orde
 }  // namespace detail
 
 /// Corpus BLEU with one reference per hypothesis, equal to sacreBLEU's default: tokenization 13a, mixed case,
-/// 4-grams, exponential smoothing, no effective order (see bleu_signature()). Throws ValueError when the two
+/// 4-grams, exponential smoothing, no effective order. References most of whose characters are Chinese,
+/// Japanese, Thai, Lao, Burmese or Khmer, which have no spaces between words, are split into characters:
+/// equal to sacreBLEU with tokenization char. See BleuScore::signature(). Throws ValueError when the two
 /// spans differ in size or are empty.
 EIGENFORMER_FUNCTION BleuScore corpus_bleu(std::span<const std::string> hypotheses,
                                            std::span<const std::string> references);
@@ -207,11 +216,33 @@ EIGENFORMER_FUNCTION std::vector<Ngram> sorted_ngrams(std::span<const std::int32
 
 EIGENFORMER_FUNCTION std::vector<std::int32_t> WordNumbers::operator()(std::string_view text) {
   std::vector<std::int32_t> tokens;
-  for (std::string& word : tokenize_13a(text)) {
+  const auto add = [&](std::string word) {
     tokens.push_back(
         numbers_.try_emplace(std::move(word), static_cast<std::int32_t>(numbers_.size())).first->second);
+  };
+  if (characters_) {
+    for_each_code_point(text, [&](char32_t c, std::string_view bytes) {
+      if (!is_space(c)) add(std::string(bytes));
+    });
+  } else {
+    for (std::string& word : tokenize_13a(text)) add(std::move(word));
   }
   return tokens;
+}
+
+EIGENFORMER_FUNCTION bool mostly_without_spaces(std::span<const std::string> texts) {
+  std::int64_t without = 0, all = 0;
+  for (const std::string& text : texts) {
+    for_each_code_point(text, [&](char32_t c, std::string_view) {
+      if (is_space(c)) return;
+      ++all;
+      without += (c >= 0x0E00 && c <= 0x0EFF) || (c >= 0x1000 && c <= 0x109F) ||
+                 (c >= 0x1780 && c <= 0x17FF) || (c >= 0x2E80 && c <= 0x9FFF) ||
+                 (c >= 0xF900 && c <= 0xFAFF) || (c >= 0xFF00 && c <= 0xFFEF) ||
+                 (c >= 0x20000 && c <= 0x3FFFF);
+    });
+  }
+  return 2 * without > all;
 }
 
 EIGENFORMER_FUNCTION void add_bleu_counts(BleuScore& bleu, std::span<const std::int32_t> hypothesis,
@@ -254,9 +285,9 @@ EIGENFORMER_FUNCTION void score_bleu_counts(BleuScore& bleu, bool effective_orde
 EIGENFORMER_FUNCTION BleuScore corpus_bleu(std::span<const std::string> hypotheses,
                                            std::span<const std::string> references) {
   detail::require_pairs("corpus_bleu", hypotheses.size(), references.size());
-  BleuScore bleu;
+  BleuScore bleu{.characters = detail::mostly_without_spaces(references)};
   for (std::size_t i = 0; i < hypotheses.size(); ++i) {
-    detail::WordNumbers numbers;
+    detail::WordNumbers numbers(bleu.characters);
     const std::vector<std::int32_t> hypothesis = numbers(hypotheses[i]), reference = numbers(references[i]);
     detail::add_bleu_counts(bleu, hypothesis, reference);
   }

@@ -49,7 +49,7 @@ EIGENFORMER_IO_FUNCTION std::vector<double> pairwise_bleu(std::span<const std::s
 namespace eigenformer {
 
 EIGENFORMER_IO_FUNCTION double sentence_bleu(const std::string& hypothesis, const std::string& reference) {
-  detail::WordNumbers numbers;
+  detail::WordNumbers numbers(detail::mostly_without_spaces(std::span(&reference, 1)));
   BleuScore bleu;
   const std::vector<std::int32_t> h = numbers(hypothesis), r = numbers(reference);
   detail::add_bleu_counts(bleu, h, r);
@@ -68,7 +68,7 @@ EIGENFORMER_IO_FUNCTION std::vector<double> pairwise_chrf(std::span<const std::s
 }
 
 EIGENFORMER_IO_FUNCTION std::vector<double> pairwise_bleu(std::span<const std::string> texts) {
-  detail::WordNumbers numbers;
+  detail::WordNumbers numbers(detail::mostly_without_spaces(texts));
   std::vector<std::vector<std::int32_t>> words;
   for (const std::string& text : texts) words.push_back(numbers(text));
   return detail::all_pairs(texts.size(), [&](std::size_t i, std::size_t j) {

@@ -78,6 +78,7 @@ int compare(const CompareCommand& command) {
   const ef::Accuracy equal = agreement(a, b, encode_for_both(command, a, b, sources, references));
   std::printf("equal next tokens: %.2f %% (%lld of %lld)\n", 100 * equal.rate(),
               static_cast<long long>(equal.correct), static_cast<long long>(equal.total));
+  std::string signature;
   for (const DecodingModels* models : {&first, &second}) {
     const SentenceTranslator& translator = models == &first ? of_first : of_second;
     const WholeLines translated =
@@ -85,8 +86,9 @@ int compare(const CompareCommand& command) {
     const ef::BleuScore bleu = ef::corpus_bleu(translated.texts(), references);
     std::printf("%s %-8s %s\n", models == &first ? "A" : "B", ef::word_of(models->description().weights),
                 bleu.str().c_str());
+    signature = bleu.signature();
   }
-  std::printf("%s\n", ef::bleu_signature().c_str());
+  std::printf("%s\n", signature.c_str());
   return 0;
 }
 

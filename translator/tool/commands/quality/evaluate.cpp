@@ -52,7 +52,7 @@ struct Quality {
   std::optional<ef::AlignmentError> aligned{};
 
   void print() const {
-    std::printf("%s\n%s\n", bleu.str().c_str(), ef::bleu_signature().c_str());
+    std::printf("%s\n%s\n", bleu.str().c_str(), bleu.signature().c_str());
     std::printf("chrF2 = %.2f\n%s\n", chrf, ef::chrf_signature().c_str());
     std::printf("exact match: %.1f %% (%lld of %lld)\n", 100 * exact.rate(),
                 static_cast<long long>(exact.correct), static_cast<long long>(exact.total));
@@ -72,7 +72,7 @@ struct Quality {
           {"brevity_penalty", bleu.brevity_penalty},
           {"hypothesis_length", bleu.hypothesis_length},
           {"reference_length", bleu.reference_length},
-          {"signature", ef::bleu_signature()}}},
+          {"signature", bleu.signature()}}},
         {"chrf", {{"score", chrf}, {"signature", ef::chrf_signature()}}},
         {"exact_match", {{"correct", exact.correct}, {"total", exact.total}, {"rate", exact.rate()}}}};
     if (perplexity > 0) object["perplexity"] = perplexity;
