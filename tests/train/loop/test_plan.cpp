@@ -277,3 +277,17 @@ TEST_CASE("a plan has dropout where R-Drop needs it") {
   budget.training.r_drop.weight = 5;
   CHECK(plan_training(tatoeba, budget).model.layer.dropout.rate == 0.1);
 }
+
+TEST_CASE("a plan has more dropout where a large model reads its text many times") {
+  const CorpusStatistics multi30k = {
+      .pairs = 29000, .distinct = 29000, .source_tokens = 414043, .target_tokens = 457325, .entropy = 6.185};
+  const auto rate = [&](index_t width, index_t epochs) {
+    TrainingBudget budget{.epochs = epochs, .model = vocabulary};
+    budget.given = [&](Seq2SeqOptions& model, TrainingOptions&) { model.layer.d_model = width; };
+    return plan_training(multi30k, budget).model.layer.dropout.rate;
+  };
+  CHECK(rate(192, 2) == 0);
+  CHECK(rate(192, 20) == 0.2);
+  CHECK(rate(192, 36) == 0.3);
+  CHECK(rate(64, 36) == 0.2);
+}
