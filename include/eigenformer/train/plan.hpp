@@ -4,9 +4,12 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <filesystem>
+#include <fstream>
 #include <functional>
 #include <limits>
 #include <string>
+#include <system_error>
 #include <unordered_set>
 #include <utility>
 #include <vector>
@@ -173,6 +176,18 @@ EIGENFORMER_IO_FUNCTION bool plan_size(const PlannedSize& size, const CorpusStat
 EIGENFORMER_IO_FUNCTION void warn(TrainingPlan& plan, const CorpusStatistics& corpus,
                                   const TrainingBudget& budget);
 
+/// How much of the time in which threads of this process could run they did run: less than 1 while other
+/// programs use the same processors. Linux tells it (schedstat); elsewhere it is 1.
+class ProcessorShare {
+ public:
+  ProcessorShare() { (void)since_last(); }
+  /// Of the time since the last call, at least 0.1.
+  EIGENFORMER_IO_FUNCTION double since_last();
+
+ private:
+  double ran_ = 0, waited_ = 0;
+};
+
 }  // namespace detail
 
 /// Chooses the recipe of a training for a corpus and a budget: the size of the model, batches, learning rate,
@@ -194,7 +209,9 @@ EIGENFORMER_IO_FUNCTION void warn(TrainingPlan& plan, const CorpusStatistics& co
                                                                  const TrainingBudget& budget);
 
 /// Measures the speed of trainings on this corpus, with the threads and the precision of this process: trains
-/// a model with random weights for four updates, which takes seconds. The corpus must outlive the function.
+/// a model with random weights for four updates, which takes seconds. Time in which other programs had the
+/// processor is left out, as they may have ended soon after (Linux only). The corpus must outlive the
+/// function.
 [[nodiscard]] EIGENFORMER_IO_FUNCTION TrainingSpeed measured_speed(const PairSource& corpus);
 
 }  // namespace eigenformer
@@ -435,12 +452,28 @@ EIGENFORMER_IO_FUNCTION TrainingPlan plan_training(const CorpusStatistics& corpu
   return plan;
 }
 
+EIGENFORMER_IO_FUNCTION double detail::ProcessorShare::since_last() {
+  double ran = 0, waited = 0;
+  std::error_code error;
+  for (std::filesystem::directory_iterator threads("/proc/self/task", error), end; !error && threads != end;
+       threads.increment(error)) {
+    double thread_ran = 0, thread_waited = 0;
+    if (std::ifstream(threads->path() / "schedstat") >> thread_ran >> thread_waited) {
+      ran += thread_ran;
+      waited += thread_waited;
+    }
+  }
+  const double runs = ran - std::exchange(ran_, ran), waits = waited - std::exchange(waited_, waited);
+  return runs > 0 && waits >= 0 ? std::max(0.1, runs / (runs + waits)) : 1;
+}
+
 EIGENFORMER_IO_FUNCTION TrainingSpeed measured_speed(const PairSource& corpus) {
   return [&corpus](const Seq2SeqOptions& options, TrainingOptions training) {
     struct Fastest : TrainingSink {
       double tokens_per_second = 0;
+      detail::ProcessorShare share;
       void on_step(const StepReport& r) override {
-        tokens_per_second = std::max(tokens_per_second, r.weight_per_second);
+        tokens_per_second = std::max(tokens_per_second, r.weight_per_second / share.since_last());
       }
     } fastest;
     RandomGenerator rng(1);

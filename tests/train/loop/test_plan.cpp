@@ -2,13 +2,19 @@
 
 #include <doctest/doctest.h>
 
+#include <chrono>
 #include <cmath>
 #include <fstream>
 #include <map>
 #include <numeric>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
+
+#if defined(__linux__)
+#include <sched.h>
+#endif
 
 #include "folders.hpp"
 #include "test_tools.hpp"
@@ -290,4 +296,37 @@ TEST_CASE("a plan has more dropout where a large model reads its text many times
   CHECK(rate(192, 20) == 0.2);
   CHECK(rate(192, 36) == 0.3);
   CHECK(rate(64, 36) == 0.2);
+}
+
+TEST_CASE("the share of a processor is about one half beside another thread on it") {
+  detail::ProcessorShare share;
+  const auto spin = [](std::chrono::milliseconds time) {
+    const auto end = std::chrono::steady_clock::now() + time;
+    while (std::chrono::steady_clock::now() < end) {
+    }
+  };
+  spin(std::chrono::milliseconds(20));
+  const double alone = share.since_last();
+  CHECK(alone > 0);
+  CHECK(alone <= 1);
+#if defined(__linux__)
+  double ran = 0;
+  if (std::ifstream("/proc/self/schedstat") >> ran && ran > 0) {
+    cpu_set_t allowed, one;
+    REQUIRE(sched_getaffinity(0, sizeof allowed, &allowed) == 0);
+    CPU_ZERO(&one);
+    for (int cpu = 0; cpu < CPU_SETSIZE && CPU_COUNT(&one) == 0; ++cpu) {
+      if (CPU_ISSET(cpu, &allowed)) CPU_SET(cpu, &one);
+    }
+    REQUIRE(sched_setaffinity(0, sizeof one, &one) == 0);  // which the thread inherits
+    (void)share.since_last();
+    std::thread other([&] { spin(std::chrono::milliseconds(300)); });
+    spin(std::chrono::milliseconds(300));
+    const double beside = share.since_last();
+    other.join();
+    CHECK(sched_setaffinity(0, sizeof allowed, &allowed) == 0);
+    CHECK(beside < 0.7);
+    CHECK(beside >= 0.1);
+  }
+#endif
 }
