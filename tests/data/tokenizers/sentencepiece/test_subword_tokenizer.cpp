@@ -146,24 +146,26 @@ TEST_CASE("subword_tokenizer: what cannot be is refused") {
   }
 }
 
-TEST_CASE("subword_tokenizer: the least size that a refusal names can be trained") {
-  const Strings text = {"ab cd", "ba", "日本 d"};  // a b c d 日 本, and what stands for a space
-  for (const bool unigram : {false, true}) {
-    for (const bool bytes : {false, true}) {
-      CAPTURE(unigram);
-      CAPTURE(bytes);
-      const index_t least = (bytes ? 256 : 0) + 4 + 7;
-      const auto train = [&](index_t size) {
-        return SubwordTokenizer::train(text,
-                                       {.vocabulary_size = size, .unigram = unigram, .byte_fallback = bytes});
-      };
-      // With bytes, one character that is a piece is enough.
-      const index_t refused = bytes ? least - 5 : least - 1;
-      CHECK(contains(
-          message_of<ValueError>([&] { train(refused); }),
-          "vocabulary_size is " + std::to_string(refused) + ", must be at least " + std::to_string(least)));
-      CHECK_NOTHROW(train(least));
-      if (bytes) CHECK(train(refused + 1).decode(train(refused + 1).encode(text[2])) == text[2]);
+TEST_CASE("subword_tokenizer: the least size that a refusal names is the least that can be trained") {
+  Strings text = {"ab cd", "ba", "日本 d"};  // a b c d 日 本, and what stands for a space
+  for (const bool many : {false, true}) {
+    for (char32_t i = 0; many && i < 600; ++i) text.push_back(detail::utf8_of(0x4E00 + i));
+    for (const bool unigram : {false, true}) {
+      for (const bool bytes : {false, true}) {
+        CAPTURE(many);
+        CAPTURE(unigram);
+        CAPTURE(bytes);
+        // With bytes, one character that is a piece is enough.
+        const index_t least = many || bytes ? 4 + 256 + 3 : 4 + 7;
+        const auto train = [&](index_t size) {
+          return SubwordTokenizer::train(
+              text, {.vocabulary_size = size, .unigram = unigram, .byte_fallback = bytes});
+        };
+        CHECK(contains(message_of<ValueError>([&] { train(least - 1); }),
+                       "vocabulary_size is " + std::to_string(least - 1) + ", must be at least " +
+                           std::to_string(least)));
+        CHECK(train(least).decode(train(least).encode(text[2])) == text[2]);
+      }
     }
   }
 }

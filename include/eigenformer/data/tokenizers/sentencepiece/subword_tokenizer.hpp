@@ -206,10 +206,12 @@ class SubwordTokenizer final : public Tokenizer {
         const index_t bytes = options.byte_fallback ? 0 : 256,
                       kept = (options.vocabulary_size - least - bytes) / 2;
         if (kept < 1) {
-          throw ValueError("subword_tokenizer",
-                           {"vocabulary_size is ", options.vocabulary_size, ", must be at least ", needed,
-                            ": this text has ", characters.size() + 1, " different characters, and ",
-                            least - 1, " ids are for special and reserved pieces"});
+          throw ValueError(
+              "subword_tokenizer",
+              {"vocabulary_size is ", options.vocabulary_size, ", must be at least ",
+               std::min(needed, least + bytes + 2), ": this text has ", characters.size() + 1,
+               " different characters, and ", least - 1, " ids are for special and reserved pieces",
+               bytes > 0 && least + bytes + 2 < needed ? "; rare characters take 256 ids of bytes" : ""});
         }
         std::unordered_set<char32_t> frequent;
         for (index_t i = 0; i < kept; ++i) frequent.insert(characters[static_cast<std::size_t>(i)].first);
