@@ -203,16 +203,17 @@ class SubwordTokenizer final : public Tokenizer {
       // Every character of the text is a piece, that between words too.
       const index_t needed = least + static_cast<index_t>(characters.size());
       if (options.vocabulary_size < needed) {
-        const index_t bytes = options.byte_fallback ? 0 : 256,
-                      kept = (options.vocabulary_size - least - bytes) / 2;
-        if (kept < 1) {
+        // The least size with bytes has one character that is a piece.
+        const index_t with_bytes = least + (options.byte_fallback ? 0 : 256) + 2;
+        if (options.vocabulary_size < with_bytes) {
           throw ValueError(
               "subword_tokenizer",
               {"vocabulary_size is ", options.vocabulary_size, ", must be at least ",
-               std::min(needed, least + bytes + 2), ": this text has ", characters.size() + 1,
+               std::min(needed, with_bytes), ": this text has ", characters.size() + 1,
                " different characters, and ", least - 1, " ids are for special and reserved pieces",
-               bytes > 0 && least + bytes + 2 < needed ? "; rare characters take 256 ids of bytes" : ""});
+               with_bytes < needed ? "; rare characters are encoded as bytes, which take 256" : ""});
         }
+        const index_t kept = (options.vocabulary_size - with_bytes) / 2 + 1;
         std::unordered_set<char32_t> frequent;
         for (index_t i = 0; i < kept; ++i) frequent.insert(characters[static_cast<std::size_t>(i)].first);
         Sentences of_frequent(sentences, most, std::move(frequent));
