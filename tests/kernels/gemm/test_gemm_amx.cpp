@@ -151,7 +151,7 @@ TEST_CASE("rows are packed for tiles alike from both layouts, with NaN, and with
         REQUIRE(same_bits(one, two));
         if (is_here()) {
           two.assign(two.size(), 7.0f);
-          d::body_for<d::PackAmxAdjacent<32>, 32, d::PackFunction<float>>()(k, rows, width, transposed.data(),
+          d::body_for<d::PackAmxAdjacent<32>, 32>()(k, rows, width, transposed.data(),
                                                                             rows, two.data());
           REQUIRE(same_bits(one, two));
         }

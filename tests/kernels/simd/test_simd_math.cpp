@@ -139,7 +139,7 @@ TEST_CASE_TEMPLATE("sums and maxima over part of a vector", T, float, double) {
     const std::vector<T> x = {T(-3), T(5), T(2)};
     for (index_t n = 1; n <= 2; ++n) {
       T out[2];
-      dispatch<Across<T>>(x.data(), n, static_cast<T*>(out));
+      dispatch<Across<T>>(x.data(), n, out);
       CHECK(out[0] == T(n == 1 ? -3 : 2));
       CHECK(out[1] == T(n == 1 ? -3 : 5));
     }

@@ -201,8 +201,8 @@ EIGENFORMER_NOINLINE void attention_forward_block(const AttentionProblem<T>& p, 
       if (by_row != nullptr) {
         T* to = by_row + row * sums_stride;
         dispatch<AttentionScaleRows<T>>(to, m, distances, sums_stride,
-                                        static_cast<const T*>(correction + row));
-        dispatch<AttentionDistanceSums<T>>(static_cast<const T*>(t.scores), m, n, to, sums_stride,
+                                        correction + row);
+        dispatch<AttentionDistanceSums<T>>(t.scores, m, n, to, sums_stride,
                                            by_distance.reach, t.distance(at, first + row, key));
       }
       bool& seen = started[row / attention_rows];
@@ -230,9 +230,9 @@ EIGENFORMER_NOINLINE void attention_forward_block(const AttentionProblem<T>& p, 
     correction[i] = nothing ? T(0) : T(1) / denominator[i];
   }
   if (by_row != nullptr)
-    dispatch<AttentionScaleRows<T>>(by_row, count, distances, sums_stride, static_cast<const T*>(correction));
-  dispatch<AttentionStore<T>>(static_cast<const T*>(sums), Tiles::query_panel, count, p.value_dim,
-                              static_cast<const T*>(correction), T(1),
+    dispatch<AttentionScaleRows<T>>(by_row, count, distances, sums_stride, correction);
+  dispatch<AttentionStore<T>>(sums, Tiles::query_panel, count, p.value_dim,
+                              correction, T(1),
                               out + row * out_stride + at.h * p.value_dim, out_stride, T(0));
 }
 
@@ -258,7 +258,7 @@ EIGENFORMER_NOINLINE void attention_weights_block(const AttentionProblem<T>& p, 
       const index_t m = std::min(attention_rows, count - row);
       if (!t.score(at, row, first + row, m, key, n)) continue;
       T* to = weights + attention_weight_index(p, at, first + row, key);
-      dispatch<AttentionWeights<T>>(static_cast<const T*>(t.scores), m, n, static_cast<const T*>(shift + row),
+      dispatch<AttentionWeights<T>>(t.scores, m, n, shift + row,
                                     to, ld);
     }
   }

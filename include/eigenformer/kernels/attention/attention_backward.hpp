@@ -56,7 +56,7 @@ class GradientTiles : public AttentionTiles<T> {
     const index_t row = p.queries->offsets()[at.b] + first;
     const T* dout = call_.dout + row * call_.dout_stride + at.h * p.value_dim;
     bool finite = true;
-    dispatch<AttentionPack<T>>(dout, call_.dout_stride, static_cast<const index_t*>(nullptr), count,
+    dispatch<AttentionPack<T>>(dout, call_.dout_stride, nullptr, count,
                                p.value_dim, T(1), dout_, Tiles::query_panel, &finite);
     dispatch<AttentionDots<T>>(dout, call_.dout_stride,
                                call_.out + row * call_.out_stride + at.h * p.value_dim, call_.out_stride,
@@ -91,7 +91,7 @@ class GradientTiles : public AttentionTiles<T> {
     if (weights_given) {
       const index_t start = attention_weight_index(p, at, first, key);
       dispatch<AttentionWeightGradient<T>>(call_.weights + start, call_.dweights + start,
-                                           p.keys->max_length(), m, n, static_cast<const T*>(delta_ + row),
+                                           p.keys->max_length(), m, n, delta_ + row,
                                            gradient);
       this->differentiate_rule(at, first, m, key, n, gradient);
       return true;
@@ -106,8 +106,8 @@ class GradientTiles : public AttentionTiles<T> {
                                          this->distance(at, first, key));
     }
     dispatch<AttentionScoreGradient<T>>(this->scores, gradient, this->drop(at, first, m, key, n), m, n,
-                                        static_cast<const T*>(log_sum_exp_ + row),
-                                        static_cast<const T*>(delta_ + row));
+                                        log_sum_exp_ + row,
+                                        delta_ + row);
     this->differentiate_rule(at, first, m, key, n, gradient);
     return true;
   }
@@ -184,7 +184,7 @@ class SharedBiasGradient {
 template <class T>
 void add_bias_gradient(const AttentionProblem<T>& p, const GradientTiles<T>& t, const AttentionPlace& at,
                        index_t first, index_t m, index_t key, index_t n, T* to) {
-  dispatch<AttentionDistanceSums<T>>(static_cast<const T*>(t.gradient), m, n, to, p.distances.row_stride,
+  dispatch<AttentionDistanceSums<T>>(t.gradient, m, n, to, p.distances.row_stride,
                                      p.distances.reach, t.distance(at, first, key));
 }
 
@@ -251,12 +251,12 @@ EIGENFORMER_NOINLINE void attention_backward_keys(const AttentionProblem<T>& p,
     if (g.dk != nullptr) {
       // The packed queries carry the scale.
       dispatch<AttentionStore<T>>(
-          static_cast<const T*>(dk), Tiles::key_panel, n, p.head_dim, static_cast<const T*>(nullptr), T(1),
+          dk, Tiles::key_panel, n, p.head_dim, nullptr, T(1),
           g.dk + out_row * g.dk_stride + key_head * p.head_dim, g.dk_stride, g.dk_beta);
     }
     if (g.dv != nullptr) {
       dispatch<AttentionStore<T>>(
-          static_cast<const T*>(dv), Tiles::key_panel, n, p.value_dim, static_cast<const T*>(nullptr), T(1),
+          dv, Tiles::key_panel, n, p.value_dim, nullptr, T(1),
           g.dv + out_row * g.dv_stride + key_head * p.value_dim, g.dv_stride, g.dv_beta);
     }
   }
@@ -265,7 +265,7 @@ EIGENFORMER_NOINLINE void attention_backward_keys(const AttentionProblem<T>& p,
   for (index_t h = first_head; h < first_head + heads; ++h) {
     for (const index_t b : group) {
       const index_t length = p.queries->lengths()[b];
-      dispatch<AttentionStore<T>>(from, dq_panel, length, p.head_dim, static_cast<const T*>(nullptr), p.scale,
+      dispatch<AttentionStore<T>>(from, dq_panel, length, p.head_dim, nullptr, p.scale,
                                   g.dq + p.queries->offsets()[b] * g.dq_stride + h * p.head_dim, g.dq_stride,
                                   g.dq_beta);
       from += attention_padded(length) * Tiles::width;
@@ -303,8 +303,8 @@ EIGENFORMER_NOINLINE void attention_backward_queries(const AttentionProblem<T>& 
     }
   }
   if (g.dq == nullptr) return;
-  dispatch<AttentionStore<T>>(static_cast<const T*>(dq), Tiles::query_panel, count, p.head_dim,
-                              static_cast<const T*>(nullptr), p.scale,
+  dispatch<AttentionStore<T>>(dq, Tiles::query_panel, count, p.head_dim,
+                              nullptr, p.scale,
                               g.dq + (p.queries->offsets()[at.b] + first) * g.dq_stride + at.h * p.head_dim,
                               g.dq_stride, g.dq_beta);
 }

@@ -477,11 +477,10 @@ void direct_convolution(const DirectConvolution& c, const T* x, const T* w, cons
   const index_t scratch = c.in * patches.patch.size() + detail::patch_slack;
   const auto use = [&](index_t plane, const detail::Tiles::Tile& tile, T* patch) {
     patches.fill(c, x + plane * c.in * in_plane, tile, patch);
-    const T* const from = patch;
     for (index_t o = 0; o < c.out; ++o) {
       const index_t channel = plane % c.groups * c.out + o;
       T* const to = y + (plane * c.out + o) * out_plane + tile.top * c.w.out + tile.left;
-      dispatch<detail::SumTaps<T>>(from, patches.step, patches.offset.data(), w + channel * taps, taps,
+      dispatch<detail::SumTaps<T>>(patch, patches.step, patches.offset.data(), w + channel * taps, taps,
                                    tile.rows, tile.columns, bias == nullptr ? T(0) : bias[channel],
                                    bias == nullptr ? beta : T(0), to, c.w.out);
     }
@@ -519,8 +518,7 @@ void direct_convolution_transposed(const DirectConvolution& c, const T* y, const
     }
     if (whole) return;
     const index_t width = std::min(tile.columns * c.w.stride, c.w.in - tile.left * c.w.stride);
-    const T* const values = apart;
-    dispatch<detail::Interleave<T>>(values, c.w.stride, tiles.columns, rows, width, into, to, to_step);
+    dispatch<detail::Interleave<T>>(apart, c.w.stride, tiles.columns, rows, width, into, to, to_step);
   };
   const auto use = [&](index_t plane, const detail::Tiles::Tile& tile, T* from) {
     detail::Patch p = patch;
@@ -562,7 +560,6 @@ void direct_convolution_weight_gradient(const DirectConvolution& c, const T* x, 
     const index_t room = taps * detail::patch_slack;  // for a vector of sums of each tap
     T* const patch = lease->template reserve<T>(patch_size + c.out * room);
     T* const dots = patch + patch_size;
-    const T *const from = patch, *const folded = dots;
     for (index_t task = begin; task < end; ++task) {
       const index_t part = task / c.groups, group = task % c.groups;
       std::fill_n(dots, c.out * room, T(0));
@@ -573,14 +570,14 @@ void direct_convolution_weight_gradient(const DirectConvolution& c, const T* x, 
           patches.fill(c, x + plane * c.in * in_plane, tile, patch);
           for (index_t o = 0; o < c.out; ++o) {
             const T* const d = dy + (plane * c.out + o) * out_plane;
-            dispatch<detail::DotTaps<T>>(from, patches.step, patches.offset.data(), taps, tile.rows,
+            dispatch<detail::DotTaps<T>>(patch, patches.step, patches.offset.data(), taps, tile.rows,
                                          tile.columns, d + tile.top * c.w.out + tile.left, d + out_plane,
                                          c.w.out, dots + o * room);
           }
         }
       }
       for (index_t o = 0; o < c.out; ++o) {
-        dispatch<detail::FoldSums<T>>(folded + o * room, taps,
+        dispatch<detail::FoldSums<T>>(dots + o * room, taps,
                                       sums.data() + part * size + (group * c.out + o) * taps);
       }
     }

@@ -46,14 +46,14 @@ struct GemmAdjacentInPlace {
 
   EIGENFORMER_ALWAYS_INLINE static void run(index_t steps, const T* a, const InPlaceOperand<T>* operand, T* c,
                                             index_t ldc, T alpha, bool accumulate, const T* bias) {
-    run(steps, a, *operand, c, ldc, alpha, accumulate, bias, std::make_integer_sequence<int, pairs>{});
+    panels(steps, a, *operand, c, ldc, alpha, accumulate, bias, std::make_integer_sequence<int, pairs>{});
   }
 
  private:
   template <int... P>
-  EIGENFORMER_ALWAYS_INLINE static void run(index_t steps, const T* a, const InPlaceOperand<T>& operand, T* c,
-                                            index_t ldc, T alpha, bool accumulate, const T* bias,
-                                            std::integer_sequence<int, P...>) {
+  EIGENFORMER_ALWAYS_INLINE static void panels(index_t steps, const T* a, const InPlaceOperand<T>& operand,
+                                               T* c, index_t ldc, T alpha, bool accumulate, const T* bias,
+                                               std::integer_sequence<int, P...>) {
     const T* b = operand.data;
     const index_t panel = operand.panel;
     V x[pairs][Rows], y[pairs][Rows];
@@ -148,7 +148,7 @@ struct InPlaceTiles {
 
   template <template <class, int, int> class Tile, int Bytes, int... Rows>
   static constexpr InPlaceTiles of() {
-    return {{body_for<Tile<T, Bytes, Rows>, Bytes, InPlaceFunction<T>>()...},
+    return {{body_for<Tile<T, Bytes, Rows>, Bytes>()...},
             {Tile<T, Bytes, Rows>::columns...}};
   }
 };
@@ -389,9 +389,9 @@ const GemmKernels<T>& gemm_tiles(bool rounded) {
     result.columns = 2 * VectorOf<T, Bytes>::lanes;
     result.step = 1;
     result.rounded = with_rounding;
-    (result.add(Rows, body_for<GemmMicro<T, Bytes, Rows>, Bytes, MicroFunction<T>>()), ...);
-    result.pack_transposed = body_for<PackTransposed<T, Bytes>, Bytes, PackFunction<T>>();
-    result.pack_adjacent = body_for<PackAdjacent<T, Bytes>, Bytes, PackFunction<T>>();
+    (result.add(Rows, body_for<GemmMicro<T, Bytes, Rows>, Bytes>()), ...);
+    result.pack_transposed = body_for<PackTransposed<T, Bytes>, Bytes>();
+    result.pack_adjacent = body_for<PackAdjacent<T, Bytes>, Bytes>();
     if (!with_rounding) {
       result.in_place_transposed = InPlaceTiles<T>::template of<GemmTransposedInPlace, Bytes, 1, 2>();
       result.in_place_adjacent = InPlaceTiles<T>::template of<GemmAdjacentInPlace, Bytes, 1, 2>();
@@ -460,12 +460,12 @@ GemmKernels<float> gemm_kernels_amx(PackFunction<float> pack_transposed, PackFun
   result.columns = amx_columns;
   result.step = 2;
   result.add<GemmMicroAmxOrder, 1, 2, 4, 8, 12, amx_smallest_rows - 1>();
-  result.add(amx_rows, body_for<GemmMicroAmx<Tiles, 1>, bytes, MicroFunction<float>>());
-  result.add(2 * amx_rows, body_for<GemmMicroAmx<Tiles, 2>, bytes, MicroFunction<float>>());
+  result.add(amx_rows, body_for<GemmMicroAmx<Tiles, 1>, bytes>());
+  result.add(2 * amx_rows, body_for<GemmMicroAmx<Tiles, 2>, bytes>());
   result.pack_transposed = pack_transposed;
   result.pack_adjacent = pack_adjacent;
-  result.pack_rows_transposed = body_for<PackAmxTransposed, bytes, PackFunction<float>>();
-  result.pack_rows_adjacent = body_for<PackAmxAdjacent<bytes>, bytes, PackFunction<float>>();
+  result.pack_rows_transposed = body_for<PackAmxTransposed, bytes>();
+  result.pack_rows_adjacent = body_for<PackAmxAdjacent<bytes>, bytes>();
   result.row_steps = amx_steps;
   result.begin = &TileSession<Tiles>::begin;
   result.end = &TileSession<Tiles>::end;

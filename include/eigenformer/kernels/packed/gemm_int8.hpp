@@ -441,7 +441,7 @@ struct Int8Kernels : TileTable<Int8Function, gemm_max_rows> {
 #endif
     static const Int8Kernels plain = [] {
       Int8Kernels k;
-      k.add(Int8Plain::tile_rows, body_for<Int8Plain, 16, Int8Function>());
+      k.add(Int8Plain::tile_rows, body_for<Int8Plain, 16>());
       return k;
     }();
     return plain;

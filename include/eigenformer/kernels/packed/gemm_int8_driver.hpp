@@ -37,9 +37,6 @@ struct TileDotInt8 {
 /// All rows of `out` and one panel. x: inputs as q + 128, (int8_tile_rows(rows), stride), b: (steps, 32).
 template <class Tiles>
 struct Int8TilePanel {
-  using Function = void (*)(index_t steps, const Int8Four* x, index_t stride, const Int8Four* b,
-                            const Int8Output* out);
-
   template <int Groups>
   EIGENFORMER_ALWAYS_INLINE static void group(index_t steps, const Int8Four* x, index_t stride,
                                               const Int8Four* b, const TileTail& tail,
@@ -164,8 +161,7 @@ inline void int8_range(const Int8Problem& g, const Int8Kernels& kernels, PackFun
 /// The same by AMX; i0 is a multiple of 32.
 template <class Tiles>
 void int8_range_by_tiles(const Int8Problem& g, index_t i0, index_t i1, index_t j0, index_t j1) {
-  using Panel = Int8TilePanel<Tiles>;
-  constexpr auto run = body_for<Panel, Tiles::vector_bytes, typename Panel::Function>();
+  constexpr auto run = body_for<Int8TilePanel<Tiles>, Tiles::vector_bytes>();
   const TileSession<Tiles> session;
   int8_blocks(
       g, 2 * amx_rows, i0, i1, j0, j1, [](index_t, index_t) {},

@@ -316,10 +316,10 @@ void reduce(const T* x, const Shape& shape, const std::array<bool, 6>& marks, T*
     const auto results = pool_array<T>(parts);
     parallel_each(parts, 2, [&](index_t p) {
       const ReducePlan one(Shape{std::min(part, each - p * part)}, {true});
-      dispatch<ReduceRows<Op, T>>(&one, x + p * part, results.get() + p, index_t{0}, index_t{1}, T(1), T(0));
+      dispatch<ReduceRows<Op, T>>(&one, x + p * part, results.get() + p, 0, 1, T(1), T(0));
     });
     const ReducePlan rest(Shape{parts}, {true});
-    dispatch<ReduceRows<typename Op::Join, T>>(&rest, static_cast<const T*>(results.get()), y, index_t{0},
+    dispatch<ReduceRows<typename Op::Join, T>>(&rest, results.get(), y, index_t{0},
                                                index_t{1}, scale, beta);
   } else if (plan.rows || plan.kept.inner_stride(0) != 1) {
     parallel_for(outputs, row_grain(each, simple_grain), [&](index_t begin, index_t end) {

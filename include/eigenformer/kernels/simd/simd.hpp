@@ -22,6 +22,12 @@
 
 namespace eigenformer::detail::kernels {
 
+/// p + n, or null where p is: part of an operand that may be absent.
+template <class T>
+EIGENFORMER_ALWAYS_INLINE T* shifted(T* p, index_t n) {
+  return p == nullptr ? p : p + n;
+}
+
 namespace detail {
 
 /// A body whose loops the compiler vectorizes, and whose calls are inlined even if the called functions are
@@ -77,10 +83,24 @@ EIGENFORMER_ALWAYS_INLINE void put(T& to, T value, [[maybe_unused]] T beta) {
   }
 }
 
+template <class Body>
+struct RunOf {
+  using Function = decltype(&Body::run);
+};
+template <class Body>
+requires requires { &Body::template run<16>; }
+struct RunOf<Body> {
+  using Function = decltype(&Body::template run<16>);
+};
+
+/// The type of a pointer to Body::run.
+template <class Body>
+using RunFunction = typename RunOf<Body>::Function;
+
 /// The function that dispatch() calls for the instruction set with vectors of `Bytes`: for tables, whose
 /// users keep the instruction set that they chose.
-template <class Body, int Bytes, class Function>
-constexpr Function body_for() {
+template <class Body, int Bytes>
+constexpr RunFunction<Body> body_for() {
 #if EIGENFORMER_X86
   if constexpr (Bytes == 64) return &run_avx512<Body>;
   if constexpr (Bytes == 32) return &run_avx2<Body>;
@@ -96,26 +116,29 @@ inline constexpr bool works_in_double =
     ((std::is_same_v<Args, double*> || std::is_same_v<Args, const double*>) || ...) &&
     !((std::is_same_v<Args, float*> || std::is_same_v<Args, const float*>) || ...);
 
-}  // namespace detail
-
-/// Runs Body::run<Bytes>(args...), Bytes being the width of the vectors that the features in use have (16, 32
-/// or 64), or Body::run(args...) where that is no template, compiled for them. `run` is a static member
-/// marked EIGENFORMER_ALWAYS_INLINE, so that each wrapper compiles its own copy; arguments are pointers and
-/// numbers. If Body::plain_loops exists and is true, the compiler vectorizes its loops, and functions that
-/// `run` calls are inlined, too.
 template <class Body, class... Args>
-EIGENFORMER_NOINLINE void dispatch(Args... args) {
-  constexpr Isa given = detail::works_in_double<Args...> ? Isa{} : given_isa;
+EIGENFORMER_NOINLINE void run_for_isa(Args... args) {
+  constexpr Isa given = works_in_double<Args...> ? Isa{} : given_isa;
 #if EIGENFORMER_X86
   if constexpr (given.has(IsaFeature::avx512)) {
-    return detail::run_avx512<Body>(args...);
-  } else if constexpr (!detail::works_in_double<Args...>) {
+    return run_avx512<Body>(args...);
+  } else if constexpr (!works_in_double<Args...>) {
     const Isa features = isa();
-    if (features.has(IsaFeature::avx512)) return detail::run_avx512<Body>(args...);
-    if (given.has(IsaFeature::avx2) || features.has(IsaFeature::avx2)) return detail::run_avx2<Body>(args...);
+    if (features.has(IsaFeature::avx512)) return run_avx512<Body>(args...);
+    if (given.has(IsaFeature::avx2) || features.has(IsaFeature::avx2)) return run_avx2<Body>(args...);
   }
 #endif
-  if constexpr (!given.has(IsaFeature::avx2)) detail::run_baseline<Body>(args...);
+  if constexpr (!given.has(IsaFeature::avx2)) run_baseline<Body>(args...);
 }
+
+}  // namespace detail
+
+/// dispatch<Body>(args...) runs Body::run<Bytes>(args...), Bytes being the width of the vectors that the
+/// features in use have (16, 32 or 64), or Body::run(args...) where that is no template, compiled for them.
+/// `run` is a static member marked EIGENFORMER_ALWAYS_INLINE, so that each wrapper compiles its own copy; its
+/// parameters are pointers and numbers. If Body::plain_loops exists and is true, the compiler vectorizes its
+/// loops, and functions that `run` calls are inlined, too.
+template <class Body>
+inline constexpr detail::RunFunction<Body> dispatch = &detail::run_for_isa<Body>;
 
 }  // namespace eigenformer::detail::kernels
