@@ -82,7 +82,7 @@ void add_layer_norm(index_t rows, index_t n) {
     const Tensor mean = Tensor::zeros({rows}), rstd = Tensor::ones({rows});
     Tensor dx = Tensor::zeros({rows, n}), dgamma(Shape{n}), dbeta(Shape{n});
     run(s, rows * n, 3, [&] {
-      kernels::layer_norm_backward<float>(x.data(), gamma.data(), mean.data(), rstd.data(), dy.data(), 1e-5f,
+      kernels::layer_norm_backward<float>(x.data(), gamma.data(), mean.data(), rstd.data(), dy.data(),
                                           formula, false, dx.data(), 0, dgamma.data(), dbeta.data(), 0, rows,
                                           n);
     });
@@ -95,9 +95,9 @@ void add_layer_norm(index_t rows, index_t n) {
       Tensor sum = Tensor::zeros({rows, n}), y = Tensor::zeros({rows, n}), mean(Shape{rows}),
              rstd(Shape{rows});
       run(s, rows * n, 4, [&] {
-        kernels::add_layer_norm_forward<float>(x.data(), r.data(), {.rate = rate, .key = key}, gamma.data(),
-                                               gamma.data(), 1e-5f, formula, false, sum.data(), y.data(),
-                                               mean.data(), rstd.data(), rows, n);
+        kernels::layer_norm_forward<float>(x.data(), gamma.data(), gamma.data(), 1e-5f, formula, false, y.data(),
+                                           mean.data(), rstd.data(), rows, n, r.data(), sum.data(),
+                                           {.rate = rate, .key = key});
       });
     });
   }
@@ -108,13 +108,13 @@ void add_dropout(index_t rows, index_t n) {
     const Tensor x = random_tensor({rows, n}, 1);
     Tensor y = Tensor::zeros({rows, n});
     run(s, rows * n, 2,
-        [&] { kernels::dropout_rows<float>(x.data(), y.data(), nullptr, rows, n, n, 0.1, key); });
+        [&] { kernels::dropout_rows<float>(x.data(), y.data(), rows, n, n, {0.1, key}); });
   });
   add("dropout/backward/" + size(rows, n), [=](benchmark::State& s) {
     const Tensor dy = random_tensor({rows, n}, 1);
     Tensor dx = Tensor::zeros({rows, n});
     run(s, rows * n, 2,
-        [&] { kernels::dropout_backward<float>(dy.data(), dx.data(), 0, nullptr, rows, n, n, 0.1, key); });
+        [&] { kernels::dropout_rows<float>(dy.data(), dx.data(), rows, n, n, {0.1, key}); });
   });
 }
 

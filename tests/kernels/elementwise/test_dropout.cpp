@@ -29,7 +29,7 @@ TEST_CASE("a block of counters gives the words of the scalar generator, on every
   for_each_isa([] {
     for (const std::uint32_t first : {0u, 16u, 0xfffffff0u}) {
       std::uint32_t words[64];
-      detail::kernels::dispatch<Words>(0xa4093822u, 0x299f31d0u, first, static_cast<std::uint32_t*>(words));
+      detail::kernels::dispatch<Words>(0xa4093822u, 0x299f31d0u, first, words);
       for (std::uint32_t l = 0; l < 16; ++l) {
         const auto expected =
             detail::Philox4x32::generate({0x85a308d3, 0xffffffff, 7, first + l}, {0xa4093822, 0x299f31d0});
@@ -69,16 +69,16 @@ TEST_CASE_TEMPLATE("vectorised dropout equals the scalar reference bit by bit", 
         std::vector<detail::RowKey> keys = {{0, 0}, {9, 4}, {0xffffffff, 1}, {2, 0xffffffff}};
         const auto x = random_values<T>(rows * ld, 1), r = random_values<T>(rows * ld, 2);
         std::vector<T> y(x.size(), T(77)), sum(y), dx(y), tile(y);
-        detail::kernels::dropout_rows(x.data(), y.data(), keys.data(), rows, n, ld, rate, key);
-        detail::kernels::dropout_add(x.data(), r.data(), sum.data(), keys.data(), rows, n, ld, rate, key);
-        detail::kernels::dropout_backward(x.data(), dx.data(), T(1), keys.data(), rows, n, ld, rate, key);
+        const detail::kernels::RowDropout dropout{rate, key, keys.data()};
+        detail::kernels::dropout_rows(x.data(), y.data(), rows, n, ld, dropout);
+        detail::kernels::dropout_rows(r.data(), sum.data(), rows, n, ld, dropout, x.data());
+        detail::kernels::dropout_rows<T>(x.data(), dx.data(), rows, n, ld, dropout, dx.data());
         // The same mask in two tiles, cut at an odd column.
         const index_t cut = n / 3;
-        detail::kernels::dropout_tile(x.data(), tile.data(), keys.data(), 0, rows, 0, cut, ld, rate, key);
-        detail::kernels::dropout_tile(x.data() + cut + ld, tile.data() + cut + ld, keys.data(), 1, rows - 1,
-                                      cut, n - cut, ld, rate, key);
-        detail::kernels::dropout_tile(x.data() + cut, tile.data() + cut, keys.data(), 0, 1, cut, n - cut, ld,
-                                      rate, key);
+        detail::kernels::dropout_tile(x.data(), tile.data(), 0, rows, 0, cut, ld, dropout);
+        detail::kernels::dropout_tile(x.data() + cut + ld, tile.data() + cut + ld, 1, rows - 1, cut, n - cut, ld,
+                                      dropout);
+        detail::kernels::dropout_tile(x.data() + cut, tile.data() + cut, 0, 1, cut, n - cut, ld, dropout);
         std::vector<T> kept(x.size(), T(77)), with_x(kept), with_77(kept);
         for (index_t i = 0; i < rows; ++i) {
           const detail::RowKey row = keys[static_cast<std::size_t>(i)];
@@ -117,7 +117,7 @@ TEST_CASE_TEMPLATE("dropout keeps the mean, scales what it keeps and drops the s
     const std::vector<T> x(static_cast<std::size_t>(rows * n), T(2));
     std::vector<T> y(x.size());
     const double rate = 0.2;
-    detail::kernels::dropout_rows<T>(x.data(), y.data(), nullptr, rows, n, n, rate, {42, 0, 0});
+    detail::kernels::dropout_rows<T>(x.data(), y.data(), rows, n, n, {rate, {42, 0, 0}});
     double sum = 0;
     index_t dropped = 0, wrong = 0;
     for (const T v : y) {
@@ -161,15 +161,15 @@ TEST_CASE_TEMPLATE("a row's mask follows its key, whatever the batch and the thr
     const detail::DropoutKey key{7, 8, 9};
     {
       const ThreadScope threads(1);
-      detail::kernels::dropout_rows(x.data(), one.data(), keys.data(), rows, n, n, 0.3, key);
+      detail::kernels::dropout_rows(x.data(), one.data(), rows, n, n, {0.3, key, keys.data()});
     }
     {
       const ThreadScope threads(4);
-      detail::kernels::dropout_rows(x.data(), many.data(), keys.data(), rows, n, n, 0.3, key);
+      detail::kernels::dropout_rows(x.data(), many.data(), rows, n, n, {0.3, key, keys.data()});
     }
     for (index_t r = rows - 1; r >= 0; --r) {
-      detail::kernels::dropout_rows(x.data() + r * n, alone.data() + r * n, keys.data() + r, 1, n, n, 0.3,
-                                    key);
+      detail::kernels::dropout_rows(x.data() + r * n, alone.data() + r * n, 1, n, n,
+                                    {0.3, key, keys.data() + r});
     }
     CHECK(one == many);
     CHECK(one == alone);
@@ -179,9 +179,9 @@ TEST_CASE_TEMPLATE("a row's mask follows its key, whatever the batch and the thr
 TEST_CASE("a rate outside [0, 1) is refused") {
   float x = 1;
   for (const double rate : {-0.1, 1.0, std::numeric_limits<double>::quiet_NaN()}) {
-    CHECK_THROWS_AS(detail::kernels::dropout_rows<float>(&x, &x, nullptr, 1, 1, 1, rate, {}), ValueError);
+    CHECK_THROWS_AS(detail::kernels::dropout_rows<float>(&x, &x, 1, 1, 1, {rate, {}}), ValueError);
   }
-  CHECK_THROWS_WITH_AS(detail::kernels::dropout_rows<float>(&x, &x, nullptr, 1, 1, 1, 1.0, {}),
+  CHECK_THROWS_WITH_AS(detail::kernels::dropout_rows<float>(&x, &x, 1, 1, 1, {1.0, {}}),
                        "[dropout] rate is 1, must be at least 0 and less than 1", ValueError);
 }
 

@@ -74,7 +74,7 @@ TEST_CASE_TEMPLATE("layer_norm and its gradients equal a plain loop", T, float, 
             const T old = b == T(0) ? std::numeric_limits<T>::quiet_NaN() : T(0.25);
             std::vector<T> dx(x.size(), old), dgamma(gamma.size(), old), dbeta(gamma.size(), old);
             detail::kernels::layer_norm_backward(x.data(), gamma.data(), mean.data(), rstd.data(), dy.data(),
-                                                 eps, formula, scalar, dx.data(), b, dgamma.data(),
+                                                 formula, scalar, dx.data(), b, dgamma.data(),
                                                  dbeta.data(), b, rows, n);
             const auto shifted = [b](std::vector<double> v) {
               for (double& e : v) e += static_cast<double>(b) * 0.25;
@@ -121,7 +121,7 @@ TEST_CASE_TEMPLATE("a constant row gives beta and finite gradients", T, float, d
       detail::kernels::layer_norm_forward(x.data(), none, beta.data(), T(1e-5), formula, false, y.data(),
                                           mean.data(), rstd.data(), 1, 7);
       CHECK(y == beta);
-      detail::kernels::layer_norm_backward<T>(x.data(), none, mean.data(), rstd.data(), dy.data(), T(1e-5),
+      detail::kernels::layer_norm_backward<T>(x.data(), none, mean.data(), rstd.data(), dy.data(),
                                               formula, false, dx.data(), T(0), nullptr, nullptr, T(0), 1, 7);
       for (const T g : dx) CHECK(std::isfinite(g));
     }
@@ -153,14 +153,15 @@ TEST_CASE_TEMPLATE("add_layer_norm is dropout, addition and layer_norm in one", 
              {static_cast<const detail::RowKey*>(nullptr), static_cast<const detail::RowKey*>(keys.data())}) {
           std::vector<T> sum(x.size()), expected(x.size()), s(x.size()), y(x.size()), mean(7), rstd(7), m(7),
               d(7);
-          detail::kernels::dropout_add(x.data(), r.data(), sum.data(), rows_of, rows, n, n, rate, key);
+          const detail::kernels::RowDropout dropout{rate, key, rows_of};
+          detail::kernels::dropout_rows(r.data(), sum.data(), rows, n, n, dropout, x.data());
           const T* none = nullptr;
           detail::kernels::layer_norm_forward(sum.data(), gamma.data(), none, T(1e-5),
                                               LayerNormFormula::pytorch, false, expected.data(), m.data(),
                                               d.data(), rows, n);
-          detail::kernels::add_layer_norm_forward(x.data(), r.data(), {rate, key, rows_of}, gamma.data(),
-                                                  none, T(1e-5), LayerNormFormula::pytorch, false, s.data(),
-                                                  y.data(), mean.data(), rstd.data(), rows, n);
+          detail::kernels::layer_norm_forward(x.data(), gamma.data(), none, T(1e-5),
+                                              LayerNormFormula::pytorch, false, y.data(), mean.data(),
+                                              rstd.data(), rows, n, r.data(), s.data(), dropout);
           CHECK(worst_error(s, sum) < tolerance<T>);
           CHECK(worst_error(y, expected) < 5 * tolerance<T>);
         }
@@ -183,7 +184,7 @@ TEST_CASE_TEMPLATE("layer_norm's gradients do not depend on the number of thread
                                           LayerNormFormula::pytorch, false, y.data(), mean.data(),
                                           rstd.data(), rows, n);
       detail::kernels::layer_norm_backward(x.data(), gamma.data(), mean.data(), rstd.data(), dy.data(),
-                                           T(1e-5), LayerNormFormula::pytorch, false, dx.data(), T(0),
+                                           LayerNormFormula::pytorch, false, dx.data(), T(0),
                                            dgamma.data(), dbeta.data(), T(0), rows, n);
       for (auto* v : {&y, &dx, &dgamma, &dbeta}) results.push_back(*v);
     }

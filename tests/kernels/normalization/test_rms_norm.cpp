@@ -8,6 +8,10 @@ namespace {
 
 using namespace eigenformer;
 using namespace eigenformer::testing;
+using detail::kernels::layer_norm_backward;
+using detail::kernels::layer_norm_forward;
+
+constexpr auto formula = LayerNormFormula::pytorch;
 
 struct Reference {
   std::vector<double> y, dx, dgamma;
@@ -52,13 +56,14 @@ TEST_CASE_TEMPLATE("rms_norm and its gradients equal a plain loop", T, float, do
       const T eps = T(1e-3);
       const auto expected = reference(x, gamma, dy, static_cast<double>(eps), rows, n);
       std::vector<T> y(x.size()), rstd(static_cast<std::size_t>(rows));
-      detail::kernels::rms_norm_forward(x.data(), gamma.data(), eps, y.data(), rstd.data(), rows, n);
+      layer_norm_forward<T>(x.data(), gamma.data(), nullptr, eps, formula, false, y.data(), nullptr, rstd.data(),
+                            rows, n);
       CHECK(worst_error(y, expected.y) < 10 * tolerance<T>);
       for (const T b : {T(0), T(1)}) {
         const T old = b == T(0) ? std::numeric_limits<T>::quiet_NaN() : T(0.25);
         std::vector<T> dx(x.size(), old), dgamma(gamma.size(), old);
-        detail::kernels::rms_norm_backward(x.data(), gamma.data(), rstd.data(), dy.data(), dx.data(), b,
-                                           dgamma.data(), b, rows, n);
+        layer_norm_backward<T>(x.data(), gamma.data(), nullptr, rstd.data(), dy.data(), formula, false, dx.data(),
+                               b, dgamma.data(), nullptr, b, rows, n);
         const auto shifted = [b](std::vector<double> v) {
           for (double& e : v) e += static_cast<double>(b) * 0.25;
           return v;
@@ -75,20 +80,19 @@ TEST_CASE_TEMPLATE("add_rms_norm is the norm of the sum, in place too, and drops
   for_each_isa([&] {
     const index_t rows = 5, n = 35;
     const auto x = random_values<T>(rows * n, 1), r = random_values<T>(rows * n, 2);
-    const T* no_gain = nullptr;
     for (const double rate : {0.0, 0.5}) {
       const detail::kernels::RowDropout dropout{rate, {1, 2, 3}, nullptr};
       std::vector<T> sum(x.size()), s(x.size()), y(x.size()), expected(x.size()), rstd(5);
-      detail::kernels::dropout_add<T>(x.data(), r.data(), sum.data(), nullptr, rows, n, n, rate, dropout.key);
-      detail::kernels::rms_norm_forward<T>(sum.data(), no_gain, T(1e-5), expected.data(), rstd.data(), rows,
-                                           n);
-      detail::kernels::add_rms_norm_forward<T>(x.data(), r.data(), dropout, no_gain, T(1e-5), s.data(),
-                                               y.data(), rstd.data(), rows, n);
+      detail::kernels::dropout_rows<T>(r.data(), sum.data(), rows, n, n, dropout, x.data());
+      layer_norm_forward<T>(sum.data(), nullptr, nullptr, T(1e-5), formula, false, expected.data(), nullptr,
+                            rstd.data(), rows, n);
+      layer_norm_forward<T>(x.data(), nullptr, nullptr, T(1e-5), formula, false, y.data(), nullptr, rstd.data(),
+                            rows, n, r.data(), s.data(), dropout);
       CHECK(s == sum);
       CHECK(worst_error(y, expected) < tolerance<T>);
       std::vector<T> place = x;
-      detail::kernels::add_rms_norm_forward<T>(place.data(), r.data(), dropout, no_gain, T(1e-5),
-                                               place.data(), y.data(), rstd.data(), rows, n);
+      layer_norm_forward<T>(place.data(), nullptr, nullptr, T(1e-5), formula, false, y.data(), nullptr,
+                            rstd.data(), rows, n, r.data(), place.data(), dropout);
       CHECK(place == sum);
     }
   });

@@ -24,7 +24,6 @@ struct AttentionDropout {
   EIGENFORMER_ALWAYS_INLINE static void run(const DropoutPlan<T>* plan, std::uint32_t sequence,
                                             std::uint32_t head, index_t query, index_t m, index_t key,
                                             index_t n, T* out) {
-    using S = Simd<T, Bytes>;
     alignas(64) std::uint32_t words[64];
     for (index_t four = query / 4; four * 4 < query + m; ++four) {
       for (index_t j = 0; j < n; j += 16) {
@@ -33,17 +32,7 @@ struct AttentionDropout {
         for (index_t w = 0; w < 4; ++w) {
           const index_t i = four * 4 + w - query;
           if (i < 0 || i >= m) continue;
-          T* to = out + i * attention_width + j;
-          if constexpr (sizeof(T) == 4) {
-            for (index_t l = 0; l < 16; l += S::lanes) {
-              typename S::U word;
-              __builtin_memcpy(&word, words + 16 * w + l, Bytes);
-              S::at(to + l).v = word >= plan->threshold ? plan->scale - typename S::V{} : typename S::V{};
-            }
-          } else {
-            for (index_t l = 0; l < 16; ++l)
-              to[l] = words[16 * w + l] >= plan->threshold ? plan->scale : T(0);
-          }
+          dropout_multipliers<Bytes>(*plan, words + 16 * w, 16, out + i * attention_width + j);
         }
       }
     }
@@ -101,7 +90,7 @@ class AttentionTiles {
   EIGENFORMER_NOINLINE void pack_queries(const AttentionPlace& at, index_t first, index_t count) {
     bool finite = true;
     const T* from = p.q + (p.queries->offsets()[at.b] + first) * p.q_stride + at.h * p.head_dim;
-    dispatch<AttentionPack<T>>(from, p.q_stride, static_cast<const index_t*>(nullptr), count, p.head_dim,
+    dispatch<AttentionPack<T>>(from, p.q_stride, nullptr, count, p.head_dim,
                                p.scale, queries, query_panel, &finite);
   }
 
@@ -171,7 +160,7 @@ class AttentionTiles {
     }
     if (p.mask != nullptr) forbid(at, first, m, key, n, limited, low, high);
     // Scores that a mask excludes have no gradient.
-    if (ruled_ != nullptr) dispatch<AttentionClearForbidden<T>>(ruled_, static_cast<const T*>(scores), m, n);
+    if (ruled_ != nullptr) dispatch<AttentionClearForbidden<T>>(ruled_, scores, m, n);
     return true;
   }
 
@@ -249,7 +238,7 @@ class AttentionTiles {
       if (multiplies_by_eigen()) {
         row_product_by_eigen<T>(scores, n, from + done, p.v_stride, rows, columns, c, scale, mode);
       } else {
-        dispatch<AttentionRowProduct<T>>(static_cast<const T*>(scores), n, from + done, p.v_stride, rows,
+        dispatch<AttentionRowProduct<T>>(scores, n, from + done, p.v_stride, rows,
                                          columns, c, scale, mode);
       }
       c += query_panel;

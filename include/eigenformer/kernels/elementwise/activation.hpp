@@ -324,7 +324,7 @@ void gated_tile(Activation activation, const T* gate, index_t ld_gate, const T* 
     for (index_t c = 0; c < cols; c += detail::gated_strip) {
       const index_t n = std::min(detail::gated_strip, cols - c);
       activation_tile<T>(activation, gate + r * ld_gate + c, 0, nullptr, nullptr, value, 0, 1, n);
-      dispatch<detail::LinearCombination<T>>(T(1), static_cast<const T*>(value), up + r * ld_up + c, T(0),
+      dispatch<detail::LinearCombination<T>>(T(1), value, up + r * ld_up + c, T(0),
                                              y + r * ld_y + c, n);
     }
   }
@@ -340,11 +340,11 @@ void gated_backward_tile(Activation activation, const T* gate, const T* up, inde
       const index_t n = std::min(detail::gated_strip, cols - c);
       const T* const g = gate + r * ld + c;
       activation_tile<T>(activation, g, 0, nullptr, nullptr, value, 0, 1, n);
-      dispatch<detail::GatedProductBackward<T>>(static_cast<const T*>(value), up + r * ld + c,
+      dispatch<detail::GatedProductBackward<T>>(value, up + r * ld + c,
                                                 dy + r * ld_dy + c, beta, dup + r * ld_dup + c,
-                                                static_cast<T*>(dvalue), n);
+                                                dvalue, n);
       const T* const kept = activation_backward_takes_output(activation) ? value : g;
-      activation_backward_tile<T>(activation, kept, 0, static_cast<const T*>(dvalue),
+      activation_backward_tile<T>(activation, kept, 0, dvalue,
                                   dgate + r * ld_dgate + c, 0, beta, 1, n);
     }
   }

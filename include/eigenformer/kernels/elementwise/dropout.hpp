@@ -9,7 +9,7 @@
 
 namespace eigenformer::detail::kernels {
 
-/// Dropout of rows, as an argument of fused kernels.
+/// Dropout of rows, as an argument of kernels.
 struct RowDropout {
   double rate = 0;  ///< in [0, 1); 0: no dropout
   DropoutKey key;   ///< selects the masks
@@ -31,28 +31,24 @@ template <class T>
 void dropout_mask_row(DropoutKey key, std::uint32_t c0, std::uint32_t c1, std::uint32_t c2, index_t first,
                       index_t n, double rate, T* out);
 
-/// y = x * mask / (1 - rate). x, y: (rows, n), rows `ld` elements apart; y may be x; keys: (rows) or nullptr
-/// (see RowDropout). Throws ValueError for a rate outside [0, 1). Srivastava et al., JMLR 15, 2014.
+/// y = [base +] x * mask / (1 - rate), also for the backward, which computes the mask again. base (or nullptr),
+/// x, y: (rows, n), rows `ld` elements apart; y may be base or x. Throws ValueError for a rate outside [0, 1).
+/// Srivastava et al., JMLR 15, 2014.
 template <class T>
-void dropout_rows(const T* x, T* y, const RowKey* keys, index_t rows, index_t n, index_t ld, double rate,
-                  DropoutKey key);
+void dropout_rows(const T* x, T* y, index_t rows, index_t n, index_t ld, const RowDropout& dropout,
+                  const T* base = nullptr);
 
-/// dx = beta * dx + dy * mask / (1 - rate), with the mask of dropout_rows computed again. beta 0 does not
-/// read dx, which may be dy. Throws as dropout_rows.
+/// dropout_rows on a tile that starts at (first_row, first_column) of the whole; x, y point at the tile,
+/// dropout.rows (or nullptr) at the whole's first row. Runs on the calling thread: for the epilogue of a matrix
+/// product.
 template <class T>
-void dropout_backward(const T* dy, T* dx, T beta, const RowKey* keys, index_t rows, index_t n, index_t ld,
-                      double rate, DropoutKey key);
+void dropout_tile(const T* x, T* y, index_t first_row, index_t rows, index_t first_column, index_t n,
+                  index_t ld, const RowDropout& dropout);
 
-/// y = x + r * mask / (1 - rate): the residual connection. Shapes as in dropout_rows; y may be x or r.
-template <class T>
-void dropout_add(const T* x, const T* r, T* y, const RowKey* keys, index_t rows, index_t n, index_t ld,
-                 double rate, DropoutKey key);
-
-/// dropout_rows on a tile that starts at (first_row, first_column) of the whole; x, y point at the tile, keys
-/// (or nullptr) at the whole's first row. Runs on the calling thread: for the epilogue of a matrix product.
-template <class T>
-void dropout_tile(const T* x, T* y, const RowKey* keys, index_t first_row, index_t rows, index_t first_column,
-                  index_t n, index_t ld, double rate, DropoutKey key);
+/// The key of a row, for keys as in RowDropout.
+EIGENFORMER_ALWAYS_INLINE RowKey row_key(const RowKey* keys, index_t row) {
+  return keys != nullptr ? keys[row] : RowKey{0, static_cast<std::uint32_t>(row)};
+}
 
 /// Key and rate of a dropout in the form that loops use: an element is kept if its random word is at least
 /// `threshold`, and then multiplied by `scale`.
@@ -160,6 +156,25 @@ struct PhiloxBlock {
   }
 };
 
+/// out[j] = 0 or plan.scale, by random words; n: a multiple of 16.
+template <int Bytes, class T>
+EIGENFORMER_ALWAYS_INLINE void dropout_multipliers(const DropoutPlan<T>& plan, const std::uint32_t* words,
+                                                   index_t n, T* out) {
+  if constexpr (sizeof(T) == 4) {
+    using W = Simd<T, Bytes>;
+    typename W::V scale;
+    W::set(scale, plan.scale);
+    for (index_t j = 0; j < n; j += W::lanes) {
+      typename W::U word;
+      __builtin_memcpy(&word, words + j, Bytes);
+      const typename W::I keep = reinterpret_cast<typename W::I>(word >= plan.threshold);
+      W::at(out + j).v = reinterpret_cast<typename W::V>(keep & reinterpret_cast<typename W::I>(scale));
+    }
+  } else {
+    for (index_t j = 0; j < n; ++j) out[j] = words[j] >= plan.threshold ? plan.scale : T(0);
+  }
+}
+
 /// The 64 multipliers (0 or plan.scale) of elements 64 * block .. 64 * block + 63 of the mask named (c0, c1,
 /// c2), as dropout_mask_row defines them; for use inside the loops of other kernels. out: 64 elements.
 template <int Bytes, class T>
@@ -168,19 +183,7 @@ EIGENFORMER_ALWAYS_INLINE void dropout_scale_block(const DropoutPlan<T>& plan, s
                                                    T* out) {
   alignas(64) std::uint32_t words[64];
   PhiloxBlock<Bytes>::run(plan.key0, plan.key1, c0, c1, c2, static_cast<std::uint32_t>(16 * block), words);
-  if constexpr (sizeof(T) == 4) {
-    using W = Simd<T, Bytes>;
-    typename W::V scale;
-    W::set(scale, plan.scale);
-    for (index_t j = 0; j < 64; j += W::lanes) {
-      typename W::U word;
-      __builtin_memcpy(&word, words + j, Bytes);
-      const typename W::I keep = reinterpret_cast<typename W::I>(word >= plan.threshold);
-      W::at(out + j).v = reinterpret_cast<typename W::V>(keep & reinterpret_cast<typename W::I>(scale));
-    }
-  } else {
-    for (index_t j = 0; j < 64; ++j) out[j] = words[j] >= plan.threshold ? plan.scale : T(0);
-  }
+  dropout_multipliers<Bytes>(plan, words, 64, out);
 }
 
 }  // namespace eigenformer::detail::kernels
@@ -207,14 +210,14 @@ struct DropoutTile {
       for (index_t j = 0; j < dropout_block; ++j) multiplier[j] = T(1);
     }
     for (index_t r = 0; r < rows; ++r) {
-      const index_t row = first_row + r;
-      const std::uint32_t c0 = keys == nullptr ? 0 : keys[row].sequence;
-      const std::uint32_t c1 = keys == nullptr ? static_cast<std::uint32_t>(row) : keys[row].position;
+      const RowKey key = row_key(keys, first_row + r);
       for (index_t j = 0; j < n;) {
         const index_t column = first_column + j;
         const index_t skip = column % dropout_block;
         const index_t end = std::min(n, j + dropout_block - skip);
-        if (plan.active()) dropout_scale_block<Bytes>(plan, c0, c1, 0, column / dropout_block, multiplier);
+        if (plan.active()) {
+          dropout_scale_block<Bytes>(plan, key.sequence, key.position, 0, column / dropout_block, multiplier);
+        }
         for (const T* m = multiplier + skip; j < end; j += W::lanes, m += W::lanes) {
           const index_t i = r * ld + j, count = end - j;
           typename W::V x, scale;
@@ -234,17 +237,6 @@ struct DropoutTile {
   }
 };
 
-template <class T>
-void dropout_tiles(const T* base, const T* in, T* out, const RowKey* keys, index_t rows, index_t n,
-                   index_t ld, double rate, DropoutKey key) {
-  const DropoutPlan<T> plan(key, rate);
-  parallel_for(rows, row_grain(n, simple_grain), [&](index_t begin, index_t end) {
-    const index_t at = begin * ld;
-    dispatch<DropoutTile<T>>(base == nullptr ? base : base + at, in + at, out + at, keys, begin, end - begin,
-                             index_t{0}, n, ld, plan);
-  });
-}
-
 }  // namespace detail
 
 template <class T>
@@ -260,34 +252,25 @@ void dropout_mask_row(DropoutKey key, std::uint32_t c0, std::uint32_t c1, std::u
 }
 
 template <class T>
-void dropout_rows(const T* x, T* y, const RowKey* keys, index_t rows, index_t n, index_t ld, double rate,
-                  DropoutKey key) {
-  detail::dropout_tiles<T>(nullptr, x, y, keys, rows, n, ld, rate, key);
+void dropout_rows(const T* x, T* y, index_t rows, index_t n, index_t ld, const RowDropout& dropout,
+                  const T* base) {
+  const DropoutPlan<T> plan(dropout.key, dropout.rate);
+  parallel_for(rows, row_grain(n, simple_grain), [&](index_t begin, index_t end) {
+    const index_t at = begin * ld;
+    dispatch<detail::DropoutTile<T>>(shifted(base, at), x + at, y + at, dropout.rows, begin,
+                                     end - begin, 0, n, ld, plan);
+  });
 }
 
 template <class T>
-void dropout_backward(const T* dy, T* dx, T beta, const RowKey* keys, index_t rows, index_t n, index_t ld,
-                      double rate, DropoutKey key) {
-  detail::dropout_tiles<T>(beta == T(0) ? nullptr : dx, dy, dx, keys, rows, n, ld, rate, key);
-}
-
-template <class T>
-void dropout_add(const T* x, const T* r, T* y, const RowKey* keys, index_t rows, index_t n, index_t ld,
-                 double rate, DropoutKey key) {
-  detail::dropout_tiles<T>(x, r, y, keys, rows, n, ld, rate, key);
-}
-
-template <class T>
-void dropout_tile(const T* x, T* y, const RowKey* keys, index_t first_row, index_t rows, index_t first_column,
-                  index_t n, index_t ld, double rate, DropoutKey key) {
-  dispatch<detail::DropoutTile<T>>(static_cast<const T*>(nullptr), x, y, keys, first_row, rows, first_column,
-                                   n, ld, DropoutPlan<T>(key, rate));
+void dropout_tile(const T* x, T* y, index_t first_row, index_t rows, index_t first_column, index_t n,
+                  index_t ld, const RowDropout& dropout) {
+  dispatch<detail::DropoutTile<T>>(nullptr, x, y, dropout.rows, first_row, rows, first_column, n, ld,
+                                   DropoutPlan<T>(dropout.key, dropout.rate));
 }
 
 EIGENFORMER_KERNEL(dropout_mask_row)
 EIGENFORMER_KERNEL(dropout_rows)
-EIGENFORMER_KERNEL(dropout_backward)
-EIGENFORMER_KERNEL(dropout_add)
 EIGENFORMER_KERNEL(dropout_tile)
 
 }  // namespace eigenformer::detail::kernels

@@ -98,7 +98,7 @@ template <class T, std::size_t N, class F>
 void map(const F& f, const std::array<const T*, N>& x, T* y, T beta, index_t n) {
   parallel_for(n, math_grain, [&](index_t begin, index_t end) {
     std::array<const T*, N> from = x;
-    for (const T*& p : from) p = p == nullptr ? p : p + begin;
+    for (const T*& p : from) p = shifted(p, begin);
     dispatch<detail::MapArrays<F, T, N>>(&f, &from, y + begin, beta, end - begin);
   });
 }

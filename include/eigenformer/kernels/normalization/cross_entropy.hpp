@@ -49,10 +49,9 @@ double cross_entropy_forward_backward(T* logits, const std::int32_t* targets, in
 }  // namespace eigenformer::detail::kernels
 
 #ifndef EIGENFORMER_COMPILED
+#include <algorithm>
 #include <cmath>
 #include <limits>
-#include <memory>
-#include <string>
 
 #include "eigenformer/core/base/error.hpp"
 #include "eigenformer/core/runtime/runtime.hpp"
@@ -111,7 +110,7 @@ struct CrossEntropyRows {
     using Row = RowReduction<T, Bytes>;
     for (index_t r = 0; r < rows; ++r) {
       const T* x = logits + r * classes;
-      T* g = gradient == nullptr ? nullptr : gradient + r * classes;
+      T* g = shifted(gradient, r * classes);
       const bool ignored = targets[r] == ignore_index;
       const T largest = ignored && lse == nullptr ? -Row::infinity : Row::max(x, classes);
       const T shift = largest == -Row::infinity ? T(0) : largest;
@@ -128,7 +127,7 @@ struct CrossEntropyRows {
       }
       if (g == nullptr) continue;
       if (ignored || exps == T(0)) {
-        for (index_t i = 0; i < classes; ++i) g[i] = T(0);
+        std::fill_n(g, classes, T(0));
         continue;
       }
       const T factor = scale / exps;
@@ -156,9 +155,7 @@ struct CrossEntropyGradient {
     for (index_t r = 0; r < rows; ++r, x += classes, dx += classes) {
       // A row that is -inf throughout has no gradient either.
       if (targets[r] == ignore_index || lse[r] == -std::numeric_limits<T>::infinity()) {
-        if (beta == T(0)) {
-          for (index_t i = 0; i < classes; ++i) dx[i] = T(0);
-        }
+        if (beta == T(0)) std::fill_n(dx, classes, T(0));
         continue;
       }
       const T s = row_scales == nullptr ? scale : scale * row_scales[r];
@@ -184,10 +181,10 @@ double cross_entropy_rows(const T* logits, T* gradient, const std::int32_t* targ
   const auto row_losses = pool_array<RowLoss>(rows);
   parallel_for(rows, row_grain(classes, math_grain), [&](index_t begin, index_t end) {
     const index_t at = begin * classes;
-    dispatch<CrossEntropyRows<T>>(logits + at, gradient == nullptr ? gradient : gradient + at,
+    dispatch<CrossEntropyRows<T>>(logits + at, shifted(gradient, at),
                                   targets + begin, end - begin, classes, options.label_smoothing,
                                   options.ignore_index, scale, row_losses.get() + begin,
-                                  log_sum_exp == nullptr ? nullptr : log_sum_exp + begin);
+                                  shifted(log_sum_exp, begin));
   });
   RowLoss total;
   for (index_t r = 0; r < rows; ++r) {
@@ -218,7 +215,7 @@ void cross_entropy_backward(const T* logits, const std::int32_t* targets, const 
     const index_t at = begin * classes;
     dispatch<detail::CrossEntropyGradient<T>>(logits + at, targets + begin, log_sum_exp + begin, end - begin,
                                               classes, options.label_smoothing, options.ignore_index, scale,
-                                              row_scales == nullptr ? row_scales : row_scales + begin,
+                                              shifted(row_scales, begin),
                                               dlogits + at, beta);
   });
 }

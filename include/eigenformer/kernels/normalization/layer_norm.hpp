@@ -14,55 +14,29 @@ enum class LayerNormFormula {
 
 namespace detail::kernels {
 
-/// y = (x - mean) * rstd * gamma + beta_param over each row.
+/// y = (x - mean) * rstd * gamma + beta_param over each row of x, or of s = x + dropout(r) where r is given, in
+/// one pass: the "add and norm" of a post-norm sub-layer.
 ///
-/// x, y: (rows, n); gamma, beta_param: (n), or (1) with scalar_gain, or nullptr for 1 and 0; mean, rstd:
-/// (rows), kept for the backward; rstd is the factor the formula gives. y may be x. With the teaching
-/// formula, n must be at least 2; throws ValueError otherwise.
+/// x, y, r, s: (rows, n); gamma, beta_param: (n), or (1) with scalar_gain, or nullptr for 1 and 0; mean, rstd:
+/// (rows), kept for the backward; rstd is the factor the formula gives. mean nullptr: it counts as 0, which
+/// with PyTorch's formula is RMSNorm (Zhang and Sennrich 2019, eq. 4). y may be x, s may be x or r. dropout as
+/// in dropout_rows. With the teaching formula, n must be at least 2; throws ValueError otherwise.
 template <class T>
 void layer_norm_forward(const T* x, const T* gamma, const T* beta_param, T eps, LayerNormFormula formula,
-                        bool scalar_gain, T* y, T* mean, T* rstd, index_t rows, index_t n);
+                        bool scalar_gain, T* y, T* mean, T* rstd, index_t rows, index_t n,
+                        const T* r = nullptr, T* s = nullptr, const RowDropout& dropout = {});
 
-/// s = x + dropout(r), y = layer_norm(s), in one pass: the "add and norm" of a post-norm sub-layer.
-///
-/// x, r, s, y: (rows, n); s is what layer_norm_backward takes as its x, and may be x or r. Others as in
-/// layer_norm_forward, dropout as in dropout_rows.
-template <class T>
-void add_layer_norm_forward(const T* x, const T* r, const RowDropout& dropout, const T* gamma,
-                            const T* beta_param, T eps, LayerNormFormula formula, bool scalar_gain, T* s,
-                            T* y, T* mean, T* rstd, index_t rows, index_t n);
-
-/// Gradients of layer_norm_forward, from its input, mean and rstd.
+/// Gradients of layer_norm_forward, from what it normalised (x or s), mean (or nullptr) and rstd.
 ///
 /// With h = (x - mean) * rstd and g = gamma * dy: dx = rstd * (g - mean(g) - h * mean(g * h)) (PyTorch's
-/// formula; the teaching one divides by n - 1 and the plain standard deviation in the last term); dgamma =
-/// sum of dy * h, dbeta = sum of dy over the rows, summed in chunks of rows of fixed size. dx, dgamma, dbeta
-/// may each be nullptr; beta_dx and beta_params are 0 (overwrite) or 1 (add). dx may be dy.
+/// formula; the teaching one divides by n - 1 and the plain standard deviation in the last term; RMSNorm's has
+/// no mean(g)); dgamma = sum of dy * h, dbeta = sum of dy over the rows, summed in chunks of rows of fixed
+/// size. dx, dgamma, dbeta may each be nullptr; beta_dx and beta_params are 0 (overwrite) or 1 (add). dx may be
+/// dy.
 template <class T>
-void layer_norm_backward(const T* x, const T* gamma, const T* mean, const T* rstd, const T* dy, T eps,
+void layer_norm_backward(const T* x, const T* gamma, const T* mean, const T* rstd, const T* dy,
                          LayerNormFormula formula, bool scalar_gain, T* dx, T beta_dx, T* dgamma, T* dbeta,
                          T beta_params, index_t rows, index_t n);
-
-/// y = x * rstd * gamma over each row, rstd = 1 / sqrt(mean of x^2 + eps). Zhang and Sennrich 2019, eq. 4.
-///
-/// x, y: (rows, n); gamma: (n), or nullptr for 1; rstd: (rows), kept for the backward. y may be x.
-template <class T>
-void rms_norm_forward(const T* x, const T* gamma, T eps, T* y, T* rstd, index_t rows, index_t n);
-
-/// s = x + dropout(r), y = rms_norm(s), in one pass. x, r, s, y: (rows, n); s is what rms_norm_backward takes
-/// as its x, and may be x or r. Others as in rms_norm_forward, dropout as in dropout_rows.
-template <class T>
-void add_rms_norm_forward(const T* x, const T* r, const RowDropout& dropout, const T* gamma, T eps, T* s,
-                          T* y, T* rstd, index_t rows, index_t n);
-
-/// Gradients of rms_norm_forward, from its input and rstd.
-///
-/// With h = x * rstd and g = gamma * dy: dx = rstd * (g - h * mean(g * h)); dgamma = sum of dy * h over the
-/// rows, summed in chunks of rows of fixed size. dx and dgamma may each be nullptr; beta_dx and beta_gamma
-/// are 0 (overwrite) or 1 (add). dx may be dy.
-template <class T>
-void rms_norm_backward(const T* x, const T* gamma, const T* rstd, const T* dy, T* dx, T beta_dx, T* dgamma,
-                       T beta_gamma, index_t rows, index_t n);
 
 }  // namespace detail::kernels
 
@@ -124,7 +98,7 @@ EIGENFORMER_ALWAYS_INLINE void add_residual(const T* x, const T* r, T* s, index_
 }
 
 /// centred false: the mean counts as 0, which is RMSNorm; `mean` is then unused.
-template <class T, bool centred = true>
+template <class T, bool centred>
 struct LayerNormForward {
   /// r nullptr: s is unused and x is normalised; otherwise s = x + dropout(r) is.
   template <int Bytes>
@@ -143,9 +117,7 @@ struct LayerNormForward {
       const T* in = x + row * n;
       V total{};
       if (r != nullptr) {
-        const RowKey key =
-            keys != nullptr ? keys[first_row + row] : RowKey{0, static_cast<std::uint32_t>(first_row + row)};
-        add_residual<T, Bytes>(in, r + row * n, s + row * n, n, plan, key, total);
+        add_residual<T, Bytes>(in, r + row * n, s + row * n, n, plan, row_key(keys, first_row + row), total);
         in = s + row * n;
       } else if constexpr (centred) {
         for (index_t i = 0; i < n; i += W::lanes) {
@@ -179,7 +151,7 @@ struct LayerNormForward {
   }
 };
 
-template <class T, bool centred = true>
+template <class T, bool centred>
 struct LayerNormBackward {
   /// dgamma, dbeta: (n), added to; each of them and dx may be nullptr.
   template <int Bytes>
@@ -203,8 +175,8 @@ struct LayerNormBackward {
         h -= m;
         if (a.teaching) squares += h * h;
         h *= factor;
-        if (dgamma != nullptr) add<Bytes>(dgamma + i, n - i, g * h);
-        if (dbeta != nullptr) add<Bytes>(dbeta + i, n - i, g);
+        if (dgamma != nullptr) W::store_sum(dgamma + i, n - i, g * h, T(1));
+        if (dbeta != nullptr) W::store_sum(dbeta + i, n - i, g, T(1));
         g *= gamma;
         sum_g += g;
         sum_gh += g * h;
@@ -227,40 +199,15 @@ struct LayerNormBackward {
         if (vector_gamma) W::load(gamma, a.gamma + i, n - i);
         h = (h - m) * factor;
         g = factor * ((g * gamma - mean_g) - h * slope);
-        if (beta_dx != T(0)) {
-          V d;
-          W::load(d, dx + i, n - i);
-          g += beta_dx * d;
-        }
-        W::store(dx + i, n - i, g);
+        W::store_sum(dx + i, n - i, g, beta_dx);
       }
       dx += n;
     }
-  }
-
- private:
-  template <int Bytes>
-  EIGENFORMER_ALWAYS_INLINE static void add(T* to, index_t left, const typename Simd<T, Bytes>::V& v) {
-    typename Simd<T, Bytes>::V sum;
-    Simd<T, Bytes>::load(sum, to, left);
-    sum += v;
-    Simd<T, Bytes>::store(to, left, sum);
   }
 };
 
 /// Rows whose parameter gradients are summed together; the sums of these chunks are added in order.
 inline constexpr index_t layer_norm_chunk = 64;
-
-template <class T, bool centred = true>
-void layer_norm_rows(const LayerNormArguments<T>& a, const T* x, const T* r, const DropoutPlan<T>& plan,
-                     const RowKey* keys, T* s, T* y, T* mean, T* rstd, index_t rows) {
-  parallel_for(rows, row_grain(a.n, simple_grain), [&](index_t begin, index_t end) {
-    const index_t at = begin * a.n;
-    dispatch<LayerNormForward<T, centred>>(a, x + at, r == nullptr ? r : r + at, plan, keys, begin,
-                                           s == nullptr ? s : s + at, y + at,
-                                           mean == nullptr ? mean : mean + begin, rstd + begin, end - begin);
-  });
-}
 
 /// out = beta * out + the sums of the chunks, in order, for n columns from `first` of partial: (chunks, 2 n);
 /// for a scalar parameter also over the columns.
@@ -277,10 +224,31 @@ void sum_partials(const T* partial, index_t first, index_t chunks, index_t n, bo
   if (scalar) put(*out, whole, beta);
 }
 
-template <class T, bool centred = true>
-void layer_norm_gradients(const LayerNormArguments<T>& a, const T* x, const T* mean, const T* rstd,
-                          const T* dy, T* dx, T beta_dx, T* dgamma, T* dbeta, T beta_params, index_t rows) {
-  const index_t n = a.n, chunk = layer_norm_chunk, chunks = (rows + chunk - 1) / chunk;
+}  // namespace detail
+
+template <class T>
+void layer_norm_forward(const T* x, const T* gamma, const T* beta_param, T eps, LayerNormFormula formula,
+                        bool scalar_gain, T* y, T* mean, T* rstd, index_t rows, index_t n, const T* r, T* s,
+                        const RowDropout& dropout) {
+  const auto a = detail::layer_norm_arguments(gamma, beta_param, eps, formula, scalar_gain, n);
+  const DropoutPlan<T> plan(dropout.key, dropout.rate);
+  const auto run = mean == nullptr ? dispatch<detail::LayerNormForward<T, false>>
+                                   : dispatch<detail::LayerNormForward<T, true>>;
+  parallel_for(rows, row_grain(n, simple_grain), [&](index_t begin, index_t end) {
+    const index_t at = begin * n;
+    run(a, x + at, shifted(r, at), plan, dropout.rows, begin, shifted(s, at), y + at, shifted(mean, begin),
+        rstd + begin, end - begin);
+  });
+}
+
+template <class T>
+void layer_norm_backward(const T* x, const T* gamma, const T* mean, const T* rstd, const T* dy,
+                         LayerNormFormula formula, bool scalar_gain, T* dx, T beta_dx, T* dgamma, T* dbeta,
+                         T beta_params, index_t rows, index_t n) {
+  const auto a = detail::layer_norm_arguments<T>(gamma, nullptr, T(0), formula, scalar_gain, n);
+  const auto run = mean == nullptr ? dispatch<detail::LayerNormBackward<T, false>>
+                                   : dispatch<detail::LayerNormBackward<T, true>>;
+  const index_t chunk = detail::layer_norm_chunk, chunks = (rows + chunk - 1) / chunk;
   const bool parameters = dgamma != nullptr || dbeta != nullptr;
   std::shared_ptr<T[]> partial;
   if (parameters && chunks > 0) partial = pool_array<T>(chunks * 2 * n);
@@ -288,72 +256,15 @@ void layer_norm_gradients(const LayerNormArguments<T>& a, const T* x, const T* m
     const index_t row = c * chunk, at = row * n;
     T* sums = partial.get() + c * 2 * n;
     if (parameters) std::fill(sums, sums + 2 * n, T(0));
-    dispatch<LayerNormBackward<T, centred>>(a, x + at, mean == nullptr ? mean : mean + row, rstd + row,
-                                            dy + at, dx == nullptr ? dx : dx + at, beta_dx,
-                                            dgamma == nullptr ? dgamma : sums,
-                                            dbeta == nullptr ? dbeta : sums + n, std::min(chunk, rows - row));
+    run(a, x + at, shifted(mean, row), rstd + row, dy + at, shifted(dx, at), beta_dx, dgamma == nullptr ? dgamma : sums, dbeta == nullptr ? dbeta : sums + n,
+        std::min(chunk, rows - row));
   });
-  sum_partials<T>(partial.get(), 0, chunks, n, a.scalar_gain, dgamma, beta_params);
-  sum_partials<T>(partial.get(), n, chunks, n, a.scalar_gain, dbeta, beta_params);
-}
-
-}  // namespace detail
-
-template <class T>
-void layer_norm_forward(const T* x, const T* gamma, const T* beta_param, T eps, LayerNormFormula formula,
-                        bool scalar_gain, T* y, T* mean, T* rstd, index_t rows, index_t n) {
-  const auto a = detail::layer_norm_arguments(gamma, beta_param, eps, formula, scalar_gain, n);
-  detail::layer_norm_rows<T>(a, x, nullptr, DropoutPlan<T>({}, 0), nullptr, nullptr, y, mean, rstd, rows);
-}
-
-template <class T>
-void add_layer_norm_forward(const T* x, const T* r, const RowDropout& dropout, const T* gamma,
-                            const T* beta_param, T eps, LayerNormFormula formula, bool scalar_gain, T* s,
-                            T* y, T* mean, T* rstd, index_t rows, index_t n) {
-  const auto a = detail::layer_norm_arguments(gamma, beta_param, eps, formula, scalar_gain, n);
-  detail::layer_norm_rows<T>(a, x, r, DropoutPlan<T>(dropout.key, dropout.rate), dropout.rows, s, y, mean,
-                             rstd, rows);
-}
-
-template <class T>
-void layer_norm_backward(const T* x, const T* gamma, const T* mean, const T* rstd, const T* dy, T eps,
-                         LayerNormFormula formula, bool scalar_gain, T* dx, T beta_dx, T* dgamma, T* dbeta,
-                         T beta_params, index_t rows, index_t n) {
-  const auto a = detail::layer_norm_arguments<T>(gamma, nullptr, eps, formula, scalar_gain, n);
-  detail::layer_norm_gradients<T>(a, x, mean, rstd, dy, dx, beta_dx, dgamma, dbeta, beta_params, rows);
+  detail::sum_partials<T>(partial.get(), 0, chunks, n, scalar_gain, dgamma, beta_params);
+  detail::sum_partials<T>(partial.get(), n, chunks, n, scalar_gain, dbeta, beta_params);
 }
 
 EIGENFORMER_KERNEL(layer_norm_forward)
-EIGENFORMER_KERNEL(add_layer_norm_forward)
 EIGENFORMER_KERNEL(layer_norm_backward)
-
-template <class T>
-void rms_norm_forward(const T* x, const T* gamma, T eps, T* y, T* rstd, index_t rows, index_t n) {
-  const detail::LayerNormArguments<T> a{gamma, nullptr, eps, false, false, n};
-  detail::layer_norm_rows<T, false>(a, x, nullptr, DropoutPlan<T>({}, 0), nullptr, nullptr, y, nullptr, rstd,
-                                    rows);
-}
-
-template <class T>
-void add_rms_norm_forward(const T* x, const T* r, const RowDropout& dropout, const T* gamma, T eps, T* s,
-                          T* y, T* rstd, index_t rows, index_t n) {
-  const detail::LayerNormArguments<T> a{gamma, nullptr, eps, false, false, n};
-  detail::layer_norm_rows<T, false>(a, x, r, DropoutPlan<T>(dropout.key, dropout.rate), dropout.rows, s, y,
-                                    nullptr, rstd, rows);
-}
-
-template <class T>
-void rms_norm_backward(const T* x, const T* gamma, const T* rstd, const T* dy, T* dx, T beta_dx, T* dgamma,
-                       T beta_gamma, index_t rows, index_t n) {
-  const detail::LayerNormArguments<T> a{gamma, nullptr, T(0), false, false, n};
-  T* const no_shift = nullptr;
-  detail::layer_norm_gradients<T, false>(a, x, nullptr, rstd, dy, dx, beta_dx, dgamma, no_shift, beta_gamma,
-                                         rows);
-}
-
-EIGENFORMER_KERNEL(rms_norm_forward)
-EIGENFORMER_KERNEL(add_rms_norm_forward)
-EIGENFORMER_KERNEL(rms_norm_backward)
 
 }  // namespace eigenformer::detail::kernels
 #endif

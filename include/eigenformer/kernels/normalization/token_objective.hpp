@@ -173,14 +173,12 @@ struct TokenObjectiveRows {
     for (index_t r = 0; r < rows; ++r) {
       T* first = logits + r * classes;
       T* second = copies == 2 ? first + stride : nullptr;
-      const T* q = teacher == nullptr ? nullptr : teacher + r * classes;
+      const T* q = shifted(teacher, r * classes);
       TokenSums& sum = sums[r];
       sum = {};
       if (targets[r] == o.ignore_index) {
-        for (index_t i = 0; gradient && i < classes; ++i) {
-          first[i] = T(0);
-          if (second != nullptr) second[i] = T(0);
-        }
+        if (gradient) std::fill_n(first, classes, T(0));
+        if (gradient && second != nullptr) std::fill_n(second, classes, T(0));
         continue;
       }
       T shifts[2] = {T(0), T(0)};
@@ -240,7 +238,7 @@ TokenLosses token_objective(T* logits, const T* teacher, const std::int32_t* tar
   const auto sums = pool_array<detail::TokenSums>(rows);
   parallel_for(rows, row_grain(classes, math_grain), [&](index_t begin, index_t end) {
     const index_t at = begin * classes;
-    dispatch<detail::TokenObjectiveRows<T>>(logits + at, teacher == nullptr ? teacher : teacher + at,
+    dispatch<detail::TokenObjectiveRows<T>>(logits + at, shifted(teacher, at),
                                             targets + begin, end - begin, copies, rows * classes, classes,
                                             options, scale, gradient, sums.get() + begin);
   });

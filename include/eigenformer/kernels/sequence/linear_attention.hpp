@@ -17,19 +17,19 @@ inline index_t linear_attention_state_size(index_t head_dim, index_t value_dim) 
 template <class T>
 void linear_attention_accumulate(const AttentionProblem<T>& problem, T* state);
 
-/// out = sum over keys of <q, k> v / (sum of <q, k> + 1e-6), for each query and head, from the keys' state.
-/// Katharopoulos et al. 2020, eq. 5; the mask, scale and dropout of the problem are ignored.
+/// out = sum over keys of <q, k> v / (sum of <q, k> + 1e-6), for each query and head, from the keys' state,
+/// which is only read. Katharopoulos et al. 2020, eq. 5; the mask, scale and dropout of the problem are
+/// ignored.
+///
+/// Causal (each query attends to keys up to its own position): eq. 9 to 12, in one pass with a state of
+/// constant size. Queries and keys have the same layout. state: (queries->batch(), heads,
+/// linear_attention_state_size), the sums over earlier keys; on return it includes these.
 ///
 /// q of the problem: features; out: (queries->rows(), heads * value_dim), rows out_stride apart; padding gets
 /// zeros.
 template <class T>
-void linear_attention_apply(const AttentionProblem<T>& problem, const T* state, T* out, index_t out_stride);
-
-/// The same for causal attention (each query attends to keys up to its own position), eq. 9 to 12, in one
-/// pass with a state of constant size. Queries and keys have the same layout. state: (queries->batch(),
-/// heads, linear_attention_state_size), the sums over earlier keys; on return it includes these.
-template <class T>
-void linear_attention_causal(const AttentionProblem<T>& problem, T* state, T* out, index_t out_stride);
+void linear_attention_forward(const AttentionProblem<T>& problem, bool causal, T* state, T* out,
+                              index_t out_stride);
 
 /// Gradients of both, for dout, given their output (from a state of zeros). Eq. 13 to 15, with the
 /// normaliser. gradients are those of features and values; padding gets zeros.
@@ -218,29 +218,10 @@ struct LinearAttentionKeyGradients {
 template <class T>
 LinearAttentionRows<T> linear_attention_rows(const AttentionProblem<T>& p, index_t query_row, index_t key_row,
                                              index_t head) {
-  return {p.q == nullptr ? nullptr : p.q + query_row * p.q_stride + head * p.head_dim,
-          p.q_stride,
-          p.k == nullptr ? nullptr : p.k + key_row * p.k_stride + head * p.head_dim,
-          p.k_stride,
-          p.v == nullptr ? nullptr : p.v + key_row * p.v_stride + head * p.value_dim,
-          p.v_stride,
-          p.head_dim,
-          p.value_dim};
-}
-
-/// The output of all queries; state: of their keys, only read unless causal.
-template <class T>
-void linear_attention_forward(const AttentionProblem<T>& p, bool causal, T* state, T* out,
-                              index_t out_stride) {
-  const index_t size = linear_attention_state_size(p.head_dim, p.value_dim);
-  zero_padding(*p.queries, out, out_stride, p.heads * p.value_dim);
-  parallel_each(p.queries->batch() * p.heads, 1, [&](index_t i) {
-    const index_t b = i / p.heads, h = i % p.heads, row = p.queries->offset(b);
-    T* const sums = state + (causal ? i : attention_keys_of(p, b) * p.heads + h) * size;
-    dispatch<LinearAttentionForward<T>>(linear_attention_rows(p, row, causal ? row : 0, h), causal, sums,
-                                        out + row * out_stride + h * p.value_dim, out_stride,
-                                        p.queries->length(b));
-  });
+  return {shifted(p.q, query_row * p.q_stride + head * p.head_dim), p.q_stride,
+          shifted(p.k, key_row * p.k_stride + head * p.head_dim), p.k_stride,
+          shifted(p.v, key_row * p.v_stride + head * p.value_dim), p.v_stride,
+          p.head_dim, p.value_dim};
 }
 
 }  // namespace detail
@@ -251,21 +232,24 @@ void linear_attention_accumulate(const AttentionProblem<T>& p, T* state) {
   parallel_each(p.keys->batch() * p.heads, 1, [&](index_t i) {
     const index_t b = i / p.heads, h = i % p.heads;
     const auto rows = detail::linear_attention_rows(p, 0, p.keys->offset(b), h);
-    const T* const no_weights = nullptr;
-    dispatch<detail::LinearAttentionAccumulate<T>>(rows.k, rows.k_stride, rows.v, rows.v_stride, no_weights,
+    dispatch<detail::LinearAttentionAccumulate<T>>(rows.k, rows.k_stride, rows.v, rows.v_stride, nullptr,
                                                    p.keys->length(b), state + i * size, p.head_dim,
                                                    p.value_dim);
   });
 }
 
 template <class T>
-void linear_attention_apply(const AttentionProblem<T>& p, const T* state, T* out, index_t out_stride) {
-  detail::linear_attention_forward(p, false, const_cast<T*>(state), out, out_stride);
-}
-
-template <class T>
-void linear_attention_causal(const AttentionProblem<T>& p, T* state, T* out, index_t out_stride) {
-  detail::linear_attention_forward(p, true, state, out, out_stride);
+void linear_attention_forward(const AttentionProblem<T>& p, bool causal, T* state, T* out,
+                              index_t out_stride) {
+  const index_t size = linear_attention_state_size(p.head_dim, p.value_dim);
+  detail::zero_padding(*p.queries, out, out_stride, p.heads * p.value_dim);
+  parallel_each(p.queries->batch() * p.heads, 1, [&](index_t i) {
+    const index_t b = i / p.heads, h = i % p.heads, row = p.queries->offset(b);
+    T* const sums = state + (causal ? i : detail::attention_keys_of(p, b) * p.heads + h) * size;
+    dispatch<detail::LinearAttentionForward<T>>(
+        detail::linear_attention_rows(p, row, causal ? row : 0, h), causal, sums,
+        out + row * out_stride + h * p.value_dim, out_stride, p.queries->length(b));
+  });
 }
 
 template <class T>
@@ -285,10 +269,9 @@ void linear_attention_backward(const AttentionProblem<T>& p, bool causal, const 
     T* const dn = kept.get() + h * rows * width;
     T* const dd = dn + rows * p.value_dim;
     const auto of_keys = detail::linear_attention_rows(p, 0, key_row, h);
-    const T* const no_weights = nullptr;
     if (!causal) {
       dispatch<detail::LinearAttentionAccumulate<T>>(of_keys.k, of_keys.k_stride, of_keys.v, of_keys.v_stride,
-                                                     no_weights, keys, sums, p.head_dim, p.value_dim);
+                                                     nullptr, keys, sums, p.head_dim, p.value_dim);
     }
     for (index_t b = 0; b < p.queries->batch(); ++b) {
       if (detail::attention_keys_of(p, b) != kb) continue;
@@ -297,29 +280,25 @@ void linear_attention_backward(const AttentionProblem<T>& p, bool causal, const 
       const auto of_queries = detail::linear_attention_rows(p, row, key_row, h);
       dispatch<detail::LinearAttentionQueryGradients<T>>(
           of_queries, causal, sums, out + at, dout + at, out_stride, dn + row * p.value_dim, dd + row,
-          g.dq == nullptr ? g.dq : g.dq + row * g.dq_stride + h * p.head_dim, g.dq_stride, g.dq_beta, n);
+          shifted(g.dq, row * g.dq_stride + h * p.head_dim), g.dq_stride, g.dq_beta, n);
       if (!causal) {
-        const T* const weights = dd + row;
-        const T* const values = dn + row * p.value_dim;
-        dispatch<detail::LinearAttentionAccumulate<T>>(of_queries.q, of_queries.q_stride, values, p.value_dim,
-                                                       weights, n, query_sums, p.head_dim, p.value_dim);
+        dispatch<detail::LinearAttentionAccumulate<T>>(of_queries.q, of_queries.q_stride,
+                                                       dn + row * p.value_dim, p.value_dim, dd + row, n,
+                                                       query_sums, p.head_dim, p.value_dim);
       }
     }
     if (g.dk == nullptr && g.dv == nullptr) return;
     const index_t row = causal ? p.queries->offset(kb) : 0;
-    const T* const values = dn + row * p.value_dim;
-    const T* const weights = dd + row;
     dispatch<detail::LinearAttentionKeyGradients<T>>(
-        detail::linear_attention_rows(p, row, key_row, h), causal, values, weights, query_sums,
-        g.dk == nullptr ? g.dk : g.dk + key_row * g.dk_stride + h * p.head_dim, g.dk_stride, g.dk_beta,
-        g.dv == nullptr ? g.dv : g.dv + key_row * g.dv_stride + h * p.value_dim, g.dv_stride, g.dv_beta,
+        detail::linear_attention_rows(p, row, key_row, h), causal, dn + row * p.value_dim, dd + row, query_sums,
+        shifted(g.dk, key_row * g.dk_stride + h * p.head_dim), g.dk_stride, g.dk_beta,
+        shifted(g.dv, key_row * g.dv_stride + h * p.value_dim), g.dv_stride, g.dv_beta,
         keys);
   });
 }
 
 EIGENFORMER_KERNEL(linear_attention_accumulate)
-EIGENFORMER_KERNEL(linear_attention_apply)
-EIGENFORMER_KERNEL(linear_attention_causal)
+EIGENFORMER_KERNEL(linear_attention_forward)
 EIGENFORMER_KERNEL(linear_attention_backward)
 
 }  // namespace eigenformer::detail::kernels

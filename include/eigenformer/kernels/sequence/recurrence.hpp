@@ -111,7 +111,6 @@ void recurrence_backward(const T* forget, const T* input, const T* out, const T*
                          std::span<const index_t> offsets, std::span<const index_t> lengths, index_t d,
                          const RecurrenceGradients<T>& gradients) {
   const auto sequences = static_cast<index_t>(lengths.size());
-  const auto at = [](T* base, index_t offset) { return base == nullptr ? base : base + offset; };
   parallel_for(sequences, row_grain(d, simple_grain), [&](index_t begin, index_t end) {
     std::vector<T> g;
     for (index_t b = begin; b < end; ++b) {
@@ -119,8 +118,8 @@ void recurrence_backward(const T* forget, const T* input, const T* out, const T*
       const index_t first = offsets[static_cast<std::size_t>(b)] * d;
       g.assign(static_cast<std::size_t>(d), T(0));
       dispatch<detail::RecurrenceBackward<T>>(forget + first, input + first, out + first, dy + first, length,
-                                              d, g.data(), at(gradients.forget, first), gradients.forget_beta,
-                                              at(gradients.input, first), gradients.input_beta);
+                                              d, g.data(), shifted(gradients.forget, first), gradients.forget_beta,
+                                              shifted(gradients.input, first), gradients.input_beta);
     }
   });
 }

@@ -159,8 +159,8 @@ TEST_CASE("a state of constant size carries a causal linear attention from one p
       p.q_stride = p.k_stride = heads * d, p.v_stride = heads * dv;
       p.heads = heads, p.head_dim = d, p.value_dim = dv;
       p.queries = p.keys = &layout;
-      detail::kernels::linear_attention_causal<float>(p, state.data(), out.data() + row * heads * dv,
-                                                      heads * dv);
+      detail::kernels::linear_attention_forward<float>(p, true, state.data(), out.data() + row * heads * dv,
+                                                       heads * dv);
       row += rows;
     }
     return values(out);

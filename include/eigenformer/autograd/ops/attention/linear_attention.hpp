@@ -206,12 +206,8 @@ template <class T>
   const detail::kernels::AttentionProblem<T> p = saved.problem();
   Tensor<T> state = Tensor<T>::zeros(
       Shape{keys.batch(), p.heads, detail::kernels::linear_attention_state_size(p.head_dim, p.value_dim)});
-  if (op.causal) {
-    detail::kernels::linear_attention_causal<T>(p, state.data(), saved.out.data(), v.dim(-1));
-  } else {
-    detail::kernels::linear_attention_accumulate<T>(p, state.data());
-    detail::kernels::linear_attention_apply<T>(p, state.data(), saved.out.data(), v.dim(-1));
-  }
+  if (!op.causal) detail::kernels::linear_attention_accumulate<T>(p, state.data());
+  detail::kernels::linear_attention_forward<T>(p, op.causal, state.data(), saved.out.data(), v.dim(-1));
   if (detail::not_recorded<T>(saved.out, query_features, key_features, values))
     return Var<T>(std::move(saved.out));
   return record(
@@ -304,7 +300,7 @@ Var<T> linear_attention_step(const AttentionHeads<T>& x, const SequenceLayout& l
   Tensor<T> out(queries.shape());
   if (!x.k.of.defined()) {
     p.key_sequence = key_sequence.data();
-    kernels::linear_attention_apply<T>(p, state.data(), out.data(), x.q.width);
+    kernels::linear_attention_forward<T>(p, false, state.data(), out.data(), x.q.width);
     return Var<T>(std::move(out));
   }
   const Tensor<T> keys = linear_features(x.k);
@@ -312,7 +308,7 @@ Var<T> linear_attention_step(const AttentionHeads<T>& x, const SequenceLayout& l
   p.v = x.v.of.value().data() + x.v.column;
   p.v_stride = x.v.of.dim(-1);
   if (!state.defined()) state = linear_state(layout.batch(), p);
-  kernels::linear_attention_causal<T>(p, state.data(), out.data(), x.q.width);
+  kernels::linear_attention_forward<T>(p, true, state.data(), out.data(), x.q.width);
   return Var<T>(std::move(out));
 }
 

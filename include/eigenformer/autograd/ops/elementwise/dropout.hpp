@@ -43,8 +43,7 @@ template <class T>
   if (site.rate == 0) {
     detail::kernels::add<T>(x.value().data(), r.value().data(), y.data(), x.numel());
   } else {
-    detail::kernels::dropout_add<T>(x.value().data(), r.value().data(), y.data(), site.keys(), rows, n, n,
-                                    rate, site.key);
+    detail::kernels::dropout_rows<T>(r.value().data(), y.data(), rows, n, n, site.view(), x.value().data());
   }
   if (detail::not_recorded<T>(y, x, r)) return Var<T>(std::move(y));
   return record("add_dropout", std::move(y), {x, r}, SavedTensors(), [site](Backward<T>& b) {

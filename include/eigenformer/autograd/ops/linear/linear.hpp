@@ -46,17 +46,18 @@ struct RowDropoutSite {
     if (rate == 0) return x;
     Tensor<T> y(x.shape());
     const index_t width = x.shape().cols();
-    kernels::dropout_rows<T>(x.data(), y.data(), keys(), x.shape().rows(), width, width, rate, key);
+    kernels::dropout_rows<T>(x.data(), y.data(), x.shape().rows(), width, width, view());
     return y;
   }
   /// The same in place, for the tile (count, width) at (row, column), whose rows are ld elements apart.
   void apply_tile(T* tile, index_t ld, index_t row, index_t count, index_t column, index_t width) const {
-    if (rate > 0) kernels::dropout_tile<T>(tile, tile, keys(), row, count, column, width, ld, rate, key);
+    if (rate > 0) kernels::dropout_tile<T>(tile, tile, row, count, column, width, ld, view());
   }
   /// dx = beta dx + dropout(dy), the masks drawn again; dx may be dy for a beta of 0.
   void backward(const Tensor<T>& dy, T* dx, T beta) const {
     const index_t width = dy.shape().cols();
-    kernels::dropout_backward<T>(dy.data(), dx, beta, keys(), dy.shape().rows(), width, width, rate, key);
+    kernels::dropout_rows<T>(dy.data(), dx, dy.shape().rows(), width, width, view(),
+                             beta == T(0) ? nullptr : dx);
   }
   /// Passes the gradient of the dropped rows on to input i, whose rows they were.
   void pass(Backward<T>& back, std::size_t i, const Tensor<T>& dy) const {

@@ -58,9 +58,8 @@ struct LayerNormSaved {
   // if their betas differ.
   void backward(const Tensor<T>& dy, T* dx, T beta_dx, GradientSlot<T> dgamma, GradientSlot<T> dbeta) const {
     const auto run = [&](T* to_x, T beta_x, T* to_gamma, T* to_beta, T beta) {
-      kernels::layer_norm_backward<T>(x.data(), gamma.data(), mean.data(), rstd.data(), dy.data(),
-                                      static_cast<T>(op.eps), op.formula, op.scalar_gain, to_x, beta_x,
-                                      to_gamma, to_beta, beta, rows, n);
+      kernels::layer_norm_backward<T>(x.data(), gamma.data(), mean.data(), rstd.data(), dy.data(), op.formula,
+                                      op.scalar_gain, to_x, beta_x, to_gamma, to_beta, beta, rows, n);
     };
     if (dgamma && dbeta && dgamma.beta == dbeta.beta)
       return run(dx, beta_dx, dgamma.data, dbeta.data, dgamma.beta);
@@ -119,10 +118,10 @@ template <class T>
   saved.x = Tensor<T>(x.shape());
   const detail::RowDropoutSite<T> site("add_layer_norm", ctx, dropout_rate, saved.rows);
   Tensor<T> y(x.shape());
-  detail::kernels::add_layer_norm_forward<T>(
-      x.value().data(), r.value().data(), site.view(), gamma.value().data(), beta.value().data(),
-      static_cast<T>(op.eps), op.formula, op.scalar_gain, saved.x.data(), y.data(), saved.mean.data(),
-      saved.rstd.data(), saved.rows, saved.n);
+  detail::kernels::layer_norm_forward<T>(
+      x.value().data(), gamma.value().data(), beta.value().data(), static_cast<T>(op.eps), op.formula,
+      op.scalar_gain, y.data(), saved.mean.data(), saved.rstd.data(), saved.rows, saved.n, r.value().data(),
+      saved.x.data(), site.view());
   if (detail::not_recorded<T>(y, x, r, gamma, beta)) return Var<T>(std::move(y));
   return record(
       "add_layer_norm", std::move(y), {x, r, gamma, beta},
@@ -162,8 +161,9 @@ struct RmsNormSaved {
 
   // dx = rstd (g - h mean(g h)), dgamma = sum dy h; h = x rstd, g = gamma dy.
   void backward(const Tensor<T>& dy, T* dx, T beta_dx, GradientSlot<T> dgamma) const {
-    kernels::rms_norm_backward<T>(x.data(), gamma.data(), rstd.data(), dy.data(), dx, beta_dx, dgamma.data,
-                                  dgamma.beta, rows, n);
+    kernels::layer_norm_backward<T>(x.data(), gamma.data(), nullptr, rstd.data(), dy.data(),
+                                    LayerNormFormula::pytorch, false, dx, beta_dx, dgamma.data, nullptr,
+                                    dgamma.beta, rows, n);
   }
 };
 
@@ -180,8 +180,9 @@ template <class T>
   detail::RmsNormSaved<T> saved("rms_norm", x, gamma, eps);
   saved.x = x.value();
   Tensor<T> y(x.shape());
-  detail::kernels::rms_norm_forward<T>(x.value().data(), gamma.value().data(), static_cast<T>(eps), y.data(),
-                                       saved.rstd.data(), saved.rows, saved.n);
+  detail::kernels::layer_norm_forward<T>(x.value().data(), gamma.value().data(), nullptr, static_cast<T>(eps),
+                                         LayerNormFormula::pytorch, false, y.data(), nullptr,
+                                         saved.rstd.data(), saved.rows, saved.n);
   if (detail::not_recorded<T>(y, x, gamma)) return Var<T>(std::move(y));
   return record("rms_norm", std::move(y), {x, gamma}, SavedTensors(x).add_if(x.recorded(), gamma),
                 [saved](Backward<T>& b) {
@@ -211,9 +212,10 @@ template <class T>
   saved.x = Tensor<T>(x.shape());
   const detail::RowDropoutSite<T> site("add_rms_norm", ctx, dropout_rate, saved.rows);
   Tensor<T> y(x.shape());
-  detail::kernels::add_rms_norm_forward<T>(x.value().data(), r.value().data(), site.view(),
-                                           gamma.value().data(), static_cast<T>(eps), saved.x.data(),
-                                           y.data(), saved.rstd.data(), saved.rows, saved.n);
+  detail::kernels::layer_norm_forward<T>(x.value().data(), gamma.value().data(), nullptr, static_cast<T>(eps),
+                                         LayerNormFormula::pytorch, false, y.data(), nullptr,
+                                         saved.rstd.data(), saved.rows, saved.n, r.value().data(),
+                                         saved.x.data(), site.view());
   if (detail::not_recorded<T>(y, x, r, gamma)) return Var<T>(std::move(y));
   return record(
       "add_rms_norm", std::move(y), {x, r, gamma}, SavedTensors().add_if(x.recorded() || r.recorded(), gamma),
