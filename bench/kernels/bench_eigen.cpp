@@ -224,7 +224,11 @@ void add_reductions() {
         }
       });
   add(
-      "transpose", [](Data& t) { kernels::transpose<float>(t.a.data(), t.out.data(), 1, t.rows, t.n, 0); },
+      "transpose",
+      [](Data& t) {
+        static constexpr index_t order[] = {1, 0};
+        kernels::permute<float>(t.a.data(), Shape{t.rows, t.n}, order, t.out.data(), 0);
+      },
       [](Data& t) { Matrix(t.out.data(), t.n, t.rows) = Matrix(t.a.data(), t.rows, t.n).transpose(); });
   add(
       "permute (0, 2, 1, 3)",

@@ -116,33 +116,28 @@ TEST_CASE_TEMPLATE("tails and NaN", T, float, double) {
   });
 }
 
-TEST_CASE_TEMPLATE("a tile adds the bias, keeps the input and leaves the gaps alone", T, float, double) {
+TEST_CASE_TEMPLATE("a tile leaves the gaps alone", T, float, double) {
   for_each_isa([&] {
     const index_t rows = 3, cols = 19, ldx = 23, ldy = 29;
-    const auto x = random_values<T>(rows * ldx, 1), bias = random_values<T>(cols, 2),
-               dy = random_values<T>(rows * ldy, 3);
+    const auto x = random_values<T>(rows * ldx, 1), dy = random_values<T>(rows * ldy, 3);
     for (const Activation activation : all) {
-      std::vector<T> pre(static_cast<std::size_t>(rows * ldy), T(77)), y(pre), dx(pre);
-      detail::kernels::activation_tile(activation, x.data(), ldx, bias.data(), pre.data(), y.data(), ldy,
-                                       rows, cols);
+      std::vector<T> y(static_cast<std::size_t>(rows * ldy), T(77)), dx(y);
+      detail::kernels::activation_tile(activation, x.data(), ldx, y.data(), ldy, rows, cols);
       const bool output = detail::kernels::activation_backward_takes_output(activation);
-      detail::kernels::activation_backward_tile(activation, output ? y.data() : pre.data(), ldy, dy.data(),
-                                                dx.data(), ldy, T(0), rows, cols);
+      detail::kernels::activation_backward_tile(activation, output ? y.data() : x.data(),
+                                                output ? ldy : ldx, dy.data(), dx.data(), ldy, T(0), rows, cols);
       for (index_t r = 0; r < rows; ++r) {
         for (index_t c = 0; c < ldy; ++c) {
           const auto at = static_cast<std::size_t>(r * ldy + c);
           if (c >= cols) {
-            REQUIRE(pre[at] == T(77));
             REQUIRE(y[at] == T(77));
             REQUIRE(dx[at] == T(77));
             continue;
           }
-          const T sum = x[static_cast<std::size_t>(r * ldx + c)] + bias[static_cast<std::size_t>(c)];
-          REQUIRE(pre[at] == sum);
-          REQUIRE(static_cast<double>(y[at]) ==
-                  doctest::Approx(value(activation, static_cast<double>(sum))).epsilon(1e-5));
+          const auto input = static_cast<double>(x[static_cast<std::size_t>(r * ldx + c)]);
+          REQUIRE(static_cast<double>(y[at]) == doctest::Approx(value(activation, input)).epsilon(1e-5));
           REQUIRE(static_cast<double>(dx[at]) ==
-                  doctest::Approx(slope(activation, static_cast<double>(sum)) * static_cast<double>(dy[at]))
+                  doctest::Approx(slope(activation, input) * static_cast<double>(dy[at]))
                       .epsilon(1e-4));
         }
       }

@@ -33,7 +33,7 @@ std::vector<T> reference(const std::vector<T>& x, const Shape& shape, const std:
   return y;
 }
 
-TEST_CASE_TEMPLATE("every order of every shape equals a plain loop", T, float, double, std::int32_t) {
+TEST_CASE_TEMPLATE("every order of every shape equals a plain loop", T, float, double) {
   const std::vector<Shape> shapes = {
       Shape{},          Shape{5},           Shape{3, 17},         Shape{1, 35, 16},
       Shape{2, 33, 15}, Shape{2, 5, 3, 12}, Shape{2, 1, 3, 2, 5}, Shape{2, 3, 2, 1, 2, 3},
@@ -48,21 +48,19 @@ TEST_CASE_TEMPLATE("every order of every shape equals a plain loop", T, float, d
       std::vector<T> y(x.size(), T(-7));
       detail::kernels::permute(x.data(), shape, order, y.data(), T(0));
       REQUIRE(y == expected);
-      if constexpr (std::is_floating_point_v<T>) {
-        detail::kernels::permute(x.data(), shape, order, y.data(), T(1));
-        for (std::size_t i = 0; i < y.size(); ++i) y[i] -= expected[i];
-        REQUIRE(y == expected);
-      }
+      detail::kernels::permute(x.data(), shape, order, y.data(), T(1));
+      for (std::size_t i = 0; i < y.size(); ++i) y[i] -= expected[i];
+      REQUIRE(y == expected);
     } while (std::next_permutation(order.begin(), order.end()));
   }
 }
 
-TEST_CASE("bools and negative axes") {
-  const bool x[6] = {true, false, false, true, true, false};
-  bool y[6];
+TEST_CASE("negative axes") {
+  const float x[6] = {1, 2, 3, 4, 5, 6};
+  float y[6];
   const std::vector<index_t> order = {-1, 0};
-  detail::kernels::permute(x, Shape{2, 3}, order, y, false);
-  const bool expected[6] = {true, true, false, true, false, false};
+  detail::kernels::permute(x, Shape{2, 3}, order, y, 0.0f);
+  const float expected[6] = {1, 4, 2, 5, 3, 6};
   for (int i = 0; i < 6; ++i) CHECK(y[i] == expected[i]);
   CHECK(detail::kernels::permuted_shape(Shape{2, 3}, order) == Shape{3, 2});
 }
@@ -72,7 +70,8 @@ TEST_CASE("transpose in batches, on several threads") {
   std::vector<float> x(static_cast<std::size_t>(batch * rows * cols)), y(x.size());
   std::iota(x.begin(), x.end(), 0.0f);
   const ThreadScope threads(3);
-  detail::kernels::transpose(x.data(), y.data(), batch, rows, cols, 0.0f);
+  const std::vector<index_t> order = {0, 2, 1};
+  detail::kernels::permute(x.data(), Shape{batch, rows, cols}, order, y.data(), 0.0f);
   CHECK(y == reference(x, Shape{batch, rows, cols}, {0, 2, 1}));
 }
 

@@ -46,12 +46,11 @@ void activation_forward(Activation activation, const T* x, T* y, index_t n);
 template <class T>
 void activation_backward(Activation activation, const T* x_or_y, const T* dy, T* dx, T beta, index_t n);
 
-/// y = f(x + bias) on a tile of rows x cols, rows ldx and ldy elements apart; bias: (cols) or nullptr; pre,
-/// when given, receives x + bias (rows ldy apart) for activation_backward. y or pre may be x. Runs on the
-/// calling thread: for the epilogue of a matrix product.
+/// y = f(x) on a tile of rows x cols, rows ldx and ldy elements apart; y may be x. Runs on the calling thread:
+/// for the epilogue of a matrix product.
 template <class T>
-void activation_tile(Activation activation, const T* x, index_t ldx, const T* bias, T* pre, T* y, index_t ldy,
-                     index_t rows, index_t cols);
+void activation_tile(Activation activation, const T* x, index_t ldx, T* y, index_t ldy, index_t rows,
+                     index_t cols);
 
 /// activation_backward on a tile of rows x cols; x_or_y's rows are ldx apart, those of dy and dx ldd. On the
 /// calling thread.
@@ -181,22 +180,15 @@ struct ActivationMath {
 template <Activation activation, class T>
 struct ActivationForward {
   template <int Bytes>
-  EIGENFORMER_ALWAYS_INLINE static void run(const T* x, index_t ldx, const T* bias, T* pre, T* y, index_t ldy,
-                                            index_t rows, index_t cols) {
+  EIGENFORMER_ALWAYS_INLINE static void run(const T* x, index_t ldx, T* y, index_t ldy, index_t rows,
+                                            index_t cols) {
     using W = Simd<T, Bytes>;
     for (index_t r = 0; r < rows; ++r) {
-      const T* in = x + r * ldx;
-      T* out = y + r * ldy;
       for (index_t i = 0; i < cols; i += W::lanes) {
-        typename W::V v, b;
-        W::load(v, in + i, cols - i);
-        if (bias != nullptr) {
-          W::load(b, bias + i, cols - i);
-          v += b;
-        }
-        if (pre != nullptr) W::store(pre + r * ldy + i, cols - i, v);
+        typename W::V v;
+        W::load(v, x + r * ldx + i, cols - i);
         ActivationMath<activation, T, Bytes>::forward(v);
-        W::store(out + i, cols - i, v);
+        W::store(y + r * ldy + i, cols - i, v);
       }
     }
   }
@@ -257,7 +249,7 @@ constexpr index_t activation_grain(Activation activation) {
 template <class T>
 void activation_forward(Activation activation, const T* x, T* y, index_t n) {
   parallel_for(n, detail::activation_grain(activation), [&](index_t begin, index_t end) {
-    activation_tile<T>(activation, x + begin, 0, nullptr, nullptr, y + begin, 0, 1, end - begin);
+    activation_tile<T>(activation, x + begin, 0, y + begin, 0, 1, end - begin);
   });
 }
 
@@ -270,10 +262,9 @@ void activation_backward(Activation activation, const T* x_or_y, const T* dy, T*
 }
 
 template <class T>
-void activation_tile(Activation activation, const T* x, index_t ldx, const T* bias, T* pre, T* y, index_t ldy,
-                     index_t rows, index_t cols) {
-  detail::dispatch_activation<detail::ActivationForward, T>(activation, x, ldx, bias, pre, y, ldy, rows,
-                                                            cols);
+void activation_tile(Activation activation, const T* x, index_t ldx, T* y, index_t ldy, index_t rows,
+                     index_t cols) {
+  detail::dispatch_activation<detail::ActivationForward, T>(activation, x, ldx, y, ldy, rows, cols);
 }
 
 template <class T>
@@ -323,7 +314,7 @@ void gated_tile(Activation activation, const T* gate, index_t ld_gate, const T* 
   for (index_t r = 0; r < rows; ++r) {
     for (index_t c = 0; c < cols; c += detail::gated_strip) {
       const index_t n = std::min(detail::gated_strip, cols - c);
-      activation_tile<T>(activation, gate + r * ld_gate + c, 0, nullptr, nullptr, value, 0, 1, n);
+      activation_tile<T>(activation, gate + r * ld_gate + c, 0, value, 0, 1, n);
       dispatch<detail::LinearCombination<T>>(T(1), value, up + r * ld_up + c, T(0),
                                              y + r * ld_y + c, n);
     }
@@ -339,7 +330,7 @@ void gated_backward_tile(Activation activation, const T* gate, const T* up, inde
     for (index_t c = 0; c < cols; c += detail::gated_strip) {
       const index_t n = std::min(detail::gated_strip, cols - c);
       const T* const g = gate + r * ld + c;
-      activation_tile<T>(activation, g, 0, nullptr, nullptr, value, 0, 1, n);
+      activation_tile<T>(activation, g, 0, value, 0, 1, n);
       dispatch<detail::GatedProductBackward<T>>(value, up + r * ld + c,
                                                 dy + r * ld_dy + c, beta, dup + r * ld_dup + c,
                                                 dvalue, n);

@@ -12,14 +12,9 @@ namespace eigenformer::detail::kernels {
 Shape permuted_shape(const Shape& shape, std::span<const index_t> order);
 
 /// y = x with its dimensions in another order: y's dimension i is x's dimension order[i]. x: shape; y:
-/// permuted_shape(shape, order), apart from x. T: float, double, int32_t or bool. beta 1 adds to y (float and
-/// double alone), 0 overwrites.
+/// permuted_shape(shape, order), apart from x. beta 1 adds to y, 0 overwrites.
 template <class T>
 void permute(const T* x, const Shape& shape, std::span<const index_t> order, T* y, T beta);
-
-/// y = x transposed. x: (batch, rows, cols); y: (batch, cols, rows), apart from x; beta as in permute.
-template <class T>
-void transpose(const T* x, T* y, index_t batch, index_t rows, index_t cols, T beta);
 
 }  // namespace eigenformer::detail::kernels
 
@@ -27,7 +22,6 @@ void transpose(const T* x, T* y, index_t batch, index_t rows, index_t cols, T be
 #include <algorithm>
 #include <array>
 #include <string>
-#include <type_traits>
 
 #include "eigenformer/core/runtime/runtime.hpp"
 #include "eigenformer/core/tensor/view.hpp"
@@ -63,7 +57,7 @@ inline std::array<index_t, 6> checked_order(const Shape& shape, std::span<const 
 
 /// The side of a tile that is transposed at once: memory is read and written in runs of 256 bytes.
 template <class T>
-inline constexpr index_t transpose_block = sizeof(T) >= 4 ? 256 / static_cast<index_t>(sizeof(T)) : 64;
+inline constexpr index_t transpose_block = 256 / static_cast<index_t>(sizeof(T));
 
 /// A tile of y[i * ld_y + j] = x[j * ld_x + i] for i < rows, j < cols, both at most transpose_block.
 template <class T>
@@ -139,18 +133,7 @@ void permute(const T* x, const Shape& shape, std::span<const index_t> order, T* 
   });
 }
 
-template <class T>
-void transpose(const T* x, T* y, index_t batch, index_t rows, index_t cols, T beta) {
-  const std::array<index_t, 3> order{0, 2, 1};
-  permute<T>(x, Shape{batch, rows, cols}, order, y, beta);
-}
-
 EIGENFORMER_KERNEL(permute)
-EIGENFORMER_KERNEL(transpose)
-EIGENFORMER_KERNEL_INSTANCE(permute<std::int32_t>)
-EIGENFORMER_KERNEL_INSTANCE(permute<bool>)
-EIGENFORMER_KERNEL_INSTANCE(transpose<std::int32_t>)
-EIGENFORMER_KERNEL_INSTANCE(transpose<bool>)
 
 }  // namespace eigenformer::detail::kernels
 #endif

@@ -184,11 +184,6 @@ inline constexpr index_t reduce_chunk = 4096, reduce_row_chunk = 128;
 /// How many rows ahead of the sums of columns memory is asked for.
 inline constexpr index_t reduce_rows_ahead = 16;
 
-template <class T>
-EIGENFORMER_ALWAYS_INLINE void store_reduced(T& y, T value, T scale, T beta) {
-  y = beta == T(0) ? scale * value : beta * y + scale * value;
-}
-
 /// Outputs begin .. end - 1 of a reduction whose innermost dimension is reduced.
 template <class Op, class T>
 struct ReduceRows {
@@ -238,7 +233,7 @@ struct ReduceRows {
           Op::combine(total, W::template fold<Op>(lanes));
         }
       }
-      store_reduced(y[o], total, scale, beta);
+      put(y[o], scale * total, beta);
     }
   }
 };
@@ -296,7 +291,7 @@ struct ReduceColumns {
         W::at(values).v = total[c];
         const index_t at = column + c * W::lanes;
         for (index_t l = 0; l < W::lanes && at + l < last; ++l)
-          store_reduced(out[at + l], values[l], scale, beta);
+          put(out[at + l], scale * values[l], beta);
       }
     }
   }
@@ -309,7 +304,7 @@ void reduce(const T* x, const Shape& shape, const std::array<bool, 6>& marks, T*
   if (outputs == 0) return;
   const index_t each = shape.numel() / outputs;
   if (each == 0) {
-    for (index_t o = 0; o < outputs; ++o) store_reduced(y[o], Op::template identity<T>, scale, beta);
+    for (index_t o = 0; o < outputs; ++o) put(y[o], scale * Op::template identity<T>, beta);
   } else if (plan.rows && outputs == 1 && each > 4 * reduce_chunk) {
     // One long sum: parts of fixed size, then their results.
     const index_t part = 4 * reduce_chunk, parts = (each + part - 1) / part;

@@ -73,14 +73,10 @@ EIGENFORMER_TARGET_AVX512 EIGENFORMER_PLAIN_LOOPS void run_avx512(Args... args) 
 }
 #endif
 
-/// to = beta * to + value; beta 0 does not read it, as do no numbers but floating point.
+/// to = beta * to + value; beta 0 does not read it.
 template <class T>
-EIGENFORMER_ALWAYS_INLINE void put(T& to, T value, [[maybe_unused]] T beta) {
-  if constexpr (std::is_floating_point_v<T>) {
-    to = beta == T(0) ? value : beta * to + value;
-  } else {
-    to = value;
-  }
+EIGENFORMER_ALWAYS_INLINE void put(T& to, T value, T beta) {
+  to = beta == T(0) ? value : beta * to + value;
 }
 
 template <class Body>

@@ -248,9 +248,8 @@ template <class T>
 Tensor<T> linear_features(const AttentionInput<T>& x) {
   const index_t rows = x.of.shape().rows(), stride = x.of.dim(-1);
   Tensor<T> y(x.of.shape().with(-1, x.width));
-  const T* const none = nullptr;
-  kernels::activation_tile<T>(Activation::elu_plus_one, x.of.value().data() + x.column, stride, none, nullptr,
-                              y.data(), x.width, rows, x.width);
+  kernels::activation_tile<T>(Activation::elu_plus_one, x.of.value().data() + x.column, stride, y.data(),
+                              x.width, rows, x.width);
   return y;
 }
 

@@ -212,7 +212,7 @@ struct LinearTail {
       kernels::gated_tile<T>(self.activation, c, ldc, self.up.data() + row * width + col, width, c, ldc, rows,
                              cols);
     } else if (self.activation != Activation::none) {
-      kernels::activation_tile<T>(self.activation, c, ldc, nullptr, nullptr, c, ldc, rows, cols);
+      kernels::activation_tile<T>(self.activation, c, ldc, c, ldc, rows, cols);
     }
     self.dropout.apply_tile(c, ldc, row, rows, col, cols);
   }
