@@ -62,10 +62,7 @@ namespace detail {
 template <class T>
 struct AttentionSingleCall {
   const T* q;
-  const T* k;
-  const T* v;
-  index_t k_stride, v_stride;
-  const index_t* rows;  ///< of the keys, as in AttentionPack
+  AttentionRows<T> k, v;
   index_t keys;
   index_t heads, shared;  ///< of queries; of these for one of keys
   index_t head_dim, value_dim;
@@ -93,24 +90,21 @@ struct AttentionSingle {
         S::load(x, p.q + h * p.head_dim + c, p.head_dim - c);
         S::at(query + c).v = x * p.scale;
       }
-      const T* const k = p.k + h / p.shared * p.head_dim;
-      const T* const v = p.v + h / p.shared * p.value_dim;
+      const index_t key_head = h / p.shared;
       alignas(64) T maximum[4] = {lowest, lowest, lowest, lowest}, denominator[4] = {}, correction[4];
       for (index_t key = 0; key < p.keys; key += attention_width) {
         const index_t n = std::min(attention_width, p.keys - key);
-        const index_t* const rows = p.rows != nullptr ? p.rows + key : nullptr;
-        const T* const from = p.rows != nullptr ? k : k + key * p.k_stride;
-        const T* const values = p.rows != nullptr ? v : v + key * p.v_stride;
         for (index_t done = 0; done < p.head_dim; done += attention_width) {
-          AttentionRowScores<T>::template run<Bytes>(query + done, n, from + done, p.k_stride, rows,
+          AttentionRowScores<T>::template run<Bytes>(query + done, n,
+                                                     p.k.from(key, key_head * p.head_dim + done),
                                                      std::min(attention_width, p.head_dim - done), scores,
                                                      done > 0);
         }
         AttentionSoftmax<T>::template run<Bytes>(scores, 1, n, maximum, denominator, correction);
         for (index_t done = 0; done < p.value_dim; done += attention_width) {
           AttentionRowProduct<T>::template run<Bytes>(
-              scores, n, values + done, p.v_stride, rows, std::min(attention_width, p.value_dim - done),
-              sums + done, correction[0], key == 0 ? ProductMode::overwrite : ProductMode::rescale);
+              scores, n, p.v.from(key, key_head * p.value_dim + done),
+              std::min(attention_width, p.value_dim - done), sums + done, correction[0], key == 0 ? ProductMode::overwrite : ProductMode::rescale);
         }
       }
       const bool nothing = denominator[0] == T(0);
@@ -138,21 +132,11 @@ template <class T>
 void attention_single(const AttentionProblem<T>& p, index_t b, T* out, index_t out_stride, T* log_sum_exp) {
   if (p.queries->lengths()[b] == 0) return;
   const index_t kb = attention_keys_of(p, b), row = p.queries->offsets()[b], first = p.keys->offsets()[kb];
-  const bool elsewhere = p.key_rows != nullptr;
-  const AttentionSingleCall<T> call{p.q + row * p.q_stride,
-                                    elsewhere ? p.k : p.k + first * p.k_stride,
-                                    elsewhere ? p.v : p.v + first * p.v_stride,
-                                    p.k_stride,
-                                    p.v_stride,
-                                    elsewhere ? p.key_rows + first : nullptr,
-                                    p.keys->lengths()[kb],
-                                    p.heads,
-                                    p.heads_per_key(),
-                                    p.head_dim,
-                                    p.value_dim,
-                                    p.scale,
-                                    log_sum_exp != nullptr ? log_sum_exp + row : nullptr,
-                                    p.queries->rows()};
+  const AttentionRows<T> k{p.k, p.k_stride, p.key_rows}, v{p.v, p.v_stride, p.key_rows};
+  const AttentionSingleCall<T> call{
+      p.q + row * p.q_stride,    k.from(first, 0), v.from(first, 0), p.keys->lengths()[kb],
+      p.heads,                   p.heads_per_key(), p.head_dim,      p.value_dim, p.scale,
+      shifted(log_sum_exp, row), p.queries->rows()};
   dispatch<AttentionSingle<T>>(&call, out + row * out_stride);
 }
 
@@ -188,22 +172,22 @@ EIGENFORMER_NOINLINE void attention_forward_block(const AttentionProblem<T>& p, 
   const AttentionRange range = attention_key_range(p, at.b, at.kb, first, count);
   for (index_t key = range.begin / Tiles::width * Tiles::width; key < range.end; key += Tiles::width) {
     const index_t n = std::min(Tiles::width, range.end - key);
-    if (!t.admits(at, first, count, key, n)) continue;
+    if (!t.admits({at, first, count, key, n})) continue;
     if (!t.keys_in_place) t.pack_keys_transposed(at, key, n);
     const bool finite = count == 1 || t.pack_values(at, key, n, values);
     for (index_t row = 0; row < count; row += attention_rows) {
       const index_t m = std::min(attention_rows, count - row);
-      if (!t.score(at, row, first + row, m, key, n)) continue;
+      const AttentionRectangle r{at, first + row, m, key, n};
+      if (!t.score(r, row)) continue;
       dispatch<AttentionSoftmax<T>>(t.scores, m, n, maximum + row, denominator + row, correction + row);
-      if (const T* multipliers = t.drop(at, first + row, m, key, n); multipliers != nullptr) {
+      if (const T* multipliers = t.drop(r); multipliers != nullptr)
         dispatch<AttentionMultiply<T>>(t.scores, multipliers, m, n);
-      }
       if (by_row != nullptr) {
         T* to = by_row + row * sums_stride;
         dispatch<AttentionScaleRows<T>>(to, m, distances, sums_stride,
                                         correction + row);
         dispatch<AttentionDistanceSums<T>>(t.scores, m, n, to, sums_stride,
-                                           by_distance.reach, t.distance(at, first + row, key));
+                                           by_distance.reach, t.distance(r));
       }
       bool& seen = started[row / attention_rows];
       const ProductMode mode = seen ? ProductMode::rescale : ProductMode::overwrite;
@@ -252,11 +236,11 @@ EIGENFORMER_NOINLINE void attention_weights_block(const AttentionProblem<T>& p, 
   const index_t ld = p.keys->max_length();
   for (index_t key = range.begin / Tiles::width * Tiles::width; key < range.end; key += Tiles::width) {
     const index_t n = std::min(Tiles::width, range.end - key);
-    if (!t.admits(at, first, count, key, n)) continue;
+    if (!t.admits({at, first, count, key, n})) continue;
     t.pack_keys_transposed(at, key, n);
     for (index_t row = 0; row < count; row += attention_rows) {
       const index_t m = std::min(attention_rows, count - row);
-      if (!t.score(at, row, first + row, m, key, n)) continue;
+      if (!t.score({at, first + row, m, key, n}, row)) continue;
       T* to = weights + attention_weight_index(p, at, first + row, key);
       dispatch<AttentionWeights<T>>(t.scores, m, n, shift + row,
                                     to, ld);

@@ -56,8 +56,8 @@ class GradientTiles : public AttentionTiles<T> {
     const index_t row = p.queries->offsets()[at.b] + first;
     const T* dout = call_.dout + row * call_.dout_stride + at.h * p.value_dim;
     bool finite = true;
-    dispatch<AttentionPack<T>>(dout, call_.dout_stride, nullptr, count,
-                               p.value_dim, T(1), dout_, Tiles::query_panel, &finite);
+    dispatch<AttentionPack<T>>({dout, call_.dout_stride, nullptr}, count, p.value_dim, T(1), dout_,
+                               Tiles::query_panel, &finite);
     dispatch<AttentionDots<T>>(dout, call_.dout_stride,
                                call_.out + row * call_.out_stride + at.h * p.value_dim, call_.out_stride,
                                count, p.value_dim, delta_);
@@ -83,32 +83,27 @@ class GradientTiles : public AttentionTiles<T> {
 
   /// Turns scores into the weights after dropout and writes the scores' gradient to `gradient`; returns false
   /// if a rule excludes the tile.
-  EIGENFORMER_NOINLINE bool differentiate(const AttentionPlace& at, index_t row, index_t first, index_t m,
-                                          index_t key, index_t n) {
+  EIGENFORMER_NOINLINE bool differentiate(const AttentionRectangle& r, index_t row) {
     const bool weights_given = call_.weights != nullptr;
-    if ((!weights_given || this->keeps_ruled_scores()) && !this->score(at, row, first, m, key, n))
-      return false;
+    if ((!weights_given || this->keeps_ruled_scores()) && !this->score(r, row)) return false;
     if (weights_given) {
-      const index_t start = attention_weight_index(p, at, first, key);
+      const index_t start = attention_weight_index(p, r, r.first, r.key);
       dispatch<AttentionWeightGradient<T>>(call_.weights + start, call_.dweights + start,
-                                           p.keys->max_length(), m, n, delta_ + row,
-                                           gradient);
-      this->differentiate_rule(at, first, m, key, n, gradient);
+                                           p.keys->max_length(), r.m, r.n, delta_ + row, gradient);
+      this->differentiate_rule(r, gradient);
       return true;
     }
     Tiles::template product<false>(dout_ + row * Tiles::width, Tiles::query_panel, values_transposed_,
-                                   Tiles::key_panel, p.value_dim, gradient, m, n);
+                                   Tiles::key_panel, p.value_dim, gradient, r.m, r.n);
     if (const AttentionDistanceWeights<T>& sums = call_.by_distance; sums.gradient != nullptr) {
       const index_t stride = sums.row(p.heads);
       const T* from =
-          sums.gradient + (p.queries->offsets()[at.b] + first) * stride + at.h * (2 * sums.reach + 1);
-      dispatch<AttentionDistanceBias<T>>(gradient, m, n, from, stride, sums.reach,
-                                         this->distance(at, first, key));
+          sums.gradient + (p.queries->offsets()[r.b] + r.first) * stride + r.h * (2 * sums.reach + 1);
+      dispatch<AttentionDistanceBias<T>>(gradient, r.m, r.n, from, stride, sums.reach, this->distance(r));
     }
-    dispatch<AttentionScoreGradient<T>>(this->scores, gradient, this->drop(at, first, m, key, n), m, n,
-                                        log_sum_exp_ + row,
+    dispatch<AttentionScoreGradient<T>>(this->scores, gradient, this->drop(r), r.m, r.n, log_sum_exp_ + row,
                                         delta_ + row);
-    this->differentiate_rule(at, first, m, key, n, gradient);
+    this->differentiate_rule(r, gradient);
     return true;
   }
 
@@ -182,10 +177,10 @@ class SharedBiasGradient {
 
 /// The gradient of a tile of scores, added up by distance: into `to`, rows as far apart as those of the bias.
 template <class T>
-void add_bias_gradient(const AttentionProblem<T>& p, const GradientTiles<T>& t, const AttentionPlace& at,
-                       index_t first, index_t m, index_t key, index_t n, T* to) {
-  dispatch<AttentionDistanceSums<T>>(t.gradient, m, n, to, p.distances.row_stride,
-                                     p.distances.reach, t.distance(at, first, key));
+void add_bias_gradient(const AttentionProblem<T>& p, const GradientTiles<T>& t, const AttentionRectangle& r,
+                       T* to) {
+  dispatch<AttentionDistanceSums<T>>(t.gradient, r.m, r.n, to, p.distances.row_stride, p.distances.reach,
+                                     t.distance(r));
 }
 
 /// dk and dv of keys [begin, end) of one sequence and head of keys, over all queries of its group, with the
@@ -228,11 +223,12 @@ EIGENFORMER_NOINLINE void attention_backward_keys(const AttentionProblem<T>& p,
         const AttentionRange queries = attention_query_range(p, b, kb, key, n);
         for (index_t first = queries.begin; first < queries.end; first += attention_block) {
           const index_t count = std::min(attention_block, queries.end - first);
-          if (!t.admits(at, first, count, key, n)) continue;
+          if (!t.admits({at, first, count, key, n})) continue;
           t.pack_block(at, first, count);
           for (index_t row = 0; row < count; row += attention_rows) {
             const index_t m = std::min(attention_rows, count - row), query = first + row;
-            if (!t.differentiate(at, row, query, m, key, n)) continue;
+            const AttentionRectangle r{at, query, m, key, n};
+            if (!t.differentiate(r, row)) continue;
             if (g.dv != nullptr) t.spread_values(row, m, n, dv);
             if (g.dk != nullptr)
               Tiles::spread(t.gradient, m, n, t.queries + row * Tiles::width, p.head_dim, dk);
@@ -240,8 +236,8 @@ EIGENFORMER_NOINLINE void attention_backward_keys(const AttentionProblem<T>& p,
               t.weigh(t.gradient, m, n, keys, finite, p.head_dim, dq + (start + query) * Tiles::width,
                       dq_panel, nullptr, ProductMode::accumulate);
             }
-            if (bias_sums != nullptr) add_bias_gradient(p, t, at, query, m, key, n, bias_sums);
-            if (bias_by_row) add_bias_gradient(p, t, at, query, m, key, n, g.dbias + t.bias_row(at, query));
+            if (bias_sums != nullptr) add_bias_gradient(p, t, r, bias_sums);
+            if (bias_by_row) add_bias_gradient(p, t, r, g.dbias + t.bias_row(at, query));
           }
         }
         if (rows > 0) start += attention_padded(p.queries->lengths()[b]);
@@ -290,16 +286,16 @@ EIGENFORMER_NOINLINE void attention_backward_queries(const AttentionProblem<T>& 
   const AttentionRange range = attention_key_range(p, at.b, at.kb, first, count);
   for (index_t key = range.begin / Tiles::width * Tiles::width; key < range.end; key += Tiles::width) {
     const index_t n = std::min(Tiles::width, range.end - key);
-    if (!t.admits(at, first, count, key, n)) continue;
+    if (!t.admits({at, first, count, key, n})) continue;
     t.pack_tile(at, key, n);
     const bool finite = t.pack_keys(at, key, n, keys);
     for (index_t row = 0; row < count; row += attention_rows) {
       const index_t m = std::min(attention_rows, count - row);
-      if (!t.differentiate(at, row, first + row, m, key, n)) continue;
+      const AttentionRectangle r{at, first + row, m, key, n};
+      if (!t.differentiate(r, row)) continue;
       t.weigh(t.gradient, m, n, keys, finite, p.head_dim, dq + row * Tiles::width, Tiles::query_panel,
               nullptr, ProductMode::accumulate);
-      if (bias_by_row)
-        add_bias_gradient(p, t, at, first + row, m, key, n, g.dbias + t.bias_row(at, first + row));
+      if (bias_by_row) add_bias_gradient(p, t, r, g.dbias + t.bias_row(at, first + row));
     }
   }
   if (g.dq == nullptr) return;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "eigenformer/core/runtime/profiler.hpp"
@@ -56,34 +55,35 @@ EIGENFORMER_NOINLINE inline void check_attention_size(const char* what, index_t 
 
 template <class T>
 EIGENFORMER_NOINLINE void check_attention(const AttentionProblem<T>& p) {
-  const auto refuse = [](const std::string& message) { throw ValueError("attention", message); };
-  if (p.queries == nullptr || p.keys == nullptr) refuse("the layouts of queries and keys must be given");
+  if (p.queries == nullptr || p.keys == nullptr)
+    throw ValueError("attention", "the layouts of queries and keys must be given");
   check_attention_size("heads", p.heads);
   check_attention_size("head_dim", p.head_dim);
   check_attention_size("value_dim", p.value_dim);
   if (!(p.dropout_rate >= 0 && p.dropout_rate < 1)) {
-    refuse(join({"dropout rate is ", p.dropout_rate, ", must be in [0, 1)"}));
+    throw ValueError("attention", {"dropout rate is ", p.dropout_rate, ", must be in [0, 1)"});
   }
   if (p.key_value_heads < 0 || p.heads % p.kv_heads() != 0) {
-    refuse("heads is " + std::to_string(p.heads) + ", must be divisible by key_value_heads, which is " +
-           std::to_string(p.key_value_heads));
+    throw ValueError("attention", {"heads is ", p.heads, ", must be divisible by key_value_heads, which is ",
+                                   p.key_value_heads});
   }
   if (p.distances.bias != nullptr) check_attention_size("reach of the bias", p.distances.reach);
   if (p.has_rule() && !p.rule->template takes<T>()) {
-    refuse(std::string("the score rule has no operator()(ScoreTile<") +
-           (sizeof(T) == 4 ? "float" : "double") + ">&) const, which attention in this precision calls");
+    throw ValueError("attention", {"the score rule has no operator()(ScoreTile<",
+                                   sizeof(T) == 4 ? "float" : "double",
+                                   ">&) const, which attention in this precision calls"});
   }
   const index_t batch = p.queries->batch(), key_batch = p.keys->batch();
   if (p.key_sequence == nullptr) {
     if (batch != key_batch) {
-      refuse("there are " + std::to_string(batch) + " sequences of queries and " + std::to_string(key_batch) +
-             " of keys, must be equal numbers unless key_sequence is given");
+      throw ValueError("attention", {"there are ", batch, " sequences of queries and ", key_batch,
+                                     " of keys, must be equal numbers unless key_sequence is given"});
     }
   } else {
     for (index_t b = 0; b < batch; ++b) {
       if (p.key_sequence[b] < 0 || p.key_sequence[b] >= key_batch) {
-        refuse("key_sequence[" + std::to_string(b) + "] is " + std::to_string(p.key_sequence[b]) +
-               ", there are " + std::to_string(key_batch) + " sequences of keys");
+        throw ValueError("attention", {"key_sequence[", b, "] is ", p.key_sequence[b], ", there are ",
+                                       key_batch, " sequences of keys"});
       }
     }
   }

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <tuple>
 #include <type_traits>
 #include <utility>
 
@@ -121,8 +122,7 @@ class ScoreRule {
            (detail::kernels::RuleOfScores<Rule, float> || detail::kernels::RuleOfScores<Rule, double>))
       ScoreRule(Rule rule)
       : rule_(std::make_shared<const Rule>(std::move(rule))),
-        float_(detail::kernels::RuleFunctions<float>::of<Rule>()),
-        double_(detail::kernels::RuleFunctions<double>::of<Rule>()) {}
+        functions_(Functions<float>::template of<Rule>(), Functions<double>::template of<Rule>()) {}
 
   /// Whether there is a rule.
   explicit operator bool() const noexcept { return rule_ != nullptr; }
@@ -130,38 +130,31 @@ class ScoreRule {
   /// Whether the rule accepts scores of T.
   template <class T>
   bool takes() const noexcept {
-    return functions<T>().forward != nullptr;
+    return std::get<Functions<T>>(functions_).forward != nullptr;
   }
   /// Whether the rule has a backward for gradients of T.
   template <class T>
   bool differentiated() const noexcept {
-    return functions<T>().backward != nullptr;
+    return std::get<Functions<T>>(functions_).backward != nullptr;
   }
   /// Changes a tile's scores; only if takes<T>().
   template <class T>
   void apply(const ScoreTile<T>& tile) const {
-    functions<T>().forward(rule_.get(), tile);
+    std::get<Functions<T>>(functions_).forward(rule_.get(), tile);
   }
   /// Turns `gradient`, that of the scores after the rule, which `tile` holds, into that of the scores before
   /// it; only if differentiated<T>().
   template <class T>
   void backward(const ScoreTile<T>& tile, T* gradient) const {
-    functions<T>().backward(rule_.get(), tile, gradient);
+    std::get<Functions<T>>(functions_).backward(rule_.get(), tile, gradient);
   }
 
  private:
   template <class T>
-  const detail::kernels::RuleFunctions<T>& functions() const noexcept {
-    if constexpr (std::is_same_v<T, float>) {
-      return float_;
-    } else {
-      return double_;
-    }
-  }
+  using Functions = detail::kernels::RuleFunctions<T>;
 
   std::shared_ptr<const void> rule_;
-  detail::kernels::RuleFunctions<float> float_;
-  detail::kernels::RuleFunctions<double> double_;
+  std::tuple<Functions<float>, Functions<double>> functions_;
 };
 
 namespace detail::kernels {

@@ -33,21 +33,16 @@ struct AttentionProduct {
     constexpr index_t step = Transposed ? 1 : attention_width;
     index_t i = 0;
     for (; i + tall <= m; i += tall)
-      row_block<Bytes, tall, 2>(a + i * step, b, c + i * attention_width, n, k, from(row_scale, i), mode);
+      row_block<Bytes, tall, 2>(a + i * step, b, c + i * attention_width, n, k, shifted(row_scale, i), mode);
     if constexpr (tall > 4) {
       for (; i + 1 < m; i += 4)
-        row_block<Bytes, 4, 2>(a + i * step, b, c + i * attention_width, n, k, from(row_scale, i), mode);
+        row_block<Bytes, 4, 2>(a + i * step, b, c + i * attention_width, n, k, shifted(row_scale, i), mode);
     }
     for (; i < m; ++i)
-      row_block<Bytes, 1, 4>(a + i * step, b, c + i * attention_width, n, k, from(row_scale, i), mode);
+      row_block<Bytes, 1, 4>(a + i * step, b, c + i * attention_width, n, k, shifted(row_scale, i), mode);
   }
 
  private:
-  // Only one mode has scales.
-  EIGENFORMER_ALWAYS_INLINE static const T* from(const T* scale, index_t i) {
-    return scale == nullptr ? scale : scale + i;
-  }
-
   template <int Bytes, int Rows, int Vectors>
   EIGENFORMER_ALWAYS_INLINE static void row_block(const T* a, const T* b, T* c, index_t n, index_t k,
                                                   const T* row_scale, ProductMode mode) {
@@ -90,18 +85,38 @@ struct AttentionProduct {
   }
 };
 
+/// The rows of a matrix, `stride` elements apart: row r is at data + r * stride, or where there is a list of
+/// row numbers, at data + numbers[r] * stride.
+template <class T>
+struct AttentionRows {
+  const T* data;
+  index_t stride;
+  const index_t* numbers;
+
+  EIGENFORMER_ALWAYS_INLINE const T* operator[](index_t r) const {
+    return data + (numbers != nullptr ? numbers[r] : r) * stride;
+  }
+  /// Rows r to r + 3; the last of n in place of those behind it.
+  EIGENFORMER_ALWAYS_INLINE void four(index_t r, index_t n, const T* (&rows)[4]) const {
+    for (index_t l = 0; l < 4; ++l) rows[l] = (*this)[std::min(r + l, n - 1)];
+  }
+  /// The rows from `row` on, without the columns before `column`.
+  EIGENFORMER_ALWAYS_INLINE AttentionRows from(index_t row, index_t column) const {
+    return {data + column + (numbers != nullptr ? 0 : row * stride), stride, shifted(numbers, row)};
+  }
+};
+
 /// Packs n rows of `columns` elements into panels (each panel `panel` elements after the one before), times
-/// scale; columns up to a whole vector become zero. Clears *finite when an element is infinite or NaN. Row r
-/// is at src + r * stride, or at src + rows[r] * stride.
+/// scale; columns up to a whole vector become zero. Clears *finite when an element is infinite or NaN.
 template <class T>
 struct AttentionPack {
   template <int Bytes>
-  EIGENFORMER_ALWAYS_INLINE static void run(const T* src, index_t stride, const index_t* rows, index_t n,
-                                            index_t columns, T scale, T* dst, index_t panel, bool* finite) {
+  EIGENFORMER_ALWAYS_INLINE static void run(AttentionRows<T> rows, index_t n, index_t columns, T scale, T* dst,
+                                            index_t panel, bool* finite) {
     using S = Simd<T, Bytes>;
     typename S::V check{};
     for (index_t r = 0; r < n; ++r) {
-      const T* from = src + (rows != nullptr ? rows[r] : r) * stride;
+      const T* from = rows[r];
       for (index_t c = 0; c < columns; c += S::lanes) {
         typename S::V x;
         S::load(x, from + c, columns - c);
@@ -142,41 +157,35 @@ struct Transpose4 {
 };
 
 /// dst (columns, n) = the transpose of n rows of `columns` elements; columns n up to a whole vector become
-/// zero. Rows as in AttentionPack.
+/// zero.
 template <class T>
 struct AttentionPackTransposed {
   template <int Bytes>
-  EIGENFORMER_ALWAYS_INLINE static void run(const T* src, index_t stride, const index_t* rows, index_t n,
-                                            index_t columns, T* dst) {
+  EIGENFORMER_ALWAYS_INLINE static void run(AttentionRows<T> rows, index_t n, index_t columns, T* dst) {
     constexpr index_t lanes = Simd<T, Bytes>::lanes;
     const index_t padded = (n + lanes - 1) / lanes * lanes;
     for (index_t r = 0; r < padded; r += 4) {
-      const index_t there = std::clamp(n - r, index_t{0}, index_t{4});
       const T* p[4];
-      for (index_t l = 0; l < 4; ++l) {
-        const index_t row = std::min(r + l, n - 1);
-        p[l] = src + (rows != nullptr ? rows[row] : row) * stride;
-      }
-      if (there == 4) {
-        four(p[0], p[1], p[2], p[3], true, true, true, true, columns, dst + r);
+      rows.four(r, n, p);
+      if (n - r >= 4) {  // without conditions
+        four(p, 4, columns, dst + r);
       } else {
-        four(p[0], p[1], p[2], p[3], there > 0, there > 1, there > 2, false, columns, dst + r);
+        four(p, n - r, columns, dst + r);
       }
     }
   }
 
  private:
-  /// Four rows become four columns; missing rows become zero.
-  EIGENFORMER_ALWAYS_INLINE static void four(const T* p0, const T* p1, const T* p2, const T* p3, bool has0,
-                                             bool has1, bool has2, bool has3, index_t columns, T* dst) {
+  /// Four rows become four columns; rows from `there` on become zero.
+  EIGENFORMER_ALWAYS_INLINE static void four(const T* const (&p)[4], index_t there, index_t columns, T* dst) {
     using S4 = typename Transpose4<T>::S;
     index_t c = 0;
     for (; c + 4 <= columns; c += 4, dst += 4 * attention_width) {
       typename S4::V a{}, b{}, d{}, e{};
-      if (has0) a = S4::at(p0 + c).v;
-      if (has1) b = S4::at(p1 + c).v;
-      if (has2) d = S4::at(p2 + c).v;
-      if (has3) e = S4::at(p3 + c).v;
+      if (there > 0) a = S4::at(p[0] + c).v;
+      if (there > 1) b = S4::at(p[1] + c).v;
+      if (there > 2) d = S4::at(p[2] + c).v;
+      if (there > 3) e = S4::at(p[3] + c).v;
       Transpose4<T>::run(a, b, d, e);
       S4::at(dst).v = a;
       S4::at(dst + attention_width).v = b;
@@ -184,32 +193,25 @@ struct AttentionPackTransposed {
       S4::at(dst + 3 * attention_width).v = e;
     }
     for (; c < columns; ++c, dst += attention_width) {
-      dst[0] = has0 ? p0[c] : T(0);
-      dst[1] = has1 ? p1[c] : T(0);
-      dst[2] = has2 ? p2[c] : T(0);
-      dst[3] = has3 ? p3[c] : T(0);
+      for (index_t l = 0; l < 4; ++l) dst[l] = l < there ? p[l][c] : T(0);
     }
   }
 };
 
-/// out[j] = the dot product of one query (columns) and key j of n; keys as rows in AttentionPack, read
-/// without packing: for a single query transposing them would cost several times the product. The elements
+/// out[j] = the dot product of one query (columns) and key j of n; keys are read without packing: for a single query transposing them would cost several times the product. The elements
 /// after the n-th, up to a whole vector, become zero. Sums by lanes, so its last bits are not those of
 /// AttentionProduct.
 template <class T>
 struct AttentionRowScores {
   template <int Bytes>
-  EIGENFORMER_ALWAYS_INLINE static void run(const T* query, index_t n, const T* keys, index_t stride,
-                                            const index_t* rows, index_t columns, T* out, bool more) {
+  EIGENFORMER_ALWAYS_INLINE static void run(const T* query, index_t n, AttentionRows<T> keys, index_t columns,
+                                            T* out, bool more) {
     using S = Simd<T, Bytes>;
     using V = typename S::V;
     const index_t padded = (n + S::lanes - 1) / S::lanes * S::lanes;
     for (index_t j = 0; j < padded; j += 4) {
       const T* p[4];
-      for (index_t l = 0; l < 4; ++l) {
-        const index_t row = std::min(j + l, n - 1);
-        p[l] = keys + (rows != nullptr ? rows[row] : row) * stride;
-      }
+      keys.four(j, n, p);
       V a{}, b{}, c{}, d{};
       for (index_t i = 0; i < columns; i += S::lanes) {
         V q, x;
@@ -261,15 +263,13 @@ struct AttentionRowScores {
   }
 };
 
-/// c (columns) = [scale *] c + weights B for one row of n weights, B (n, columns) read without packing (rows
-/// as in AttentionPack): for a single query packing would cost more than the product. The same chain as
+/// c (columns) = [scale *] c + weights B for one row of n weights, B (n, columns) read without packing: for a single query packing would cost more than the product. The same chain as
 /// AttentionProduct's; rows of B whose weight is zero have no effect, even NaN.
 template <class T>
 struct AttentionRowProduct {
   template <int Bytes>
-  EIGENFORMER_ALWAYS_INLINE static void run(const T* weights, index_t n, const T* b, index_t stride,
-                                            const index_t* rows, index_t columns, T* c, T scale,
-                                            ProductMode mode) {
+  EIGENFORMER_ALWAYS_INLINE static void run(const T* weights, index_t n, AttentionRows<T> b, index_t columns,
+                                            T* c, T scale, ProductMode mode) {
     using S = Simd<T, Bytes>;
     for (index_t done = 0; done < columns; done += 2 * S::lanes) {
       const index_t left = columns - done, second = left - S::lanes;
@@ -281,7 +281,7 @@ struct AttentionRowProduct {
       for (index_t j = 0; j < n; ++j) {
         const T w = weights[j];
         if (w == T(0)) continue;
-        const T* row = b + (rows != nullptr ? rows[j] : j) * stride + done;
+        const T* row = b[j] + done;
         typename S::V u, v{};
         S::load(u, row, left);
         if (second > 0) S::load(v, row + S::lanes, second);
@@ -307,13 +307,7 @@ struct AttentionStore {
       T* to = dst + i * stride;
       for (index_t c = 0; c < n; c += S::lanes) {
         const T* from = src + (c / attention_width) * panel + i * attention_width + c % attention_width;
-        typename S::V x = S::at(from).v * factor;
-        if (beta != T(0)) {
-          typename S::V y;
-          S::load(y, to + c, n - c);
-          x = x + y * beta;
-        }
-        S::store(to + c, n - c, x);
+        S::store_sum(to + c, n - c, S::at(from).v * factor, beta);
       }
     }
   }
@@ -371,12 +365,11 @@ void attention_product_by_eigen(const T* a, const T* b, T* c, index_t m, index_t
 
 /// AttentionRowScores by Eigen.
 template <class T>
-void row_scores_by_eigen(const T* query, index_t n, const T* keys, index_t stride, const index_t* rows,
-                         index_t columns, T* out, bool more) {
+void row_scores_by_eigen(const T* query, index_t n, AttentionRows<T> keys, index_t columns, T* out,
+                         bool more) {
   const auto q = eigen_rows(query, 1, columns, columns);
   for (index_t j = 0; j < n; ++j) {
-    const auto key = eigen_rows(keys + (rows != nullptr ? rows[j] : j) * stride, 1, columns, columns);
-    const T dot = q.cwiseProduct(key).sum();
+    const T dot = q.cwiseProduct(eigen_rows(keys[j], 1, columns, columns)).sum();
     out[j] = more ? out[j] + dot : dot;
   }
   std::fill(out + n, out + attention_width, T(0));
@@ -384,13 +377,12 @@ void row_scores_by_eigen(const T* query, index_t n, const T* keys, index_t strid
 
 /// AttentionRowProduct by Eigen.
 template <class T>
-void row_product_by_eigen(const T* weights, index_t n, const T* b, index_t stride, const index_t* rows,
-                          index_t columns, T* c, T scale, ProductMode mode) {
+void row_product_by_eigen(const T* weights, index_t n, AttentionRows<T> b, index_t columns, T* c, T scale,
+                          ProductMode mode) {
   begin_product(c, attention_width, 1, columns, &scale, mode);
   for (index_t j = 0; j < n; ++j) {
     if (weights[j] == T(0)) continue;
-    eigen_rows(c, 1, columns, columns) +=
-        weights[j] * eigen_rows(b + (rows != nullptr ? rows[j] : j) * stride, 1, columns, columns);
+    eigen_rows(c, 1, columns, columns) += weights[j] * eigen_rows(b[j], 1, columns, columns);
   }
 }
 

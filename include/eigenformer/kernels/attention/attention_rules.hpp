@@ -16,10 +16,8 @@ namespace eigenformer::detail::kernels::detail {
 /// How much of a tile a rule admits.
 enum class TileCover { none, some, all };
 
-/// A rectangle of scores: queries [first, first + m) of sequence b, keys [key, key + n) of sequence kb.
-struct AttentionRectangle {
-  index_t b = 0;
-  index_t kb = 0;
+/// A rectangle of scores: queries [first, first + m) and keys [key, key + n) of the sequences and the head.
+struct AttentionRectangle : AttentionPlace {
   index_t first = 0;
   index_t m = 0;
   index_t key = 0;

@@ -90,41 +90,39 @@ class AttentionTiles {
   EIGENFORMER_NOINLINE void pack_queries(const AttentionPlace& at, index_t first, index_t count) {
     bool finite = true;
     const T* from = p.q + (p.queries->offsets()[at.b] + first) * p.q_stride + at.h * p.head_dim;
-    dispatch<AttentionPack<T>>(from, p.q_stride, nullptr, count, p.head_dim,
-                               p.scale, queries, query_panel, &finite);
+    dispatch<AttentionPack<T>>({from, p.q_stride, nullptr}, count, p.head_dim, p.scale, queries, query_panel,
+                               &finite);
   }
 
   /// Packs keys [first, first + count), transposed, into `keys_transposed`.
   void pack_keys_transposed(const AttentionPlace& at, index_t first, index_t count) {
-    transpose(at, p.k, p.k_stride, p.head_dim, first, count, keys_transposed);
+    dispatch<AttentionPackTransposed<T>>(keys_from(at, first), count, p.head_dim, keys_transposed);
   }
   void pack_values_transposed(const AttentionPlace& at, index_t first, index_t count, T* to) {
-    transpose(at, p.v, p.v_stride, p.value_dim, first, count, to);
+    dispatch<AttentionPackTransposed<T>>(values_from(at, first), count, p.value_dim, to);
   }
 
   /// Packs keys or values row by row; returns whether all of them are finite.
   bool pack_keys(const AttentionPlace& at, index_t first, index_t count, T* to) {
-    return pack(at, p.k, p.k_stride, p.head_dim, first, count, to);
+    return pack(keys_from(at, first), count, p.head_dim, to);
   }
   bool pack_values(const AttentionPlace& at, index_t first, index_t count, T* to) {
-    return pack(at, p.v, p.v_stride, p.value_dim, first, count, to);
+    return pack(values_from(at, first), count, p.value_dim, to);
   }
 
-  /// Whether the mask may admit any of queries [first, first + count) and keys [key, key + n); otherwise they
-  /// need not be packed.
-  EIGENFORMER_NOINLINE bool admits(const AttentionPlace& at, index_t first, index_t count, index_t key,
-                                   index_t n) const {
+  /// Whether the mask may admit any score of a rectangle; otherwise its queries and keys need not be packed.
+  EIGENFORMER_NOINLINE bool admits(const AttentionRectangle& r) const {
     if (p.mask == nullptr) return true;
     for (const AttentionMask::Dense& mask : p.mask->dense_masks()) {
       const AttentionMask::Strides s = AttentionMask::strides(mask);
-      if (!dense_admits(mask, dense_start(mask, s, at, first, key), s.i, count, n)) return false;
+      if (!dense_admits(mask, dense_start(mask, s, r), s.i, r.m, r.n)) return false;
     }
-    return rules_admit(p, {at.b, at.kb, first, count, key, n});
+    return rules_admit(p, r);
   }
 
-  /// The distance from query `first` to key `key`.
-  index_t distance(const AttentionPlace& at, index_t first, index_t key) const {
-    return p.keys->positions()[at.kb] + key - p.queries->positions()[at.b] - first;
+  /// The distance from the first query to the first key.
+  index_t distance(const AttentionRectangle& r) const {
+    return p.keys->positions()[r.kb] + r.key - p.queries->positions()[r.b] - r.first;
   }
 
   /// The bias by distance of query `first`'s row and those after it.
@@ -132,35 +130,33 @@ class AttentionTiles {
     return (p.queries->offsets()[at.b] + first) * p.distances.row_stride + at.h * p.distances.head_stride;
   }
 
-  /// scores (m, n) = the masked scores of queries [first, first + m), which are rows `row` and on of the
-  /// packed block, with the packed keys [key, key + n). Returns false, without computing, if the mask
-  /// excludes them all.
-  EIGENFORMER_NOINLINE bool score(const AttentionPlace& at, index_t row, index_t first, index_t m,
-                                  index_t key, index_t n) {
-    index_t low = -width, high = n;  // the columns that the first row reaches; each row reaches one further
+  /// scores (m, n) = the masked scores of a rectangle, whose queries are rows `row` and on of the packed block
+  /// and whose keys are the packed ones. Returns false, without computing, if the mask excludes them all.
+  EIGENFORMER_NOINLINE bool score(const AttentionRectangle& r, index_t row) {
+    index_t low = -width, high = r.n;  // the columns that the first row reaches; each row reaches one further
     bool limited = false;
     if (p.mask != nullptr) {
-      const index_t ahead = p.queries->positions()[at.b] + first - p.keys->positions()[at.kb] - key;
+      const index_t ahead = -distance(r);
       if (p.mask->left() != AttentionMask::unlimited) low = ahead - p.mask->left();
-      if (p.mask->right() < n + width - ahead) high = ahead + p.mask->right() + 1;
-      if (low >= n || high + m - 1 <= 0) return false;
-      limited = low + m - 1 > 0 || high < n;
-      if (!admits(at, first, m, key, n)) return false;
+      if (p.mask->right() < r.n + width - ahead) high = ahead + p.mask->right() + 1;
+      if (low >= r.n || high + r.m - 1 <= 0) return false;
+      limited = low + r.m - 1 > 0 || high < r.n;
+      if (!admits(r)) return false;
     }
     if (keys_in_place) {
-      score_once(at, key, n);
+      score_once(r);
     } else {
-      product<false>(queries + row * width, query_panel, keys_transposed, key_panel, p.head_dim, scores, m,
-                     n);
+      product<false>(queries + row * width, query_panel, keys_transposed, key_panel, p.head_dim, scores, r.m,
+                     r.n);
     }
-    if (p.distances.any()) add_distances(at, first, m, key, n);
+    if (p.distances.any()) add_distances(r);
     if (p.has_rule()) {
-      p.rule->apply(score_tile(at, first, m, key, n, scores));
-      if (ruled_ != nullptr) std::copy_n(scores, m * width, ruled_);
+      p.rule->apply(score_tile(r, scores));
+      if (ruled_ != nullptr) std::copy_n(scores, r.m * width, ruled_);
     }
-    if (p.mask != nullptr) forbid(at, first, m, key, n, limited, low, high);
+    if (p.mask != nullptr) forbid(r, limited, low, high);
     // Scores that a mask excludes have no gradient.
-    if (ruled_ != nullptr) dispatch<AttentionClearForbidden<T>>(ruled_, scores, m, n);
+    if (ruled_ != nullptr) dispatch<AttentionClearForbidden<T>>(ruled_, scores, r.m, r.n);
     return true;
   }
 
@@ -171,18 +167,16 @@ class AttentionTiles {
   bool keeps_ruled_scores() const noexcept { return ruled_ != nullptr; }
 
   /// Turns a gradient (m, n) of the scores that score() computed into that of the scores before the rule.
-  void differentiate_rule(const AttentionPlace& at, index_t first, index_t m, index_t key, index_t n,
-                          T* gradient) const {
-    if (ruled_ != nullptr) p.rule->backward(score_tile(at, first, m, key, n, ruled_), gradient);
+  void differentiate_rule(const AttentionRectangle& r, T* gradient) const {
+    if (ruled_ != nullptr) p.rule->backward(score_tile(r, ruled_), gradient);
   }
 
-  /// The multipliers (m, n) of dropout for the tile that score() takes; returns nullptr without dropout.
-  EIGENFORMER_NOINLINE const T* drop(const AttentionPlace& at, index_t first, index_t m, index_t key,
-                                     index_t n) {
+  /// The multipliers (m, n) of dropout for the rectangle that score() takes; returns nullptr without dropout.
+  EIGENFORMER_NOINLINE const T* drop(const AttentionRectangle& r) {
     if (!plan_.active()) return nullptr;
-    dispatch<AttentionDropout<T>>(&plan_, p.queries->sequence_numbers()[at.b],
-                                  static_cast<std::uint32_t>(at.h), p.queries->positions()[at.b] + first, m,
-                                  p.keys->positions()[at.kb] + key, n, multipliers_);
+    dispatch<AttentionDropout<T>>(&plan_, p.queries->sequence_numbers()[r.b], static_cast<std::uint32_t>(r.h),
+                                  p.queries->positions()[r.b] + r.first, r.m,
+                                  p.keys->positions()[r.kb] + r.key, r.n, multipliers_);
     return multipliers_;
   }
 
@@ -218,8 +212,7 @@ class AttentionTiles {
               std::copy_n(b + j * width, width, spare_ + j * width);
             }
           }
-          multiply<false>(w, spare_, c + i * width, 1, part, n, row_scale + (row_scale != nullptr ? i : 0),
-                          mode);
+          multiply<false>(w, spare_, c + i * width, 1, part, n, shifted(row_scale, i), mode);
         }
       }
       b += key_panel;
@@ -231,15 +224,13 @@ class AttentionTiles {
   /// be packed.
   EIGENFORMER_NOINLINE void weigh_values_once(const AttentionPlace& at, index_t first, index_t n, T* c,
                                               T scale, ProductMode mode) {
-    const index_t* rows;
-    const T* from = source(at, p.v, p.v_stride, p.value_dim, first, rows);
     for (index_t done = 0; done < p.value_dim; done += width) {
+      const AttentionRows<T> values = values_from(at, first).from(0, done);
       const index_t columns = std::min(width, p.value_dim - done);
       if (multiplies_by_eigen()) {
-        row_product_by_eigen<T>(scores, n, from + done, p.v_stride, rows, columns, c, scale, mode);
+        row_product_by_eigen<T>(scores, n, values, columns, c, scale, mode);
       } else {
-        dispatch<AttentionRowProduct<T>>(scores, n, from + done, p.v_stride, rows,
-                                         columns, c, scale, mode);
+        dispatch<AttentionRowProduct<T>>(scores, n, values, columns, c, scale, mode);
       }
       c += query_panel;
     }
@@ -277,88 +268,67 @@ class AttentionTiles {
   }
 
   /// Sets scores that the mask excludes to -inf; `limited` and the columns as in score().
-  EIGENFORMER_NOINLINE void forbid(const AttentionPlace& at, index_t first, index_t m, index_t key, index_t n,
-                                   bool limited, index_t low, index_t high) {
-    if (limited) dispatch<AttentionLimit<T>>(scores, m, n, low, high);
+  EIGENFORMER_NOINLINE void forbid(const AttentionRectangle& r, bool limited, index_t low, index_t high) {
+    if (limited) dispatch<AttentionLimit<T>>(scores, r.m, r.n, low, high);
     for (const AttentionMask::Dense& mask : p.mask->dense_masks()) {
       const AttentionMask::Strides s = AttentionMask::strides(mask);
-      const index_t start = dense_start(mask, s, at, first, key);
+      const index_t start = dense_start(mask, s, r);
       if (mask.kind == AttentionMask::Kind::additive) {
-        dispatch<AttentionBias<T>>(scores, m, n, mask.bias.data() + start, s.i);
+        dispatch<AttentionBias<T>>(scores, r.m, r.n, mask.bias.data() + start, s.i);
       } else {
-        dispatch<AttentionFlags<T>>(scores, m, n, mask.flags.data() + start, s.i,
+        dispatch<AttentionFlags<T>>(scores, r.m, r.n, mask.flags.data() + start, s.i,
                                     mask.kind == AttentionMask::Kind::allow);
       }
     }
-    if (p.mask->has_rules()) apply_rules(p, {at.b, at.kb, first, m, key, n}, scores);
+    if (p.mask->has_rules()) apply_rules(p, r, scores);
   }
 
-  ScoreTile<T> score_tile(const AttentionPlace& at, index_t first, index_t m, index_t key, index_t n,
-                          T* tile) const {
-    return {tile,
-            m,
-            n,
-            width,
-            at.h,
-            at.b,
-            at.kb,
-            p.queries->positions()[at.b] + first,
-            p.keys->positions()[at.kb] + key};
+  ScoreTile<T> score_tile(const AttentionRectangle& r, T* tile) const {
+    const index_t query = p.queries->positions()[r.b] + r.first, key = p.keys->positions()[r.kb] + r.key;
+    return {tile, r.m, r.n, width, r.h, r.b, r.kb, query, key};
   }
 
-  /// The index of a dense mask's element for query `first` and key `key`.
+  /// The index of a dense mask's element for the first query and key.
   index_t dense_start(const AttentionMask::Dense& mask, const AttentionMask::Strides& s,
-                      const AttentionPlace& at, index_t first, index_t key) const {
-    return (mask.keyed ? at.kb : at.b) * s.b + at.h * s.h + (p.queries->leading(at.b) + first) * s.i +
-           p.keys->leading(at.kb) + key;
+                      const AttentionRectangle& r) const {
+    return (mask.keyed ? r.kb : r.b) * s.b + r.h * s.h + (p.queries->leading(r.b) + r.first) * s.i +
+           p.keys->leading(r.kb) + r.key;
   }
 
-  /// The first row of keys, and the list of row numbers if there is one.
-  const T* source(const AttentionPlace& at, const T* matrix, index_t stride, index_t columns, index_t first,
-                  const index_t*& rows) const {
-    const index_t row = p.keys->offsets()[at.kb] + first;
-    rows = p.key_rows != nullptr ? p.key_rows + row : nullptr;
-    return matrix + (rows != nullptr ? 0 : row * stride) + at.h / shared_ * columns;
+  AttentionRows<T> keys_from(const AttentionPlace& at, index_t first) const {
+    return AttentionRows<T>{p.k, p.k_stride, p.key_rows}.from(p.keys->offsets()[at.kb] + first,
+                                                              at.h / shared_ * p.head_dim);
+  }
+  AttentionRows<T> values_from(const AttentionPlace& at, index_t first) const {
+    return AttentionRows<T>{p.v, p.v_stride, p.key_rows}.from(p.keys->offsets()[at.kb] + first,
+                                                              at.h / shared_ * p.value_dim);
   }
 
-  EIGENFORMER_NOINLINE void add_distances(const AttentionPlace& at, index_t first, index_t m, index_t key,
-                                          index_t n) {
+  EIGENFORMER_NOINLINE void add_distances(const AttentionRectangle& r) {
     const AttentionDistances<T>& d = p.distances;
-    if (d.slopes != nullptr)
-      dispatch<AttentionSlope<T>>(scores, m, n, d.slopes[at.h], distance(at, first, key));
+    if (d.slopes != nullptr) dispatch<AttentionSlope<T>>(scores, r.m, r.n, d.slopes[r.h], distance(r));
     if (d.bias != nullptr) {
-      dispatch<AttentionDistanceBias<T>>(scores, m, n, d.bias + bias_row(at, first), d.row_stride, d.reach,
-                                         distance(at, first, key));
+      dispatch<AttentionDistanceBias<T>>(scores, r.m, r.n, d.bias + bias_row(r, r.first), d.row_stride, d.reach,
+                                         distance(r));
     }
   }
 
-  EIGENFORMER_NOINLINE bool pack(const AttentionPlace& at, const T* matrix, index_t stride, index_t columns,
-                                 index_t first, index_t count, T* to) {
-    const index_t* rows;
-    const T* from = source(at, matrix, stride, columns, first, rows);
+  EIGENFORMER_NOINLINE static bool pack(const AttentionRows<T>& rows, index_t count, index_t columns, T* to) {
     bool finite = true;
-    dispatch<AttentionPack<T>>(from, stride, rows, count, columns, T(1), to, key_panel, &finite);
+    dispatch<AttentionPack<T>>(rows, count, columns, T(1), to, key_panel, &finite);
     return finite;
   }
 
-  EIGENFORMER_NOINLINE void transpose(const AttentionPlace& at, const T* matrix, index_t stride,
-                                      index_t columns, index_t first, index_t count, T* to) {
-    const index_t* rows;
-    const T* from = source(at, matrix, stride, columns, first, rows);
-    dispatch<AttentionPackTransposed<T>>(from, stride, rows, count, columns, to);
-  }
-
   /// scores (1, n) of the first packed query.
-  EIGENFORMER_NOINLINE void score_once(const AttentionPlace& at, index_t first, index_t n) {
-    const index_t* rows;
-    const T* from = source(at, p.k, p.k_stride, p.head_dim, first, rows);
+  EIGENFORMER_NOINLINE void score_once(const AttentionRectangle& r) {
     for (index_t done = 0; done < p.head_dim; done += width) {
       const T* query = queries + done / width * query_panel;
+      const AttentionRows<T> keys = keys_from(r, r.key).from(0, done);
       const index_t columns = std::min(width, p.head_dim - done);
       if (multiplies_by_eigen()) {
-        row_scores_by_eigen(query, n, from + done, p.k_stride, rows, columns, scores, done > 0);
+        row_scores_by_eigen<T>(query, r.n, keys, columns, scores, done > 0);
       } else {
-        dispatch<AttentionRowScores<T>>(query, n, from + done, p.k_stride, rows, columns, scores, done > 0);
+        dispatch<AttentionRowScores<T>>(query, r.n, keys, columns, scores, done > 0);
       }
     }
   }
