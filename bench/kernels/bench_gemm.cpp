@@ -200,7 +200,7 @@ double bytes(Format format) { return format == Format::float32 ? 4 : format == F
 void packed_ours(benchmark::State& state, const Case& p, Format format) {
   using ef::detail::kernels::PackedMatrix;
   packed(
-      state, p, bytes(format), [&](const float* w) { return PackedMatrix::pack(w, p.n, p.k, false, format); },
+      state, p, bytes(format), [&](const float* w) { return PackedMatrix::pack(w, p.n, p.k, format); },
       [&](const float* x, const PackedMatrix& w, float* c) {
         ef::detail::kernels::gemm_packed(p.m, x, p.k, w, 0.0f, c, p.n);
       });

@@ -55,7 +55,7 @@ Tensor<float> random(const Shape& shape, std::uint64_t seed) {
 using Job = std::function<std::vector<float>()>;
 
 Job packed_product(detail::kernels::PackedMatrix::Format format, index_t m, index_t n, index_t k) {
-  const auto packed = detail::kernels::PackedMatrix::pack(random({n, k}, 1).data(), n, k, false, format);
+  const auto packed = detail::kernels::PackedMatrix::pack(random({n, k}, 1).data(), n, k, format);
   return [=, x = random({m, k}, 2)] {
     Tensor<float> y(Shape{m, n});
     detail::kernels::gemm_packed(m, x.data(), k, packed, 0.0F, y.data(), n);

@@ -198,7 +198,7 @@ TEST_CASE("products with int8 weights have the same bits before and after saving
     const auto product = [&](const Seq2SeqTransformer<float>& model, Tensor<float>& y) {
       const Tensor<float>& w = model.transformer.encoder.layers[1].feed_forward.linear1.weight.value();
       detail::kernels::gemm_packed(3, x.data(), 36,
-                                   detail::kernels::PackedMatrix::pack(w.data(), 44, 36, false, format), 0,
+                                   detail::kernels::PackedMatrix::pack(w.data(), 44, 36, format), 0,
                                    y.data(), 44);
     };
     product(saved, before);

@@ -52,7 +52,7 @@ TEST_CASE("Eigen multiplies packed weights of every format, whatever instruction
   for_each_isa([&] {
     for (const auto format :
          {PackedMatrix::Format::float32, PackedMatrix::Format::bf16, PackedMatrix::Format::int8}) {
-      const PackedMatrix packed = PackedMatrix::pack(w.data(), n, k, false, format);
+      const PackedMatrix packed = PackedMatrix::pack(w.data(), n, k, format);
       std::vector<float> own = old, got = old;
       const GemmBackend before = gemm_backend();
       set_gemm_backend(GemmBackend::own);

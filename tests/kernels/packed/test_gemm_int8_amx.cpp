@@ -59,7 +59,7 @@ TEST_CASE("int8 products by AMX have the bits of the others, at every edge of th
   for (const index_t k : {1, 3, 4, 5, 60, 63, 64, 65, 128, 131, 200}) {
     for (const index_t n : {1, 31, 32, 33, 67}) {
       const auto weights = random_vector<float>(n * k, 7), bias = random_vector<float>(n, 8);
-      const auto packed = PackedMatrix::pack(weights.data(), n, k, false, PackedMatrix::Format::int8);
+      const auto packed = PackedMatrix::pack(weights.data(), n, k, PackedMatrix::Format::int8);
       for (const index_t m : {1, 2, 15, 16, 17, 31, 32, 33, 48, 49, 70}) {
         CAPTURE(m);
         CAPTURE(n);
@@ -84,7 +84,7 @@ TEST_CASE("int8 products by AMX: several blocks of rows, ranges of several threa
   const WithIsa with({IsaFeature::avx2});
   const index_t m = 600, n = 100, k = 72;
   const auto weights = random_vector<float>(n * k, 7), x = random_vector<float>(m * k, 9);
-  const auto packed = PackedMatrix::pack(weights.data(), n, k, false, PackedMatrix::Format::int8);
+  const auto packed = PackedMatrix::pack(weights.data(), n, k, PackedMatrix::Format::int8);
   std::vector<float> want(size(m * n)), got(want.size());
   GemmEpilogue<float> epilogue;
   epilogue.apply = add_thousand;
@@ -98,7 +98,7 @@ TEST_CASE("int8 products by AMX: several blocks of rows, ranges of several threa
   // 65536 products of 255 and 127 are the largest sum of 32 bits.
   const index_t deep = 65536;
   const std::vector<float> ones(size(17 * deep), 1.0f);
-  const auto largest = PackedMatrix::pack(ones.data(), 2, deep, false, PackedMatrix::Format::int8);
+  const auto largest = PackedMatrix::pack(ones.data(), 2, deep, PackedMatrix::Format::int8);
   want.assign(34, 0.0f);
   got = want;
   gemm_packed(17, ones.data(), deep, largest, 0.0f, want.data(), 2);
@@ -115,7 +115,7 @@ TEST_CASE("int8 products by AMX: NaN, infinity and rows of zeros") {
   x[size(2 * k + 5)] = std::numeric_limits<float>::quiet_NaN();
   x[size(17 * k + 69)] = std::numeric_limits<float>::infinity();
   std::fill_n(x.begin() + 4 * k, k, 0.0f);
-  const auto packed = PackedMatrix::pack(weights.data(), n, k, false, PackedMatrix::Format::int8);
+  const auto packed = PackedMatrix::pack(weights.data(), n, k, PackedMatrix::Format::int8);
   std::vector<float> want(size(m * n)), got(want.size());
   gemm_packed(m, x.data(), k, packed, 0.0f, want.data(), n);
   product_by_tiles(m, x.data(), k, packed, 0.0f, got.data(), n, {});

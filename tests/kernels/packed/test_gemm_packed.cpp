@@ -55,8 +55,8 @@ TEST_CASE("packed float32 and bf16 weights give the bits of gemm, with inputs ro
         if (format == Format::bf16) {
           for (float& w : values) w = static_cast<float>(bfloat16(w));
         }
-        const auto packed = PackedMatrix::pack(weights.w.data(), n, k, false, format);
-        const auto other = PackedMatrix::pack(weights.transposed.data(), n, k, true, format);
+        const auto packed = PackedMatrix::pack(weights.w.data(), n, k, format);
+        const auto other = PackedMatrix::pack_to_round(weights.transposed.data(), n, k, true);
         CHECK(packed.n() == n);
         CHECK(packed.k() == k);
         CHECK(packed.format() == format);
@@ -69,13 +69,15 @@ TEST_CASE("packed float32 and bf16 weights give the bits of gemm, with inputs ro
           GemmEpilogue<float> epilogue;
           epilogue.bias = bias.data();
           for (const float beta : {0.0f, 1.0f, 0.5f}) {
-            std::vector<float> want = old, got = old, got_other = old;
+            std::vector<float> want = old, got = old, want_other = old, got_other = old;
             gemm<float>(false, true, m, n, k, 1.0f, x.data(), ldx, values.data(), k, beta, want.data(), ldc,
                         epilogue, precision);
             gemm_packed(m, x.data(), ldx, packed, beta, got.data(), ldc, epilogue);
+            gemm<float>(false, true, m, n, k, 1.0f, x.data(), ldx, weights.w.data(), k, beta,
+                        want_other.data(), ldc, epilogue, GemmPrecision::bf16);
             gemm_packed(m, x.data(), ldx, other, beta, got_other.data(), ldc, epilogue);
             REQUIRE(same_bits(got, want));
-            REQUIRE(same_bits(got_other, want));
+            REQUIRE(same_bits(got_other, want_other));
           }
         }
       }
@@ -91,7 +93,7 @@ TEST_CASE("packed products with a factor: float32 as gemm, int8 refuses it") {
   gemm<float>(false, true, m, n, k, 0.5f, x.data(), k, weights.w.data(), k, 1.0f, want.data(), n);
   gemm_packed(m, x.data(), k, PackedMatrix::pack(weights.w.data(), n, k), 1.0f, got.data(), n, {}, 0.5f);
   CHECK(same_bits(got, want));
-  const auto int8 = PackedMatrix::pack(weights.w.data(), n, k, false, Format::int8);
+  const auto int8 = PackedMatrix::pack(weights.w.data(), n, k, Format::int8);
   got = old;
   CHECK_THROWS_WITH_AS(gemm_packed(m, x.data(), k, int8, 1.0f, got.data(), n, {}, 0.5f),
                        "[gemm_packed] alpha is 0.5, must be 1 for int8 weights", ValueError);
@@ -108,10 +110,8 @@ TEST_CASE("int8 weights give exact integer sums") {
       std::vector<std::int8_t> wq(weights.w.size());
       std::vector<float> scale(size(n));
       quantize_int8(weights.w.data(), n, k, wq.data(), scale.data());
-      const PackedMatrix variants[] = {
-          PackedMatrix::pack(weights.w.data(), n, k, false, Format::int8),
-          PackedMatrix::pack(weights.transposed.data(), n, k, true, Format::int8),
-          PackedMatrix::pack_int8(wq.data(), scale.data(), n, k)};
+      const PackedMatrix variants[] = {PackedMatrix::pack(weights.w.data(), n, k, Format::int8),
+                                       PackedMatrix::pack_int8(wq.data(), scale.data(), n, k)};
       for (const index_t m : {1, 2, 3, 5, 9, 14, 15, 29, 130}) {
         const index_t ldx = k + 2, ldc = n + 3;
         const auto x = random_vector<float>(m * ldx, 9), old = random_vector<float>(m * ldc, 10);
@@ -155,7 +155,7 @@ TEST_CASE("int8 weights give exact integer sums") {
 
 TEST_CASE("int8 weights approximate the float product") {
   const Weights weights(130, 256);
-  const auto packed = PackedMatrix::pack(weights.w.data(), 130, 256, false, Format::int8);
+  const auto packed = PackedMatrix::pack(weights.w.data(), 130, 256, Format::int8);
   const auto x = random_vector<float>(6 * 256, 9);
   std::vector<float> exact(6 * 130), c(6 * 130);
   gemm<float>(false, true, 6, 130, 256, 1.0f, x.data(), 256, weights.w.data(), 256, 0.0f, exact.data(), 130);
@@ -177,7 +177,7 @@ TEST_CASE("a row of a packed product does not depend on its batch or the threads
     const auto x = random_vector<float>(m * 530, 9), old = random_vector<float>(m * 300, 10);
     const auto bias = random_vector<float>(300, 8);
     for (const Format format : {Format::float32, Format::bf16, Format::int8}) {
-      const auto packed = PackedMatrix::pack(weights.w.data(), 300, 530, false, format);
+      const auto packed = PackedMatrix::pack(weights.w.data(), 300, 530, format);
       const auto rows = [&](index_t first, index_t count, int threads) {
         const ThreadScope thread_scope(threads);
         std::vector<float> c(old.begin() + first * 300, old.begin() + (first + count) * 300);
@@ -204,7 +204,7 @@ TEST_CASE("packed products call the epilogue on every element once") {
                                   {Format::float32, 2},
                                   {Format::int8, 131},
                                   {Format::int8, 1}}) {
-    const auto packed = PackedMatrix::pack(weights.w.data(), 301, 40, false, format);
+    const auto packed = PackedMatrix::pack(weights.w.data(), 301, 40, format);
     std::vector<float> plain(size(m * 301)), c(plain.size());
     gemm_packed(m, x.data(), 40, packed, 0.0f, plain.data(), 301);
     GemmEpilogue<float> epilogue;
@@ -227,7 +227,7 @@ TEST_CASE("packed weights and inputs with zeros, NaN and infinity") {
     std::fill(x.begin(), x.begin() + 9, 0.0f);
     x[size(9 + 4)] = std::numeric_limits<float>::quiet_NaN();
     x[size(18 + 8)] = std::numeric_limits<float>::infinity();
-    const auto packed = PackedMatrix::pack(weights.w.data(), 33, 9, false, Format::int8);
+    const auto packed = PackedMatrix::pack(weights.w.data(), 33, 9, Format::int8);
     std::vector<float> c(4 * 33, std::numeric_limits<float>::quiet_NaN());
     gemm_packed(4, x.data(), 9, packed, 0.0f, c.data(), 33);
     for (index_t j = 0; j < 33; ++j) {
@@ -248,7 +248,7 @@ TEST_CASE("chosen outputs of packed weights have the bits of the whole product")
     const auto count = static_cast<index_t>(rows.size());
     const auto x = random_vector<float>(5 * 37, 9);
     for (const Format format : {Format::float32, Format::bf16, Format::int8}) {
-      const auto whole = PackedMatrix::pack(weights.w.data(), 71, 37, false, format);
+      const auto whole = PackedMatrix::pack(weights.w.data(), 71, 37, format);
       const auto chosen = whole.select("test", rows.data(), count);
       CHECK(chosen.n() == count);
       CHECK(chosen.k() == 37);
@@ -328,7 +328,7 @@ TEST_CASE("packed matrices of empty sizes and wrong values") {
   CHECK_THROWS_AS(PackedMatrix::pack(nullptr, -1, 3), ShapeError);
   CHECK_THROWS_AS(gemm_packed(-1, nullptr, 0, none, 0.0f, c.data(), 2), ShapeError);
   const float bad[] = {1.0f, std::numeric_limits<float>::infinity()};
-  CHECK_THROWS_AS(PackedMatrix::pack(bad, 1, 2, false, Format::int8), ValueError);
+  CHECK_THROWS_AS(PackedMatrix::pack(bad, 1, 2, Format::int8), ValueError);
   CHECK_THROWS_WITH_AS(PackedMatrix::pack_int8(nullptr, nullptr, 0, 65537),
                        "[packed_matrix] k is 65537, must be at most 65536 for int8 weights", ValueError);
 }

@@ -98,7 +98,7 @@ TEST_CASE("weights that are no matrix, rows that are not there, and alpha of int
                        IndexError);
   const float one = 1.0f;
   float c = 0.0f;
-  const PackedMatrix w = PackedMatrix::pack(&one, 1, 1, false, PackedMatrix::Format::int8);
+  const PackedMatrix w = PackedMatrix::pack(&one, 1, 1, PackedMatrix::Format::int8);
   CHECK_THROWS_WITH_AS(gemm_packed(1, &one, 1, w, 0.0f, &c, 1, {}, 2.0f),
                        "[gemm_packed] alpha is 2, must be 1 for int8 weights", ValueError);
 }

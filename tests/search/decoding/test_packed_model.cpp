@@ -186,7 +186,7 @@ TEST_CASE("rows of packed weights are the rows that were packed, rounded as the 
   const std::vector<std::int32_t> ids = {36, 0, 31, 32, 36};
   testing::for_each_isa([&] {
     for (const WeightFormat format : formats) {
-      const auto packed = detail::kernels::PackedMatrix::pack(w.data(), n, k, false, format);
+      const auto packed = detail::kernels::PackedMatrix::pack(w.data(), n, k, format);
       Tensor<float> rows(Shape{5, k});
       packed.read_rows("embedding", ids.data(), 5, 2.0f, rows.data());
       double worst = 0;

@@ -106,8 +106,7 @@ EIGENFORMER_IO_FUNCTION void add_int8_panels(SafetensorsWriter& writer, const Te
   for (const Int8Rows& rows : products) {
     kernels::PackedMatrix packed;
     try {
-      packed = kernels::PackedMatrix::pack(value.data() + rows.first * k, rows.count, k, false,
-                                           WeightFormat::int8);
+      packed = kernels::PackedMatrix::pack(value.data() + rows.first * k, rows.count, k, WeightFormat::int8);
     } catch (const ValueError& error) {
       throw ValueError("save_model", {"'", rows.name, "' cannot be int8: ", error.what()});
     }

@@ -187,7 +187,7 @@ template <int Bytes>
 struct PackAmxAdjacent {
   using Pack = PackTransposed<float, Bytes>;
   using V = typename Pack::V;
-  using U = typename VectorOf<std::uint32_t, Bytes>::type;
+  using U = typename Simd<float, Bytes>::U;
   static constexpr index_t lanes = Pack::lanes;
 
   /// n floats, at most a vector of them, rounded to bfloat16; zeros behind them.

@@ -48,6 +48,16 @@ void scale_rows(const Problem& g, index_t i0, index_t i1, index_t j0, index_t j1
   }
 }
 
+/// Calls the epilogue for rows [i0, i0 + rows) at the end of the `count` columns from j0 on, and at every 256th
+/// of them; the first `done` are finished.
+template <class Problem>
+void apply_epilogue(const Problem& g, index_t i0, index_t rows, index_t j0, index_t done, index_t count) {
+  constexpr index_t columns = 256;
+  if (g.epilogue.apply == nullptr || (done % columns != 0 && done != count)) return;
+  const index_t from = (done - 1) / columns * columns;
+  g.epilogue.apply(g.epilogue.context, g.c + i0 * g.ldc + j0 + from, g.ldc, i0, rows, j0 + from, done - from);
+}
+
 /// How k is cut for packed steps, the size of a T, of `step` elements each: a column panel of B fills about
 /// 64 KiB.
 template <class T>
@@ -99,7 +109,7 @@ class TileTask {
 template <class T>
 void pack_rows(const GemmProblem<T>& g, const GemmKernels<T>& kernels, index_t i0, index_t rows, index_t p0,
                index_t kc, T* out) {
-  const index_t steps = kernels.steps_of_rows((kc + kernels.step - 1) / kernels.step);
+  const index_t steps = kernels.steps_of_rows(kernels.steps_of(kc));
   // A transposed matrix is read a few rows at a time for all panels, which touches far fewer pages at once.
   const index_t chunk = g.transpose_a ? 32 : kc;
   for (index_t p = 0; p < kc; p += chunk) {
@@ -136,14 +146,13 @@ template <class T>
 void gemm_range(const GemmProblem<T>& g, const GemmKernels<T>& kernels, const PackedOperand<T>& packed,
                 index_t i0, index_t i1, index_t j0, index_t j1) {
   constexpr index_t column_block = 2048;
-  constexpr index_t epilogue_columns = 256;
   constexpr index_t slack = 16;  // packing writes up to a register behind a panel
   const DepthBlocks depth = depth_blocks<T>(g.k, kernels.step);
   // Other factors of C are applied before the sum, so that tiles only ever add to C.
   if (g.beta != T(0) && g.beta != T(1)) scale_rows(g, i0, i1, j0, j1);
 
   const index_t columns = kernels.columns;
-  const index_t steps_per_block = (depth.size + kernels.step - 1) / kernels.step;
+  const index_t steps_per_block = kernels.steps_of(depth.size);
   const index_t row_block =
       gemm_row_block(i1 - i0, kernels.rows, kernels.steps_of_rows(steps_per_block) * index_t{sizeof(T)});
   // With one block of rows a panel of B is used once and the next may take its place.
@@ -164,7 +173,7 @@ void gemm_range(const GemmProblem<T>& g, const GemmKernels<T>& kernels, const Pa
     for (index_t block = 0; block < depth.count; ++block) {
       const index_t p0 = block * depth.size;
       const index_t kc = std::min(depth.size, g.k - p0);
-      const index_t steps = (kc + kernels.step - 1) / kernels.step;
+      const index_t steps = kernels.steps_of(kc);
       const bool accumulate = block > 0 || g.beta != T(0);
       const bool last = block + 1 == depth.count;
       for (index_t ic = i0; ic < i1; ic += row_block) {
@@ -184,7 +193,7 @@ void gemm_range(const GemmProblem<T>& g, const GemmKernels<T>& kernels, const Pa
                          panel);
             }
           }
-          const T* bias = last && g.epilogue.bias != nullptr ? g.epilogue.bias + jc + j : nullptr;
+          const T* bias = last ? shifted(g.epilogue.bias, jc + j) : nullptr;
           // Weights packed earlier are not in the cache: the last two tiles prefetch half a panel each for
           // the next ones.
           const T* const next_panel =
@@ -200,12 +209,7 @@ void gemm_range(const GemmProblem<T>& g, const GemmKernels<T>& kernels, const Pa
                                                           g.ldc, g.alpha, accumulate, bias, rows, cols);
             a += kernels.tile_rows[static_cast<std::size_t>(rows)] * kernels.steps_of_rows(steps);
           }
-          const index_t done = j + cols;
-          if (last && g.epilogue.apply != nullptr && (done % epilogue_columns == 0 || done == jn)) {
-            const index_t from = (done - 1) / epilogue_columns * epilogue_columns;
-            g.epilogue.apply(g.epilogue.context, g.c + ic * g.ldc + jc + from, g.ldc, ic, in, jc + from,
-                             done - from);
-          }
+          if (last) apply_epilogue(g, ic, in, jc, j + cols, jn);
         }
       }
     }
@@ -230,7 +234,6 @@ InPlaceOperand<T> in_place_operand(const GemmProblem<T>& g, const GemmKernels<T>
 template <class T>
 void gemm_few_rows(const GemmProblem<T>& g, const GemmKernels<T>& kernels, const InPlaceTiles<T>& tiles,
                    const PackedOperand<T>& packed, index_t i0, index_t i1, index_t j0, index_t j1) {
-  constexpr index_t epilogue_columns = 256;
   const auto tile = static_cast<std::size_t>(i1 - i0 - 1);
   const index_t rows = i1 - i0, columns = tiles.columns[tile], end = j1 - (j1 - j0) % columns;
   if (end > j0) {
@@ -245,16 +248,11 @@ void gemm_few_rows(const GemmProblem<T>& g, const GemmKernels<T>& kernels, const
       const bool accumulate = block > 0 || g.beta != T(0), last = block + 1 == depth.count;
       if (packs_a) pack_rows(g, kernels, i0, rows, p0, kc, panel);
       const T* const a = packs_a ? panel : g.a + i0 * g.lda + p0;
-      for (index_t j = j0, begin = j0; j < end; j += columns) {
+      for (index_t j = j0; j < end; j += columns) {
         const InPlaceOperand<T> b = in_place_operand(g, kernels, packed, p0, j, columns);
         tiles.function[tile](kc, a, &b, g.c + i0 * g.ldc + j, g.ldc, g.alpha, accumulate,
-                             last && g.epilogue.bias != nullptr ? g.epilogue.bias + j : nullptr);
-        const index_t done = j + columns;
-        if (last && g.epilogue.apply != nullptr && (done - begin >= epilogue_columns || done == end)) {
-          g.epilogue.apply(g.epilogue.context, g.c + i0 * g.ldc + begin, g.ldc, i0, rows, begin,
-                           done - begin);
-          begin = done;
-        }
+                             last ? shifted(g.epilogue.bias, j) : nullptr);
+        if (last) apply_epilogue(g, i0, rows, j0, j + columns - j0, end - j0);
       }
     }
   }

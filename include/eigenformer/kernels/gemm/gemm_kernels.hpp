@@ -40,6 +40,7 @@ using InPlaceFunction = void (*)(index_t steps, const T* a, const InPlaceOperand
 template <class T, int Bytes, int Rows>
 struct GemmAdjacentInPlace {
   using Micro = GemmMicro<T, Bytes, Rows>;
+  using W = Simd<T, Bytes>;
   using V = typename Micro::V;
   static constexpr int pairs = 4 / Rows;
   static constexpr index_t columns = pairs * Micro::columns;
@@ -60,14 +61,14 @@ struct GemmAdjacentInPlace {
     (Micro::clear(x[P], y[P], typename Micro::RowSequence{}), ...);
     for (index_t p = 0; p < steps; ++p) {
       V b0[pairs], b1[pairs];
-      ((Micro::load(b0[P], b + P * panel), Micro::load(b1[P], b + P * panel + Micro::lanes)), ...);
+      ((b0[P] = W::at(b + P * panel).v, b1[P] = W::at(b + P * panel + Micro::lanes).v), ...);
       (Micro::step(x[P], y[P], a, b0[P], b1[P], typename Micro::RowSequence{}), ...);
       (__builtin_prefetch(b + operand.ahead + P * panel), ...);
       a += Rows;
       b += operand.ld;
     }
     (finish(x[P], y[P], c + P * Micro::columns, ldc, alpha, accumulate,
-            bias == nullptr ? bias : bias + P * Micro::columns),
+            shifted(bias, P * Micro::columns)),
      ...);
   }
 
@@ -107,9 +108,7 @@ struct GemmTransposedInPlace {
     for (; p < steps; ++p) {
       T column[columns];
       for (index_t j = 0; j < columns; ++j) column[j] = b[j * ldb + p];
-      V b0, b1;
-      Micro::load(b0, column);
-      Micro::load(b1, column + lanes);
+      const V b0 = Micro::W::at(column).v, b1 = Micro::W::at(column + lanes).v;
       Micro::step(x, y, a + p * Rows, b0, b1, RowSequence{});
     }
     typename Micro::Output out;
@@ -375,6 +374,8 @@ struct GemmKernels : TileTable<MicroFunction<T>, gemm_table_rows> {
   void (*begin)();
   void (*end)();
 
+  /// Packed steps of k elements.
+  index_t steps_of(index_t k) const { return (k + step - 1) / step; }
   /// Room for this many steps in a panel of A.
   index_t steps_of_rows(index_t steps) const {
     return row_steps > 1 ? (steps + row_steps - 1) / row_steps * row_steps : steps;
@@ -386,7 +387,7 @@ template <class T, int Bytes, int... Rows>
 const GemmKernels<T>& gemm_tiles(bool rounded) {
   constexpr auto make = [](bool with_rounding) {
     GemmKernels<T> result{};
-    result.columns = 2 * VectorOf<T, Bytes>::lanes;
+    result.columns = 2 * Simd<T, Bytes>::lanes;
     result.step = 1;
     result.rounded = with_rounding;
     (result.add(Rows, body_for<GemmMicro<T, Bytes, Rows>, Bytes>()), ...);

@@ -3,11 +3,10 @@
 #include <bit>
 #include <cstdint>
 #include <cstring>
-#include <type_traits>
 #include <utility>
 
 #include "eigenformer/core/base/config.hpp"
-#include "eigenformer/kernels/simd/simd.hpp"
+#include "eigenformer/kernels/simd/simd_vector.hpp"
 
 // The register tiles of a matrix product and the packing for them, written once with vector types and
 // compiled for each instruction set. An element of C is a chain of multiply-adds over k, one lane of one
@@ -15,12 +14,6 @@
 // neighbours.
 
 namespace eigenformer::detail::kernels::detail {
-
-template <class T, int Bytes>
-struct VectorOf {
-  typedef T type __attribute__((vector_size(Bytes)));
-  static constexpr int lanes = Bytes / static_cast<int>(sizeof(T));
-};
 
 /// dst (steps of k, width) <- `rows` rows of k elements, zero for rows up to `width` and for a step's missing
 /// elements. A step of k has the size of one T: it is an element, or two of bfloat16. Both layouts of a
@@ -36,13 +29,11 @@ using MicroFunction = void (*)(index_t steps, const T* a, const T* b, const T* n
 
 template <class T, int Bytes, int Rows>
 struct GemmMicro {
-  using V = typename VectorOf<T, Bytes>::type;
-  static constexpr int lanes = VectorOf<T, Bytes>::lanes;
+  using W = Simd<T, Bytes>;
+  using V = typename W::V;
+  static constexpr int lanes = W::lanes;
   static constexpr int columns = 2 * lanes;
   using RowSequence = std::make_integer_sequence<int, Rows>;
-
-  static EIGENFORMER_ALWAYS_INLINE void load(V& v, const T* p) { std::memcpy(&v, p, sizeof(V)); }
-  static EIGENFORMER_ALWAYS_INLINE void store(const V& v, T* p) { std::memcpy(p, &v, sizeof(V)); }
 
   // Indices are template constants, so that the accumulators are in registers at any optimisation level.
   template <int... R>
@@ -73,21 +64,18 @@ struct GemmMicro {
   template <int... R>
   static EIGENFORMER_ALWAYS_INLINE void add_rows(V (&x)[Rows], V (&y)[Rows], const T* c, index_t ldc,
                                                  std::integer_sequence<int, R...>) {
-    V old[2];
-    ((load(old[0], c + R * ldc), load(old[1], c + R * ldc + lanes), x[R] += old[0], y[R] += old[1]), ...);
+    ((x[R] += W::at(c + R * ldc).v, y[R] += W::at(c + R * ldc + lanes).v), ...);
   }
   template <int... R>
   static EIGENFORMER_ALWAYS_INLINE void add_bias(V (&x)[Rows], V (&y)[Rows], const T* bias,
                                                  std::integer_sequence<int, R...>) {
-    V b0, b1;
-    load(b0, bias);
-    load(b1, bias + lanes);
+    const V b0 = W::at(bias).v, b1 = W::at(bias + lanes).v;
     ((x[R] += b0, y[R] += b1), ...);
   }
   template <int... R>
   static EIGENFORMER_ALWAYS_INLINE void store_rows(const V (&x)[Rows], const V (&y)[Rows], T* c, index_t ldc,
                                                    std::integer_sequence<int, R...>) {
-    ((store(x[R], c + R * ldc), store(y[R], c + R * ldc + lanes)), ...);
+    ((W::at(c + R * ldc).v = x[R], W::at(c + R * ldc + lanes).v = y[R]), ...);
   }
 
   // The destination of a tile: C, or at the edge of C a buffer of full size, so that the same instructions
@@ -144,9 +132,7 @@ struct GemmMicro {
     V x[Rows], y[Rows];
     clear(x, y, RowSequence{});
     for (index_t p = 0; p < steps; ++p) {
-      V b0, b1;
-      load(b0, b);
-      load(b1, b + lanes);
+      const V b0 = W::at(b).v, b1 = W::at(b + lanes).v;
       step(x, y, a, b0, b1, RowSequence{});
       __builtin_prefetch(next, 0, 2);
       a += Rows;
@@ -160,11 +146,9 @@ struct GemmMicro {
 /// Source with the panel's rows side by side: element (row i, step p) at src[p * ld + i].
 template <class T, int Bytes>
 struct PackAdjacent {
-  using V = typename VectorOf<T, Bytes>::type;
-  static constexpr int lanes = VectorOf<T, Bytes>::lanes;
-
   EIGENFORMER_ALWAYS_INLINE static void run(index_t k, index_t rows, index_t width, const T* src, index_t ld,
                                             T* dst) {
+    using W = Simd<T, Bytes>;
     // The steps of a wide matrix are on different pages, which the hardware does not prefetch.
     constexpr index_t ahead = 16;
     for (index_t p = 0; p < k; ++p) {
@@ -173,16 +157,10 @@ struct PackAdjacent {
       __builtin_prefetch(s + ahead * ld);
       __builtin_prefetch(s + ahead * ld + rows - 1);
       index_t i = 0;
-      for (; i + lanes <= rows; i += lanes) {
-        V v;
-        std::memcpy(&v, s + i, sizeof(V));
-        std::memcpy(d + i, &v, sizeof(V));
-      }
+      for (; i + W::lanes <= rows; i += W::lanes) W::at(d + i).v = W::at(s + i).v;
       // The width of a tile of A is not a multiple of a vector's. The next step overwrites the surplus.
-      if (i < rows && p + 1 < k && lanes <= ld && i + lanes <= 2 * width) {
-        V v;
-        std::memcpy(&v, s + i, sizeof(V));
-        std::memcpy(d + i, &v, sizeof(V));
+      if (i < rows && p + 1 < k && W::lanes <= ld && i + W::lanes <= 2 * width) {
+        W::at(d + i).v = W::at(s + i).v;
         i = rows;
       }
       for (; i < rows; ++i) d[i] = s[i];
@@ -197,10 +175,9 @@ struct PackAdjacent {
 /// much slack.
 template <class T, int Bytes>
 struct PackTransposed {
-  using V = typename VectorOf<T, Bytes>::type;
-  using Lane = std::conditional_t<sizeof(T) == 4, std::int32_t, std::int64_t>;
-  typedef Lane I __attribute__((vector_size(Bytes)));
-  static constexpr int lanes = VectorOf<T, Bytes>::lanes;
+  using W = Simd<T, Bytes>;
+  using V = typename W::V;
+  static constexpr int lanes = W::lanes;
   using Sequence = std::make_integer_sequence<int, lanes>;
 
   EIGENFORMER_ALWAYS_INLINE static void run(index_t k, index_t rows, index_t width, const T* src, index_t ld,
@@ -224,7 +201,7 @@ struct PackTransposed {
                                              std::integer_sequence<int, R...>) {
     // Each row is a separate stream, and there are more of them than the hardware tracks.
     ((R < rows ? (__builtin_prefetch(src + R * ld + 4 * lanes),
-                  static_cast<void>(std::memcpy(&v[R], src + R * ld, sizeof(V))))
+                  static_cast<void>(v[R] = W::at(src + R * ld).v))
                : static_cast<void>(v[R] = V{})),
      ...);
   }
@@ -237,7 +214,7 @@ struct PackTransposed {
 #if defined(__clang__)
     out = __builtin_shufflevector(a, b, (J / 2 + J % 2 * lanes + (Second ? lanes / 2 : 0))...);
 #else
-    out = __builtin_shuffle(a, b, I{(J / 2 + J % 2 * lanes + (Second ? lanes / 2 : 0))...});
+    out = __builtin_shuffle(a, b, typename W::I{(J / 2 + J % 2 * lanes + (Second ? lanes / 2 : 0))...});
 #endif
   }
   /// Merges N rows of `lanes` steps to one sequence in which the N elements of a step are adjacent. Each
@@ -260,7 +237,7 @@ struct PackTransposed {
   template <int N, int... R>
   static EIGENFORMER_ALWAYS_INLINE void store(const V (&v)[N], T* dst, index_t distance,
                                               std::integer_sequence<int, R...>) {
-    (std::memcpy(dst + R * distance, &v[R], sizeof(V)), ...);
+    ((W::at(dst + R * distance).v = v[R]), ...);
   }
 
   /// N: rows at a time, `width` or `lanes`.

@@ -358,39 +358,32 @@ EIGENFORMER_ALWAYS_INLINE std::int32_t largest_magnitude(index_t k, const float*
   return largest;
 }
 
-/// One row of k floats to bytes q + 128 and its scale, which is NaN if a value is not finite. The bytes of
-/// the last step behind k are those of zero.
+/// One row of k floats to bytes q + 128 and its scale, which is NaN if a value is not finite. step 0: one for
+/// this row; otherwise values beyond 127 steps are taken as 127. The bytes of the last step behind k are those
+/// of zero.
 struct QuantizeRow {
-  static constexpr bool plain_loops = true;
-  EIGENFORMER_ALWAYS_INLINE static void run(index_t k, const float* x, std::uint8_t* q, float* scale) {
-    const std::int32_t largest = largest_magnitude(k, x);
-    const float maximum = std::bit_cast<float>(largest);
-    const bool finite = largest < 0x7f800000;
-    const float inverse = finite && maximum > 1e-30f ? 127.0f / maximum : 0.0f;
-    *scale = finite ? maximum / 127.0f : std::numeric_limits<float>::quiet_NaN();
-    // Adding 1.5 * 2^23 leaves the nearest integer in the low bits.
-    constexpr float magic = 12582912.0f;
-    for (index_t p = 0; p < k; ++p) {
-      q[p] = static_cast<std::uint8_t>(std::bit_cast<std::uint32_t>(x[p] * inverse + magic) + 128u);
-    }
-    for (index_t p = k; p % 4 != 0; ++p) q[p] = 128;
-  }
-};
-
-/// The same with a given step; values beyond 127 steps are taken as 127.
-struct QuantizeRowByStep {
   static constexpr bool plain_loops = true;
   EIGENFORMER_ALWAYS_INLINE static void run(index_t k, const float* x, float step, std::uint8_t* q,
                                             float* scale) {
-    const bool finite = largest_magnitude(k, x) < 0x7f800000;
-    *scale = finite ? step : std::numeric_limits<float>::quiet_NaN();
-    const float inverse = 1.0f / step;
+    const std::int32_t largest = largest_magnitude(k, x);
+    const float maximum = std::bit_cast<float>(largest);
+    const bool finite = largest < 0x7f800000, given = step > 0;
+    *scale = !finite ? std::numeric_limits<float>::quiet_NaN() : given ? step : maximum / 127.0f;
+    // Adding 1.5 * 2^23 leaves the nearest integer in the low bits.
     constexpr float magic = 12582912.0f;
-    for (index_t p = 0; p < k; ++p) {
-      const float steps = x[p] * inverse;
-      const float below = steps < 127.0f ? steps : 127.0f;
-      const float within = below > -127.0f ? below : -127.0f;
-      q[p] = static_cast<std::uint8_t>(std::bit_cast<std::uint32_t>(within + magic) + 128u);
+    if (given) {
+      const float inverse = 1.0f / step;
+      for (index_t p = 0; p < k; ++p) {
+        const float steps = x[p] * inverse;
+        const float below = steps < 127.0f ? steps : 127.0f;
+        const float within = below > -127.0f ? below : -127.0f;
+        q[p] = static_cast<std::uint8_t>(std::bit_cast<std::uint32_t>(within + magic) + 128u);
+      }
+    } else {
+      const float inverse = finite && maximum > 1e-30f ? 127.0f / maximum : 0.0f;
+      for (index_t p = 0; p < k; ++p) {
+        q[p] = static_cast<std::uint8_t>(std::bit_cast<std::uint32_t>(x[p] * inverse + magic) + 128u);
+      }
     }
     for (index_t p = k; p % 4 != 0; ++p) q[p] = 128;
   }

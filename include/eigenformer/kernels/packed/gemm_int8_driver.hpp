@@ -82,7 +82,7 @@ struct Int8Problem {
   Int8Output output(index_t i, index_t rows, index_t j, index_t cols) const {
     return {sum + j,       scale + j,
             row_scale + i, c + i * ldc + j,
-            ldc,           epilogue.bias != nullptr ? epilogue.bias + j : nullptr,
+            ldc,           shifted(epilogue.bias, j),
             rows,          cols,
             beta != 0.0f};
   }
@@ -92,13 +92,8 @@ struct Int8Problem {
 /// all rows; 0: each row has its own.
 inline void quantize_rows(index_t m, index_t k, const float* x, index_t ldx, float step, Int8Four* out,
                           index_t stride, float* row_scale) {
-  parallel_each(m, std::max<index_t>(1, 65536 / k), [&](index_t i) {
-    auto* const q = reinterpret_cast<std::uint8_t*>(out + i * stride);
-    if (step > 0) {
-      dispatch<QuantizeRowByStep>(k, x + i * ldx, step, q, row_scale + i);
-    } else {
-      dispatch<QuantizeRow>(k, x + i * ldx, q, row_scale + i);
-    }
+  parallel_each(m, 65536 / k, [&](index_t i) {
+    dispatch<QuantizeRow>(k, x + i * ldx, step, reinterpret_cast<std::uint8_t*>(out + i * stride), row_scale + i);
   });
 }
 
@@ -107,7 +102,6 @@ inline void quantize_rows(index_t m, index_t k, const float* x, index_t ldx, flo
 template <class Begin, class Panel>
 void int8_blocks(const Int8Problem& g, index_t tile, index_t i0, index_t i1, index_t j0, index_t j1,
                  const Begin& begin, const Panel& panel) {
-  constexpr index_t epilogue_columns = 256;
   if (g.beta != 0.0f && g.beta != 1.0f) scale_rows(g, i0, i1, j0, j1);
   const index_t row_block = gemm_row_block(i1 - i0, tile, g.steps * index_t{sizeof(Int8Four)});
   for (index_t ic = i0; ic < i1; ic += row_block) {
@@ -116,11 +110,7 @@ void int8_blocks(const Int8Problem& g, index_t tile, index_t i0, index_t i1, ind
     for (index_t j = j0; j < j1; j += int8_columns) {
       const index_t cols = std::min(int8_columns, j1 - j);
       panel(ic, in, j, cols);
-      const index_t done = j + cols - j0;
-      if (g.epilogue.apply != nullptr && (done % epilogue_columns == 0 || j + cols == j1)) {
-        const index_t from = j0 + (done - 1) / epilogue_columns * epilogue_columns;
-        g.epilogue.apply(g.epilogue.context, g.c + ic * g.ldc + from, g.ldc, ic, in, from, j + cols - from);
-      }
+      apply_epilogue(g, ic, in, j0, j + cols - j0, j1 - j0);
     }
   }
 }

@@ -10,6 +10,10 @@
 
 namespace eigenformer::detail::kernels {
 
+namespace detail {
+struct Int8Problem;
+}
+
 /// A weight matrix W (n, k), n outputs of k inputs, packed once for many products x W^T. Immutable; copies
 /// share the memory. Its layout is that of the features in use (isa()) when it was packed.
 class PackedMatrix {
@@ -26,14 +30,13 @@ class PackedMatrix {
   /// An empty matrix.
   PackedMatrix() = default;
 
-  /// Packs w, row-major: (n, k), or (k, n) if transposed. Throws ShapeError for negative sizes, ValueError
-  /// for int8 with k over 65536 (sums could overflow 32 bits).
-  static PackedMatrix pack(const float* w, index_t n, index_t k, bool transposed = false,
-                           Format format = Format::float32);
+  /// Packs w (n, k), row-major. Throws ShapeError for negative sizes, ValueError for int8 with k over 65536
+  /// (sums could overflow 32 bits).
+  static PackedMatrix pack(const float* w, index_t n, index_t k, Format format = Format::float32);
 
-  /// Packs w as pack() in bf16, for products that always round their inputs: bit-identical to gemm() with
-  /// GemmPrecision::bf16.
-  static PackedMatrix pack_to_round(const float* w, index_t n, index_t k, bool transposed = false);
+  /// Packs w, (n, k) or (k, n) if transposed, in bf16, for products that always round their inputs:
+  /// bit-identical to gemm() with GemmPrecision::bf16.
+  static PackedMatrix pack_to_round(const float* w, index_t n, index_t k, bool transposed);
 
   /// Packs int8 weights: w (n, k) row-major, with the values w * scale[output]; scale: (n).
   static PackedMatrix pack_int8(const std::int8_t* w, const float* scale, index_t n, index_t k);
@@ -93,14 +96,18 @@ class PackedMatrix {
   /// Without memory.
   static PackedMatrix int8_of_size(index_t n, index_t k);
   PackedMatrix(index_t n, index_t k, Format format);
-  /// Memory for panels of so many columns; for int8 weights, of zeros, and with their scales and sums.
-  void allocate(index_t columns);
+  /// Memory for the panels; for int8 weights, of zeros, and with their scales and sums.
+  void allocate();
+  /// Columns of a panel.
+  index_t panel_columns() const;
+  /// Step 0 of an output; its next one is 4 * panel_columns() bytes further. A step of a column is four bytes in every
+  /// format: a float, a pair of bf16, or four int8.
+  std::byte* first_step(index_t output) const;
   void check_rows(const char* op, const std::int32_t* rows, index_t count) const;
   /// Writes columns [first, first + count) of W^T, rounded as the format rounds them, to out (k, count);
   /// those of int8 as integers, in steps * 4 rows.
   void write_columns(index_t first, index_t count, float* out) const;
-  void run_int8_by_eigen(index_t m, const std::uint32_t* quantized, const float* row_scale, float beta,
-                         float* c, index_t ldc, const GemmEpilogue<float>& epilogue) const;
+  void run_int8_by_eigen(const detail::Int8Problem& g) const;
   void run_int8(index_t m, const float* x, index_t ldx, float beta, float* c, index_t ldc,
                 const GemmEpilogue<float>& epilogue) const;
 
@@ -172,29 +179,14 @@ inline const GemmKernels<float>& packed_kernels(PackedMatrix::Format format, Isa
       format == PackedMatrix::Format::bf16 ? GemmPrecision::bf16 : GemmPrecision::full, isa);
 }
 
+/// The place of element p of k in the packed column of int8 weights.
+inline index_t int8_place(index_t p) { return p / 4 * (4 * int8_columns) + p % 4; }
+
 /// Element p of k in the packed column that begins at `at`.
 inline float packed_value(const GemmKernels<float>& kernels, const float* at, index_t p) {
   if (kernels.step == 1) return at[p * kernels.columns];
   const auto pair = std::bit_cast<std::uint32_t>(at[p / 2 * kernels.columns]);
   return std::bit_cast<float>(p % 2 == 0 ? pair << 16 : pair & 0xffff0000u);
-}
-
-/// Packs all panels of w for `kernels`; out: panels of `columns` columns and k steps each.
-inline void pack_panels(const GemmKernels<float>& kernels, const float* w, index_t n, index_t k,
-                        bool transposed, float* out) {
-  const DepthBlocks depth = depth_blocks<float>(k, kernels.step);
-  const index_t columns = kernels.columns, steps = (k + kernels.step - 1) / kernels.step;
-  parallel_for((n + columns - 1) / columns, 16, [&](index_t begin, index_t end) {
-    for (index_t j = begin * columns; j < std::min(n, end * columns); j += columns) {
-      float* panel = out + j * steps;
-      for (index_t p = 0; p < k; p += depth.size) {
-        const index_t kc = std::min(depth.size, k - p), cols = std::min(columns, n - j);
-        pack_panel(kernels, transposed, kc, cols, columns, transposed ? w + p * n + j : w + j * k + p,
-                   transposed ? n : k, panel);
-        panel += (kc + kernels.step - 1) / kernels.step * columns;
-      }
-    }
-  });
 }
 
 }  // namespace detail
@@ -204,8 +196,8 @@ EIGENFORMER_INLINE PackedMatrix::PackedMatrix(index_t n, index_t k, Format forma
   detail::check_packed_sizes(n, k, format == Format::int8);
 }
 
-EIGENFORMER_INLINE void PackedMatrix::allocate(index_t columns) {
-  const auto outputs = static_cast<std::size_t>(detail::whole_panels(n_, columns));
+EIGENFORMER_INLINE void PackedMatrix::allocate() {
+  const auto outputs = static_cast<std::size_t>(detail::whole_panels(n_, panel_columns()));
   bytes_ = (outputs * static_cast<std::size_t>(steps_) * 4 + 63) / 64 * 64;
   void* p = std::aligned_alloc(64, std::max<std::size_t>(64, bytes_));
   if (p == nullptr) throw std::bad_alloc();
@@ -217,36 +209,45 @@ EIGENFORMER_INLINE void PackedMatrix::allocate(index_t columns) {
   bytes_ += 8 * outputs;
 }
 
-EIGENFORMER_INLINE PackedMatrix PackedMatrix::pack(const float* w, index_t n, index_t k, bool transposed,
-                                                   Format format) {
-  if (format == Format::int8) {
-    detail::check_packed_sizes(n, k, true);
-    const auto count = static_cast<std::size_t>(n * k);
-    std::vector<float> rows;
-    if (transposed) {
-      rows.resize(count);
-      for (index_t j = 0; j < n; ++j) {
-        for (index_t p = 0; p < k; ++p) rows[static_cast<std::size_t>(j * k + p)] = w[p * n + j];
-      }
-      w = rows.data();
-    }
-    std::vector<std::int8_t> q(count);
-    std::vector<float> scale(static_cast<std::size_t>(n));
-    quantize_int8(w, n, k, q.data(), scale.data());
-    return pack_int8(q.data(), scale.data(), n, k);
-  }
-  return pack_floats(w, n, k, transposed, format);
+EIGENFORMER_INLINE index_t PackedMatrix::panel_columns() const {
+  return format_ == Format::int8 ? detail::int8_columns : detail::packed_kernels(format_, isa_).columns;
+}
+
+EIGENFORMER_INLINE std::byte* PackedMatrix::first_step(index_t output) const {
+  const index_t at = output % panel_columns();
+  return static_cast<std::byte*>(data_.get()) + 4 * ((output - at) * steps_ + at);
+}
+
+EIGENFORMER_INLINE PackedMatrix PackedMatrix::pack(const float* w, index_t n, index_t k, Format format) {
+  if (format != Format::int8) return pack_floats(w, n, k, false, format);
+  detail::check_packed_sizes(n, k, true);
+  std::vector<std::int8_t> q(static_cast<std::size_t>(n * k));
+  std::vector<float> scale(static_cast<std::size_t>(n));
+  quantize_int8(w, n, k, q.data(), scale.data());
+  return pack_int8(q.data(), scale.data(), n, k);
 }
 
 EIGENFORMER_INLINE PackedMatrix PackedMatrix::pack_floats(const float* w, index_t n, index_t k,
                                                           bool transposed, Format format) {
   PackedMatrix result(n, k, format);
   const detail::GemmKernels<float>& kernels = detail::packed_kernels(format, result.isa_);
-  result.steps_ = (k + kernels.step - 1) / kernels.step;
-  result.allocate(kernels.columns);
+  const detail::DepthBlocks depth = detail::depth_blocks<float>(k, kernels.step);
+  const index_t columns = kernels.columns;
+  result.steps_ = kernels.steps_of(k);
+  result.allocate();
   // Elsewhere rounding them would take time without a benefit.
   result.rounds_inputs_ = kernels.step > 1;
-  detail::pack_panels(kernels, w, n, k, transposed, static_cast<float*>(result.data_.get()));
+  parallel_for((n + columns - 1) / columns, 16, [&](index_t begin, index_t end) {
+    for (index_t j = begin * columns; j < std::min(n, end * columns); j += columns) {
+      auto* panel = reinterpret_cast<float*>(result.first_step(j));
+      for (index_t p = 0; p < k; p += depth.size) {
+        const index_t kc = std::min(depth.size, k - p), cols = std::min(columns, n - j);
+        detail::pack_panel(kernels, transposed, kc, cols, columns, transposed ? w + p * n + j : w + j * k + p,
+                           transposed ? n : k, panel);
+        panel += kernels.steps_of(kc) * columns;
+      }
+    }
+  });
   return result;
 }
 
@@ -267,17 +268,15 @@ EIGENFORMER_INLINE PackedMatrix PackedMatrix::int8_of_size(index_t n, index_t k)
 EIGENFORMER_INLINE PackedMatrix PackedMatrix::pack_int8(const std::int8_t* w, const float* scale, index_t n,
                                                         index_t k) {
   PackedMatrix result = int8_of_size(n, k);
-  constexpr index_t columns = detail::int8_columns;
-  result.allocate(columns);
+  result.allocate();
   std::copy(scale, scale + n, result.scale_.get());
-  auto* out = static_cast<std::int8_t*>(result.data_.get());
   for (index_t j = 0; j < n; ++j) {
-    std::int8_t* panel = out + j / columns * columns * result.steps_ * 4 + j % columns * 4;
+    auto* weights = reinterpret_cast<std::int8_t*>(result.first_step(j));
     std::int32_t sum = 0;
     for (index_t p = 0; p < k; ++p) {
       const std::int8_t q = w[j * k + p];
       sum += q;
-      panel[p / 4 * (4 * columns) + p % 4] = q;
+      weights[detail::int8_place(p)] = q;
     }
     result.sum_[static_cast<std::ptrdiff_t>(j)] = 128 * sum;
   }
@@ -323,18 +322,13 @@ EIGENFORMER_INLINE PackedMatrix PackedMatrix::select(const char* op, const std::
   PackedMatrix result = *this;
   result.n_ = count;
   const bool int8 = format_ == Format::int8;
-  const index_t columns = int8 ? detail::int8_columns : detail::packed_kernels(format_, isa_).columns;
-  result.allocate(columns);
-  // A step of a column is four bytes in every format: a float, a pair of bf16, or four int8.
-  const auto* from = static_cast<const std::byte*>(data_.get());
-  auto* to = static_cast<std::byte*>(result.data_.get());
-  const auto panel = [&](auto* data, index_t j) {
-    return data + (j / columns * columns * steps_ + j % columns) * 4;
-  };
-  if (!int8) std::memset(to, 0, result.bytes_);
-  parallel_each(count, std::max<index_t>(1, 8192 / std::max<index_t>(1, steps_)), [&](index_t j) {
-    for (index_t s = 0; s < steps_; ++s)
-      std::memcpy(panel(to, j) + 4 * s * columns, panel(from, rows[j]) + 4 * s * columns, 4);
+  result.allocate();
+  if (!int8) std::memset(result.data_.get(), 0, result.bytes_);
+  const index_t step = 4 * panel_columns();
+  parallel_each(count, row_grain(steps_, 8192), [&](index_t j) {
+    const std::byte* from = first_step(rows[j]);
+    std::byte* to = result.first_step(j);
+    for (index_t s = 0; s < steps_; ++s) std::memcpy(to + s * step, from + s * step, 4);
   });
   if (!int8) return result;
   for (index_t j = 0; j < count; ++j) {
@@ -347,60 +341,45 @@ EIGENFORMER_INLINE PackedMatrix PackedMatrix::select(const char* op, const std::
 EIGENFORMER_INLINE void PackedMatrix::read_rows(const char* op, const std::int32_t* rows, index_t count,
                                                 float scale, float* out) const {
   check_rows(op, rows, count);
-  parallel_each(count, std::max<index_t>(1, 8192 / std::max<index_t>(1, k_)), [&](index_t i) {
-    const index_t row = rows[i];
+  parallel_each(count, row_grain(k_, 8192), [&](index_t i) {
     float* to = out + i * k_;
     if (format_ == Format::int8) {
-      constexpr index_t columns = detail::int8_columns;
-      const auto* panel = static_cast<const std::int8_t*>(data_.get()) +
-                          row / columns * columns * steps_ * 4 + row % columns * 4;
-      const float factor = scale_.get()[row] * scale;
-      for (index_t p = 0; p < k_; ++p)
-        to[p] = static_cast<float>(panel[p / 4 * (4 * columns) + p % 4]) * factor;
+      const auto* weights = reinterpret_cast<const std::int8_t*>(first_step(rows[i]));
+      const float factor = scale_.get()[rows[i]] * scale;
+      for (index_t p = 0; p < k_; ++p) to[p] = static_cast<float>(weights[detail::int8_place(p)]) * factor;
       return;
     }
     const detail::GemmKernels<float>& kernels = detail::packed_kernels(format_, isa_);
     // Blocks of k are whole steps, so a panel is one run of steps.
-    const float* at = static_cast<const float*>(data_.get()) +
-                      row / kernels.columns * kernels.columns * steps_ + row % kernels.columns;
-    for (index_t p = 0; p < k_; ++p) to[p] = detail::packed_value(kernels, at, p) * scale;
+    const auto* weights = reinterpret_cast<const float*>(first_step(rows[i]));
+    for (index_t p = 0; p < k_; ++p) to[p] = detail::packed_value(kernels, weights, p) * scale;
   });
 }
 
 EIGENFORMER_INLINE void PackedMatrix::write_columns(index_t first, index_t count, float* out) const {
   if (format_ == Format::int8) {
-    constexpr index_t columns = detail::int8_columns;
     for (index_t j = 0; j < count; ++j) {
-      const auto* panel = static_cast<const std::int8_t*>(data_.get()) +
-                          (first + j) / columns * columns * steps_ * 4 + (first + j) % columns * 4;
+      const auto* weights = reinterpret_cast<const std::int8_t*>(first_step(first + j));
       for (index_t p = 0; p < 4 * steps_; ++p)
-        out[p * count + j] = static_cast<float>(panel[p / 4 * (4 * columns) + p % 4]);
+        out[p * count + j] = static_cast<float>(weights[detail::int8_place(p)]);
     }
     return;
   }
   const detail::GemmKernels<float>& kernels = detail::packed_kernels(format_, isa_);
-  const auto* data = static_cast<const float*>(data_.get());
   for (index_t j = 0; j < count;) {
-    const index_t row = first + j, at = row % kernels.columns;
-    const index_t together = std::min(count - j, kernels.columns - at);
-    const float* panel = data + (row - at) * steps_ + at;
+    const index_t together = std::min(count - j, kernels.columns - (first + j) % kernels.columns);
+    const auto* weights = reinterpret_cast<const float*>(first_step(first + j));
     for (index_t p = 0; p < k_; ++p) {
       for (index_t i = 0; i < together; ++i)
-        out[p * count + j + i] = detail::packed_value(kernels, panel + i, p);
+        out[p * count + j + i] = detail::packed_value(kernels, weights + i, p);
     }
     j += together;
   }
 }
 
-EIGENFORMER_INLINE void PackedMatrix::run_int8_by_eigen(index_t m, const std::uint32_t* quantized,
-                                                        const float* row_scale, float beta, float* c,
-                                                        index_t ldc,
-                                                        const GemmEpilogue<float>& epilogue) const {
+EIGENFORMER_INLINE void PackedMatrix::run_int8_by_eigen(const detail::Int8Problem& g) const {
   const index_t k = 4 * steps_;
-  const detail::GemmProblem<float> problem{
-      false, true,    m, n_,   k, 1.0f, nullptr,
-      k,     nullptr, 0, beta, c, ldc,  {nullptr, epilogue.apply, epilogue.context}};
-  detail::eigen_blocks(m, n_, k, [&](index_t i0, index_t rows, index_t j0, index_t columns) {
+  detail::eigen_blocks(g.m, g.n, k, [&](index_t i0, index_t rows, index_t j0, index_t columns) {
     // Sums of this many products are whole numbers that float holds.
     constexpr index_t depth = 1024, tile = detail::int8_columns;
     const detail::GemmScratch<0> memory_a;
@@ -415,26 +394,23 @@ EIGENFORMER_INLINE void PackedMatrix::run_int8_by_eigen(index_t m, const std::ui
     for (index_t p = 0; p < k; p += depth) {
       const index_t kc = std::min(depth, k - p);
       for (index_t i = 0; i < rows; ++i) {
-        const auto* q = reinterpret_cast<const std::uint8_t*>(quantized + (i0 + i) * steps_) + p;
+        const auto* q = reinterpret_cast<const std::uint8_t*>(g.x + (i0 + i) * g.stride) + p;
         for (index_t l = 0; l < kc; ++l) a[i * kc + l] = static_cast<float>(q[l]) - 128.0f;
       }
       std::fill_n(part, rows * columns, 0.0f);
-      detail::eigen_product(rows, columns, kc, 1.0f, static_cast<const float*>(a), kc,
-                            static_cast<const float*>(b + p * columns), columns, part, columns);
+      detail::eigen_product<float>(rows, columns, kc, 1.0f, a, kc, b + p * columns, columns, part, columns);
       // Tiles of 32 columns, as finish_int8 needs them.
       for (index_t i = 0; i < rows; ++i) {
         for (index_t j = 0; j < columns; ++j)
           sums[(j / tile * rows + i) * tile + j % tile] += static_cast<std::int32_t>(part[i * columns + j]);
       }
     }
-    if (beta != 0.0f && beta != 1.0f) detail::scale_rows(problem, i0, i0 + rows, j0, j0 + columns);
+    if (g.beta != 0.0f && g.beta != 1.0f) detail::scale_rows(g, i0, i0 + rows, j0, j0 + columns);
     for (index_t j = 0; j < columns; j += tile) {
       detail::finish_int8(sums + j * rows, false,
-                          {nullptr, scale_.get() + j0 + j, row_scale + i0, c + i0 * ldc + j0 + j, ldc,
-                           epilogue.bias != nullptr ? epilogue.bias + j0 + j : nullptr, rows,
-                           std::min(tile, columns - j), beta != 0.0f});
+                          g.output(i0, rows, j0 + j, std::min(tile, columns - j)));
     }
-    detail::finish_block(problem, i0, rows, j0, columns);
+    detail::apply_epilogue(g, i0, rows, j0, columns, columns);
   });
 }
 
@@ -451,23 +427,11 @@ EIGENFORMER_INLINE void PackedMatrix::run_int8(index_t m, const float* x, index_
   Int8Four* const quantized = memory->reserve<Int8Four>(rows_held * stride + m);
   auto* const row_scale = reinterpret_cast<float*>(quantized + rows_held * stride);
   detail::quantize_rows(m, k_, x, ldx, input_step_, quantized, stride, row_scale);
-  if (eigen) {
-    run_int8_by_eigen(m, quantized, row_scale, beta, c, ldc, epilogue);
-    return;
-  }
-  const detail::Int8Problem problem{m,
-                                    n_,
-                                    steps_,
-                                    quantized,
-                                    stride,
-                                    row_scale,
-                                    static_cast<const Int8Four*>(data_.get()),
-                                    scale_.get(),
-                                    sum_.get(),
-                                    beta,
-                                    c,
-                                    ldc,
+  const auto* const panels = static_cast<const Int8Four*>(data_.get());
+  const detail::Int8Problem problem{m,      n_,           steps_,     quantized, stride, row_scale,
+                                    panels, scale_.get(), sum_.get(), beta,      c,      ldc,
                                     epilogue};
+  if (eigen) return run_int8_by_eigen(problem);
   const detail::Int8Kernels& kernels = detail::Int8Kernels::get(isa_);
   const index_t tile = by_tiles ? 2 * detail::amx_rows : kernels.rows;
   // A step of int8 costs a quarter of a float's.

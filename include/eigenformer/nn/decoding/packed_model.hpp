@@ -68,7 +68,7 @@ std::shared_ptr<const kernels::PackedWeights> pack_each(const Model& model, Weig
           try {
             packed->add(
                 weight.id(), first,
-                kernels::PackedMatrix::pack(weight.value().data() + first * in, count, in, false, format));
+                kernels::PackedMatrix::pack(weight.value().data() + first * in, count, in, format));
           } catch (const ValueError& error) {
             throw ValueError("pack_weights", {"'", weight.name(), "' from row ", first,
                                               " on cannot be packed: ", error.what()});
