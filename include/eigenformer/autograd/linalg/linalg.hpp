@@ -62,8 +62,8 @@ Var<T> solve_matrices(const Var<T>& a, const Var<T>& b) {
   const index_t n = of.rows, k = b.dim(-1), count = of.count;
   Tensor<T> x(b.shape());
   for (index_t i = 0; i < count; ++i) {
-    if (!kernels::solve(a.value().data() + i * n * n, b.value().data() + i * n * k, n, k,
-                        x.data() + i * n * k)) {
+    if (!kernels::linalg::solve(a.value().data() + i * n * n, b.value().data() + i * n * k, n, k,
+                                x.data() + i * n * k)) {
       refuse_matrix("solve", i, a.shape(), "is singular, expected an invertible one");
     }
   }
@@ -72,8 +72,9 @@ Var<T> solve_matrices(const Var<T>& a, const Var<T>& b) {
   return record("solve", x, {a, b}, SavedTensors(a, x), [a = a.value(), x, n, k, count](Backward<T>& back) {
     Tensor<T> da(a.shape()), db(x.shape());
     for (index_t i = 0; i < count; ++i) {
-      kernels::solve_backward(a.data() + i * n * n, x.data() + i * n * k, back.dy().data() + i * n * k, n, k,
-                              da.data() + i * n * n, db.data() + i * n * k);
+      kernels::linalg::solve_backward(a.data() + i * n * n, x.data() + i * n * k,
+                                      back.dy().data() + i * n * k, n, k, da.data() + i * n * n,
+                                      db.data() + i * n * k);
     }
     back.pass(0, std::move(da));
     back.pass(1, std::move(db));
@@ -86,8 +87,8 @@ Var<T> lstsq_matrices(const Var<T>& a, const Var<T>& b) {
   const index_t m = of.rows, n = of.cols, k = b.dim(-1), count = of.count;
   Tensor<T> x(b.shape().with(-2, n));
   for (index_t i = 0; i < count; ++i) {
-    if (!kernels::lstsq(a.value().data() + i * m * n, b.value().data() + i * m * k, m, n, k,
-                        x.data() + i * n * k)) {
+    if (!kernels::linalg::lstsq(a.value().data() + i * m * n, b.value().data() + i * m * k, m, n, k,
+                                x.data() + i * n * k)) {
       refuse_matrix("lstsq", i, a.shape(),
                     "or its right-hand side has NaN or infinity, expected finite numbers");
     }
@@ -98,9 +99,9 @@ Var<T> lstsq_matrices(const Var<T>& a, const Var<T>& b) {
                 [a = a.value(), b = b.value(), x, m, n, k, count](Backward<T>& back) {
                   Tensor<T> da(a.shape()), db(b.shape());
                   for (index_t i = 0; i < count; ++i) {
-                    kernels::lstsq_backward(a.data() + i * m * n, b.data() + i * m * k, x.data() + i * n * k,
-                                            back.dy().data() + i * n * k, m, n, k, da.data() + i * m * n,
-                                            db.data() + i * m * k);
+                    kernels::linalg::lstsq_backward(a.data() + i * m * n, b.data() + i * m * k,
+                                                    x.data() + i * n * k, back.dy().data() + i * n * k, m, n,
+                                                    k, da.data() + i * m * n, db.data() + i * m * k);
                   }
                   back.pass(0, std::move(da));
                   back.pass(1, std::move(db));
@@ -158,7 +159,7 @@ Var<T> determinants(const char* op, const Var<T>& a, Tensor<T>* signs) {
   Tensor<T> y(a.shape().without(-1).without(-1));
   if (log) *signs = Tensor<T>(y.shape());
   for (index_t i = 0; i < of.count; ++i) {
-    const auto d = kernels::determinant(a.value().data() + i * n * n, n);
+    const auto d = kernels::linalg::determinant(a.value().data() + i * n * n, n);
     y.data()[i] = log ? d.log : d.value;
     if (log) signs->data()[i] = d.sign;
   }
@@ -168,9 +169,9 @@ Var<T> determinants(const char* op, const Var<T>& a, Tensor<T>* signs) {
                            const T* from = a.data() + i * n * n;
                            const T d = y.data()[i];
                            if (!log && d == T(0)) {
-                             kernels::cofactors(from, dy[i], n, da);
+                             kernels::linalg::cofactors(from, dy[i], n, da);
                            } else {
-                             kernels::scaled_inverse_transposed(from, log ? dy[i] : dy[i] * d, n, da);
+                             kernels::linalg::scaled_inverse_transposed(from, log ? dy[i] : dy[i] * d, n, da);
                            }
                          });
 }
@@ -210,8 +211,8 @@ template <Operand X>
 [[nodiscard]] Var<element_t<X>> inverse(const X& x) {
   using T = element_t<X>;
   // da = -y^T dy y^T.
-  return detail::of_square_matrices<T>("inverse", detail::operand<T>(x), detail::kernels::inverse<T>,
-                                       detail::kernels::inverse_backward<T>,
+  return detail::of_square_matrices<T>("inverse", detail::operand<T>(x), detail::kernels::linalg::inverse<T>,
+                                       detail::kernels::linalg::inverse_backward<T>,
                                        "is singular, expected an invertible one");
 }
 
@@ -275,13 +276,13 @@ QR<T> qr_factors(const Var<T>& a) {
   Tensor<T> y(Shape{of.count, all});
   for (index_t i = 0; i < of.count; ++i) {
     T* q = y.data() + i * all;
-    kernels::qr(a.value().data() + i * m * n, m, n, q, q + of_q);
+    kernels::linalg::qr(a.value().data() + i * m * n, m, n, q, q + of_q);
   }
   // da = (dq + q copyltu(r dr^T - dq^T q)) r^-T; the kernel says more.
   const Var<T> rows =
       record_matrices("qr", y, a, of, SavedTensors(y), [y, m, n, of_q, all](index_t i, const T* dy, T* da) {
         const T *q = y.data() + i * all, *dq = dy + i * all;
-        kernels::qr_backward(q, q + of_q, dq, dq + of_q, m, n, da);
+        kernels::linalg::qr_backward(q, q + of_q, dq, dq + of_q, m, n, da);
       });
   return {factor_of(rows, 0, of_q, a.shape().with(-1, k)),
           factor_of(rows, of_q, k * n, a.shape().with(-2, k))};
@@ -296,7 +297,7 @@ SVD<T> svd_factors(const Var<T>& a) {
   Tensor<T> y(Shape{of.count, all});
   for (index_t i = 0; i < of.count; ++i) {
     T* u = y.data() + i * all;
-    if (!kernels::svd(a.value().data() + i * m * n, m, n, u, u + of_u, u + of_u + k)) {
+    if (!kernels::linalg::svd(a.value().data() + i * m * n, m, n, u, u + of_u, u + of_u + k)) {
       refuse_matrix("svd", i, a.shape(), "has NaN or infinity, expected finite numbers");
     }
   }
@@ -304,7 +305,7 @@ SVD<T> svd_factors(const Var<T>& a) {
   const Var<T> rows = record_matrices(
       "svd", y, a, of, SavedTensors(y), [y, m, n, k, of_u, all](index_t i, const T* dy, T* da) {
         const T *u = y.data() + i * all, *du = dy + i * all;
-        kernels::svd_backward(u, u + of_u, u + of_u + k, du, du + of_u, du + of_u + k, m, n, da);
+        kernels::linalg::svd_backward(u, u + of_u, u + of_u + k, du, du + of_u, du + of_u + k, m, n, da);
       });
   const Shape u = a.shape().with(-1, k);
   return {factor_of(rows, 0, of_u, u), factor_of(rows, of_u, k, u.without(-2)),
@@ -319,7 +320,7 @@ Eigh<T> eigh_factors(const Var<T>& a) {
   Tensor<T> y(Shape{of.count, all});
   for (index_t i = 0; i < of.count; ++i) {
     T* w = y.data() + i * all;
-    if (!kernels::eigh(a.value().data() + i * n * n, n, w, w + n)) {
+    if (!kernels::linalg::eigh(a.value().data() + i * n * n, n, w, w + n)) {
       refuse_matrix("eigh", i, a.shape(), "has NaN or infinity, expected finite numbers");
     }
   }
@@ -327,7 +328,7 @@ Eigh<T> eigh_factors(const Var<T>& a) {
   const Var<T> rows =
       record_matrices("eigh", y, a, of, SavedTensors(y), [y, n, all](index_t i, const T* dy, T* da) {
         const T *w = y.data() + i * all, *dw = dy + i * all;
-        kernels::eigh_backward(w, w + n, dw, dw + n, n, da);
+        kernels::linalg::eigh_backward(w, w + n, dw, dw + n, n, da);
       });
   return {factor_of(rows, 0, n, a.shape().without(-1)), factor_of(rows, n, n * n, a.shape())};
 }
@@ -342,9 +343,9 @@ template <Operand X>
 [[nodiscard]] Var<element_t<X>> cholesky(const X& x) {
   using T = element_t<X>;
   // da = the symmetric part of l^-T phi(l^T dl) l^-1, phi(x) the lower triangle with half of the diagonal.
-  return detail::of_square_matrices<T>("cholesky", detail::operand<T>(x), detail::kernels::cholesky<T>,
-                                       detail::kernels::cholesky_backward<T>,
-                                       "is not positive definite, expected one that is");
+  return detail::of_square_matrices<T>(
+      "cholesky", detail::operand<T>(x), detail::kernels::linalg::cholesky<T>,
+      detail::kernels::linalg::cholesky_backward<T>, "is not positive definite, expected one that is");
 }
 
 /// x = q r for each matrix (..., m, n), reduced; by Householder reflections, so the diagonal of r has either

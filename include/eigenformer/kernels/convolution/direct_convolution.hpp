@@ -357,8 +357,7 @@ struct Tiles {
 template <class T, class F>
 void for_each_direct_tile(index_t planes, const Tiles& tiles, index_t work, index_t scratch, const F& use) {
   const index_t each = tiles.count();
-  const index_t grain =
-      std::max<index_t>(1, simple_grain / std::max<index_t>(1, work * tiles.rows * tiles.columns));
+  const index_t grain = simple_grain / std::max<index_t>(1, work * tiles.rows * tiles.columns);
   parallel_for(planes * each, grain, [&](index_t begin, index_t end) {
     DirectLease lease;
     T* const room = lease->template reserve<T>(scratch);
@@ -554,8 +553,7 @@ void direct_convolution_weight_gradient(const DirectConvolution& c, const T* x, 
   std::vector<T> sums(static_cast<std::size_t>(parts * size));
   const index_t patch_size = c.in * patches.patch.size() + detail::patch_slack;
   const index_t work = c.images / parts * c.out * taps * out_plane;
-  const index_t grain = std::max<index_t>(1, simple_grain / std::max<index_t>(1, work));
-  parallel_for(parts * c.groups, grain, [&](index_t begin, index_t end) {
+  parallel_for(parts * c.groups, simple_grain / std::max<index_t>(1, work), [&](index_t begin, index_t end) {
     detail::DirectLease lease;
     const index_t room = taps * detail::patch_slack;  // for a vector of sums of each tap
     T* const patch = lease->template reserve<T>(patch_size + c.out * room);

@@ -211,8 +211,7 @@ struct TopKBody {
 template <class T, bool Best, bool Sums>
 void top_k_rows(const T* x, index_t ld, index_t rows, index_t n, index_t k, T* values, std::int32_t* ids,
                 T* sums) {
-  const index_t grain = std::max<index_t>(1, (Sums ? 16384 : 65536) / std::max<index_t>(1, n));
-  parallel_for(rows, grain, [&](index_t begin, index_t end) {
+  parallel_for(rows, (Sums ? 16384 : 65536) / std::max<index_t>(1, n), [&](index_t begin, index_t end) {
     dispatch<TopKBody<T, Best, Sums>>(x, ld, begin, end, n, k, values, ids, sums);
   });
 }

@@ -109,12 +109,14 @@ class RotaryTable {
 namespace detail {
 
 /// Rotates the pairs of each of `heads` heads of one row: y = beta y + x cos - x' sin, y' = beta y' + x' cos
-/// + x sin. table: half cosines, half sines, the latter times `direction`.
+/// + x sin. table: half cosines, half sines, the latter times `direction`. y = beta y + x for the other features
+/// of the heads and the `rest` elements behind them.
 template <class T>
 struct RotaryRow {
   static constexpr bool plain_loops = true;
   EIGENFORMER_ALWAYS_INLINE static void run(const T* x, T* y, T beta, index_t heads, index_t head_dim,
-                                            index_t half, const T* table, T direction, bool adjacent) {
+                                            index_t half, const T* table, T direction, bool adjacent,
+                                            index_t rest) {
     for (index_t h = 0; h < heads; ++h, x += head_dim, y += head_dim) {
       if (adjacent) {
         for (index_t i = 0; i < half; ++i) {
@@ -133,15 +135,7 @@ struct RotaryRow {
       }
       for (index_t j = 2 * half; j < head_dim; ++j) put(y[j], x[j], beta);
     }
-  }
-};
-
-/// y (n) = x + beta y.
-template <class T>
-struct RotaryRest {
-  static constexpr bool plain_loops = true;
-  EIGENFORMER_ALWAYS_INLINE static void run(const T* x, T* y, T beta, index_t n) {
-    for (index_t j = 0; j < n; ++j) put(y[j], x[j], beta);
+    for (index_t j = 0; j < rest; ++j) put(y[j], x[j], beta);
   }
 };
 
@@ -153,20 +147,15 @@ struct RotaryRest {
 template <class T, class Positions>
 void rotary(const RotaryTable<T>& table, RotaryPairing pairing, bool inverse, const T* x, T* y, T beta,
             index_t rows, index_t columns, index_t heads, index_t head_dim, Positions&& positions) {
-  const index_t turned = heads * head_dim;
-  parallel_for(rows, std::max<index_t>(1, (index_t{1} << 14) / std::max<index_t>(1, columns)),
-               [&](index_t begin, index_t end) {
-                 std::vector<T> scratch;
-                 for (index_t r = begin; r < end; ++r) {
-                   const T* from = x + r * columns;
-                   T* to = y + r * columns;
-                   dispatch<detail::RotaryRow<T>>(from, to, beta, heads, head_dim, table.dim() / 2,
-                                                  table.row(positions(r), scratch), inverse ? T(-1) : T(1),
-                                                  pairing == RotaryPairing::adjacent);
-                   if (from != to || beta != T(0))
-                     dispatch<detail::RotaryRest<T>>(from + turned, to + turned, beta, columns - turned);
-                 }
-               });
+  const index_t rest = x == y && beta == T(0) ? 0 : columns - heads * head_dim;
+  parallel_for(rows, (1 << 14) / std::max<index_t>(1, columns), [&](index_t begin, index_t end) {
+    std::vector<T> scratch;
+    for (index_t r = begin; r < end; ++r) {
+      dispatch<detail::RotaryRow<T>>(x + r * columns, y + r * columns, beta, heads, head_dim, table.dim() / 2,
+                                     table.row(positions(r), scratch), inverse ? T(-1) : T(1),
+                                     pairing == RotaryPairing::adjacent, rest);
+    }
+  });
 }
 
 }  // namespace detail::kernels
