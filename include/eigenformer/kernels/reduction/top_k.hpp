@@ -38,56 +38,27 @@ namespace eigenformer::detail::kernels {
 
 namespace detail {
 
-// The maximum in each lane, as four vectors of n's vectors in turn; NaN is ignored.
-template <class T, int Bytes>
-EIGENFORMER_ALWAYS_INLINE void lane_maxima(const T* x, index_t n, typename Simd<T, Bytes>::V (&most)[4]) {
+// The k largest entries of a row, the logarithm of the sum of their exponentials, or both in one pass.
+template <class T, int Bytes, bool Best, bool Sums>
+struct TopKRow {
   using S = Simd<T, Bytes>;
   using V = typename S::V;
-  for (int i = 0; i < 4; ++i) S::set(most[i], -std::numeric_limits<T>::infinity());
-  index_t j = 0;
-  for (; j + 4 * S::lanes <= n; j += 4 * S::lanes) {
-    for (int i = 0; i < 4; ++i) {
-      const V v = S::at(x + j + i * S::lanes).v;
-      most[i] = v > most[i] ? v : most[i];
-    }
-  }
-  for (; j < n; j += S::lanes) {
-    V v;
-    S::load(v, x + j, n - j, -std::numeric_limits<T>::infinity());
-    most[0] = v > most[0] ? v : most[0];
-  }
-}
-
-// The k largest entries of each row, the logarithm of the sum of their exponentials, or both in one pass; k 0
-// or sums nullptr for one of them.
-template <class T, bool Best, bool Sums>
-struct TopKBody {
-  template <int Bytes>
-  EIGENFORMER_ALWAYS_INLINE static void run(const T* all, index_t ld, index_t begin, index_t end, index_t n,
-                                            index_t k, T* all_values, std::int32_t* all_ids, T* sums) {
-    for (index_t r = begin; r < end; ++r)
-      row<Bytes>(all + r * ld, n, k, all_values + r * k, all_ids + r * k, Sums ? sums + r : nullptr);
-  }
-
- private:
+  using Math = SimdMath<T, Bytes>;
+  static constexpr index_t lanes = S::lanes;
   static constexpr T none = -std::numeric_limits<T>::infinity();
 
-  template <int Bytes>
-  EIGENFORMER_ALWAYS_INLINE static void row(const T* x, index_t n, index_t k, T* values, std::int32_t* ids,
+  EIGENFORMER_ALWAYS_INLINE static void run(const T* x, index_t n, index_t k, T* values, std::int32_t* ids,
                                             T* log_sum) {
-    using S = Simd<T, Bytes>;
-    using V = typename S::V;
-    using Math = SimdMath<T, Bytes>;
-    constexpr index_t lanes = S::lanes, chunk = 8 * lanes;
+    constexpr index_t chunk = 8 * lanes;
     V most[4];
-    lane_maxima<T, Bytes>(x, n, most);
+    lane_maxima(x, n, most);
     int vectors = 4;
     T threshold = none;
     if constexpr (Best) {
-      while (vectors > 1 && vectors / 2 * lanes >= 2 * k) fold<Bytes>(most, vectors);
-      threshold = lower_bound<Bytes>(most, vectors, values, ids, k);
+      while (vectors > 1 && vectors / 2 * lanes >= 2 * k) fold(most, vectors);
+      threshold = lower_bound(most, vectors, values, ids, k);
     }
-    while (vectors > 1) fold<Bytes>(most, vectors);
+    while (vectors > 1) fold(most, vectors);
     const T top = S::max(most[0]);
     // Two sums, so that the exponentials of two vectors are independent.
     V sum, other;
@@ -124,7 +95,7 @@ struct TopKBody {
         }
       }
       if constexpr (Best) {
-        if (reaches<Bytes>(high, threshold)) look<Bytes>(x, j, j + there, threshold, values, ids, k);
+        if (reaches(high, threshold)) look(x, j, j + there, threshold, values, ids, k);
       }
     }
     if constexpr (Sums) {
@@ -133,25 +104,40 @@ struct TopKBody {
     }
   }
 
+ private:
+  // The maximum in each lane, as four vectors of n's vectors in turn; NaN is ignored.
+  EIGENFORMER_ALWAYS_INLINE static void lane_maxima(const T* x, index_t n, V (&most)[4]) {
+    for (int i = 0; i < 4; ++i) S::set(most[i], none);
+    index_t j = 0;
+    for (; j + 4 * lanes <= n; j += 4 * lanes) {
+      for (int i = 0; i < 4; ++i) {
+        const V v = S::at(x + j + i * lanes).v;
+        most[i] = v > most[i] ? v : most[i];
+      }
+    }
+    for (; j < n; j += lanes) {
+      V v;
+      S::load(v, x + j, n - j, none);
+      most[0] = v > most[0] ? v : most[0];
+    }
+  }
+
   // Halves the number of vectors that hold the maxima.
-  template <int Bytes>
-  EIGENFORMER_ALWAYS_INLINE static void fold(typename Simd<T, Bytes>::V (&most)[4], int& vectors) {
+  EIGENFORMER_ALWAYS_INLINE static void fold(V (&most)[4], int& vectors) {
     vectors /= 2;
     for (int i = 0; i < vectors; ++i) most[i] = most[i + vectors] > most[i] ? most[i + vectors] : most[i];
   }
 
   // The k-th largest of these maxima, which is not above that of all entries: only entries that reach it are
   // considered. Clears the list.
-  template <int Bytes>
-  EIGENFORMER_ALWAYS_INLINE static T lower_bound(const typename Simd<T, Bytes>::V (&most)[4], int vectors,
-                                                 T* values, std::int32_t* ids, index_t k) {
-    using S = Simd<T, Bytes>;
+  EIGENFORMER_ALWAYS_INLINE static T lower_bound(const V (&most)[4], int vectors, T* values,
+                                                 std::int32_t* ids, index_t k) {
     T threshold = none;
     clear(values, ids, k);
-    if (k <= vectors * S::lanes) {
-      alignas(64) T maxima[4 * S::lanes];
-      for (int i = 0; i < vectors; ++i) S::at(maxima + i * S::lanes).v = most[i];
-      for (index_t i = 0; i < vectors * S::lanes; ++i) {
+    if (k <= vectors * lanes) {
+      alignas(64) T maxima[4 * lanes];
+      for (int i = 0; i < vectors; ++i) S::at(maxima + i * lanes).v = most[i];
+      for (index_t i = 0; i < vectors * lanes; ++i) {
         if (maxima[i] > values[k - 1]) insert(values, ids, k, maxima[i], 0);
       }
       threshold = values[k - 1];
@@ -180,9 +166,7 @@ struct TopKBody {
   }
 
   // Whether any lane is at least the threshold.
-  template <int Bytes>
-  EIGENFORMER_ALWAYS_INLINE static bool reaches(const typename Simd<T, Bytes>::V& v, T threshold) {
-    using V = typename Simd<T, Bytes>::V;
+  EIGENFORMER_ALWAYS_INLINE static bool reaches(const V& v, T threshold) {
     // (GCC computes a mask that is not used at once lane by lane.)
     const V hits = v >= threshold ? T(1) - V{} : V{};
     std::uint64_t words[Bytes / 8], any = 0;
@@ -192,15 +176,13 @@ struct TopKBody {
   }
 
   // Entries begin .. end that reach the threshold go into the list.
-  template <int Bytes>
   EIGENFORMER_ALWAYS_INLINE static void look(const T* x, index_t begin, index_t end, T threshold, T* values,
                                              std::int32_t* ids, index_t k) {
-    using S = Simd<T, Bytes>;
-    for (index_t j = begin; j < end; j += S::lanes) {
-      typename S::V v;
+    for (index_t j = begin; j < end; j += lanes) {
+      V v;
       S::load(v, x + j, end - j, none);
-      if (!reaches<Bytes>(v, threshold)) continue;
-      for (index_t l = j; l < std::min(end, j + S::lanes); ++l) {
+      if (!reaches(v, threshold)) continue;
+      for (index_t l = j; l < std::min(end, j + lanes); ++l) {
         if (x[l] >= threshold && x[l] > values[k - 1])
           insert(values, ids, k, x[l], static_cast<std::int32_t>(l));
       }
@@ -208,11 +190,22 @@ struct TopKBody {
   }
 };
 
+// TopKRow of rows begin .. end - 1; k 0 or sums nullptr for one of the results.
+template <class T, bool Best, bool Sums>
+struct TopKRows {
+  template <int Bytes>
+  EIGENFORMER_ALWAYS_INLINE static void run(const T* x, index_t ld, index_t begin, index_t end, index_t n,
+                                            index_t k, T* values, std::int32_t* ids, T* sums) {
+    for (index_t r = begin; r < end; ++r)
+      TopKRow<T, Bytes, Best, Sums>::run(x + r * ld, n, k, values + r * k, ids + r * k, shifted(sums, r));
+  }
+};
+
 template <class T, bool Best, bool Sums>
 void top_k_rows(const T* x, index_t ld, index_t rows, index_t n, index_t k, T* values, std::int32_t* ids,
                 T* sums) {
   parallel_for(rows, (Sums ? 16384 : 65536) / std::max<index_t>(1, n), [&](index_t begin, index_t end) {
-    dispatch<TopKBody<T, Best, Sums>>(x, ld, begin, end, n, k, values, ids, sums);
+    dispatch<TopKRows<T, Best, Sums>>(x, ld, begin, end, n, k, values, ids, sums);
   });
 }
 
