@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdint>
 #include <limits>
 
 #include "eigenformer/kernels/attention/attention_product.hpp"

@@ -31,8 +31,6 @@ double sum_of_squares(const T* x, index_t n);
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <memory>
-#include <string>
 
 #include "eigenformer/core/base/error.hpp"
 #include "eigenformer/core/runtime/runtime.hpp"

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
 
 #include "eigenformer/core/base/config.hpp"
 #include "eigenformer/core/base/random.hpp"

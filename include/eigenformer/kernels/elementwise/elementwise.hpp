@@ -69,7 +69,6 @@ void add_scalar(const T* x, T value, T* y, index_t n);
 #include <Eigen/Core>
 
 #include <algorithm>
-#include <string>
 #include <type_traits>
 
 #include "eigenformer/core/runtime/runtime.hpp"

@@ -49,7 +49,6 @@ void gemm_batched(const GemmBatch<T>& batch);
 
 #ifndef EIGENFORMER_COMPILED
 #include <algorithm>
-#include <string>
 
 #include "eigenformer/core/runtime/profiler.hpp"
 #include "eigenformer/core/tensor/shape.hpp"

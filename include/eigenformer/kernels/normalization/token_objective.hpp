@@ -59,7 +59,6 @@ TokenLosses token_objective(T* logits, const T* teacher, const std::int32_t* tar
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <string>
 
 #include "eigenformer/core/base/error.hpp"
 #include "eigenformer/core/runtime/runtime.hpp"

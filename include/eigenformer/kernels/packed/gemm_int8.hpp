@@ -1,8 +1,6 @@
 #pragma once
 
-#include <array>
 #include <bit>
-#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <limits>

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <type_traits>
 
 #include "eigenformer/core/base/config.hpp"
 #include "eigenformer/kernels/gemm/gemm_driver.hpp"

@@ -146,7 +146,6 @@ void quantize_int8(const float* w, index_t n, index_t k, std::int8_t* q, float* 
 #include <cstring>
 #include <limits>
 #include <new>
-#include <string>
 #include <vector>
 
 #include "eigenformer/core/runtime/profiler.hpp"

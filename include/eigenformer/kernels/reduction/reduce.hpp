@@ -61,9 +61,6 @@ void argmax(const T* x, std::int32_t* out, index_t rows, index_t n);
 #include <algorithm>
 #include <array>
 #include <limits>
-#include <memory>
-#include <string>
-#include <vector>
 
 #include "eigenformer/core/runtime/runtime.hpp"
 #include "eigenformer/core/tensor/view.hpp"

@@ -27,7 +27,6 @@ void top_k(const T* x, index_t ld, index_t rows, index_t n, index_t k, T* values
 #include <cmath>
 #include <cstring>
 #include <limits>
-#include <string>
 
 #include "eigenformer/core/base/error.hpp"
 #include "eigenformer/core/runtime/runtime.hpp"

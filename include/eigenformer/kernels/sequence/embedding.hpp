@@ -23,7 +23,6 @@ void embedding_backward(const T* dy, const std::int32_t* ids, index_t rows, std:
 
 #ifndef EIGENFORMER_COMPILED
 #include <algorithm>
-#include <string>
 
 #include "eigenformer/core/base/error.hpp"
 #include "eigenformer/core/runtime/runtime.hpp"

@@ -41,7 +41,6 @@ void linear_attention_backward(const AttentionProblem<T>& problem, bool causal, 
 
 #ifndef EIGENFORMER_COMPILED
 #include <algorithm>
-#include <memory>
 
 #include "eigenformer/core/runtime/runtime.hpp"
 #include "eigenformer/kernels/attention/attention_blocks.hpp"

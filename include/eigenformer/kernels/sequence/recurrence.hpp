@@ -1,6 +1,5 @@
 #pragma once
 
-#include <cstdint>
 #include <span>
 
 #include "eigenformer/core/base/config.hpp"
@@ -34,7 +33,6 @@ void recurrence_backward(const T* forget, const T* input, const T* out, const T*
 }  // namespace eigenformer::detail::kernels
 
 #ifndef EIGENFORMER_COMPILED
-#include <algorithm>
 #include <vector>
 
 #include "eigenformer/core/runtime/runtime.hpp"
