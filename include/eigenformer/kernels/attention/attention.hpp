@@ -95,16 +95,16 @@ struct AttentionSingle {
       for (index_t key = 0; key < p.keys; key += attention_width) {
         const index_t n = std::min(attention_width, p.keys - key);
         for (index_t done = 0; done < p.head_dim; done += attention_width) {
-          AttentionRowScores<T>::template run<Bytes>(query + done, n,
-                                                     p.k.from(key, key_head * p.head_dim + done),
-                                                     std::min(attention_width, p.head_dim - done), scores,
-                                                     done > 0);
+          AttentionRowScores<T>::template run<Bytes>(
+              query + done, n, p.k.from(key, key_head * p.head_dim + done),
+              std::min(attention_width, p.head_dim - done), scores, done > 0);
         }
         AttentionSoftmax<T>::template run<Bytes>(scores, 1, n, maximum, denominator, correction);
         for (index_t done = 0; done < p.value_dim; done += attention_width) {
           AttentionRowProduct<T>::template run<Bytes>(
               scores, n, p.v.from(key, key_head * p.value_dim + done),
-              std::min(attention_width, p.value_dim - done), sums + done, correction[0], key == 0 ? ProductMode::overwrite : ProductMode::rescale);
+              std::min(attention_width, p.value_dim - done), sums + done, correction[0],
+              key == 0 ? ProductMode::overwrite : ProductMode::rescale);
         }
       }
       const bool nothing = denominator[0] == T(0);
@@ -133,10 +133,17 @@ void attention_single(const AttentionProblem<T>& p, index_t b, T* out, index_t o
   if (p.queries->lengths()[b] == 0) return;
   const index_t kb = attention_keys_of(p, b), row = p.queries->offsets()[b], first = p.keys->offsets()[kb];
   const AttentionRows<T> k{p.k, p.k_stride, p.key_rows}, v{p.v, p.v_stride, p.key_rows};
-  const AttentionSingleCall<T> call{
-      p.q + row * p.q_stride,    k.from(first, 0), v.from(first, 0), p.keys->lengths()[kb],
-      p.heads,                   p.heads_per_key(), p.head_dim,      p.value_dim, p.scale,
-      shifted(log_sum_exp, row), p.queries->rows()};
+  const AttentionSingleCall<T> call{p.q + row * p.q_stride,
+                                    k.from(first, 0),
+                                    v.from(first, 0),
+                                    p.keys->lengths()[kb],
+                                    p.heads,
+                                    p.heads_per_key(),
+                                    p.head_dim,
+                                    p.value_dim,
+                                    p.scale,
+                                    shifted(log_sum_exp, row),
+                                    p.queries->rows()};
   dispatch<AttentionSingle<T>>(&call, out + row * out_stride);
 }
 
@@ -184,10 +191,8 @@ EIGENFORMER_NOINLINE void attention_forward_block(const AttentionProblem<T>& p, 
         dispatch<AttentionMultiply<T>>(t.scores, multipliers, m, n);
       if (by_row != nullptr) {
         T* to = by_row + row * sums_stride;
-        dispatch<AttentionScaleRows<T>>(to, m, distances, sums_stride,
-                                        correction + row);
-        dispatch<AttentionDistanceSums<T>>(t.scores, m, n, to, sums_stride,
-                                           by_distance.reach, t.distance(r));
+        dispatch<AttentionScaleRows<T>>(to, m, distances, sums_stride, correction + row);
+        dispatch<AttentionDistanceSums<T>>(t.scores, m, n, to, sums_stride, by_distance.reach, t.distance(r));
       }
       bool& seen = started[row / attention_rows];
       const ProductMode mode = seen ? ProductMode::rescale : ProductMode::overwrite;
@@ -213,10 +218,8 @@ EIGENFORMER_NOINLINE void attention_forward_block(const AttentionProblem<T>& p, 
     }
     correction[i] = nothing ? T(0) : T(1) / denominator[i];
   }
-  if (by_row != nullptr)
-    dispatch<AttentionScaleRows<T>>(by_row, count, distances, sums_stride, correction);
-  dispatch<AttentionStore<T>>(sums, Tiles::query_panel, count, p.value_dim,
-                              correction, T(1),
+  if (by_row != nullptr) dispatch<AttentionScaleRows<T>>(by_row, count, distances, sums_stride, correction);
+  dispatch<AttentionStore<T>>(sums, Tiles::query_panel, count, p.value_dim, correction, T(1),
                               out + row * out_stride + at.h * p.value_dim, out_stride, T(0));
 }
 
@@ -242,8 +245,7 @@ EIGENFORMER_NOINLINE void attention_weights_block(const AttentionProblem<T>& p, 
       const index_t m = std::min(attention_rows, count - row);
       if (!t.score({at, first + row, m, key, n}, row)) continue;
       T* to = weights + attention_weight_index(p, at, first + row, key);
-      dispatch<AttentionWeights<T>>(t.scores, m, n, shift + row,
-                                    to, ld);
+      dispatch<AttentionWeights<T>>(t.scores, m, n, shift + row, to, ld);
     }
   }
 }

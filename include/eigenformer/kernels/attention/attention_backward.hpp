@@ -246,14 +246,14 @@ EIGENFORMER_NOINLINE void attention_backward_keys(const AttentionProblem<T>& p,
     const index_t out_row = p.keys->offsets()[kb] + key;
     if (g.dk != nullptr) {
       // The packed queries carry the scale.
-      dispatch<AttentionStore<T>>(
-          dk, Tiles::key_panel, n, p.head_dim, nullptr, T(1),
-          g.dk + out_row * g.dk_stride + key_head * p.head_dim, g.dk_stride, g.dk_beta);
+      dispatch<AttentionStore<T>>(dk, Tiles::key_panel, n, p.head_dim, nullptr, T(1),
+                                  g.dk + out_row * g.dk_stride + key_head * p.head_dim, g.dk_stride,
+                                  g.dk_beta);
     }
     if (g.dv != nullptr) {
-      dispatch<AttentionStore<T>>(
-          dv, Tiles::key_panel, n, p.value_dim, nullptr, T(1),
-          g.dv + out_row * g.dv_stride + key_head * p.value_dim, g.dv_stride, g.dv_beta);
+      dispatch<AttentionStore<T>>(dv, Tiles::key_panel, n, p.value_dim, nullptr, T(1),
+                                  g.dv + out_row * g.dv_stride + key_head * p.value_dim, g.dv_stride,
+                                  g.dv_beta);
     }
   }
   if (rows == 0) return;
@@ -299,8 +299,7 @@ EIGENFORMER_NOINLINE void attention_backward_queries(const AttentionProblem<T>& 
     }
   }
   if (g.dq == nullptr) return;
-  dispatch<AttentionStore<T>>(dq, Tiles::query_panel, count, p.head_dim,
-                              nullptr, p.scale,
+  dispatch<AttentionStore<T>>(dq, Tiles::query_panel, count, p.head_dim, nullptr, p.scale,
                               g.dq + (p.queries->offsets()[at.b] + first) * g.dq_stride + at.h * p.head_dim,
                               g.dq_stride, g.dq_beta);
 }

@@ -69,9 +69,9 @@ EIGENFORMER_NOINLINE void check_attention(const AttentionProblem<T>& p) {
   }
   if (p.distances.bias != nullptr) check_attention_size("reach of the bias", p.distances.reach);
   if (p.has_rule() && !p.rule->template takes<T>()) {
-    throw ValueError("attention", {"the score rule has no operator()(ScoreTile<",
-                                   sizeof(T) == 4 ? "float" : "double",
-                                   ">&) const, which attention in this precision calls"});
+    throw ValueError("attention",
+                     {"the score rule has no operator()(ScoreTile<", sizeof(T) == 4 ? "float" : "double",
+                      ">&) const, which attention in this precision calls"});
   }
   const index_t batch = p.queries->batch(), key_batch = p.keys->batch();
   if (p.key_sequence == nullptr) {

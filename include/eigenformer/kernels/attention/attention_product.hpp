@@ -111,8 +111,8 @@ struct AttentionRows {
 template <class T>
 struct AttentionPack {
   template <int Bytes>
-  EIGENFORMER_ALWAYS_INLINE static void run(AttentionRows<T> rows, index_t n, index_t columns, T scale, T* dst,
-                                            index_t panel, bool* finite) {
+  EIGENFORMER_ALWAYS_INLINE static void run(AttentionRows<T> rows, index_t n, index_t columns, T scale,
+                                            T* dst, index_t panel, bool* finite) {
     using S = Simd<T, Bytes>;
     typename S::V check{};
     for (index_t r = 0; r < n; ++r) {
@@ -198,9 +198,9 @@ struct AttentionPackTransposed {
   }
 };
 
-/// out[j] = the dot product of one query (columns) and key j of n; keys are read without packing: for a single query transposing them would cost several times the product. The elements
-/// after the n-th, up to a whole vector, become zero. Sums by lanes, so its last bits are not those of
-/// AttentionProduct.
+/// out[j] = the dot product of one query (columns) and key j of n; keys are read without packing: for a
+/// single query transposing them would cost several times the product. The elements after the n-th, up to a
+/// whole vector, become zero. Sums by lanes, so its last bits are not those of AttentionProduct.
 template <class T>
 struct AttentionRowScores {
   template <int Bytes>
@@ -263,8 +263,9 @@ struct AttentionRowScores {
   }
 };
 
-/// c (columns) = [scale *] c + weights B for one row of n weights, B (n, columns) read without packing: for a single query packing would cost more than the product. The same chain as
-/// AttentionProduct's; rows of B whose weight is zero have no effect, even NaN.
+/// c (columns) = [scale *] c + weights B for one row of n weights, B (n, columns) read without packing: for a
+/// single query packing would cost more than the product. The same chain as AttentionProduct's; rows of B
+/// whose weight is zero have no effect, even NaN.
 template <class T>
 struct AttentionRowProduct {
   template <int Bytes>

@@ -130,8 +130,9 @@ class AttentionTiles {
     return (p.queries->offsets()[at.b] + first) * p.distances.row_stride + at.h * p.distances.head_stride;
   }
 
-  /// scores (m, n) = the masked scores of a rectangle, whose queries are rows `row` and on of the packed block
-  /// and whose keys are the packed ones. Returns false, without computing, if the mask excludes them all.
+  /// scores (m, n) = the masked scores of a rectangle, whose queries are rows `row` and on of the packed
+  /// block and whose keys are the packed ones. Returns false, without computing, if the mask excludes them
+  /// all.
   EIGENFORMER_NOINLINE bool score(const AttentionRectangle& r, index_t row) {
     index_t low = -width, high = r.n;  // the columns that the first row reaches; each row reaches one further
     bool limited = false;
@@ -308,8 +309,8 @@ class AttentionTiles {
     const AttentionDistances<T>& d = p.distances;
     if (d.slopes != nullptr) dispatch<AttentionSlope<T>>(scores, r.m, r.n, d.slopes[r.h], distance(r));
     if (d.bias != nullptr) {
-      dispatch<AttentionDistanceBias<T>>(scores, r.m, r.n, d.bias + bias_row(r, r.first), d.row_stride, d.reach,
-                                         distance(r));
+      dispatch<AttentionDistanceBias<T>>(scores, r.m, r.n, d.bias + bias_row(r, r.first), d.row_stride,
+                                         d.reach, distance(r));
     }
   }
 

@@ -46,8 +46,8 @@ void activation_forward(Activation activation, const T* x, T* y, index_t n);
 template <class T>
 void activation_backward(Activation activation, const T* x_or_y, const T* dy, T* dx, T beta, index_t n);
 
-/// y = f(x) on a tile of rows x cols, rows ldx and ldy elements apart; y may be x. Runs on the calling thread:
-/// for the epilogue of a matrix product.
+/// y = f(x) on a tile of rows x cols, rows ldx and ldy elements apart; y may be x. Runs on the calling
+/// thread: for the epilogue of a matrix product.
 template <class T>
 void activation_tile(Activation activation, const T* x, index_t ldx, T* y, index_t ldy, index_t rows,
                      index_t cols);
@@ -315,8 +315,7 @@ void gated_tile(Activation activation, const T* gate, index_t ld_gate, const T* 
     for (index_t c = 0; c < cols; c += detail::gated_strip) {
       const index_t n = std::min(detail::gated_strip, cols - c);
       activation_tile<T>(activation, gate + r * ld_gate + c, 0, value, 0, 1, n);
-      dispatch<detail::LinearCombination<T>>(T(1), value, up + r * ld_up + c, T(0),
-                                             y + r * ld_y + c, n);
+      dispatch<detail::LinearCombination<T>>(T(1), value, up + r * ld_up + c, T(0), y + r * ld_y + c, n);
     }
   }
 }
@@ -331,12 +330,10 @@ void gated_backward_tile(Activation activation, const T* gate, const T* up, inde
       const index_t n = std::min(detail::gated_strip, cols - c);
       const T* const g = gate + r * ld + c;
       activation_tile<T>(activation, g, 0, value, 0, 1, n);
-      dispatch<detail::GatedProductBackward<T>>(value, up + r * ld + c,
-                                                dy + r * ld_dy + c, beta, dup + r * ld_dup + c,
-                                                dvalue, n);
+      dispatch<detail::GatedProductBackward<T>>(value, up + r * ld + c, dy + r * ld_dy + c, beta,
+                                                dup + r * ld_dup + c, dvalue, n);
       const T* const kept = activation_backward_takes_output(activation) ? value : g;
-      activation_backward_tile<T>(activation, kept, 0, dvalue,
-                                  dgate + r * ld_dgate + c, 0, beta, 1, n);
+      activation_backward_tile<T>(activation, kept, 0, dvalue, dgate + r * ld_dgate + c, 0, beta, 1, n);
     }
   }
 }

@@ -172,8 +172,8 @@ template <class T>
 void sgd_step(T* p, const T* g, T* buffer, index_t n, double lr, double momentum, bool nesterov,
               double weight_decay, bool first, double grad_scale) {
   parallel_for(n, simple_grain, [&](index_t begin, index_t end) {
-    dispatch<detail::SgdStep<T>>(p + begin, g + begin, shifted(buffer, begin),
-                                 end - begin, static_cast<T>(lr), static_cast<T>(momentum), nesterov,
+    dispatch<detail::SgdStep<T>>(p + begin, g + begin, shifted(buffer, begin), end - begin,
+                                 static_cast<T>(lr), static_cast<T>(momentum), nesterov,
                                  static_cast<T>(weight_decay), first, static_cast<T>(grad_scale));
   });
 }

@@ -30,16 +30,16 @@ template <class T>
 void dropout_mask_row(DropoutKey key, std::uint32_t c0, std::uint32_t c1, std::uint32_t c2, index_t first,
                       index_t n, double rate, T* out);
 
-/// y = [base +] x * mask / (1 - rate), also for the backward, which computes the mask again. base (or nullptr),
-/// x, y: (rows, n), rows `ld` elements apart; y may be base or x. Throws ValueError for a rate outside [0, 1).
-/// Srivastava et al., JMLR 15, 2014.
+/// y = [base +] x * mask / (1 - rate), also for the backward, which computes the mask again. base (or
+/// nullptr), x, y: (rows, n), rows `ld` elements apart; y may be base or x. Throws ValueError for a rate
+/// outside [0, 1). Srivastava et al., JMLR 15, 2014.
 template <class T>
 void dropout_rows(const T* x, T* y, index_t rows, index_t n, index_t ld, const RowDropout& dropout,
                   const T* base = nullptr);
 
 /// dropout_rows on a tile that starts at (first_row, first_column) of the whole; x, y point at the tile,
-/// dropout.rows (or nullptr) at the whole's first row. Runs on the calling thread: for the epilogue of a matrix
-/// product.
+/// dropout.rows (or nullptr) at the whole's first row. Runs on the calling thread: for the epilogue of a
+/// matrix product.
 template <class T>
 void dropout_tile(const T* x, T* y, index_t first_row, index_t rows, index_t first_column, index_t n,
                   index_t ld, const RowDropout& dropout);
@@ -256,8 +256,8 @@ void dropout_rows(const T* x, T* y, index_t rows, index_t n, index_t ld, const R
   const DropoutPlan<T> plan(dropout.key, dropout.rate);
   parallel_for(rows, row_grain(n, simple_grain), [&](index_t begin, index_t end) {
     const index_t at = begin * ld;
-    dispatch<detail::DropoutTile<T>>(shifted(base, at), x + at, y + at, dropout.rows, begin,
-                                     end - begin, 0, n, ld, plan);
+    dispatch<detail::DropoutTile<T>>(shifted(base, at), x + at, y + at, dropout.rows, begin, end - begin, 0,
+                                     n, ld, plan);
   });
 }
 

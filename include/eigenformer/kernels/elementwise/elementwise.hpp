@@ -399,8 +399,7 @@ struct LinearCombination {
 template <class T>
 void linear_combination(T alpha, const T* x, const T* m, T beta, T* y, index_t n) {
   parallel_for(n, simple_grain, [&](index_t begin, index_t end) {
-    dispatch<LinearCombination<T>>(alpha, x + begin, shifted(m, begin), beta, y + begin,
-                                   end - begin);
+    dispatch<LinearCombination<T>>(alpha, x + begin, shifted(m, begin), beta, y + begin, end - begin);
   });
 }
 

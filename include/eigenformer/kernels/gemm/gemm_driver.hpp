@@ -48,8 +48,8 @@ void scale_rows(const Problem& g, index_t i0, index_t i1, index_t j0, index_t j1
   }
 }
 
-/// Calls the epilogue for rows [i0, i0 + rows) at the end of the `count` columns from j0 on, and at every 256th
-/// of them; the first `done` are finished.
+/// Calls the epilogue for rows [i0, i0 + rows) at the end of the `count` columns from j0 on, and at every
+/// 256th of them; the first `done` are finished.
 template <class Problem>
 void apply_epilogue(const Problem& g, index_t i0, index_t rows, index_t j0, index_t done, index_t count) {
   constexpr index_t columns = 256;

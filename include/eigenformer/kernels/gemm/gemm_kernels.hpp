@@ -65,8 +65,7 @@ struct GemmAdjacentInPlace {
       a += Rows;
       b += operand.ld;
     }
-    (finish(x[P], y[P], c + P * Micro::columns, ldc, alpha, accumulate,
-            shifted(bias, P * Micro::columns)),
+    (finish(x[P], y[P], c + P * Micro::columns, ldc, alpha, accumulate, shifted(bias, P * Micro::columns)),
      ...);
   }
 
@@ -145,8 +144,7 @@ struct InPlaceTiles {
 
   template <template <class, int, int> class Tile, int Bytes, int... Rows>
   static constexpr InPlaceTiles of() {
-    return {{body_for<Tile<T, Bytes, Rows>, Bytes>()...},
-            {Tile<T, Bytes, Rows>::columns...}};
+    return {{body_for<Tile<T, Bytes, Rows>, Bytes>()...}, {Tile<T, Bytes, Rows>::columns...}};
   }
 };
 

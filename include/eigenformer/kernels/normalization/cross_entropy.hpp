@@ -181,10 +181,9 @@ double cross_entropy_rows(const T* logits, T* gradient, const std::int32_t* targ
   const auto row_losses = pool_array<RowLoss>(rows);
   parallel_for(rows, row_grain(classes, math_grain), [&](index_t begin, index_t end) {
     const index_t at = begin * classes;
-    dispatch<CrossEntropyRows<T>>(logits + at, shifted(gradient, at),
-                                  targets + begin, end - begin, classes, options.label_smoothing,
-                                  options.ignore_index, scale, row_losses.get() + begin,
-                                  shifted(log_sum_exp, begin));
+    dispatch<CrossEntropyRows<T>>(logits + at, shifted(gradient, at), targets + begin, end - begin, classes,
+                                  options.label_smoothing, options.ignore_index, scale,
+                                  row_losses.get() + begin, shifted(log_sum_exp, begin));
   });
   RowLoss total;
   for (index_t r = 0; r < rows; ++r) {
@@ -215,8 +214,7 @@ void cross_entropy_backward(const T* logits, const std::int32_t* targets, const 
     const index_t at = begin * classes;
     dispatch<detail::CrossEntropyGradient<T>>(logits + at, targets + begin, log_sum_exp + begin, end - begin,
                                               classes, options.label_smoothing, options.ignore_index, scale,
-                                              shifted(row_scales, begin),
-                                              dlogits + at, beta);
+                                              shifted(row_scales, begin), dlogits + at, beta);
   });
 }
 

@@ -14,13 +14,13 @@ enum class LayerNormFormula {
 
 namespace detail::kernels {
 
-/// y = (x - mean) * rstd * gamma + beta_param over each row of x, or of s = x + dropout(r) where r is given, in
-/// one pass: the "add and norm" of a post-norm sub-layer.
+/// y = (x - mean) * rstd * gamma + beta_param over each row of x, or of s = x + dropout(r) where r is given,
+/// in one pass: the "add and norm" of a post-norm sub-layer.
 ///
-/// x, y, r, s: (rows, n); gamma, beta_param: (n), or (1) with scalar_gain, or nullptr for 1 and 0; mean, rstd:
-/// (rows), kept for the backward; rstd is the factor the formula gives. mean nullptr: it counts as 0, which
-/// with PyTorch's formula is RMSNorm (Zhang and Sennrich 2019, eq. 4). y may be x, s may be x or r. dropout as
-/// in dropout_rows. With the teaching formula, n must be at least 2; throws ValueError otherwise.
+/// x, y, r, s: (rows, n); gamma, beta_param: (n), or (1) with scalar_gain, or nullptr for 1 and 0; mean,
+/// rstd: (rows), kept for the backward; rstd is the factor the formula gives. mean nullptr: it counts as 0,
+/// which with PyTorch's formula is RMSNorm (Zhang and Sennrich 2019, eq. 4). y may be x, s may be x or r.
+/// dropout as in dropout_rows. With the teaching formula, n must be at least 2; throws ValueError otherwise.
 template <class T>
 void layer_norm_forward(const T* x, const T* gamma, const T* beta_param, T eps, LayerNormFormula formula,
                         bool scalar_gain, T* y, T* mean, T* rstd, index_t rows, index_t n,
@@ -29,10 +29,10 @@ void layer_norm_forward(const T* x, const T* gamma, const T* beta_param, T eps, 
 /// Gradients of layer_norm_forward, from what it normalised (x or s), mean (or nullptr) and rstd.
 ///
 /// With h = (x - mean) * rstd and g = gamma * dy: dx = rstd * (g - mean(g) - h * mean(g * h)) (PyTorch's
-/// formula; the teaching one divides by n - 1 and the plain standard deviation in the last term; RMSNorm's has
-/// no mean(g)); dgamma = sum of dy * h, dbeta = sum of dy over the rows, summed in chunks of rows of fixed
-/// size. dx, dgamma, dbeta may each be nullptr; beta_dx and beta_params are 0 (overwrite) or 1 (add). dx may be
-/// dy.
+/// formula; the teaching one divides by n - 1 and the plain standard deviation in the last term; RMSNorm's
+/// has no mean(g)); dgamma = sum of dy * h, dbeta = sum of dy over the rows, summed in chunks of rows of
+/// fixed size. dx, dgamma, dbeta may each be nullptr; beta_dx and beta_params are 0 (overwrite) or 1 (add).
+/// dx may be dy.
 template <class T>
 void layer_norm_backward(const T* x, const T* gamma, const T* mean, const T* rstd, const T* dy,
                          LayerNormFormula formula, bool scalar_gain, T* dx, T beta_dx, T* dgamma, T* dbeta,
@@ -256,8 +256,8 @@ void layer_norm_backward(const T* x, const T* gamma, const T* mean, const T* rst
     const index_t row = c * chunk, at = row * n;
     T* sums = partial.get() + c * 2 * n;
     if (parameters) std::fill(sums, sums + 2 * n, T(0));
-    run(a, x + at, shifted(mean, row), rstd + row, dy + at, shifted(dx, at), beta_dx, dgamma == nullptr ? dgamma : sums, dbeta == nullptr ? dbeta : sums + n,
-        std::min(chunk, rows - row));
+    run(a, x + at, shifted(mean, row), rstd + row, dy + at, shifted(dx, at), beta_dx,
+        dgamma == nullptr ? dgamma : sums, dbeta == nullptr ? dbeta : sums + n, std::min(chunk, rows - row));
   });
   detail::sum_partials<T>(partial.get(), 0, chunks, n, scalar_gain, dgamma, beta_params);
   detail::sum_partials<T>(partial.get(), n, chunks, n, scalar_gain, dbeta, beta_params);

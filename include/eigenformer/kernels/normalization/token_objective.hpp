@@ -237,9 +237,9 @@ TokenLosses token_objective(T* logits, const T* teacher, const std::int32_t* tar
   const auto sums = pool_array<detail::TokenSums>(rows);
   parallel_for(rows, row_grain(classes, math_grain), [&](index_t begin, index_t end) {
     const index_t at = begin * classes;
-    dispatch<detail::TokenObjectiveRows<T>>(logits + at, shifted(teacher, at),
-                                            targets + begin, end - begin, copies, rows * classes, classes,
-                                            options, scale, gradient, sums.get() + begin);
+    dispatch<detail::TokenObjectiveRows<T>>(logits + at, shifted(teacher, at), targets + begin, end - begin,
+                                            copies, rows * classes, classes, options, scale, gradient,
+                                            sums.get() + begin);
   });
   TokenLosses total;
   for (index_t r = 0; r < rows; ++r) {

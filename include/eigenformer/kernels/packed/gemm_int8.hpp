@@ -357,15 +357,15 @@ EIGENFORMER_ALWAYS_INLINE std::int32_t largest_magnitude(index_t k, const float*
 }
 
 /// One row of k floats to bytes q + 128 and its scale, which is NaN if a value is not finite. step 0: one for
-/// this row; otherwise values beyond 127 steps are taken as 127. The bytes of the last step behind k are those
-/// of zero.
+/// this row; otherwise values beyond 127 steps are taken as 127. The bytes of the last step behind k are
+/// those of zero.
 struct QuantizeRow {
   static constexpr bool plain_loops = true;
   EIGENFORMER_ALWAYS_INLINE static void run(index_t k, const float* x, float step, std::uint8_t* q,
                                             float* scale) {
     const std::int32_t largest = largest_magnitude(k, x);
     const float maximum = std::bit_cast<float>(largest);
-    const bool finite = largest < 0x7f800000, given = step > 0;
+    const bool finite = largest<0x7f800000, given = step> 0;
     *scale = !finite ? std::numeric_limits<float>::quiet_NaN() : given ? step : maximum / 127.0f;
     // Adding 1.5 * 2^23 leaves the nearest integer in the low bits.
     constexpr float magic = 12582912.0f;

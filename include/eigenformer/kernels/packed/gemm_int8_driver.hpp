@@ -79,11 +79,8 @@ struct Int8Problem {
 
   /// The output of a tile.
   Int8Output output(index_t i, index_t rows, index_t j, index_t cols) const {
-    return {sum + j,       scale + j,
-            row_scale + i, c + i * ldc + j,
-            ldc,           shifted(epilogue.bias, j),
-            rows,          cols,
-            beta != 0.0f};
+    return {sum + j, scale + j, row_scale + i, c + i * ldc + j, ldc, shifted(epilogue.bias, j),
+            rows,    cols,      beta != 0.0f};
   }
 };
 
@@ -92,7 +89,8 @@ struct Int8Problem {
 inline void quantize_rows(index_t m, index_t k, const float* x, index_t ldx, float step, Int8Four* out,
                           index_t stride, float* row_scale) {
   parallel_each(m, 65536 / k, [&](index_t i) {
-    dispatch<QuantizeRow>(k, x + i * ldx, step, reinterpret_cast<std::uint8_t*>(out + i * stride), row_scale + i);
+    dispatch<QuantizeRow>(k, x + i * ldx, step, reinterpret_cast<std::uint8_t*>(out + i * stride),
+                          row_scale + i);
   });
 }
 

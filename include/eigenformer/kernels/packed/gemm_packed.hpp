@@ -100,8 +100,8 @@ class PackedMatrix {
   void allocate();
   /// Columns of a panel.
   index_t panel_columns() const;
-  /// Step 0 of an output; its next one is 4 * panel_columns() bytes further. A step of a column is four bytes in every
-  /// format: a float, a pair of bf16, or four int8.
+  /// Step 0 of an output; its next one is 4 * panel_columns() bytes further. A step of a column is four bytes
+  /// in every format: a float, a pair of bf16, or four int8.
   std::byte* first_step(index_t output) const;
   void check_rows(const char* op, const std::int32_t* rows, index_t count) const;
   /// Writes columns [first, first + count) of W^T, rounded as the format rounds them, to out (k, count);
@@ -406,8 +406,7 @@ EIGENFORMER_INLINE void PackedMatrix::run_int8_by_eigen(const detail::Int8Proble
     }
     if (g.beta != 0.0f && g.beta != 1.0f) detail::scale_rows(g, i0, i0 + rows, j0, j0 + columns);
     for (index_t j = 0; j < columns; j += tile) {
-      detail::finish_int8(sums + j * rows, false,
-                          g.output(i0, rows, j0 + j, std::min(tile, columns - j)));
+      detail::finish_int8(sums + j * rows, false, g.output(i0, rows, j0 + j, std::min(tile, columns - j)));
     }
     detail::apply_epilogue(g, i0, rows, j0, columns, columns);
   });
@@ -427,9 +426,8 @@ EIGENFORMER_INLINE void PackedMatrix::run_int8(index_t m, const float* x, index_
   auto* const row_scale = reinterpret_cast<float*>(quantized + rows_held * stride);
   detail::quantize_rows(m, k_, x, ldx, input_step_, quantized, stride, row_scale);
   const auto* const panels = static_cast<const Int8Four*>(data_.get());
-  const detail::Int8Problem problem{m,      n_,           steps_,     quantized, stride, row_scale,
-                                    panels, scale_.get(), sum_.get(), beta,      c,      ldc,
-                                    epilogue};
+  const detail::Int8Problem problem{
+      m, n_, steps_, quantized, stride, row_scale, panels, scale_.get(), sum_.get(), beta, c, ldc, epilogue};
   if (eigen) return run_int8_by_eigen(problem);
   const detail::Int8Kernels& kernels = detail::Int8Kernels::get(isa_);
   const index_t tile = by_tiles ? 2 * detail::amx_rows : kernels.rows;

@@ -287,8 +287,7 @@ struct ReduceColumns {
         T values[W::lanes];
         W::at(values).v = total[c];
         const index_t at = column + c * W::lanes;
-        for (index_t l = 0; l < W::lanes && at + l < last; ++l)
-          put(out[at + l], scale * values[l], beta);
+        for (index_t l = 0; l < W::lanes && at + l < last; ++l) put(out[at + l], scale * values[l], beta);
       }
     }
   }
@@ -311,8 +310,7 @@ void reduce(const T* x, const Shape& shape, const std::array<bool, 6>& marks, T*
       dispatch<ReduceRows<Op, T>>(&one, x + p * part, results.get() + p, 0, 1, T(1), T(0));
     });
     const ReducePlan rest(Shape{parts}, {true});
-    dispatch<ReduceRows<typename Op::Join, T>>(&rest, results.get(), y, index_t{0},
-                                               index_t{1}, scale, beta);
+    dispatch<ReduceRows<typename Op::Join, T>>(&rest, results.get(), y, index_t{0}, index_t{1}, scale, beta);
   } else if (plan.rows || plan.kept.inner_stride(0) != 1) {
     parallel_for(outputs, row_grain(each, simple_grain), [&](index_t begin, index_t end) {
       dispatch<ReduceRows<Op, T>>(&plan, x, y, begin, end, scale, beta);

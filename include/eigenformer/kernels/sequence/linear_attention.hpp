@@ -217,10 +217,14 @@ struct LinearAttentionKeyGradients {
 template <class T>
 LinearAttentionRows<T> linear_attention_rows(const AttentionProblem<T>& p, index_t query_row, index_t key_row,
                                              index_t head) {
-  return {shifted(p.q, query_row * p.q_stride + head * p.head_dim), p.q_stride,
-          shifted(p.k, key_row * p.k_stride + head * p.head_dim), p.k_stride,
-          shifted(p.v, key_row * p.v_stride + head * p.value_dim), p.v_stride,
-          p.head_dim, p.value_dim};
+  return {shifted(p.q, query_row * p.q_stride + head * p.head_dim),
+          p.q_stride,
+          shifted(p.k, key_row * p.k_stride + head * p.head_dim),
+          p.k_stride,
+          shifted(p.v, key_row * p.v_stride + head * p.value_dim),
+          p.v_stride,
+          p.head_dim,
+          p.value_dim};
 }
 
 }  // namespace detail
@@ -245,9 +249,9 @@ void linear_attention_forward(const AttentionProblem<T>& p, bool causal, T* stat
   parallel_each(p.queries->batch() * p.heads, 1, [&](index_t i) {
     const index_t b = i / p.heads, h = i % p.heads, row = p.queries->offset(b);
     T* const sums = state + (causal ? i : detail::attention_keys_of(p, b) * p.heads + h) * size;
-    dispatch<detail::LinearAttentionForward<T>>(
-        detail::linear_attention_rows(p, row, causal ? row : 0, h), causal, sums,
-        out + row * out_stride + h * p.value_dim, out_stride, p.queries->length(b));
+    dispatch<detail::LinearAttentionForward<T>>(detail::linear_attention_rows(p, row, causal ? row : 0, h),
+                                                causal, sums, out + row * out_stride + h * p.value_dim,
+                                                out_stride, p.queries->length(b));
   });
 }
 
@@ -289,10 +293,9 @@ void linear_attention_backward(const AttentionProblem<T>& p, bool causal, const 
     if (g.dk == nullptr && g.dv == nullptr) return;
     const index_t row = causal ? p.queries->offset(kb) : 0;
     dispatch<detail::LinearAttentionKeyGradients<T>>(
-        detail::linear_attention_rows(p, row, key_row, h), causal, dn + row * p.value_dim, dd + row, query_sums,
-        shifted(g.dk, key_row * g.dk_stride + h * p.head_dim), g.dk_stride, g.dk_beta,
-        shifted(g.dv, key_row * g.dv_stride + h * p.value_dim), g.dv_stride, g.dv_beta,
-        keys);
+        detail::linear_attention_rows(p, row, key_row, h), causal, dn + row * p.value_dim, dd + row,
+        query_sums, shifted(g.dk, key_row * g.dk_stride + h * p.head_dim), g.dk_stride, g.dk_beta,
+        shifted(g.dv, key_row * g.dv_stride + h * p.value_dim), g.dv_stride, g.dv_beta, keys);
   });
 }
 

@@ -116,8 +116,9 @@ void recurrence_backward(const T* forget, const T* input, const T* out, const T*
       const index_t first = offsets[static_cast<std::size_t>(b)] * d;
       g.assign(static_cast<std::size_t>(d), T(0));
       dispatch<detail::RecurrenceBackward<T>>(forget + first, input + first, out + first, dy + first, length,
-                                              d, g.data(), shifted(gradients.forget, first), gradients.forget_beta,
-                                              shifted(gradients.input, first), gradients.input_beta);
+                                              d, g.data(), shifted(gradients.forget, first),
+                                              gradients.forget_beta, shifted(gradients.input, first),
+                                              gradients.input_beta);
     }
   });
 }

@@ -108,8 +108,8 @@ class RotaryTable {
 namespace detail {
 
 /// Rotates the pairs of each of `heads` heads of one row: y = beta y + x cos - x' sin, y' = beta y' + x' cos
-/// + x sin. table: half cosines, half sines, the latter times `direction`. y = beta y + x for the other features
-/// of the heads and the `rest` elements behind them.
+/// + x sin. table: half cosines, half sines, the latter times `direction`. y = beta y + x for the other
+/// features of the heads and the `rest` elements behind them.
 template <class T>
 struct RotaryRow {
   static constexpr bool plain_loops = true;
