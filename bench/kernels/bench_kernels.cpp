@@ -95,8 +95,8 @@ void add_layer_norm(index_t rows, index_t n) {
       Tensor sum = Tensor::zeros({rows, n}), y = Tensor::zeros({rows, n}), mean(Shape{rows}),
              rstd(Shape{rows});
       run(s, rows * n, 4, [&] {
-        kernels::layer_norm_forward<float>(x.data(), gamma.data(), gamma.data(), 1e-5f, formula, false, y.data(),
-                                           mean.data(), rstd.data(), rows, n, r.data(), sum.data(),
+        kernels::layer_norm_forward<float>(x.data(), gamma.data(), gamma.data(), 1e-5f, formula, false,
+                                           y.data(), mean.data(), rstd.data(), rows, n, r.data(), sum.data(),
                                            {.rate = rate, .key = key});
       });
     });
@@ -107,14 +107,12 @@ void add_dropout(index_t rows, index_t n) {
   add("dropout/forward/" + size(rows, n), [=](benchmark::State& s) {
     const Tensor x = random_tensor({rows, n}, 1);
     Tensor y = Tensor::zeros({rows, n});
-    run(s, rows * n, 2,
-        [&] { kernels::dropout_rows<float>(x.data(), y.data(), rows, n, n, {0.1, key}); });
+    run(s, rows * n, 2, [&] { kernels::dropout_rows<float>(x.data(), y.data(), rows, n, n, {0.1, key}); });
   });
   add("dropout/backward/" + size(rows, n), [=](benchmark::State& s) {
     const Tensor dy = random_tensor({rows, n}, 1);
     Tensor dx = Tensor::zeros({rows, n});
-    run(s, rows * n, 2,
-        [&] { kernels::dropout_rows<float>(dy.data(), dx.data(), rows, n, n, {0.1, key}); });
+    run(s, rows * n, 2, [&] { kernels::dropout_rows<float>(dy.data(), dx.data(), rows, n, n, {0.1, key}); });
   });
 }
 

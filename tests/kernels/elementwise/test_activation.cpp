@@ -124,8 +124,8 @@ TEST_CASE_TEMPLATE("a tile leaves the gaps alone", T, float, double) {
       std::vector<T> y(static_cast<std::size_t>(rows * ldy), T(77)), dx(y);
       detail::kernels::activation_tile(activation, x.data(), ldx, y.data(), ldy, rows, cols);
       const bool output = detail::kernels::activation_backward_takes_output(activation);
-      detail::kernels::activation_backward_tile(activation, output ? y.data() : x.data(),
-                                                output ? ldy : ldx, dy.data(), dx.data(), ldy, T(0), rows, cols);
+      detail::kernels::activation_backward_tile(activation, output ? y.data() : x.data(), output ? ldy : ldx,
+                                                dy.data(), dx.data(), ldy, T(0), rows, cols);
       for (index_t r = 0; r < rows; ++r) {
         for (index_t c = 0; c < ldy; ++c) {
           const auto at = static_cast<std::size_t>(r * ldy + c);
@@ -137,8 +137,7 @@ TEST_CASE_TEMPLATE("a tile leaves the gaps alone", T, float, double) {
           const auto input = static_cast<double>(x[static_cast<std::size_t>(r * ldx + c)]);
           REQUIRE(static_cast<double>(y[at]) == doctest::Approx(value(activation, input)).epsilon(1e-5));
           REQUIRE(static_cast<double>(dx[at]) ==
-                  doctest::Approx(slope(activation, input) * static_cast<double>(dy[at]))
-                      .epsilon(1e-4));
+                  doctest::Approx(slope(activation, input) * static_cast<double>(dy[at])).epsilon(1e-4));
         }
       }
     }

@@ -76,8 +76,8 @@ TEST_CASE_TEMPLATE("vectorised dropout equals the scalar reference bit by bit", 
         // The same mask in two tiles, cut at an odd column.
         const index_t cut = n / 3;
         detail::kernels::dropout_tile(x.data(), tile.data(), 0, rows, 0, cut, ld, dropout);
-        detail::kernels::dropout_tile(x.data() + cut + ld, tile.data() + cut + ld, 1, rows - 1, cut, n - cut, ld,
-                                      dropout);
+        detail::kernels::dropout_tile(x.data() + cut + ld, tile.data() + cut + ld, 1, rows - 1, cut, n - cut,
+                                      ld, dropout);
         detail::kernels::dropout_tile(x.data() + cut, tile.data() + cut, 0, 1, cut, n - cut, ld, dropout);
         std::vector<T> kept(x.size(), T(77)), with_x(kept), with_77(kept);
         for (index_t i = 0; i < rows; ++i) {

@@ -151,8 +151,7 @@ TEST_CASE("rows are packed for tiles alike from both layouts, with NaN, and with
         REQUIRE(same_bits(one, two));
         if (is_here()) {
           two.assign(two.size(), 7.0f);
-          d::body_for<d::PackAmxAdjacent<32>, 32>()(k, rows, width, transposed.data(),
-                                                                            rows, two.data());
+          d::body_for<d::PackAmxAdjacent<32>, 32>()(k, rows, width, transposed.data(), rows, two.data());
           REQUIRE(same_bits(one, two));
         }
         for (index_t i = 0; i < width; ++i) {

@@ -74,8 +74,8 @@ TEST_CASE_TEMPLATE("layer_norm and its gradients equal a plain loop", T, float, 
             const T old = b == T(0) ? std::numeric_limits<T>::quiet_NaN() : T(0.25);
             std::vector<T> dx(x.size(), old), dgamma(gamma.size(), old), dbeta(gamma.size(), old);
             detail::kernels::layer_norm_backward(x.data(), gamma.data(), mean.data(), rstd.data(), dy.data(),
-                                                 formula, scalar, dx.data(), b, dgamma.data(),
-                                                 dbeta.data(), b, rows, n);
+                                                 formula, scalar, dx.data(), b, dgamma.data(), dbeta.data(),
+                                                 b, rows, n);
             const auto shifted = [b](std::vector<double> v) {
               for (double& e : v) e += static_cast<double>(b) * 0.25;
               return v;
@@ -121,8 +121,8 @@ TEST_CASE_TEMPLATE("a constant row gives beta and finite gradients", T, float, d
       detail::kernels::layer_norm_forward(x.data(), none, beta.data(), T(1e-5), formula, false, y.data(),
                                           mean.data(), rstd.data(), 1, 7);
       CHECK(y == beta);
-      detail::kernels::layer_norm_backward<T>(x.data(), none, mean.data(), rstd.data(), dy.data(),
-                                              formula, false, dx.data(), T(0), nullptr, nullptr, T(0), 1, 7);
+      detail::kernels::layer_norm_backward<T>(x.data(), none, mean.data(), rstd.data(), dy.data(), formula,
+                                              false, dx.data(), T(0), nullptr, nullptr, T(0), 1, 7);
       for (const T g : dx) CHECK(std::isfinite(g));
     }
   });
@@ -184,8 +184,8 @@ TEST_CASE_TEMPLATE("layer_norm's gradients do not depend on the number of thread
                                           LayerNormFormula::pytorch, false, y.data(), mean.data(),
                                           rstd.data(), rows, n);
       detail::kernels::layer_norm_backward(x.data(), gamma.data(), mean.data(), rstd.data(), dy.data(),
-                                           LayerNormFormula::pytorch, false, dx.data(), T(0),
-                                           dgamma.data(), dbeta.data(), T(0), rows, n);
+                                           LayerNormFormula::pytorch, false, dx.data(), T(0), dgamma.data(),
+                                           dbeta.data(), T(0), rows, n);
       for (auto* v : {&y, &dx, &dgamma, &dbeta}) results.push_back(*v);
     }
     for (std::size_t i = 0; i < 4; ++i) CHECK(results[i] == results[i + 4]);

@@ -56,14 +56,14 @@ TEST_CASE_TEMPLATE("rms_norm and its gradients equal a plain loop", T, float, do
       const T eps = T(1e-3);
       const auto expected = reference(x, gamma, dy, static_cast<double>(eps), rows, n);
       std::vector<T> y(x.size()), rstd(static_cast<std::size_t>(rows));
-      layer_norm_forward<T>(x.data(), gamma.data(), nullptr, eps, formula, false, y.data(), nullptr, rstd.data(),
-                            rows, n);
+      layer_norm_forward<T>(x.data(), gamma.data(), nullptr, eps, formula, false, y.data(), nullptr,
+                            rstd.data(), rows, n);
       CHECK(worst_error(y, expected.y) < 10 * tolerance<T>);
       for (const T b : {T(0), T(1)}) {
         const T old = b == T(0) ? std::numeric_limits<T>::quiet_NaN() : T(0.25);
         std::vector<T> dx(x.size(), old), dgamma(gamma.size(), old);
-        layer_norm_backward<T>(x.data(), gamma.data(), nullptr, rstd.data(), dy.data(), formula, false, dx.data(),
-                               b, dgamma.data(), nullptr, b, rows, n);
+        layer_norm_backward<T>(x.data(), gamma.data(), nullptr, rstd.data(), dy.data(), formula, false,
+                               dx.data(), b, dgamma.data(), nullptr, b, rows, n);
         const auto shifted = [b](std::vector<double> v) {
           for (double& e : v) e += static_cast<double>(b) * 0.25;
           return v;
@@ -86,8 +86,8 @@ TEST_CASE_TEMPLATE("add_rms_norm is the norm of the sum, in place too, and drops
       detail::kernels::dropout_rows<T>(r.data(), sum.data(), rows, n, n, dropout, x.data());
       layer_norm_forward<T>(sum.data(), nullptr, nullptr, T(1e-5), formula, false, expected.data(), nullptr,
                             rstd.data(), rows, n);
-      layer_norm_forward<T>(x.data(), nullptr, nullptr, T(1e-5), formula, false, y.data(), nullptr, rstd.data(),
-                            rows, n, r.data(), s.data(), dropout);
+      layer_norm_forward<T>(x.data(), nullptr, nullptr, T(1e-5), formula, false, y.data(), nullptr,
+                            rstd.data(), rows, n, r.data(), s.data(), dropout);
       CHECK(s == sum);
       CHECK(worst_error(y, expected) < tolerance<T>);
       std::vector<T> place = x;

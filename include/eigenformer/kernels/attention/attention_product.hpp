@@ -7,7 +7,7 @@
 #include "eigenformer/kernels/attention/attention_blocks.hpp"
 #include "eigenformer/kernels/gemm/gemm_backend.hpp"
 #include "eigenformer/kernels/gemm/gemm_eigen.hpp"
-#include "eigenformer/kernels/simd/simd_vector.hpp"
+#include "eigenformer/kernels/simd/simd_math.hpp"
 
 // The matrix work of attention on one tile of scores: packing, products and storing, each a hot loop compiled
 // for every instruction set. The arithmetic of a row does not depend on other rows.
@@ -320,17 +320,8 @@ struct AttentionDots {
   template <int Bytes>
   EIGENFORMER_ALWAYS_INLINE static void run(const T* a, index_t a_stride, const T* b, index_t b_stride,
                                             index_t m, index_t n, T* out) {
-    using S = Simd<T, Bytes>;
-    for (index_t i = 0; i < m; ++i) {
-      typename S::V total{};
-      for (index_t c = 0; c < n; c += S::lanes) {
-        typename S::V x, y;
-        S::load(x, a + i * a_stride + c, n - c);
-        S::load(y, b + i * b_stride + c, n - c);
-        total += x * y;
-      }
-      out[i] = S::sum(total);
-    }
+    for (index_t i = 0; i < m; ++i)
+      out[i] = RowReduction<T, Bytes>::dot(a + i * a_stride, b + i * b_stride, n);
   }
 };
 

@@ -212,30 +212,14 @@ struct ActivationBackward {
   }
 };
 
-/// Runs Body<activation, T> for a run-time activation.
-template <template <Activation, class> class Body, class T, class... Args>
-void dispatch_activation(Activation activation, Args... args) {
-  switch (activation) {
-    case Activation::none:
-      return dispatch<Body<Activation::none, T>>(args...);
-    case Activation::relu:
-      return dispatch<Body<Activation::relu, T>>(args...);
-    case Activation::gelu:
-      return dispatch<Body<Activation::gelu, T>>(args...);
-    case Activation::gelu_tanh:
-      return dispatch<Body<Activation::gelu_tanh, T>>(args...);
-    case Activation::silu:
-      return dispatch<Body<Activation::silu, T>>(args...);
-    case Activation::sigmoid:
-      return dispatch<Body<Activation::sigmoid, T>>(args...);
-    case Activation::tanh:
-      return dispatch<Body<Activation::tanh, T>>(args...);
-    case Activation::relu_squared:
-      return dispatch<Body<Activation::relu_squared, T>>(args...);
-    case Activation::elu_plus_one:
-      return dispatch<Body<Activation::elu_plus_one, T>>(args...);
-  }
-}
+/// A body for each activation, in the order of the enum's values.
+template <template <Activation, class> class Body, class T>
+inline constexpr std::array activation_bodies = {
+    dispatch<Body<Activation::none, T>>,        dispatch<Body<Activation::relu, T>>,
+    dispatch<Body<Activation::gelu, T>>,        dispatch<Body<Activation::gelu_tanh, T>>,
+    dispatch<Body<Activation::silu, T>>,        dispatch<Body<Activation::sigmoid, T>>,
+    dispatch<Body<Activation::tanh, T>>,        dispatch<Body<Activation::relu_squared, T>>,
+    dispatch<Body<Activation::elu_plus_one, T>>};
 
 constexpr index_t activation_grain(Activation activation) {
   return activation == Activation::none || activation == Activation::relu ||
@@ -256,22 +240,23 @@ void activation_forward(Activation activation, const T* x, T* y, index_t n) {
 template <class T>
 void activation_backward(Activation activation, const T* x_or_y, const T* dy, T* dx, T beta, index_t n) {
   parallel_for(n, detail::activation_grain(activation), [&](index_t begin, index_t end) {
-    const T* x = activation == Activation::none ? x_or_y : x_or_y + begin;
-    activation_backward_tile<T>(activation, x, 0, dy + begin, dx + begin, 0, beta, 1, end - begin);
+    activation_backward_tile<T>(activation, shifted(x_or_y, begin), 0, dy + begin, dx + begin, 0, beta, 1,
+                                end - begin);
   });
 }
 
 template <class T>
 void activation_tile(Activation activation, const T* x, index_t ldx, T* y, index_t ldy, index_t rows,
                      index_t cols) {
-  detail::dispatch_activation<detail::ActivationForward, T>(activation, x, ldx, y, ldy, rows, cols);
+  detail::activation_bodies<detail::ActivationForward, T>[static_cast<std::size_t>(activation)](
+      x, ldx, y, ldy, rows, cols);
 }
 
 template <class T>
 void activation_backward_tile(Activation activation, const T* x_or_y, index_t ldx, const T* dy, T* dx,
                               index_t ldd, T beta, index_t rows, index_t cols) {
-  detail::dispatch_activation<detail::ActivationBackward, T>(activation, x_or_y, ldx, dy, dx, ldd, beta, rows,
-                                                             cols);
+  detail::activation_bodies<detail::ActivationBackward, T>[static_cast<std::size_t>(activation)](
+      x_or_y, ldx, dy, dx, ldd, beta, rows, cols);
 }
 
 EIGENFORMER_KERNEL(activation_forward)

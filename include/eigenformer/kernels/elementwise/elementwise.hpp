@@ -67,8 +67,8 @@ void add_scalar(const T* x, T value, T* y, index_t n);
 
 #ifndef EIGENFORMER_COMPILED
 #include <Eigen/Core>
-
 #include <algorithm>
+#include <array>
 #include <type_traits>
 
 #include "eigenformer/core/runtime/runtime.hpp"
@@ -354,27 +354,13 @@ struct UnaryBackward {
   }
 };
 
-template <template <UnaryOp, class> class Body, class T, class... Args>
-void dispatch_unary(UnaryOp op, Args... args) {
-  switch (op) {
-    case UnaryOp::negate:
-      return dispatch<Body<UnaryOp::negate, T>>(args...);
-    case UnaryOp::absolute:
-      return dispatch<Body<UnaryOp::absolute, T>>(args...);
-    case UnaryOp::square:
-      return dispatch<Body<UnaryOp::square, T>>(args...);
-    case UnaryOp::reciprocal:
-      return dispatch<Body<UnaryOp::reciprocal, T>>(args...);
-    case UnaryOp::sqrt:
-      return dispatch<Body<UnaryOp::sqrt, T>>(args...);
-    case UnaryOp::exp:
-      return dispatch<Body<UnaryOp::exp, T>>(args...);
-    case UnaryOp::log:
-      return dispatch<Body<UnaryOp::log, T>>(args...);
-    case UnaryOp::erf:
-      return dispatch<Body<UnaryOp::erf, T>>(args...);
-  }
-}
+/// A body for each UnaryOp, in the order of the enum's values.
+template <template <UnaryOp, class> class Body, class T>
+inline constexpr std::array unary_bodies = {
+    dispatch<Body<UnaryOp::negate, T>>, dispatch<Body<UnaryOp::absolute, T>>,
+    dispatch<Body<UnaryOp::square, T>>, dispatch<Body<UnaryOp::reciprocal, T>>,
+    dispatch<Body<UnaryOp::sqrt, T>>,   dispatch<Body<UnaryOp::exp, T>>,
+    dispatch<Body<UnaryOp::log, T>>,    dispatch<Body<UnaryOp::erf, T>>};
 
 /// y = alpha * x + beta * y, or y = x * m + beta * y where there is an m.
 template <class T>
@@ -407,17 +393,16 @@ void linear_combination(T alpha, const T* x, const T* m, T beta, T* y, index_t n
 
 template <class T>
 void unary(UnaryOp op, const T* x, T* y, index_t n) {
-  parallel_for(n, math_grain, [&](index_t begin, index_t end) {
-    detail::dispatch_unary<detail::UnaryForward, T>(op, x + begin, y + begin, end - begin);
-  });
+  const auto run = detail::unary_bodies<detail::UnaryForward, T>[static_cast<std::size_t>(op)];
+  parallel_for(n, math_grain, [&](index_t begin, index_t end) { run(x + begin, y + begin, end - begin); });
 }
 
 template <class T>
 void unary_backward(UnaryOp op, const T* x, const T* y, const T* dy, T* dx, T beta, index_t n) {
   const T* operand = detail::unary_backward_takes_input(op) ? x : y;
+  const auto run = detail::unary_bodies<detail::UnaryBackward, T>[static_cast<std::size_t>(op)];
   parallel_for(n, math_grain, [&](index_t begin, index_t end) {
-    detail::dispatch_unary<detail::UnaryBackward, T>(op, op == UnaryOp::negate ? operand : operand + begin,
-                                                     dy + begin, dx + begin, beta, end - begin);
+    run(shifted(operand, begin), dy + begin, dx + begin, beta, end - begin);
   });
 }
 

@@ -72,7 +72,7 @@ struct RandomChunk {
       __builtin_memcpy(&a.v, u + i, Bytes);
       __builtin_memcpy(&b.v, v + i, Bytes);
       a = 1 - a;
-      P::Math::log_normal(a.v);
+      P::Math::template log<false>(a.v);
       a = sqrt(a * -2) * cos_turns(b);
       __builtin_memcpy(chunk->normal + i, &a.v, Bytes);
     }

@@ -39,13 +39,7 @@ EIGENFORMER_ALWAYS_INLINE void finish_bf16(float* sums, float alpha, bool accumu
     __asm__ volatile("" : : "r"(sums) : "memory");
   }
   for (index_t r = 0; r < rows; ++r) {
-    const float* sum = sums + r * amx_columns;
-    float* to = c + r * ldc;
-    for (index_t j = 0; j < cols; ++j) {
-      float x = sum[j];
-      if (accumulate) x += to[j];
-      to[j] = bias != nullptr ? x + bias[j] : x;
-    }
+    finish_row(sums + r * amx_columns, accumulate, bias, c + r * ldc, cols);
   }
 }
 

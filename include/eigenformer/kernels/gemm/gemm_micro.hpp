@@ -262,6 +262,16 @@ struct PackTransposed {
   }
 };
 
+/// c = [c +] sum [+ bias] for one row of a tile.
+EIGENFORMER_ALWAYS_INLINE void finish_row(const float* sum, bool accumulate, const float* bias, float* c,
+                                          index_t cols) {
+  for (index_t j = 0; j < cols; ++j) {
+    float x = sum[j];
+    if (accumulate) x += c[j];
+    c[j] = bias != nullptr ? x + bias[j] : x;
+  }
+}
+
 /// x rounded to bfloat16 (nearest even; NaN stays NaN).
 EIGENFORMER_ALWAYS_INLINE float rounded_to_bf16(float x) {
   const auto u = std::bit_cast<std::uint32_t>(x);

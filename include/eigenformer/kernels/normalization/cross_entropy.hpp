@@ -55,7 +55,6 @@ double cross_entropy_forward_backward(T* logits, const std::int32_t* targets, in
 
 #include "eigenformer/core/base/error.hpp"
 #include "eigenformer/core/runtime/runtime.hpp"
-#include "eigenformer/kernels/normalization/softmax.hpp"
 #include "eigenformer/kernels/simd/simd_math.hpp"
 
 namespace eigenformer::detail::kernels {

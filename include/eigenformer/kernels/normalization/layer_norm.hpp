@@ -48,7 +48,7 @@ void layer_norm_backward(const T* x, const T* gamma, const T* mean, const T* rst
 #include <memory>
 
 #include "eigenformer/core/runtime/runtime.hpp"
-#include "eigenformer/kernels/simd/simd_vector.hpp"
+#include "eigenformer/kernels/simd/simd_math.hpp"
 
 namespace eigenformer::detail::kernels {
 
@@ -75,12 +75,12 @@ LayerNormArguments<T> layer_norm_arguments(const T* gamma, const T* beta, T eps,
   return {gamma, beta, eps, teaching, scalar_gain, n};
 }
 
-/// s = x + r * multiplier for one row; returns the sum of s over the lanes in `total`.
+/// s = x + r * multiplier for one row; returns the sum of s.
 template <class T, int Bytes>
-EIGENFORMER_ALWAYS_INLINE void add_residual(const T* x, const T* r, T* s, index_t n,
-                                            const DropoutPlan<T>& plan, const RowKey& key,
-                                            typename Simd<T, Bytes>::V& total) {
+EIGENFORMER_ALWAYS_INLINE T add_residual(const T* x, const T* r, T* s, index_t n, const DropoutPlan<T>& plan,
+                                         const RowKey& key) {
   using W = Simd<T, Bytes>;
+  typename W::V total{};
   alignas(64) T multiplier[dropout_block];
   for (index_t block = 0; block * dropout_block < n; ++block) {
     const index_t begin = block * dropout_block, end = std::min(n, begin + dropout_block);
@@ -95,6 +95,7 @@ EIGENFORMER_ALWAYS_INLINE void add_residual(const T* x, const T* r, T* s, index_
       total += a;
     }
   }
+  return W::sum(total);
 }
 
 /// centred false: the mean counts as 0, which is RMSNorm; `mean` is then unused.
@@ -115,18 +116,14 @@ struct LayerNormForward {
                vector_beta = a.beta != nullptr && !a.scalar_gain;
     for (index_t row = 0; row < rows; ++row) {
       const T* in = x + row * n;
-      V total{};
+      T total(0);
       if (r != nullptr) {
-        add_residual<T, Bytes>(in, r + row * n, s + row * n, n, plan, row_key(keys, first_row + row), total);
+        total = add_residual<T, Bytes>(in, r + row * n, s + row * n, n, plan, row_key(keys, first_row + row));
         in = s + row * n;
       } else if constexpr (centred) {
-        for (index_t i = 0; i < n; i += W::lanes) {
-          V v;
-          W::load(v, in + i, n - i);
-          total += v;
-        }
+        total = RowReduction<T, Bytes>::sum(in, n);
       }
-      const T m = centred ? W::sum(total) / static_cast<T>(n) : T(0);
+      const T m = centred ? total / static_cast<T>(n) : T(0);
       V squares{};
       for (index_t i = 0; i < n; i += W::lanes) {
         V v;

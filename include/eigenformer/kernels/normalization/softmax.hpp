@@ -29,7 +29,6 @@ void log_softmax_backward(const T* y, const T* dy, T* dx, T beta, index_t rows, 
 #ifndef EIGENFORMER_COMPILED
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "eigenformer/core/runtime/runtime.hpp"
 #include "eigenformer/kernels/simd/simd_math.hpp"
@@ -37,49 +36,6 @@ void log_softmax_backward(const T* y, const T* dy, T* dx, T beta, index_t rows, 
 namespace eigenformer::detail::kernels {
 
 namespace detail {
-
-/// Reductions over one row of n elements, in the order of the lanes.
-template <class T, int Bytes>
-struct RowReduction {
-  using W = Simd<T, Bytes>;
-  using V = typename W::V;
-  static constexpr T infinity = std::numeric_limits<T>::infinity();
-
-  EIGENFORMER_ALWAYS_INLINE static T max(const T* x, index_t n) {
-    V largest;
-    W::set(largest, -infinity);
-    for (index_t i = 0; i < n; i += W::lanes) {
-      V v;
-      W::load(v, x + i, n - i, -infinity);
-      largest = v > largest ? v : largest;
-    }
-    return W::max(largest);
-  }
-
-  EIGENFORMER_ALWAYS_INLINE static T sum(const T* x, index_t n) {
-    V total{};
-    for (index_t i = 0; i < n; i += W::lanes) {
-      V v;
-      W::load(v, x + i, n - i);
-      total += v;
-    }
-    return W::sum(total);
-  }
-
-  /// The sum of exp(x - shift); the terms go to `out` unless it is nullptr.
-  EIGENFORMER_ALWAYS_INLINE static T sum_exp(const T* x, T shift, T* out, index_t n) {
-    V total{};
-    for (index_t i = 0; i < n; i += W::lanes) {
-      V v;
-      W::load(v, x + i, n - i, -infinity);
-      v -= shift;
-      SimdMath<T, Bytes>::exp_bounded(v);
-      total += v;
-      if (out != nullptr) W::store(out + i, n - i, v);
-    }
-    return W::sum(total);
-  }
-};
 
 template <class T>
 struct SoftmaxForward {
@@ -112,18 +68,10 @@ struct SoftmaxBackward {
   template <int Bytes>
   EIGENFORMER_ALWAYS_INLINE static void run(const T* y, const T* dy, T* dx, T beta, index_t rows, index_t n) {
     using W = Simd<T, Bytes>;
-    using V = typename W::V;
     for (index_t r = 0; r < rows; ++r, y += n, dy += n, dx += n) {
-      V products{};
+      const T dot = RowReduction<T, Bytes>::dot(y, dy, n);
       for (index_t i = 0; i < n; i += W::lanes) {
-        V p, g;
-        W::load(p, y + i, n - i);
-        W::load(g, dy + i, n - i);
-        products += p * g;
-      }
-      const T dot = W::sum(products);
-      for (index_t i = 0; i < n; i += W::lanes) {
-        V p, g;
+        typename W::V p, g;
         W::load(p, y + i, n - i);
         W::load(g, dy + i, n - i);
         g = p * (g - dot);

@@ -6,7 +6,6 @@
 #include "eigenformer/core/base/config.hpp"
 #include "eigenformer/kernels/gemm/gemm_driver.hpp"
 #include "eigenformer/kernels/packed/gemm_int8.hpp"
-#include "eigenformer/kernels/packed/gemm_int8_tile.hpp"
 #include "eigenformer/kernels/simd/amx.hpp"
 
 // The loops around the tiles of int8 products, and these products by AMX. Tiles load panels as they are: a

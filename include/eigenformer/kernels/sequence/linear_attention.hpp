@@ -44,7 +44,7 @@ void linear_attention_backward(const AttentionProblem<T>& problem, bool causal, 
 
 #include "eigenformer/core/runtime/runtime.hpp"
 #include "eigenformer/kernels/attention/attention_blocks.hpp"
-#include "eigenformer/kernels/simd/simd_vector.hpp"
+#include "eigenformer/kernels/simd/simd_math.hpp"
 
 namespace eigenformer::detail::kernels {
 
@@ -117,14 +117,8 @@ struct LinearAttentionMath {
                                                         T* out, index_t head_dim, index_t value_dim) {
     const T* const norm = sums + head_dim * value_dim;
     for (index_t i = 0; i < head_dim; ++i) {
-      V total{};
-      for (index_t c = 0; c < value_dim; c += W::lanes) {
-        V s, value;
-        W::load(s, sums + i * value_dim + c, value_dim - c);
-        W::load(value, values + c, value_dim - c);
-        total += s * value;
-      }
-      put(out[i], W::sum(total) + norm[i] * weight, beta);
+      const T sum = RowReduction<T, Bytes>::dot(sums + i * value_dim, values, value_dim);
+      put(out[i], sum + norm[i] * weight, beta);
     }
   }
 };

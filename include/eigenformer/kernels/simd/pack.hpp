@@ -151,7 +151,7 @@ struct Pack {
 
   EIGENFORMER_ALWAYS_INLINE friend Pack sqrt(const Pack& a) { return changed<W::sqrt>(a); }
   EIGENFORMER_ALWAYS_INLINE friend Pack exp(const Pack& a) { return changed<Math::exp>(a); }
-  EIGENFORMER_ALWAYS_INLINE friend Pack log(const Pack& a) { return changed<Math::log>(a); }
+  EIGENFORMER_ALWAYS_INLINE friend Pack log(const Pack& a) { return changed<Math::template log<true>>(a); }
 
   EIGENFORMER_ALWAYS_INLINE friend Pack exp2(const Pack& a) {
     if constexpr (is_double) return each(a, [](T x) { return std::exp2(x); });
@@ -163,7 +163,7 @@ struct Pack {
   }
   EIGENFORMER_ALWAYS_INLINE friend Pack log2(const Pack& a) {
     if constexpr (is_double) return each(a, [](T x) { return std::log2(x); });
-    return changed<Math::log2>(a);
+    return changed<Math::template log2<true>>(a);
   }
   EIGENFORMER_ALWAYS_INLINE friend Pack log10(const Pack& a) {
     if constexpr (is_double) return each(a, [](T x) { return std::log10(x); });
@@ -180,22 +180,19 @@ struct Pack {
   }
 
   EIGENFORMER_ALWAYS_INLINE friend Pack sin(const Pack& a) {
-    if constexpr (is_double) return each(a, [](T x) { return std::sin(x); });
-    if (far(a)) return each(a, [](T x) { return std::sin(x); });
+    if (is_double || far(a)) return each(a, [](T x) { return std::sin(x); });
     Pack s, c;
     const Pack quarter = sin_cos(a, s, c), y = select(is_odd(quarter), c, s);
     return select(quarter >= 2, -y, y);
   }
   EIGENFORMER_ALWAYS_INLINE friend Pack cos(const Pack& a) {
-    if constexpr (is_double) return each(a, [](T x) { return std::cos(x); });
-    if (far(a)) return each(a, [](T x) { return std::cos(x); });
+    if (is_double || far(a)) return each(a, [](T x) { return std::cos(x); });
     Pack s, c;
     const Pack quarter = sin_cos(a, s, c), y = select(is_odd(quarter), s, c);
     return select((quarter == 1) | (quarter == 2), -y, y);
   }
   EIGENFORMER_ALWAYS_INLINE friend Pack tan(const Pack& a) {
-    if constexpr (is_double) return each(a, [](T x) { return std::tan(x); });
-    if (far(a)) return each(a, [](T x) { return std::tan(x); });
+    if (is_double || far(a)) return each(a, [](T x) { return std::tan(x); });
     Pack s, c;
     const Mask odd = is_odd(sin_cos(a, s, c));
     return select(odd, -c, s) / select(odd, s, c);
@@ -379,7 +376,7 @@ struct Pack {
   EIGENFORMER_ALWAYS_INLINE static Double power(const Double& x, const Double& y) {
     const Double size = abs(x);
     Double usual = size;
-    Double::Math::log2_normal(usual.v);
+    Double::Math::template log2<false>(usual.v);
     // Far beyond what a float holds, and a normal number.
     usual.v = y.v * usual.v;
     usual.v = usual.v > 1000.0 ? 1000.0 - typename Double::V{} : usual.v;

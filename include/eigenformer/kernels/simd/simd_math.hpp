@@ -71,30 +71,26 @@ struct SimdMath {
     x = x > -low ? large : scale * q + (scale - T(1));
   }
 
-  /// x = natural logarithm of x; log(0) is -inf, of negatives NaN.
+  /// x = natural logarithm of x; log(0) is -inf, of negatives NaN. any false: of positive normal numbers
+  /// alone.
+  template <bool any = true>
   EIGENFORMER_ALWAYS_INLINE static void log(V& x) {
+    V k, f, square, r;
     const V given = x;
-    log_of<true>(x);
-    log_limits(given, x);
+    log_parts<any>(x, k, f, square, r);
+    r = r + k * ln2_low;
+    x = k * ln2_high - ((square - r) - f);
+    if constexpr (any) log_limits(given, x);
   }
 
-  /// The same of positive normal numbers.
-  EIGENFORMER_ALWAYS_INLINE static void log_normal(V& x) { log_of<false>(x); }
-
   /// x = logarithm of x to base 2, exact for powers of 2, with the limits of log().
+  template <bool any = true>
   EIGENFORMER_ALWAYS_INLINE static void log2(V& x) {
     V k, f, square, r;
     const V given = x;
-    log_parts<true>(x, k, f, square, r);
+    log_parts<any>(x, k, f, square, r);
     x = k + (f - (square - r)) * T(1.4426950408889634);
-    log_limits(given, x);
-  }
-
-  /// The same of positive normal numbers.
-  EIGENFORMER_ALWAYS_INLINE static void log2_normal(V& x) {
-    V k, f, square, r;
-    log_parts<false>(x, k, f, square, r);
-    x = k + (f - (square - r)) * T(1.4426950408889634);
+    if constexpr (any) log_limits(given, x);
   }
 
   /// x = tanh(x), by e^(2|x|) - 1, so that small values keep their relative accuracy.
@@ -178,14 +174,6 @@ struct SimdMath {
 
   static constexpr T ln2 = T(0.69314718055994530942);
 
-  template <bool subnormal>
-  EIGENFORMER_ALWAYS_INLINE static void log_of(V& x) {
-    V k, f, square, r;
-    log_parts<subnormal>(x, k, f, square, r);
-    r = r + k * ln2_low;
-    x = k * ln2_high - ((square - r) - f);
-  }
-
   /// log(x) = k ln 2 + f - (square - r), but for the limits. subnormal: x may be.
   template <bool subnormal>
   EIGENFORMER_ALWAYS_INLINE static void log_parts(V& x, V& k, V& f, V& square, V& r) {
@@ -247,6 +235,61 @@ struct SimdMath {
            0.041666666666623824, 0.16666666666666669, 0.5000000000000001);
     }
     q = r + r * r * q;
+  }
+};
+
+/// Reductions over one row of n elements, in the order of the lanes.
+template <class T, int Bytes>
+struct RowReduction {
+  using W = Simd<T, Bytes>;
+  using V = typename W::V;
+  static constexpr T infinity = std::numeric_limits<T>::infinity();
+
+  EIGENFORMER_ALWAYS_INLINE static T max(const T* x, index_t n) {
+    V largest;
+    W::set(largest, -infinity);
+    for (index_t i = 0; i < n; i += W::lanes) {
+      V v;
+      W::load(v, x + i, n - i, -infinity);
+      largest = v > largest ? v : largest;
+    }
+    return W::max(largest);
+  }
+
+  EIGENFORMER_ALWAYS_INLINE static T sum(const T* x, index_t n) {
+    V total{};
+    for (index_t i = 0; i < n; i += W::lanes) {
+      V v;
+      W::load(v, x + i, n - i);
+      total += v;
+    }
+    return W::sum(total);
+  }
+
+  /// The sum of the products of x and y.
+  EIGENFORMER_ALWAYS_INLINE static T dot(const T* x, const T* y, index_t n) {
+    V total{};
+    for (index_t i = 0; i < n; i += W::lanes) {
+      V v, w;
+      W::load(v, x + i, n - i);
+      W::load(w, y + i, n - i);
+      total += v * w;
+    }
+    return W::sum(total);
+  }
+
+  /// The sum of exp(x - shift); the terms go to `out` unless it is nullptr.
+  EIGENFORMER_ALWAYS_INLINE static T sum_exp(const T* x, T shift, T* out, index_t n) {
+    V total{};
+    for (index_t i = 0; i < n; i += W::lanes) {
+      V v;
+      W::load(v, x + i, n - i, -infinity);
+      v -= shift;
+      SimdMath<T, Bytes>::exp_bounded(v);
+      total += v;
+      if (out != nullptr) W::store(out + i, n - i, v);
+    }
+    return W::sum(total);
   }
 };
 
