@@ -40,10 +40,10 @@ void product_by_tiles(index_t m, const float* x, index_t ldx, const PackedMatrix
                                c,
                                ldc,
                                epilogue};
-  const auto grid = d::GemmGrid::choose(m, w.n(), Runtime::instance().threads(), 32, 32);
-  grid.run(m, w.n(), 32, 32, [&](index_t i0, index_t i1, index_t j0, index_t j1) {
-    d::int8_range_by_tiles<EmulatedTiles>(problem, i0, i1, j0, j1);
-  });
+  d::gemm_ranges(m, w.n(), Runtime::instance().threads(), 32, 32,
+                 [&](index_t i0, index_t i1, index_t j0, index_t j1) {
+                   d::int8_range_by_tiles<EmulatedTiles>(problem, i0, i1, j0, j1);
+                 });
 }
 
 void add_thousand(const void*, float* tile, index_t ldc, index_t, index_t rows, index_t, index_t cols) {

@@ -278,50 +278,34 @@ void gemm_empty(const GemmProblem<T>& g) {
   finish_block(g, 0, g.m, 0, g.n);
 }
 
-/// The number of ranges of a product along rows and columns of C.
-struct GemmGrid {
-  index_t rows = 1;
-  index_t columns = 1;
-
-  /// The division over `threads` that takes the least time, by multiply-adds and by the elements that each
-  /// range packs.
-  static GemmGrid choose(index_t m, index_t n, index_t threads, index_t tile_rows, index_t tile_columns) {
-    // Packing an element costs about as much as this many multiply-adds.
-    constexpr double packing = 8.0;
-    GemmGrid best;
-    if (threads <= 1) return best;
-    const index_t row_tiles = (m + tile_rows - 1) / tile_rows;
-    const index_t column_tiles = (n + tile_columns - 1) / tile_columns;
-    double best_cost = 0.0;
-    for (index_t r = 1; r <= std::min(threads, row_tiles); ++r) {
-      const index_t c = std::min(threads / r, column_tiles);
-      const auto rows = static_cast<double>(std::min(m, (row_tiles + r - 1) / r * tile_rows));
-      const auto columns = static_cast<double>((column_tiles + c - 1) / c * tile_columns);
-      const double cost = rows * columns + packing * (rows + columns);
-      if (best_cost == 0.0 || cost < best_cost) {
-        best_cost = cost;
-        best = {r, c};
-      }
+/// Calls f(i0, i1, j0, j1) for ranges of C (m, n) in whole tiles, in parallel: the division over `threads`
+/// that takes the least time, by multiply-adds and by the elements that each range packs.
+template <class F>
+void gemm_ranges(index_t m, index_t n, index_t threads, index_t tile_rows, index_t tile_columns, const F& f) {
+  // Packing an element costs about as much as this many multiply-adds.
+  constexpr double packing = 8.0;
+  const index_t row_tiles = (m + tile_rows - 1) / tile_rows;
+  const index_t column_tiles = (n + tile_columns - 1) / tile_columns;
+  index_t down = 1, across = 1;  // ranges along rows and columns
+  double least = 0.0;
+  for (index_t r = 1; threads > 1 && r <= std::min(threads, row_tiles); ++r) {
+    const index_t c = std::min(threads / r, column_tiles);
+    const auto rows = static_cast<double>(std::min(m, (row_tiles + r - 1) / r * tile_rows));
+    const auto columns = static_cast<double>((column_tiles + c - 1) / c * tile_columns);
+    const double cost = rows * columns + packing * (rows + columns);
+    if (least == 0.0 || cost < least) {
+      least = cost;
+      down = r;
+      across = c;
     }
-    return best;
   }
-
-  /// Calls f(i0, i1, j0, j1) for each range of C, in parallel.
-  template <class F>
-  void run(index_t m, index_t n, index_t tile_rows, index_t tile_columns, F&& f) const {
-    parallel_each(rows * columns, 1, [&](index_t part) {
-      const index_t r = part / columns, c = part % columns;
-      f(edge(m, tile_rows, rows, r), edge(m, tile_rows, rows, r + 1), edge(n, tile_columns, columns, c),
-        edge(n, tile_columns, columns, c + 1));
-    });
-  }
-
-  /// Begin of part i when `n` items in tiles of `tile` are cut into `parts`.
-  static index_t edge(index_t n, index_t tile, index_t parts, index_t i) {
-    const index_t tiles = (n + tile - 1) / tile;
-    return std::min(n, tiles * i / parts * tile);
-  }
-};
+  parallel_each(down * across, 1, [&](index_t part) {
+    const auto row = [&](index_t i) { return std::min(m, row_tiles * i / down * tile_rows); };
+    const auto column = [&](index_t j) { return std::min(n, column_tiles * j / across * tile_columns); };
+    const index_t r = part / across, c = part % across;
+    f(row(r), row(r + 1), column(c), column(c + 1));
+  });
+}
 
 /// Threads that a product of this size may use here: one inside a parallel loop.
 inline index_t gemm_threads(index_t m, index_t n, index_t k) {
@@ -338,17 +322,16 @@ void gemm_run(const GemmProblem<T>& g, const GemmKernels<T>& kernels, const Pack
     gemm_empty(g);
     return;
   }
-  const GemmGrid grid =
-      GemmGrid::choose(g.m, g.n, gemm_threads(g.m, g.n, g.k), kernels.rows, kernels.columns);
   const bool transposed = packed.data == nullptr && g.transpose_b;
   const InPlaceTiles<T>& tiles = transposed ? kernels.in_place_transposed : kernels.in_place_adjacent;
-  grid.run(g.m, g.n, kernels.rows, kernels.columns, [&](index_t i0, index_t i1, index_t j0, index_t j1) {
-    if (tiles.available(i1 - i0)) {
-      gemm_few_rows(g, kernels, tiles, packed, i0, i1, j0, j1);
-    } else {
-      gemm_range(g, kernels, packed, i0, i1, j0, j1);
-    }
-  });
+  gemm_ranges(g.m, g.n, gemm_threads(g.m, g.n, g.k), kernels.rows, kernels.columns,
+              [&](index_t i0, index_t i1, index_t j0, index_t j1) {
+                if (tiles.available(i1 - i0)) {
+                  gemm_few_rows(g, kernels, tiles, packed, i0, i1, j0, j1);
+                } else {
+                  gemm_range(g, kernels, packed, i0, i1, j0, j1);
+                }
+              });
 }
 
 }  // namespace eigenformer::detail::kernels::detail

@@ -415,7 +415,6 @@ EIGENFORMER_INLINE void PackedMatrix::run_int8_by_eigen(const detail::Int8Proble
 EIGENFORMER_INLINE void PackedMatrix::run_int8(index_t m, const float* x, index_t ldx, float beta, float* c,
                                                index_t ldc, const GemmEpilogue<float>& epilogue) const {
   using detail::Int8Four;
-  constexpr index_t columns = detail::int8_columns;
   const bool eigen = gemm_backend() == GemmBackend::eigen;
   const bool by_tiles = !eigen && isa_.has(IsaFeature::amx_int8) && m >= detail::amx_smallest_rows;
   // Rows are quantised once, by the caller's threads, and read by all ranges.
@@ -431,17 +430,14 @@ EIGENFORMER_INLINE void PackedMatrix::run_int8(index_t m, const float* x, index_
   if (eigen) return run_int8_by_eigen(problem);
   const detail::Int8Kernels& kernels = detail::Int8Kernels::get(isa_);
   const index_t tile = by_tiles ? 2 * detail::amx_rows : kernels.rows;
-  // A step of int8 costs a quarter of a float's.
-  const auto grid = detail::GemmGrid::choose(m, n_, detail::gemm_threads(m, n_, steps_), tile, columns);
-  grid.run(m, n_, tile, columns, [&](index_t i0, index_t i1, index_t j0, index_t j1) {
+  const auto range = [&](index_t i0, index_t i1, index_t j0, index_t j1) {
 #if EIGENFORMER_X86
-    if (by_tiles) {
-      detail::int8_range_by_tiles<detail::HardwareTiles>(problem, i0, i1, j0, j1);
-      return;
-    }
+    if (by_tiles) return detail::int8_range_by_tiles<detail::HardwareTiles>(problem, i0, i1, j0, j1);
 #endif
     detail::int8_range(problem, kernels, detail::gemm_kernels<float>(isa_).pack_transposed, i0, i1, j0, j1);
-  });
+  };
+  // A step of int8 costs a quarter of a float's.
+  detail::gemm_ranges(m, n_, detail::gemm_threads(m, n_, steps_), tile, detail::int8_columns, range);
 }
 
 EIGENFORMER_INLINE void gemm_packed(index_t m, const float* x, index_t ldx, const PackedMatrix& w, float beta,

@@ -66,14 +66,18 @@ struct LinearAttentionRows {
   index_t head_dim, value_dim;
 };
 
+/// The sums of a sequence and head.
 template <class T, int Bytes>
-struct LinearAttentionMath {
+struct LinearAttentionSums {
   using W = Simd<T, Bytes>;
   using V = typename W::V;
+  T* sums;
+  index_t head_dim, value_dim;
+
+  EIGENFORMER_ALWAYS_INLINE T* norm() const { return sums + head_dim * value_dim; }
 
   /// sums += features (x) values, norm += features * weight.
-  EIGENFORMER_ALWAYS_INLINE static void add(const T* features, const T* values, T weight, T* sums,
-                                            index_t head_dim, index_t value_dim) {
+  EIGENFORMER_ALWAYS_INLINE void add(const T* features, const T* values, T weight) const {
     for (index_t c = 0; c < value_dim; c += W::lanes) {
       V value;
       W::load(value, values + c, value_dim - c);
@@ -84,22 +88,18 @@ struct LinearAttentionMath {
         W::store(sums + i * value_dim + c, value_dim - c, s);
       }
     }
-    T* const norm = sums + head_dim * value_dim;
-    for (index_t i = 0; i < head_dim; ++i) norm[i] += features[i] * weight;
+    for (index_t i = 0; i < head_dim; ++i) norm()[i] += features[i] * weight;
   }
 
   /// 1 / (<features, norm> + eps).
-  EIGENFORMER_ALWAYS_INLINE static T inverse(const T* features, const T* sums, index_t head_dim,
-                                             index_t value_dim) {
-    const T* const norm = sums + head_dim * value_dim;
+  EIGENFORMER_ALWAYS_INLINE T inverse(const T* features) const {
     T total = T(linear_attention_eps);
-    for (index_t i = 0; i < head_dim; ++i) total += features[i] * norm[i];
+    for (index_t i = 0; i < head_dim; ++i) total += features[i] * norm()[i];
     return T(1) / total;
   }
 
   /// out = beta * out + factor * features^T sums.
-  EIGENFORMER_ALWAYS_INLINE static void read(const T* features, const T* sums, T factor, T beta, T* out,
-                                             index_t head_dim, index_t value_dim) {
+  EIGENFORMER_ALWAYS_INLINE void read(const T* features, T factor, T beta, T* out) const {
     for (index_t c = 0; c < value_dim; c += W::lanes) {
       V total{};
       for (index_t i = 0; i < head_dim; ++i) {
@@ -113,12 +113,10 @@ struct LinearAttentionMath {
   }
 
   /// out = beta * out + sums values + norm * weight.
-  EIGENFORMER_ALWAYS_INLINE static void read_transposed(const T* values, T weight, const T* sums, T beta,
-                                                        T* out, index_t head_dim, index_t value_dim) {
-    const T* const norm = sums + head_dim * value_dim;
+  EIGENFORMER_ALWAYS_INLINE void read_transposed(const T* values, T weight, T beta, T* out) const {
     for (index_t i = 0; i < head_dim; ++i) {
       const T sum = RowReduction<T, Bytes>::dot(sums + i * value_dim, values, value_dim);
-      put(out[i], sum + norm[i] * weight, beta);
+      put(out[i], sum + norm()[i] * weight, beta);
     }
   }
 };
@@ -131,10 +129,9 @@ struct LinearAttentionAccumulate {
   EIGENFORMER_ALWAYS_INLINE static void run(const T* features, index_t stride, const T* values,
                                             index_t v_stride, const T* weights, index_t rows, T* sums,
                                             index_t head_dim, index_t value_dim) {
-    for (index_t r = 0; r < rows; ++r) {
-      LinearAttentionMath<T, Bytes>::add(features + r * stride, values + r * v_stride,
-                                         weights == nullptr ? T(1) : weights[r], sums, head_dim, value_dim);
-    }
+    const LinearAttentionSums<T, Bytes> all{sums, head_dim, value_dim};
+    for (index_t r = 0; r < rows; ++r)
+      all.add(features + r * stride, values + r * v_stride, weights == nullptr ? T(1) : weights[r]);
   }
 };
 
@@ -144,12 +141,11 @@ struct LinearAttentionForward {
   template <int Bytes>
   EIGENFORMER_ALWAYS_INLINE static void run(LinearAttentionRows<T> p, bool causal, T* sums, T* out,
                                             index_t out_stride, index_t rows) {
-    using Math = LinearAttentionMath<T, Bytes>;
+    const LinearAttentionSums<T, Bytes> all{sums, p.head_dim, p.value_dim};
     for (index_t r = 0; r < rows; ++r) {
-      if (causal) Math::add(p.k + r * p.k_stride, p.v + r * p.v_stride, T(1), sums, p.head_dim, p.value_dim);
+      if (causal) all.add(p.k + r * p.k_stride, p.v + r * p.v_stride, T(1));
       const T* q = p.q + r * p.q_stride;
-      const T factor = Math::inverse(q, sums, p.head_dim, p.value_dim);
-      Math::read(q, sums, factor, T(0), out + r * out_stride, p.head_dim, p.value_dim);
+      all.read(q, all.inverse(q), T(0), out + r * out_stride);
     }
   }
 };
@@ -162,11 +158,11 @@ struct LinearAttentionQueryGradients {
   EIGENFORMER_ALWAYS_INLINE static void run(LinearAttentionRows<T> p, bool causal, T* sums, const T* out,
                                             const T* dout, index_t out_stride, T* dn, T* dd, T* dq,
                                             index_t dq_stride, T beta, index_t rows) {
-    using Math = LinearAttentionMath<T, Bytes>;
     using W = Simd<T, Bytes>;
+    const LinearAttentionSums<T, Bytes> all{sums, p.head_dim, p.value_dim};
     for (index_t r = 0; r < rows; ++r) {
-      if (causal) Math::add(p.k + r * p.k_stride, p.v + r * p.v_stride, T(1), sums, p.head_dim, p.value_dim);
-      const T factor = Math::inverse(p.q + r * p.q_stride, sums, p.head_dim, p.value_dim);
+      if (causal) all.add(p.k + r * p.k_stride, p.v + r * p.v_stride, T(1));
+      const T factor = all.inverse(p.q + r * p.q_stride);
       const T* o = out + r * out_stride;
       const T* g = dout + r * out_stride;
       T* n = dn + r * p.value_dim;
@@ -180,9 +176,7 @@ struct LinearAttentionQueryGradients {
         W::store(n + c, p.value_dim - c, a);
       }
       dd[r] = -W::sum(product) * factor;
-      if (dq != nullptr) {
-        Math::read_transposed(n, dd[r], sums, beta, dq + r * dq_stride, p.head_dim, p.value_dim);
-      }
+      if (dq != nullptr) all.read_transposed(n, dd[r], beta, dq + r * dq_stride);
     }
   }
 };
@@ -195,15 +189,11 @@ struct LinearAttentionKeyGradients {
   EIGENFORMER_ALWAYS_INLINE static void run(LinearAttentionRows<T> p, bool causal, const T* dn, const T* dd,
                                             T* sums, T* dk, index_t dk_stride, T dk_beta, T* dv,
                                             index_t dv_stride, T dv_beta, index_t rows) {
-    using Math = LinearAttentionMath<T, Bytes>;
+    const LinearAttentionSums<T, Bytes> all{sums, p.head_dim, p.value_dim};
     for (index_t r = rows - 1; r >= 0; --r) {
-      if (causal) Math::add(p.q + r * p.q_stride, dn + r * p.value_dim, dd[r], sums, p.head_dim, p.value_dim);
-      const T* k = p.k + r * p.k_stride;
-      const T* v = p.v + r * p.v_stride;
-      if (dk != nullptr) {
-        Math::read_transposed(v, T(1), sums, dk_beta, dk + r * dk_stride, p.head_dim, p.value_dim);
-      }
-      if (dv != nullptr) Math::read(k, sums, T(1), dv_beta, dv + r * dv_stride, p.head_dim, p.value_dim);
+      if (causal) all.add(p.q + r * p.q_stride, dn + r * p.value_dim, dd[r]);
+      if (dk != nullptr) all.read_transposed(p.v + r * p.v_stride, T(1), dk_beta, dk + r * dk_stride);
+      if (dv != nullptr) all.read(p.k + r * p.k_stride, T(1), dv_beta, dv + r * dv_stride);
     }
   }
 };
