@@ -57,26 +57,26 @@ concept AdditiveRule = requires {
 template <class Rule, class T>
 struct RunRule {
   static constexpr bool plain_loops = true;
-  EIGENFORMER_ALWAYS_INLINE static void run(const Rule* rule, const ScoreTile<T>* given) {
+  EIGENFORMER_ALWAYS_INLINE static void run(const void* rule, const ScoreTile<T>* given) {
     ScoreTile<T> tile = *given;
-    (*rule)(tile);
+    (*static_cast<const Rule*>(rule))(tile);
   }
 };
 
 template <class Rule, class T>
 struct RunRuleBackward {
   static constexpr bool plain_loops = true;
-  EIGENFORMER_ALWAYS_INLINE static void run(const Rule* rule, const ScoreTile<T>* given, T* gradient) {
+  EIGENFORMER_ALWAYS_INLINE static void run(const void* rule, const ScoreTile<T>* given, T* gradient) {
     const ScoreTile<T> tile = *given;
-    rule->backward(tile, gradient);
+    static_cast<const Rule*>(rule)->backward(tile, gradient);
   }
 };
 
 /// A rule for scores of T, without its type.
 template <class T>
 struct RuleFunctions {
-  void (*forward)(const void* rule, const ScoreTile<T>& tile) = nullptr;
-  void (*backward)(const void* rule, const ScoreTile<T>& tile, T* gradient) = nullptr;
+  void (*forward)(const void* rule, const ScoreTile<T>* tile) = nullptr;
+  void (*backward)(const void* rule, const ScoreTile<T>* tile, T* gradient) = nullptr;
 
   template <class Rule>
   static constexpr RuleFunctions of() {
@@ -87,16 +87,8 @@ struct RuleFunctions {
     static_assert(!DifferentiatedRule<Rule, T> || !AdditiveRule<Rule>,
                   "a score rule has `backward` or `additive = true`, not both");
     RuleFunctions f;
-    if constexpr (RuleOfScores<Rule, T>) {
-      f.forward = [](const void* rule, const ScoreTile<T>& tile) {
-        dispatch<RunRule<Rule, T>>(static_cast<const Rule*>(rule), &tile);
-      };
-    }
-    if constexpr (DifferentiatedRule<Rule, T>) {
-      f.backward = [](const void* rule, const ScoreTile<T>& tile, T* gradient) {
-        dispatch<RunRuleBackward<Rule, T>>(static_cast<const Rule*>(rule), &tile, gradient);
-      };
-    }
+    if constexpr (RuleOfScores<Rule, T>) f.forward = dispatch<RunRule<Rule, T>>;
+    if constexpr (DifferentiatedRule<Rule, T>) f.backward = dispatch<RunRuleBackward<Rule, T>>;
     return f;
   }
 };
@@ -140,13 +132,13 @@ class ScoreRule {
   /// Changes a tile's scores; only if takes<T>().
   template <class T>
   void apply(const ScoreTile<T>& tile) const {
-    std::get<Functions<T>>(functions_).forward(rule_.get(), tile);
+    std::get<Functions<T>>(functions_).forward(rule_.get(), &tile);
   }
   /// Turns `gradient`, that of the scores after the rule, which `tile` holds, into that of the scores before
   /// it; only if differentiated<T>().
   template <class T>
   void backward(const ScoreTile<T>& tile, T* gradient) const {
-    std::get<Functions<T>>(functions_).backward(rule_.get(), tile, gradient);
+    std::get<Functions<T>>(functions_).backward(rule_.get(), &tile, gradient);
   }
 
  private:
