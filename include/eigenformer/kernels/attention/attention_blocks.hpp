@@ -68,7 +68,7 @@ EIGENFORMER_NOINLINE void check_attention(const AttentionProblem<T>& p) {
                                    p.key_value_heads});
   }
   if (p.distances.bias != nullptr) check_attention_size("reach of the bias", p.distances.reach);
-  if (p.has_rule() && !p.rule->template takes<T>()) {
+  if (p.has_rule() && p.rule->template functions<T>().forward == nullptr) {
     throw ValueError("attention",
                      {"the score rule has no operator()(ScoreTile<", sizeof(T) == 4 ? "float" : "double",
                       ">&) const, which attention in this precision calls"});

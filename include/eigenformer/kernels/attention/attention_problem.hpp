@@ -72,14 +72,19 @@ struct RunRuleBackward {
   }
 };
 
-/// A rule for scores of T, without its type.
+/// A rule for scores of T, without its type. forward is null where the rule does not take them, backward
+/// where it has none.
 template <class T>
 struct RuleFunctions {
+  const void* rule = nullptr;
   void (*forward)(const void* rule, const ScoreTile<T>* tile) = nullptr;
   void (*backward)(const void* rule, const ScoreTile<T>* tile, T* gradient) = nullptr;
 
+  void apply(const ScoreTile<T>& tile) const { forward(rule, &tile); }
+  void differentiate(const ScoreTile<T>& tile, T* gradient) const { backward(rule, &tile, gradient); }
+
   template <class Rule>
-  static constexpr RuleFunctions of() {
+  static RuleFunctions of(const Rule* rule) {
     static_assert(
         !RuleOfScores<Rule, T> || DifferentiatedRule<Rule, T> || AdditiveRule<Rule>,
         "a score rule needs `void backward(const ScoreTile<T>& tile, T* gradient) const` for each T "
@@ -87,6 +92,7 @@ struct RuleFunctions {
     static_assert(!DifferentiatedRule<Rule, T> || !AdditiveRule<Rule>,
                   "a score rule has `backward` or `additive = true`, not both");
     RuleFunctions f;
+    f.rule = rule;
     if constexpr (RuleOfScores<Rule, T>) f.forward = dispatch<RunRule<Rule, T>>;
     if constexpr (DifferentiatedRule<Rule, T>) f.backward = dispatch<RunRuleBackward<Rule, T>>;
     return f;
@@ -112,33 +118,19 @@ class ScoreRule {
   template <class Rule>
   requires(!std::is_same_v<Rule, ScoreRule> &&
            (detail::kernels::RuleOfScores<Rule, float> || detail::kernels::RuleOfScores<Rule, double>))
-      ScoreRule(Rule rule)
-      : rule_(std::make_shared<const Rule>(std::move(rule))),
-        functions_(Functions<float>::template of<Rule>(), Functions<double>::template of<Rule>()) {}
+      ScoreRule(Rule rule) {
+    const auto copy = std::make_shared<const Rule>(std::move(rule));
+    functions_ = {Functions<float>::of(copy.get()), Functions<double>::of(copy.get())};
+    rule_ = copy;
+  }
 
   /// Whether there is a rule.
   explicit operator bool() const noexcept { return rule_ != nullptr; }
 
-  /// Whether the rule accepts scores of T.
+  /// What attention calls for scores of T.
   template <class T>
-  bool takes() const noexcept {
-    return std::get<Functions<T>>(functions_).forward != nullptr;
-  }
-  /// Whether the rule has a backward for gradients of T.
-  template <class T>
-  bool differentiated() const noexcept {
-    return std::get<Functions<T>>(functions_).backward != nullptr;
-  }
-  /// Changes a tile's scores; only if takes<T>().
-  template <class T>
-  void apply(const ScoreTile<T>& tile) const {
-    std::get<Functions<T>>(functions_).forward(rule_.get(), &tile);
-  }
-  /// Turns `gradient`, that of the scores after the rule, which `tile` holds, into that of the scores before
-  /// it; only if differentiated<T>().
-  template <class T>
-  void backward(const ScoreTile<T>& tile, T* gradient) const {
-    std::get<Functions<T>>(functions_).backward(rule_.get(), &tile, gradient);
+  const detail::kernels::RuleFunctions<T>& functions() const noexcept {
+    return std::get<Functions<T>>(functions_);
   }
 
  private:
@@ -209,7 +201,9 @@ struct AttentionProblem {
   /// Whether there is a rule, and it is not empty.
   bool has_rule() const noexcept { return rule != nullptr && *rule; }
   /// Whether the gradients of the scores pass through the backward of a rule.
-  bool differentiates_rule() const noexcept { return has_rule() && rule->template differentiated<T>(); }
+  bool differentiates_rule() const noexcept {
+    return has_rule() && rule->template functions<T>().backward != nullptr;
+  }
   /// Heads of keys and values: key_value_heads, or heads if that is 0.
   index_t kv_heads() const noexcept { return key_value_heads == 0 ? heads : key_value_heads; }
   /// Heads of queries that share one of keys and values.

@@ -152,7 +152,7 @@ class AttentionTiles {
     }
     if (p.distances.any()) add_distances(r);
     if (p.has_rule()) {
-      p.rule->apply(score_tile(r, scores));
+      p.rule->template functions<T>().apply(score_tile(r, scores));
       if (ruled_ != nullptr) std::copy_n(scores, r.m * width, ruled_);
     }
     if (p.mask != nullptr) forbid(r, limited, low, high);
@@ -169,7 +169,7 @@ class AttentionTiles {
 
   /// Turns a gradient (m, n) of the scores that score() computed into that of the scores before the rule.
   void differentiate_rule(const AttentionRectangle& r, T* gradient) const {
-    if (ruled_ != nullptr) p.rule->backward(score_tile(r, ruled_), gradient);
+    if (ruled_ != nullptr) p.rule->template functions<T>().differentiate(score_tile(r, ruled_), gradient);
   }
 
   /// The multipliers (m, n) of dropout for the rectangle that score() takes; returns nullptr without dropout.
