@@ -22,13 +22,15 @@ index_t count_targets(const std::int32_t* targets, index_t rows, std::int32_t ig
 ///
 /// logits: (rows, classes); targets: (rows); losses (rows) and log_sum_exp (rows), each may be nullptr,
 /// receive the rows' losses (0 for ignored rows) and what cross_entropy_backward needs; unsmoothed, which may
-/// be nullptr, the sum without smoothing. Summed in the order of the rows, in double.
+/// be nullptr, the sum without smoothing; gradient, which may be nullptr or logits, that of the sum times
+/// `scale`, in the same pass: for blocks of rows of a large output layer. Summed in the order of the rows, in
+/// double.
 /// Throws IndexError for a target that is neither ignore_index nor in 0 .. classes - 1, ValueError for a
 /// smoothing outside [0, 1].
 template <class T>
 double cross_entropy_forward(const T* logits, const std::int32_t* targets, index_t rows, index_t classes,
                              const CrossEntropyOptions& options, T* losses, T* log_sum_exp,
-                             double* unsmoothed = nullptr);
+                             double* unsmoothed = nullptr, T* gradient = nullptr, T scale = T(1));
 
 /// dlogits = beta * dlogits + s_r * (exp(x - log_sum_exp) - (1 - e) * onehot(target) - e / classes), 0 for
 /// ignored rows. s_r is scale, times row_scales[r] unless that is nullptr. beta 0 does not read dlogits,
@@ -37,14 +39,6 @@ template <class T>
 void cross_entropy_backward(const T* logits, const std::int32_t* targets, const T* log_sum_exp, index_t rows,
                             index_t classes, const CrossEntropyOptions& options, T scale, const T* row_scales,
                             T* dlogits, T beta);
-
-/// cross_entropy_forward, and logits overwritten by their gradient times `scale`, in one pass over the rows:
-/// for blocks of rows of a large output layer. losses: (rows) or nullptr; unsmoothed: as above. Returns the
-/// sum of the rows' losses.
-template <class T>
-double cross_entropy_forward_backward(T* logits, const std::int32_t* targets, index_t rows, index_t classes,
-                                      const CrossEntropyOptions& options, T scale, T* losses,
-                                      double* unsmoothed = nullptr);
 
 }  // namespace eigenformer::detail::kernels
 
@@ -172,19 +166,21 @@ struct CrossEntropyGradient {
   }
 };
 
+}  // namespace detail
+
 template <class T>
-double cross_entropy_rows(const T* logits, T* gradient, const std::int32_t* targets, index_t rows,
-                          index_t classes, const CrossEntropyOptions& options, T scale, T* losses,
-                          T* log_sum_exp, double* unsmoothed) {
-  check_cross_entropy(targets, rows, classes, options);
-  const auto row_losses = pool_array<RowLoss>(rows);
+double cross_entropy_forward(const T* logits, const std::int32_t* targets, index_t rows, index_t classes,
+                             const CrossEntropyOptions& options, T* losses, T* log_sum_exp,
+                             double* unsmoothed, T* gradient, T scale) {
+  detail::check_cross_entropy(targets, rows, classes, options);
+  const auto row_losses = pool_array<detail::RowLoss>(rows);
   parallel_for(rows, row_grain(classes, math_grain), [&](index_t begin, index_t end) {
     const index_t at = begin * classes;
-    dispatch<CrossEntropyRows<T>>(logits + at, shifted(gradient, at), targets + begin, end - begin, classes,
-                                  options.label_smoothing, options.ignore_index, scale,
-                                  row_losses.get() + begin, shifted(log_sum_exp, begin));
+    dispatch<detail::CrossEntropyRows<T>>(logits + at, shifted(gradient, at), targets + begin, end - begin,
+                                          classes, options.label_smoothing, options.ignore_index, scale,
+                                          row_losses.get() + begin, shifted(log_sum_exp, begin));
   });
-  RowLoss total;
+  detail::RowLoss total;
   for (index_t r = 0; r < rows; ++r) {
     total.loss += row_losses[r].loss;
     total.unsmoothed += row_losses[r].unsmoothed;
@@ -192,16 +188,6 @@ double cross_entropy_rows(const T* logits, T* gradient, const std::int32_t* targ
   }
   if (unsmoothed != nullptr) *unsmoothed = total.unsmoothed;
   return total.loss;
-}
-
-}  // namespace detail
-
-template <class T>
-double cross_entropy_forward(const T* logits, const std::int32_t* targets, index_t rows, index_t classes,
-                             const CrossEntropyOptions& options, T* losses, T* log_sum_exp,
-                             double* unsmoothed) {
-  return detail::cross_entropy_rows<T>(logits, nullptr, targets, rows, classes, options, T(0), losses,
-                                       log_sum_exp, unsmoothed);
 }
 
 template <class T>
@@ -217,17 +203,8 @@ void cross_entropy_backward(const T* logits, const std::int32_t* targets, const 
   });
 }
 
-template <class T>
-double cross_entropy_forward_backward(T* logits, const std::int32_t* targets, index_t rows, index_t classes,
-                                      const CrossEntropyOptions& options, T scale, T* losses,
-                                      double* unsmoothed) {
-  return detail::cross_entropy_rows<T>(logits, logits, targets, rows, classes, options, scale, losses,
-                                       nullptr, unsmoothed);
-}
-
 EIGENFORMER_KERNEL(cross_entropy_forward)
 EIGENFORMER_KERNEL(cross_entropy_backward)
-EIGENFORMER_KERNEL(cross_entropy_forward_backward)
 
 }  // namespace eigenformer::detail::kernels
 #endif

@@ -228,19 +228,15 @@ template <class T>
   const auto kernel = detail::kernel_options(options);
   const double scale = detail::loss_scale(options, targets);
   double unsmoothed = 0;
-  const Var<T> loss = detail::linear_loss(
-      name, ctx, x, weight, bias, 1, scale, [&](T* logits, index_t row, index_t n, bool recorded) {
-        const std::int32_t* target = targets.data() + row;
-        const index_t classes = weight.shape()[0];
-        double plain = 0;
-        const double sum =
-            recorded ? detail::kernels::cross_entropy_forward_backward<T>(
-                           logits, target, n, classes, kernel, static_cast<T>(scale), nullptr, &plain)
-                     : detail::kernels::cross_entropy_forward<T>(logits, target, n, classes, kernel, nullptr,
-                                                                 nullptr, &plain);
-        unsmoothed += plain;
-        return sum;
-      });
+  const auto block = [&](T* logits, index_t row, index_t n, bool recorded) {
+    double plain = 0;
+    const double sum = detail::kernels::cross_entropy_forward<T>(
+        logits, targets.data() + row, n, weight.shape()[0], kernel, nullptr, nullptr, &plain,
+        recorded ? logits : nullptr, static_cast<T>(scale));
+    unsmoothed += plain;
+    return sum;
+  };
+  const Var<T> loss = detail::linear_loss(name, ctx, x, weight, bias, 1, scale, block);
   if (options.unsmoothed != nullptr) *options.unsmoothed = unsmoothed;
   return loss;
 }
