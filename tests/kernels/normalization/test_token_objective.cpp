@@ -155,9 +155,8 @@ TEST_CASE("token_objective: one copy without a teacher is the cross entropy; equ
   const auto x = random_values<float>(rows * classes, 5, -3, 3);
   auto logits = x, once = x;
   double unsmoothed = 0;
-  const double sum =
-      detail::kernels::cross_entropy_forward<float>(logits.data(), targets.data(), rows, classes, {0.1, -100},
-                                                    nullptr, nullptr, &unsmoothed, logits.data(), 0.5f);
+  const double sum = detail::kernels::cross_entropy_forward<float>(
+      logits.data(), targets.data(), rows, classes, {0.1, -100}, nullptr, &unsmoothed, logits.data(), 0.5f);
   const TokenLosses found = detail::kernels::token_objective<float>(
       once.data(), nullptr, targets.data(), rows, 1, classes, {.label_smoothing = 0.1}, 0.5f, true);
   CHECK(found.words == doctest::Approx(sum).epsilon(1e-6));

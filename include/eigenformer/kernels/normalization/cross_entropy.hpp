@@ -20,25 +20,22 @@ index_t count_targets(const std::int32_t* targets, index_t rows, std::int32_t ig
 /// loss = log(sum(exp(x))) - (1 - e) * x[target] - e * mean(x), e being the label smoothing (Szegedy et al.
 /// 2016).
 ///
-/// logits: (rows, classes); targets: (rows); losses (rows) and log_sum_exp (rows), each may be nullptr,
-/// receive the rows' losses (0 for ignored rows) and what cross_entropy_backward needs; unsmoothed, which may
-/// be nullptr, the sum without smoothing; gradient, which may be nullptr or logits, that of the sum times
-/// `scale`, in the same pass: for blocks of rows of a large output layer. Summed in the order of the rows, in
-/// double.
+/// logits: (rows, classes); targets: (rows); log_sum_exp (rows), which may be nullptr, receives what
+/// cross_entropy_backward needs; unsmoothed, which may be nullptr, the sum without smoothing; gradient, which
+/// may be nullptr or logits, that of the sum times `scale`, in the same pass: for blocks of rows of a large
+/// output layer. Summed in the order of the rows, in double.
 /// Throws IndexError for a target that is neither ignore_index nor in 0 .. classes - 1, ValueError for a
 /// smoothing outside [0, 1].
 template <class T>
 double cross_entropy_forward(const T* logits, const std::int32_t* targets, index_t rows, index_t classes,
-                             const CrossEntropyOptions& options, T* losses, T* log_sum_exp,
-                             double* unsmoothed = nullptr, T* gradient = nullptr, T scale = T(1));
+                             const CrossEntropyOptions& options, T* log_sum_exp, double* unsmoothed = nullptr,
+                             T* gradient = nullptr, T scale = T(1));
 
-/// dlogits = beta * dlogits + s_r * (exp(x - log_sum_exp) - (1 - e) * onehot(target) - e / classes), 0 for
-/// ignored rows. s_r is scale, times row_scales[r] unless that is nullptr. beta 0 does not read dlogits,
-/// which may be logits.
+/// dlogits = beta * dlogits + scale * (exp(x - log_sum_exp) - (1 - e) * onehot(target) - e / classes), 0 for
+/// ignored rows. beta 0 does not read dlogits, which may be logits.
 template <class T>
 void cross_entropy_backward(const T* logits, const std::int32_t* targets, const T* log_sum_exp, index_t rows,
-                            index_t classes, const CrossEntropyOptions& options, T scale, const T* row_scales,
-                            T* dlogits, T beta);
+                            index_t classes, const CrossEntropyOptions& options, T scale, T* dlogits, T beta);
 
 }  // namespace eigenformer::detail::kernels
 
@@ -93,18 +90,18 @@ struct RowLoss {
 
 template <class T>
 struct CrossEntropyRows {
-  /// losses and lse (T): (rows); lse may be nullptr. With `gradient`, logits are overwritten by the
-  /// gradients.
+  /// losses and lse: (rows); lse and gradient may be nullptr, and gradient may be logits.
   template <int Bytes>
   EIGENFORMER_ALWAYS_INLINE static void run(const T* logits, T* gradient, const std::int32_t* targets,
-                                            index_t rows, index_t classes, double smoothing,
-                                            std::int32_t ignore_index, T scale, RowLoss* losses, T* lse) {
+                                            index_t rows, index_t classes, CrossEntropyOptions options,
+                                            T scale, RowLoss* losses, T* lse) {
+    const double smoothing = options.label_smoothing;
     using W = Simd<T, Bytes>;
     using Row = RowReduction<T, Bytes>;
     for (index_t r = 0; r < rows; ++r) {
       const T* x = logits + r * classes;
       T* g = shifted(gradient, r * classes);
-      const bool ignored = targets[r] == ignore_index;
+      const bool ignored = targets[r] == options.ignore_index;
       const T largest = ignored && lse == nullptr ? -Row::infinity : Row::max(x, classes);
       const T shift = largest == -Row::infinity ? T(0) : largest;
       const T total = smoothing == 0 || ignored ? T(0) : Row::sum(x, classes);
@@ -140,28 +137,26 @@ template <class T>
 struct CrossEntropyGradient {
   template <int Bytes>
   EIGENFORMER_ALWAYS_INLINE static void run(const T* x, const std::int32_t* targets, const T* lse,
-                                            index_t rows, index_t classes, double smoothing,
-                                            std::int32_t ignore_index, T scale, const T* row_scales, T* dx,
-                                            T beta) {
+                                            index_t rows, index_t classes, CrossEntropyOptions options,
+                                            T scale, T* dx, T beta) {
     using W = Simd<T, Bytes>;
-    using V = typename W::V;
+    const double smoothing = options.label_smoothing;
+    const T uniform = static_cast<T>(static_cast<double>(scale) * smoothing / static_cast<double>(classes));
     for (index_t r = 0; r < rows; ++r, x += classes, dx += classes) {
       // A row that is -inf throughout has no gradient either.
-      if (targets[r] == ignore_index || lse[r] == -std::numeric_limits<T>::infinity()) {
+      if (targets[r] == options.ignore_index || lse[r] == -std::numeric_limits<T>::infinity()) {
         if (beta == T(0)) std::fill_n(dx, classes, T(0));
         continue;
       }
-      const T s = row_scales == nullptr ? scale : scale * row_scales[r];
-      const T uniform = static_cast<T>(static_cast<double>(s) * smoothing / static_cast<double>(classes));
       for (index_t i = 0; i < classes; i += W::lanes) {
-        V v;
+        typename W::V v;
         W::load(v, x + i, classes - i);
         v -= lse[r];
         SimdMath<T, Bytes>::exp_bounded(v);
-        v = v * s - uniform;
+        v = v * scale - uniform;
         W::store_sum(dx + i, classes - i, v, beta);
       }
-      dx[targets[r]] -= static_cast<T>(static_cast<double>(s) * (1 - smoothing));
+      dx[targets[r]] -= static_cast<T>(static_cast<double>(scale) * (1 - smoothing));
     }
   }
 };
@@ -170,21 +165,20 @@ struct CrossEntropyGradient {
 
 template <class T>
 double cross_entropy_forward(const T* logits, const std::int32_t* targets, index_t rows, index_t classes,
-                             const CrossEntropyOptions& options, T* losses, T* log_sum_exp,
-                             double* unsmoothed, T* gradient, T scale) {
+                             const CrossEntropyOptions& options, T* log_sum_exp, double* unsmoothed,
+                             T* gradient, T scale) {
   detail::check_cross_entropy(targets, rows, classes, options);
   const auto row_losses = pool_array<detail::RowLoss>(rows);
   parallel_for(rows, row_grain(classes, math_grain), [&](index_t begin, index_t end) {
     const index_t at = begin * classes;
     dispatch<detail::CrossEntropyRows<T>>(logits + at, shifted(gradient, at), targets + begin, end - begin,
-                                          classes, options.label_smoothing, options.ignore_index, scale,
-                                          row_losses.get() + begin, shifted(log_sum_exp, begin));
+                                          classes, options, scale, row_losses.get() + begin,
+                                          shifted(log_sum_exp, begin));
   });
   detail::RowLoss total;
   for (index_t r = 0; r < rows; ++r) {
     total.loss += row_losses[r].loss;
     total.unsmoothed += row_losses[r].unsmoothed;
-    if (losses != nullptr) losses[r] = static_cast<T>(row_losses[r].loss);
   }
   if (unsmoothed != nullptr) *unsmoothed = total.unsmoothed;
   return total.loss;
@@ -192,14 +186,13 @@ double cross_entropy_forward(const T* logits, const std::int32_t* targets, index
 
 template <class T>
 void cross_entropy_backward(const T* logits, const std::int32_t* targets, const T* log_sum_exp, index_t rows,
-                            index_t classes, const CrossEntropyOptions& options, T scale, const T* row_scales,
-                            T* dlogits, T beta) {
+                            index_t classes, const CrossEntropyOptions& options, T scale, T* dlogits,
+                            T beta) {
   detail::check_cross_entropy(targets, rows, classes, options);
   parallel_for(rows, row_grain(classes, math_grain), [&](index_t begin, index_t end) {
     const index_t at = begin * classes;
     dispatch<detail::CrossEntropyGradient<T>>(logits + at, targets + begin, log_sum_exp + begin, end - begin,
-                                              classes, options.label_smoothing, options.ignore_index, scale,
-                                              shifted(row_scales, begin), dlogits + at, beta);
+                                              classes, options, scale, dlogits + at, beta);
   });
 }
 

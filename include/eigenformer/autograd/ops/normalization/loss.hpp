@@ -80,9 +80,8 @@ template <class T>
   const index_t rows = logits.shape().rows(), classes = logits.shape().cols();
   const double scale = detail::loss_scale(options, targets);
   Tensor<T> log_sum_exp(Shape{rows});
-  const double sum =
-      detail::kernels::cross_entropy_forward<T>(logits.value().data(), targets.data(), rows, classes, kernel,
-                                                nullptr, log_sum_exp.data(), options.unsmoothed);
+  const double sum = detail::kernels::cross_entropy_forward<T>(
+      logits.value().data(), targets.data(), rows, classes, kernel, log_sum_exp.data(), options.unsmoothed);
   Tensor<T> y = Tensor<T>::scalar(static_cast<T>(sum * scale));
   if (detail::not_recorded<T>(y, logits)) return Var<T>(std::move(y));
   // dlogits = scale (softmax(logits) - (1 - e) onehot - e / V), row by row.
@@ -91,7 +90,7 @@ template <class T>
                                 const auto& dx, const Tensor<T>& dy) {
                               detail::kernels::cross_entropy_backward<T>(
                                   x.data(), targets.data(), log_sum_exp.data(), rows, classes, kernel,
-                                  static_cast<T>(scale) * dy.item(), nullptr, dx.data, dx.beta);
+                                  static_cast<T>(scale) * dy.item(), dx.data, dx.beta);
                             });
 }
 
@@ -231,7 +230,7 @@ template <class T>
   const auto block = [&](T* logits, index_t row, index_t n, bool recorded) {
     double plain = 0;
     const double sum = detail::kernels::cross_entropy_forward<T>(
-        logits, targets.data() + row, n, weight.shape()[0], kernel, nullptr, nullptr, &plain,
+        logits, targets.data() + row, n, weight.shape()[0], kernel, nullptr, &plain,
         recorded ? logits : nullptr, static_cast<T>(scale));
     unsmoothed += plain;
     return sum;
