@@ -292,7 +292,7 @@ double largest_error(const std::vector<T>& a, const std::vector<double>& b) {
 /// by this library's tiles; to rounding by Eigen, whose order of summation depends on a tile's sizes.
 template <class T>
 bool same_results(const std::vector<T>& a, const std::vector<T>& b) {
-  if (gemm_backend() == GemmBackend::eigen)
+  if (detail::kernels::multiplies_by_eigen())
     return largest_error(a, std::vector<double>(b.begin(), b.end())) < (sizeof(T) == 4 ? 1e-4 : 1e-12);
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0;
 }

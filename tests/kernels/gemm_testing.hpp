@@ -117,7 +117,7 @@ bool same_bits(const std::vector<T>& x, const std::vector<T>& y) {
 // bit by bit by this library's tiles; to rounding by Eigen, whose order of summation depends on where a
 // column stands.
 inline bool same_product(float x, float y) {
-  if (eigenformer::gemm_backend() == eigenformer::GemmBackend::own) return same_bits(x, y);
+  if (!eigenformer::detail::kernels::multiplies_by_eigen()) return same_bits(x, y);
   return std::abs(x - y) <= 1e-5f * std::max(1.0f, std::abs(y));
 }
 

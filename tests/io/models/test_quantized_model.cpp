@@ -197,9 +197,8 @@ TEST_CASE("products with int8 weights have the same bits before and after saving
     rng.fill_normal(x.data(), x.numel(), 0, 1);
     const auto product = [&](const Seq2SeqTransformer<float>& model, Tensor<float>& y) {
       const Tensor<float>& w = model.transformer.encoder.layers[1].feed_forward.linear1.weight.value();
-      detail::kernels::gemm_packed(3, x.data(), 36,
-                                   detail::kernels::PackedMatrix::pack(w.data(), 44, 36, format), 0,
-                                   y.data(), 44);
+      detail::kernels::gemm_packed(
+          3, x.data(), 36, detail::kernels::PackedMatrix::pack(w.data(), 44, 36, format), 0, y.data(), 44);
     };
     product(saved, before);
     product(loaded, after);

@@ -15,16 +15,16 @@ namespace {
 
 // Eigen's products while it lives.
 struct EigenScope {
-  GemmBackend before = gemm_backend();
-  EigenScope() { set_gemm_backend(GemmBackend::eigen); }
-  ~EigenScope() { set_gemm_backend(before); }
+  bool before = multiplies_by_eigen();
+  EigenScope() { set_eigen_products(true); }
+  ~EigenScope() { set_eigen_products(before); }
 };
 
 }  // namespace
 
 TEST_CASE_TEMPLATE("Eigen gives the library's product, with an epilogue, for any size", T, float, double) {
   const EigenScope eigen;
-  CHECK(gemm_backend() == GemmBackend::eigen);
+  CHECK(isa().has(IsaFeature::eigen));
   for (const bool ta : {false, true}) {
     for (const bool tb : {false, true}) {
       for (const auto& [m, n, k] :
@@ -54,10 +54,10 @@ TEST_CASE("Eigen multiplies packed weights of every format, whatever instruction
          {PackedMatrix::Format::float32, PackedMatrix::Format::bf16, PackedMatrix::Format::int8}) {
       const PackedMatrix packed = PackedMatrix::pack(w.data(), n, k, format);
       std::vector<float> own = old, got = old;
-      const GemmBackend before = gemm_backend();
-      set_gemm_backend(GemmBackend::own);
+      const bool before = multiplies_by_eigen();
+      set_eigen_products(false);
       gemm_packed(m, x.data(), k, packed, 0.5f, own.data(), n, epilogue);
-      set_gemm_backend(before);
+      set_eigen_products(before);
       const EigenScope eigen;
       gemm_packed(m, x.data(), k, packed, 0.5f, got.data(), n, epilogue);
       if (format == PackedMatrix::Format::int8) {

@@ -79,7 +79,7 @@ TEST_CASE("every path can be forced alone, by its name, and loses what the CPU l
     } else {
       const WithIsa with(path.isa);
       CHECK(isa() == path.isa);
-      CHECK(gemm_backend() == (path.isa.has(IsaFeature::eigen) ? GemmBackend::eigen : GemmBackend::own));
+      CHECK(multiplies_by_eigen() == path.isa.has(IsaFeature::eigen));
       CHECK(vector_bytes() == (path.isa.has(IsaFeature::avx512) ? 64
                                : path.isa.has(IsaFeature::avx2) ? 32
                                                                 : 16));
@@ -135,11 +135,11 @@ TEST_CASE("the backend of products changes none of the CPU's features") {
   for (const IsaPath& path : isa_paths) {
     if (!path_is_here(path)) continue;
     const WithIsa with(path.isa);
-    set_gemm_backend(GemmBackend::eigen);
-    CHECK(gemm_backend() == GemmBackend::eigen);
+    set_eigen_products(true);
+    CHECK(isa().has(IsaFeature::eigen));
     CHECK(isa() == path.isa.with(IsaFeature::eigen));
-    set_gemm_backend(GemmBackend::own);
-    CHECK(gemm_backend() == GemmBackend::own);
+    set_eigen_products(false);
+    CHECK(!isa().has(IsaFeature::eigen));
     CHECK(isa() == path.isa.without(IsaFeature::eigen));
   }
 }

@@ -215,7 +215,8 @@ EIGENFORMER_IO_FUNCTION std::shared_ptr<const kernels::PackedWeights> MarianInt8
     for (const Int8Rows& product : products) {
       if (!rows) {
         packed->add(weight.id(), product.first,
-                    kernels::PackedMatrix::pack(weight.value().data() + product.first * in, product.count, in, WeightFormat::int8));
+                    kernels::PackedMatrix::pack(weight.value().data() + product.first * in, product.count, in,
+                                                WeightFormat::int8));
         continue;
       }
       kernels::PackedMatrix matrix = kernels::PackedMatrix::pack_int8(

@@ -327,8 +327,6 @@ struct AttentionDots {
 
 // The products of attention's tiles by Eigen, in place of the bodies of attention_product.hpp.
 
-inline bool multiplies_by_eigen() { return gemm_backend() == GemmBackend::eigen; }
-
 /// c (m, n), rows `stride` apart, prepared for a product: zero, unchanged, or times row_scale.
 template <class T>
 void begin_product(T* c, index_t stride, index_t m, index_t n, const T* row_scale, ProductMode mode) {

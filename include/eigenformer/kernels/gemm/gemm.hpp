@@ -74,7 +74,7 @@ void gemm(bool transpose_a, bool transpose_b, index_t m, index_t n, index_t k, T
   eigenformer::detail::count_product(m, n, k);
   const detail::GemmProblem<T> problem{transpose_a, transpose_b, m,   n,    k, alpha, a,
                                        lda,         b,           ldb, beta, c, ldc,   epilogue};
-  if (gemm_backend() == GemmBackend::eigen) {
+  if (multiplies_by_eigen()) {
     detail::eigen_gemm(problem, std::is_same_v<T, float> && precision == GemmPrecision::bf16);
     return;
   }

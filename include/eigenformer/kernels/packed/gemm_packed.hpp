@@ -71,8 +71,6 @@ class PackedMatrix {
   /// The sums of int8 weights, as view_int8() takes them.
   const std::int32_t* int8_sum() const noexcept { return sum_.get(); }
 
-  /// Whether it has no outputs or no inputs, as after default construction.
-  bool empty() const noexcept { return n_ == 0 || k_ == 0; }
   /// Number of outputs.
   index_t n() const noexcept { return n_; }
   /// Number of inputs.
@@ -415,7 +413,7 @@ EIGENFORMER_INLINE void PackedMatrix::run_int8_by_eigen(const detail::Int8Proble
 EIGENFORMER_INLINE void PackedMatrix::run_int8(index_t m, const float* x, index_t ldx, float beta, float* c,
                                                index_t ldc, const GemmEpilogue<float>& epilogue) const {
   using detail::Int8Four;
-  const bool eigen = gemm_backend() == GemmBackend::eigen;
+  const bool eigen = multiplies_by_eigen();
   const bool by_tiles = !eigen && isa_.has(IsaFeature::amx_int8) && m >= detail::amx_smallest_rows;
   // Rows are quantised once, by the caller's threads, and read by all ranges.
   const index_t stride = by_tiles ? detail::int8_tile_stride(steps_) : steps_;
@@ -458,7 +456,7 @@ EIGENFORMER_INLINE void gemm_packed(index_t m, const float* x, index_t ldx, cons
     (w.*w.run_int8_)(m, x, ldx, beta, c, ldc, epilogue);
     return;
   }
-  if (gemm_backend() == GemmBackend::eigen) {
+  if (multiplies_by_eigen()) {
     const auto write = [](const void* matrix, index_t first, index_t count, float* out) {
       static_cast<const PackedMatrix*>(matrix)->write_columns(first, count, out);
     };

@@ -66,9 +66,8 @@ std::shared_ptr<const kernels::PackedWeights> pack_each(const Model& model, Weig
         index_t first = 0;
         for (const index_t count : counts) {
           try {
-            packed->add(
-                weight.id(), first,
-                kernels::PackedMatrix::pack(weight.value().data() + first * in, count, in, format));
+            packed->add(weight.id(), first,
+                        kernels::PackedMatrix::pack(weight.value().data() + first * in, count, in, format));
           } catch (const ValueError& error) {
             throw ValueError("pack_weights", {"'", weight.name(), "' from row ", first,
                                               " on cannot be packed: ", error.what()});

@@ -118,10 +118,10 @@ template <class T>
   saved.x = Tensor<T>(x.shape());
   const detail::RowDropoutSite<T> site("add_layer_norm", ctx, dropout_rate, saved.rows);
   Tensor<T> y(x.shape());
-  detail::kernels::layer_norm_forward<T>(
-      x.value().data(), gamma.value().data(), beta.value().data(), static_cast<T>(op.eps), op.formula,
-      op.scalar_gain, y.data(), saved.mean.data(), saved.rstd.data(), saved.rows, saved.n, r.value().data(),
-      saved.x.data(), site.view());
+  detail::kernels::layer_norm_forward<T>(x.value().data(), gamma.value().data(), beta.value().data(),
+                                         static_cast<T>(op.eps), op.formula, op.scalar_gain, y.data(),
+                                         saved.mean.data(), saved.rstd.data(), saved.rows, saved.n,
+                                         r.value().data(), saved.x.data(), site.view());
   if (detail::not_recorded<T>(y, x, r, gamma, beta)) return Var<T>(std::move(y));
   return record(
       "add_layer_norm", std::move(y), {x, r, gamma, beta},
