@@ -161,13 +161,10 @@ EIGENFORMER_ALWAYS_INLINE void dropout_multipliers(const DropoutPlan<T>& plan, c
                                                    index_t n, T* out) {
   if constexpr (sizeof(T) == 4) {
     using W = Simd<T, Bytes>;
-    typename W::V scale;
-    W::set(scale, plan.scale);
     for (index_t j = 0; j < n; j += W::lanes) {
       typename W::U word;
       __builtin_memcpy(&word, words + j, Bytes);
-      const typename W::I keep = reinterpret_cast<typename W::I>(word >= plan.threshold);
-      W::at(out + j).v = reinterpret_cast<typename W::V>(keep & reinterpret_cast<typename W::I>(scale));
+      W::at(out + j).v = word >= plan.threshold ? plan.scale - typename W::V{} : typename W::V{};
     }
   } else {
     for (index_t j = 0; j < n; ++j) out[j] = words[j] >= plan.threshold ? plan.scale : T(0);

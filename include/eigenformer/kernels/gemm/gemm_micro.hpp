@@ -200,9 +200,9 @@ struct PackTransposed {
   static EIGENFORMER_ALWAYS_INLINE void load(V (&v)[N], const T* src, index_t ld, index_t rows,
                                              std::integer_sequence<int, R...>) {
     // Each row is a separate stream, and there are more of them than the hardware tracks.
-    ((R < rows
-          ? (__builtin_prefetch(src + R * ld + 4 * lanes), static_cast<void>(v[R] = W::at(src + R * ld).v))
-          : static_cast<void>(v[R] = V{})),
+    ((R < rows ? (__builtin_prefetch(src + R * ld + 4 * lanes),
+                  static_cast<void>(std::memcpy(&v[R], src + R * ld, sizeof(V))))
+               : static_cast<void>(v[R] = V{})),
      ...);
   }
 
@@ -237,7 +237,7 @@ struct PackTransposed {
   template <int N, int... R>
   static EIGENFORMER_ALWAYS_INLINE void store(const V (&v)[N], T* dst, index_t distance,
                                               std::integer_sequence<int, R...>) {
-    ((W::at(dst + R * distance).v = v[R]), ...);
+    (std::memcpy(dst + R * distance, &v[R], sizeof(V)), ...);
   }
 
   /// N: rows at a time, `width` or `lanes`.
