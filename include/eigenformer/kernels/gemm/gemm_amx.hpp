@@ -49,10 +49,10 @@ struct GemmMicroAmx {
   static constexpr index_t rows_held = Groups * amx_rows;
 
   EIGENFORMER_ALWAYS_INLINE static void run(index_t steps, const float* a, const float* b, const float* next,
-                                            float* c, index_t ldc, float alpha, bool accumulate,
-                                            const float* bias, index_t rows, index_t cols) {
-    if (next != b) {
-      for (index_t s = 0; s < steps; ++s) __builtin_prefetch(next + s * amx_row_bytes / 4, 0, 2);
+                                            index_t stride, float* c, index_t ldc, float alpha,
+                                            bool accumulate, const float* bias, index_t rows, index_t cols) {
+    if (stride != 0) {
+      for (index_t s = 0; s < steps; ++s) __builtin_prefetch(next + s * stride, 0, 2);
     }
     alignas(64) float sums[rows_held * amx_columns];
     const TileTail tail(b, steps);
@@ -124,7 +124,7 @@ struct GemmMicroAmxOrder {
   }
 
   EIGENFORMER_TARGET_AVX2 static void run(index_t steps, const float* a, const float* b, const float* next,
-                                          float* c, index_t ldc, float alpha, bool accumulate,
+                                          index_t stride, float* c, index_t ldc, float alpha, bool accumulate,
                                           const float* bias, index_t rows, index_t cols) {
     typedef std::uint32_t Pair __attribute__((may_alias));
     const auto* pairs_a = reinterpret_cast<const Pair*>(a);
@@ -134,7 +134,7 @@ struct GemmMicroAmxOrder {
       const FlushDenormals flush;
       for (index_t s = 0; s < steps; s += amx_steps) {
         const index_t count = std::min(amx_steps, steps - s);
-        for (index_t p = 0; p < count; ++p) __builtin_prefetch(next + (s + p) * amx_row_bytes / 4, 0, 2);
+        for (index_t p = 0; p < count; ++p) __builtin_prefetch(next + (s + p) * stride, 0, 2);
         const Pair* rows_a = pairs_a + s * Rows;
         for (int r = 0; r + 4 <= Rows; r += 4) {
           block<4>(count, rows_a + r * amx_steps, pairs_b + s * amx_columns, sums + r * amx_columns);

@@ -138,6 +138,26 @@ inline index_t gemm_row_block(index_t rows, index_t tile, index_t bytes) {
   return ((rows + blocks - 1) / blocks + tile - 1) / tile * tile;
 }
 
+/// What a tile brings into the second-level cache while it computes: a line from `data` on in each step,
+/// `stride` elements further than the last.
+template <class T>
+struct Ahead {
+  const T* data;
+  index_t stride;
+};
+
+/// The part that the tile with `tiles` tiles below it reads ahead of B's next panel, which begins at column
+/// j: of packed weights, which no cache holds, or of what will be packed. b: the present panel.
+template <class T>
+Ahead<T> next_panel(const GemmProblem<T>& g, const GemmKernels<T>& kernels, const PackedOperand<T>& packed,
+                    index_t tiles, const T* b, index_t p0, index_t kc, index_t j) {
+  const index_t half = kernels.columns / 2, steps = kernels.steps_of(kc);
+  if (packed.data != nullptr) return {b + packed.steps * kernels.columns + tiles * steps * half, half};
+  if (g.transpose_b) return {g.b + j * g.ldb + p0 + tiles * steps * half, half};
+  const T* const from = g.b + (p0 + tiles % kernels.step) * g.ldb + j + tiles / kernels.step * half;
+  return {from, kernels.step * g.ldb};
+}
+
 /// The elements of C in rows [i0, i1) and columns [j0, j1), on the calling thread.
 ///
 /// A block of A is packed to stay in the second-level cache; B is packed by narrow column panels, each just
@@ -176,9 +196,15 @@ void gemm_range(const GemmProblem<T>& g, const GemmKernels<T>& kernels, const Pa
       const index_t steps = kernels.steps_of(kc);
       const bool accumulate = block > 0 || g.beta != T(0);
       const bool last = block + 1 == depth.count;
+      // The last tiles of a panel read the next one ahead, half a step of it in each of their steps.
+      const index_t panel_parts = packed.data != nullptr         ? 2
+                                  : g.transpose_b && g.ldb != kc ? 0
+                                                                 : 2 * kernels.step;
       for (index_t ic = i0; ic < i1; ic += row_block) {
         const index_t in = std::min(row_block, i1 - ic);
-        pack_rows(g, kernels, ic, in, p0, kc, packed_a);
+        // A transposed matrix is read a few rows at a time for all panels, another one by the tiles that need
+        // it first.
+        if (g.transpose_a) pack_rows(g, kernels, ic, in, p0, kc, packed_a);
         for (index_t j = 0; j < jn; j += columns) {
           const index_t cols = std::min(columns, jn - j);
           const T* b;
@@ -194,19 +220,20 @@ void gemm_range(const GemmProblem<T>& g, const GemmKernels<T>& kernels, const Pa
             }
           }
           const T* bias = last ? shifted(g.epilogue.bias, jc + j) : nullptr;
-          // Weights packed earlier are not in the cache: the last two tiles prefetch half a panel each for
-          // the next ones.
-          const T* const next_panel =
-              packed.data != nullptr && j + columns < jn ? b + packed.steps * columns : nullptr;
-          const T* a = packed_a;
+          const bool more = j + columns < jn && (packed.data != nullptr || ic == i0);
+          T* a = packed_a;
           for (index_t i = 0; i < in; i += kernels.rows) {
             const index_t rows = std::min(kernels.rows, in - i);
-            const T* next = b;
-            if (next_panel != nullptr && i + 2 * kernels.rows >= in) {
-              next = i + kernels.rows >= in ? next_panel : next_panel + steps * columns / 2;
+            if (j == 0 && !g.transpose_a) pack_rows(g, kernels, ic + i, rows, p0, kc, a);
+            Ahead<T> ahead{b, 0};
+            if (const index_t tiles = (in - 1 - i) / kernels.rows; more && tiles < panel_parts) {
+              ahead = next_panel(g, kernels, packed, tiles, b, p0, kc, jc + j + columns);
+            } else if (j == 0 && tiles > 0 && !g.transpose_a && g.lda == kc) {
+              ahead = {g.a + (ic + i + rows) * g.lda + p0, rows * kernels.step};
             }
-            kernels.micro[static_cast<std::size_t>(rows)](steps, a, b, next, g.c + (ic + i) * g.ldc + jc + j,
-                                                          g.ldc, g.alpha, accumulate, bias, rows, cols);
+            kernels.micro[static_cast<std::size_t>(rows)](steps, a, b, ahead.data, ahead.stride,
+                                                          g.c + (ic + i) * g.ldc + jc + j, g.ldc, g.alpha,
+                                                          accumulate, bias, rows, cols);
             a += kernels.tile_rows[static_cast<std::size_t>(rows)] * kernels.steps_of_rows(steps);
           }
           if (last) apply_epilogue(g, ic, in, jc, j + cols, jn);

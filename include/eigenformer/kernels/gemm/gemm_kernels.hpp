@@ -185,8 +185,8 @@ struct GemmMicroNeon {
     ((add<R % 4>(x[R], b0, four[R / 4]), add<R % 4>(y[R], b1, four[R / 4])), ...);
   }
 
-  static void run(index_t steps, const float* a, const float* b, const float* next, float* c, index_t ldc,
-                  float alpha, bool accumulate, const float* bias, index_t rows, index_t cols) {
+  static void run(index_t steps, const float* a, const float* b, const float* next, index_t stride, float* c,
+                  index_t ldc, float alpha, bool accumulate, const float* bias, index_t rows, index_t cols) {
     typename Float::Output out;
     out.begin(c, ldc, accumulate, bias, rows, cols);
     V x[Rows], y[Rows];
@@ -196,7 +196,7 @@ struct GemmMicroNeon {
       __builtin_prefetch(next, 0, 2);
       a += Rows;
       b += Float::columns;
-      next += Float::lanes;
+      next += stride;
     }
     out.end(x, y, alpha, accumulate);
   }
@@ -237,9 +237,9 @@ struct GemmMicroBf16 {
   }
 
   EIGENFORMER_TARGET_AVX512_BF16 static void run(index_t steps, const float* pairs_a, const float* pairs_b,
-                                                 const float* next, float* c, index_t ldc, float alpha,
-                                                 bool accumulate, const float* bias, index_t rows,
-                                                 index_t cols) {
+                                                 const float* next, index_t stride, float* c, index_t ldc,
+                                                 float alpha, bool accumulate, const float* bias,
+                                                 index_t rows, index_t cols) {
     const auto* a = reinterpret_cast<const Bf16Pair*>(pairs_a);
     const auto* b = reinterpret_cast<const Bf16Pair*>(pairs_b);
     typename Float::Output out;
@@ -251,7 +251,7 @@ struct GemmMicroBf16 {
       __builtin_prefetch(next, 0, 2);
       a += Rows;
       b += Float::columns;
-      next += Float::lanes;
+      next += stride;
     }
     out.end(x, y, alpha, accumulate);
   }

@@ -21,11 +21,12 @@ namespace eigenformer::detail::kernels::detail {
 template <class T>
 using PackFunction = void (*)(index_t k, index_t rows, index_t width, const T* src, index_t ld, T* dst);
 
-/// C (rows, cols) = [C +] alpha * A B [+ bias]; a: (steps, tile rows), b: (steps, tile columns). On the way,
-/// half as much memory from `next` on as b fills is brought into the second-level cache.
+/// C (rows, cols) = [C +] alpha * A B [+ bias]; a: (steps, tile rows), b: (steps, tile columns). Each step
+/// brings the memory at `next` into the second-level cache, which is `stride` elements further in the next.
 template <class T>
-using MicroFunction = void (*)(index_t steps, const T* a, const T* b, const T* next, T* c, index_t ldc,
-                               T alpha, bool accumulate, const T* bias, index_t rows, index_t cols);
+using MicroFunction = void (*)(index_t steps, const T* a, const T* b, const T* next, index_t stride, T* c,
+                               index_t ldc, T alpha, bool accumulate, const T* bias, index_t rows,
+                               index_t cols);
 
 template <class T, int Bytes, int Rows>
 struct GemmMicro {
@@ -124,9 +125,9 @@ struct GemmMicro {
     }
   };
 
-  EIGENFORMER_ALWAYS_INLINE static void run(index_t steps, const T* a, const T* b, const T* next, T* c,
-                                            index_t ldc, T alpha, bool accumulate, const T* bias,
-                                            index_t rows, index_t cols) {
+  EIGENFORMER_ALWAYS_INLINE static void run(index_t steps, const T* a, const T* b, const T* next,
+                                            index_t stride, T* c, index_t ldc, T alpha, bool accumulate,
+                                            const T* bias, index_t rows, index_t cols) {
     Output out;
     out.begin(c, ldc, accumulate, bias, rows, cols);
     V x[Rows], y[Rows];
@@ -137,7 +138,7 @@ struct GemmMicro {
       __builtin_prefetch(next, 0, 2);
       a += Rows;
       b += columns;
-      next += lanes;
+      next += stride;
     }
     out.end(x, y, alpha, accumulate);
   }
