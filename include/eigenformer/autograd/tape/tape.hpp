@@ -84,7 +84,6 @@ class Tape {
   void run_backward(Gradients<T>& gradients, std::size_t first, const OnComplete& complete = {}) {
     auto& nodes = state_->nodes;
     Profiler& profiler = Runtime::instance().profiler();
-    auto saved = static_cast<std::int64_t>(state_->saved.size()) - 1;
     for (auto i = static_cast<std::int32_t>(nodes.size()) - 1; i >= static_cast<std::int32_t>(first); --i) {
       auto& node = nodes[static_cast<std::size_t>(i)];
       if (node.leaf) {
@@ -96,9 +95,8 @@ class Tape {
         continue;
       }
       const bool runs = node.written && (node.backward || node.again != nullptr);
-      for (; saved >= 0 && state_->saved[static_cast<std::size_t>(saved)].node == i; --saved) {
-        const detail::SavedVersion& version = state_->saved[static_cast<std::size_t>(saved)];
-        if (runs && version.changed()) refuse_changed(version);
+      for (auto& saved = state_->saved; !saved.empty() && saved.back().node == i; saved.pop_back()) {
+        if (runs && saved.back().changed()) refuse_changed(saved.back());
       }
       if (node.again != nullptr) {
         const auto again = std::move(node.again);
@@ -202,7 +200,7 @@ class Tape {
     if (saved.input == detail::SavedVersion::output)
       return "the output of " + op + " of shape " + node.shape.str();
     if (saved.input == detail::SavedVersion::other) {
-      return saved.bytes != nullptr ? "an index or mask of " + op : "a tensor that " + op + " was given";
+      return saved.by_value ? "an index or mask of " + op : "a tensor that " + op + " was given";
     }
     const std::string input = "input " + std::to_string(saved.input) + " of " + op;
     const std::int32_t source = node.inputs[static_cast<std::size_t>(saved.input)];

@@ -34,16 +34,14 @@ struct PlaneSets {
     return groups == 0 ? i * channels + set : set * planes_of_set() + i;
   }
   index_t grain(index_t elements) const noexcept {
-    return std::max<index_t>(1, (1 << 14) / std::max<index_t>(1, elements));
+    return (1 << 14) / std::max<index_t>(1, elements);
   }
 };
 
 // Calls use(plane, set) for all planes in parallel.
 template <class F>
 void for_each_plane(const PlaneSets& s, const F& use) {
-  parallel_for(s.planes(), s.grain(s.plane), [&](index_t begin, index_t end) {
-    for (index_t p = begin; p < end; ++p) use(p, s.set_of(p));
-  });
+  parallel_each(s.planes(), s.grain(s.plane), [&](index_t p) { use(p, s.set_of(p)); });
 }
 
 // The sum of term(i) for i in 0 .. n-1: short sums in T, their sum in double.
@@ -63,25 +61,26 @@ EIGENFORMER_ALWAYS_INLINE double sum_of(index_t n, const F& term) {
   return total;
 }
 
-// Mean and variance of each set.
+// The variance of each set; `mean` receives its mean.
 template <class T>
-EIGENFORMER_NOINLINE void set_statistics(const PlaneSets& s, const T* x, T* mean, T* var) {
+EIGENFORMER_NOINLINE Tensor<T> set_statistics(const PlaneSets& s, const Tensor<T>& x, Tensor<T>& mean) {
+  Tensor<T> var(Shape{s.sets()});
+  mean = Tensor<T>(var.shape());
   const double n = static_cast<double>(s.elements());
-  parallel_for(s.sets(), s.grain(s.elements()), [&](index_t begin, index_t end) {
-    for (index_t set = begin; set < end; ++set) {
-      double sum = 0, squares = 0;
-      for (index_t i = 0; i < s.planes_of_set(); ++i) {
-        const T* from = x + s.plane_of(set, i) * s.plane;
-        sum += sum_of<T>(s.plane, [&](index_t k) { return from[k]; });
-      }
-      const T m = mean[set] = static_cast<T>(sum / n);
-      for (index_t i = 0; i < s.planes_of_set(); ++i) {
-        const T* from = x + s.plane_of(set, i) * s.plane;
-        squares += sum_of<T>(s.plane, [&](index_t k) { return (from[k] - m) * (from[k] - m); });
-      }
-      var[set] = static_cast<T>(squares / n);
+  parallel_each(s.sets(), s.grain(s.elements()), [&](index_t set) {
+    double sum = 0, squares = 0;
+    for (index_t i = 0; i < s.planes_of_set(); ++i) {
+      const T* from = x.data() + s.plane_of(set, i) * s.plane;
+      sum += sum_of<T>(s.plane, [&](index_t k) { return from[k]; });
     }
+    const T m = mean.data()[set] = static_cast<T>(sum / n);
+    for (index_t i = 0; i < s.planes_of_set(); ++i) {
+      const T* from = x.data() + s.plane_of(set, i) * s.plane;
+      squares += sum_of<T>(s.plane, [&](index_t k) { return (from[k] - m) * (from[k] - m); });
+    }
+    var.data()[set] = static_cast<T>(squares / n);
   });
+  return var;
 }
 
 /// What the backward of a normalisation reads. `fixed`: mean and rstd are constants.
@@ -188,7 +187,7 @@ Var<T> finish_norm(const char* op, PlaneNorm<T> norm, const Var<T>& x, const Var
   norm.weight = weight.value();
   Tensor<T> y(x.shape());
   norm.forward(bias.value(), y.data());
-  if (not_recorded<T>(y, x, weight, bias)) return Var<T>(std::move(y));
+  if (not_recorded(y, x, weight, bias)) return y;
   return record(op, std::move(y), {x, weight, bias}, SavedTensors(x).add_if(x.recorded(), weight),
                 [norm](Backward<T>& back) { norm.backward(back); });
 }
@@ -209,7 +208,7 @@ requires Operands<X, W, B>
                                            Tensor<element_t<X>>& running_var, const W& weight = {},
                                            const B& bias = {}, const detail::BatchNormOp& op = {}) {
   using T = element_t<X>;
-  const Var<T>&v = detail::operand<T>(x), &w = detail::operand<T>(weight), &b = detail::operand<T>(bias);
+  const Var<T>&v = x, &w = weight, &b = bias;
   const OpScope scope = detail::scope_of("batch_norm", v);
   detail::require_defined_or_absent("batch_norm", w, b, running_mean, running_var);
   const auto shape = [](const auto& t) { return t.defined() ? &t.shape() : nullptr; };
@@ -227,9 +226,7 @@ requires Operands<X, W, B>
     throw ValueError("batch_norm", {"input of shape ", v.shape(), " has ", n,
                                     " elements per channel, training needs two or more"});
   }
-  norm.mean = Tensor<T>(Shape{norm.s.channels});
-  Tensor<T> var(norm.mean.shape());
-  detail::set_statistics(norm.s, v.value().data(), norm.mean.data(), var.data());
+  const Tensor<T> var = detail::set_statistics(norm.s, v.value(), norm.mean);
   norm.rstd = detail::reciprocal_deviation(var, op.eps);
   const auto update = [&](Tensor<T>& running, const Tensor<T>& batch, double factor) {
     if (!op.training || !running.defined()) return;
@@ -256,7 +253,7 @@ requires Operands<X, W, B>
 [[nodiscard]] Var<element_t<X>> group_norm(const X& x, index_t num_groups, const W& weight = {},
                                            const B& bias = {}, double eps = 1e-5) {
   using T = element_t<X>;
-  const Var<T>&v = detail::operand<T>(x), &w = detail::operand<T>(weight), &b = detail::operand<T>(bias);
+  const Var<T>&v = x, &w = weight, &b = bias;
   const OpScope scope = detail::scope_of("group_norm", v);
   detail::require_defined_or_absent("group_norm", w, b);
   detail::PlaneNorm<T> norm;
@@ -267,10 +264,7 @@ requires Operands<X, W, B>
                                     " channels of the input"});
   }
   norm.s.groups = num_groups;
-  norm.mean = Tensor<T>(Shape{norm.s.sets()});
-  Tensor<T> var(norm.mean.shape());
-  detail::set_statistics(norm.s, v.value().data(), norm.mean.data(), var.data());
-  norm.rstd = detail::reciprocal_deviation(var, eps);
+  norm.rstd = detail::reciprocal_deviation(detail::set_statistics(norm.s, v.value(), norm.mean), eps);
   return detail::finish_norm("group_norm", std::move(norm), v, w, b);
 }
 

@@ -4,7 +4,9 @@
 #include <bit>
 #include <cmath>
 #include <compare>
+#include <concepts>
 #include <cstdint>
+#include <optional>
 #include <type_traits>
 #include <vector>
 
@@ -62,7 +64,7 @@ inline std::int64_t place_of(const ShortEntry& e) { return static_cast<std::int6
 template <class Entry, class T>
 void order_places(const T* x, std::int64_t* y, const AxisView& view, index_t k, bool descending) {
   const index_t n = view.n, inner = view.inner;
-  parallel_for(view.outer * inner, std::max<index_t>(1, (1 << 10) / n), [&](index_t begin, index_t end) {
+  parallel_for(view.outer * inner, (1 << 10) / n, [&](index_t begin, index_t end) {
     // A heap of the first k passes over most entries of a long row with one comparison each.
     const bool few = k <= n / 8;
     std::vector<Entry> entries(static_cast<std::size_t>(few ? k : n));
@@ -100,7 +102,7 @@ void order_places(const T* x, std::int64_t* y, const AxisView& view, index_t k, 
 template <class T>
 Tensor<std::int64_t> places_in_order(const char* op, const Tensor<T>& x, index_t axis, index_t k,
                                      bool descending) {
-  const OpScope scope(Runtime::instance().profiler(), op);
+  const OpScope scope = scope_of(op);
   const AxisView view(x.shape(), axis);
   Tensor<std::int64_t> y(x.shape().with(axis, k));
   if (y.numel() == 0) return y;
@@ -128,7 +130,7 @@ template <Operand X>
 /// argsort(). The gradient of a value is that of the entry that it was.
 template <Operand X>
 [[nodiscard]] Sorted<element_t<X>> sort(const X& x, index_t axis = -1, bool descending = false) {
-  const Var<element_t<X>>& v = detail::operand<element_t<X>>(x);
+  const Var<element_t<X>>& v = x;
   detail::require_defined("sort", v);
   const index_t a = detail::axis_of("sort", axis, v.shape());
   const auto places = detail::places_in_order("sort", v.value(), a, v.dim(a), descending);
@@ -139,7 +141,7 @@ template <Operand X>
 /// of equal entries are taken. Throws as sort(), and ValueError unless k is 0 to the number of entries.
 template <Operand X>
 [[nodiscard]] Sorted<element_t<X>> topk(const X& x, index_t k, index_t axis = -1, bool largest = true) {
-  const Var<element_t<X>>& v = detail::operand<element_t<X>>(x);
+  const Var<element_t<X>>& v = x;
   detail::require_defined("topk", v);
   const index_t a = detail::axis_of("topk", axis, v.shape());
   if (k < 0 || k > v.dim(a)) {
@@ -161,7 +163,7 @@ Tensor<std::int64_t> median_places(const Tensor<T>& x, index_t axis) {
   if (y.numel() == 0) return y;
   const index_t n = view.n, inner = view.inner;
   if (n == 0) refuse_no_entries("median", x.shape());
-  parallel_for(y.numel(), std::max<index_t>(1, (1 << 12) / n), [&](index_t begin, index_t end) {
+  parallel_for(y.numel(), (1 << 12) / n, [&](index_t begin, index_t end) {
     std::vector<index_t> order(static_cast<std::size_t>(n));
     for (index_t r = begin; r < end; ++r) {
       const T* line = x.data() + r / inner * n * inner + r % inner;
@@ -183,19 +185,13 @@ Tensor<std::int64_t> median_places(const Tensor<T>& x, index_t axis) {
   return y;
 }
 
+// The quantiles q: unless q is a number, their number is the first axis of the result.
 template <class T>
-Var<T> median_of_all(const Var<T>& x) {
-  const OpScope scope = scope_of("median", x);
-  const auto place = median_places(x.value().reshape(Shape{x.numel()}), 0);
-  return record_chosen("median", x, {}, Tensor<T>::scalar(x.value().data()[place.item()]));
-}
-
-// The quantiles q along an axis: unless q is a number, their number is the first axis of the result.
-template <class T>
-Var<T> quantile_along(const Var<T>& x, const Tensor<T>& q, index_t axis, bool keepdims) {
+Var<T> quantiles(const Var<T>& given, const Tensor<T>& q, std::optional<index_t> axis, bool keepdims) {
   constexpr const char* op = "quantile";
-  require_defined(op, x, q);
-  const index_t a = axis_of(op, axis, x.shape()), n = x.dim(a), m = q.numel();
+  require_defined(op, given, q);
+  const Var<T> x = axis ? given : reshaped(op, given, Shape{given.numel()});
+  const index_t a = axis_of(op, axis.value_or(0), x.shape()), n = x.dim(a), m = q.numel();
   if (q.rank() > 1) {
     throw ShapeError(op, {"q of shape ", q.shape(), " must be a number or of rank 1"}, {q.shape()});
   }
@@ -241,7 +237,11 @@ Var<T> quantile_along(const Var<T>& x, const Tensor<T>& q, index_t axis, bool ke
 /// gradient evenly, as in PyTorch. Throws ValueError when there are no elements.
 template <Operand X>
 [[nodiscard]] Var<element_t<X>> median(const X& x) {
-  return detail::median_of_all<element_t<X>>(x);
+  using T = element_t<X>;
+  const Var<T>& v = x;
+  const OpScope scope = detail::scope_of("median", v);
+  const auto place = detail::median_places(v.value().reshape(Shape{v.numel()}), 0);
+  return detail::record_chosen<T>("median", v, {}, Tensor<T>::scalar(v.value().data()[place.item()]));
 }
 
 /// The medians along an axis and where they are, to which the gradient goes: the first of equals in a sorted
@@ -250,7 +250,7 @@ template <Operand X>
 template <Operand X>
 [[nodiscard]] Sorted<element_t<X>> median(const X& x, index_t axis, bool keepdims = false) {
   using T = element_t<X>;
-  const Var<T>& v = detail::operand<T>(x);
+  const Var<T>& v = x;
   detail::require_defined("median", v);
   const index_t a = detail::axis_of("median", axis, v.shape());
   const auto places = detail::median_places(v.value(), a);
@@ -260,31 +260,17 @@ template <Operand X>
   return {detail::reshaped("median", y, shape), places.reshape(shape)};
 }
 
-/// Quantiles along an axis, between two entries on the line through them, NaN if one of the entries is NaN.
-/// q: a number in [0, 1], or a tensor (m) of them, which gives (m, ...). With keepdims the axis remains, with
-/// size 1. Throws IndexError for an axis outside the rank, ShapeError for a q of rank 2, ValueError for one
-/// outside [0, 1] and for an axis without entries.
-template <Operand X>
-[[nodiscard]] Var<element_t<X>> quantile(const X& x, double q, index_t axis, bool keepdims = false) {
-  using T = element_t<X>;
-  return detail::quantile_along<T>(detail::operand<T>(x), Tensor<T>::scalar(static_cast<T>(q)), axis,
-                                   keepdims);
-}
-/// The same of several.
-template <Operand X>
-[[nodiscard]] Var<element_t<X>> quantile(const X& x, const Tensor<element_t<X>>& q, index_t axis,
-                                         bool keepdims = false) {
-  using T = element_t<X>;
-  return detail::quantile_along<T>(detail::operand<T>(x), q, axis, keepdims);
-}
-/// Of all elements; q is a number or a tensor.
+/// Quantiles along an axis, or without one of the flattened tensor: between two entries on the line through
+/// them, NaN if one of the entries is NaN. q: a number in [0, 1], or a tensor (m) of them, which gives (m,
+/// ...). With keepdims the axis remains, with size 1. Throws IndexError for an axis outside the rank,
+/// ShapeError for a q of rank 2, ValueError for one outside [0, 1] and for an axis without entries.
 template <Operand X, class Q>
-requires(detail::Number<Q> || std::is_same_v<Q, Tensor<element_t<X>>>)
-    [[nodiscard]] Var<element_t<X>> quantile(const X& x, const Q& q) {
+requires(detail::Number<Q> || std::convertible_to<Q, Tensor<element_t<X>>>)
+    [[nodiscard]] Var<element_t<X>> quantile(const X& x, const Q& q,
+                                             std::optional<index_t> axis = std::nullopt,
+                                             bool keepdims = false) {
   using T = element_t<X>;
-  const Var<T>& v = detail::operand<T>(x);
-  detail::require_defined("quantile", v);
-  return quantile(detail::reshaped("quantile", v, Shape{v.numel()}), q, 0);
+  return detail::quantiles<T>(x, detail::operand<T>(q).value(), axis, keepdims);
 }
 
 }  // namespace eigenformer
