@@ -187,6 +187,8 @@ struct GradientSlot {
   void start_sum() const {
     if (beta == T(0)) std::fill_n(data, shape.numel(), T(0));
   }
+  /// Writes one element, or adds to it.
+  void put(index_t i, T value) const { data[i] = beta == T(0) ? value : data[i] + value; }
 };
 
 }  // namespace detail

@@ -107,7 +107,6 @@ struct AttentionSaved {
   AttentionMask mask;
   AttentionOp op;
   index_t head_dim = 0, value_dim = 0;
-  double dropout_rate = 0;
   DropoutKey dropout_key;
   Tensor<T> out, log_sum_exp;
   Tensor<T> slopes, bias, relative_keys, relative_values;
@@ -141,10 +140,8 @@ struct AttentionSaved {
                               queries.batch(), ", one for each sequence of queries"});
     }
     take_positions(name, relative);
-    if (ctx.drops() && op.dropout > 0) {
-      dropout_rate = op.dropout;
-      dropout_key = ctx.next_dropout();
-    }
+    if (!ctx.drops()) op.dropout = 0;
+    if (op.dropout > 0) dropout_key = ctx.next_dropout();
     log_sum_exp = Tensor<T>(Shape{op.heads, queries.rows()});
   }
 
@@ -180,7 +177,7 @@ struct AttentionSaved {
     }
     p.rule = &op.rule;
     p.scale = scale();
-    p.dropout_rate = dropout_rate;
+    p.dropout_rate = op.dropout;
     p.dropout_key = dropout_key;
     return p;
   }

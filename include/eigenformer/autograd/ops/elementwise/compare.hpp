@@ -59,9 +59,7 @@ constexpr bool holds(kernels::Comparison f, std::partial_ordering order) {
 // The order of an integer and a number, neither rounded to the other's type.
 template <class N>
 std::partial_ordering order_of(std::int64_t u, N x) {
-  if constexpr (std::is_same_v<N, bool>) {
-    return u <=> std::int64_t{x};
-  } else if constexpr (std::is_integral_v<N>) {
+  if constexpr (std::is_integral_v<N>) {
     return std::cmp_less(u, x)    ? std::partial_ordering::less
            : std::cmp_equal(u, x) ? std::partial_ordering::equivalent
                                   : std::partial_ordering::greater;

@@ -99,10 +99,8 @@ template <Operand X>
   return detail::record_one("masked_select", std::move(y), all, SavedTensors(flags),
                             [flags](const auto& dx, const Tensor<T>& dy) {
                               const T* g = dy.data();
-                              for (index_t i = 0; i < flags.numel(); ++i) {
-                                const T own = flags.data()[i] ? *g++ : T(0);
-                                dx.data[i] = dx.beta == T(0) ? own : dx.data[i] + own;
-                              }
+                              for (index_t i = 0; i < flags.numel(); ++i)
+                                dx.put(i, flags.data()[i] ? *g++ : T(0));
                             });
 }
 

@@ -99,8 +99,8 @@ template <class T, detail::IndexNumber I>
   }
   // Which value each element of the result comes from; -1: x's own.
   Tensor<std::int64_t> source = Tensor<std::int64_t>::full(x.shape(), -1);
-  (void)detail::visit_gathered(x.shape(), index, a,
-                               [to = source.data()](index_t in_x, index_t at) { to[in_x] = at; });
+  detail::visit_gathered(op, x.shape(), index, a,
+                         [to = source.data()](index_t in_x, index_t at) { to[in_x] = at; });
   Tensor<T> given(index.shape());
   detail::copy_view(given.data(), detail::whole_view(given.shape()), values.value().data(),
                     detail::broadcast_view(op, values.shape(), given.shape()));
@@ -122,10 +122,8 @@ template <class T, detail::IndexNumber I>
                     if (const auto dv = back.grad(1)) detail::sum_into(dv, g);
                   }
                   if (const auto dx = back.grad(0)) {
-                    for (index_t i = 0; i < dy.numel(); ++i) {
-                      const T g = source.data()[i] >= 0 ? T(0) : dy.data()[i];
-                      dx.data[i] = dx.beta == T(0) ? g : dx.data[i] + g;
-                    }
+                    for (index_t i = 0; i < dy.numel(); ++i)
+                      dx.put(i, source.data()[i] >= 0 ? T(0) : dy.data()[i]);
                   }
                 });
 }
@@ -155,10 +153,9 @@ template <class T, detail::IndexNumber I>
   }
   detail::check_gathered("scatter_add", index, a, x.shape());
   Tensor<T> y = x.value().clone();
-  const bool inside = detail::visit_gathered(
-      x.shape(), index, a,
+  detail::visit_gathered(
+      "scatter_add", x.shape(), index, a,
       [to = y.data(), from = values.value().data()](index_t in_x, index_t at) { to[in_x] += from[at]; });
-  if (!inside) detail::check_indices("scatter_add", index, a, x.shape());
   if (detail::not_recorded(y, x, values)) return y;
   // dx = dy; dvalues = dy where each was added.
   return record("scatter_add", std::move(y), {x, values}, SavedTensors(index), [index, a](Backward<T>& back) {
@@ -166,7 +163,7 @@ template <class T, detail::IndexNumber I>
       const auto visit = [to = dv.data, beta = dv.beta, dy = back.dy().data()](index_t in_x, index_t at) {
         to[at] = beta == T(0) ? dy[in_x] : to[at] + dy[in_x];
       };
-      (void)detail::visit_gathered(back.dy().shape(), index, a, visit);
+      detail::visit_gathered("scatter_add", back.dy().shape(), index, a, visit);
     }
     back.pass(0, back.dy());
   });
@@ -218,10 +215,7 @@ template <class T, detail::IndexNumber I>
                   if (const auto dv = back.grad(1)) {
                     const T* dy = back.dy().data();
                     for_rows(entries, [&](index_t in_x, index_t at) {
-                      for (index_t i = 0; i < view.inner; ++i) {
-                        T& g = dv.data[at + i];
-                        g = dv.beta == T(0) ? dy[in_x + i] : g + dy[in_x + i];
-                      }
+                      for (index_t i = 0; i < view.inner; ++i) dv.put(at + i, dy[in_x + i]);
                     });
                   }
                   back.pass(0, back.dy());

@@ -1,10 +1,8 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <limits>
-#include <span>
 #include <utility>
 #include <vector>
 
@@ -14,6 +12,7 @@
 #include "eigenformer/autograd/tape/tape.hpp"
 #include "eigenformer/core/tensor/view.hpp"
 #include "eigenformer/kernels/elementwise/elementwise.hpp"
+#include "eigenformer/kernels/reduction/permute.hpp"
 #include "eigenformer/kernels/reduction/reduce.hpp"
 
 namespace eigenformer {
@@ -102,9 +101,7 @@ struct RowOrder {
 // Errors as for sum().
 EIGENFORMER_NOINLINE inline RowOrder row_order(const Shape& shape, const std::vector<index_t>& axes) {
   (void)kernels::reduced_shape(shape, axes, true);  // checks the axes
-  std::array<bool, static_cast<std::size_t>(Shape::max_rank)> reduced{};
-  if (axes.empty()) reduced.fill(true);
-  for (const index_t a : axes) reduced[static_cast<std::size_t>(a < 0 ? a + shape.rank() : a)] = true;
+  const std::vector<bool> reduced = named_axes("reduce", axes, shape);
   RowOrder r;
   for (const bool last : {false, true}) {
     for (index_t d = 0; d < shape.rank(); ++d) {
@@ -123,13 +120,9 @@ template <class T>
 Tensor<T> as_rows(const Tensor<T>& x, const RowOrder& r) {
   if (!r.moves || x.numel() == 0) return x;
   const StridedView whole = whole_view(x.shape());
-  StridedView from;
-  std::array<index_t, static_cast<std::size_t>(Shape::max_rank)> sizes{};
-  for (std::size_t i = 0; i < r.order.size(); ++i) {
-    sizes[i] = x.shape()[r.order[i]];
+  StridedView from{kernels::permuted_shape(x.shape(), r.order)};
+  for (std::size_t i = 0; i < r.order.size(); ++i)
     from.strides[i] = whole.strides[static_cast<std::size_t>(r.order[i])];
-  }
-  from.shape = Shape(std::span<const index_t>(sizes.data(), r.order.size()));
   Tensor<T> rows(from.shape);
   copy_view(rows.data(), whole_view(from.shape), x.data(), from);
   return rows;

@@ -17,13 +17,6 @@ namespace eigenformer {
 
 namespace detail {
 
-// Which of `rank` axes are named. Throws IndexError naming op.
-inline std::vector<bool> named_axes(const char* op, const std::vector<index_t>& axes, const Shape& shape) {
-  std::vector<bool> named(static_cast<std::size_t>(shape.rank()), axes.empty());
-  for (const index_t axis : axes) named[static_cast<std::size_t>(axis_of(op, axis, shape))] = true;
-  return named;
-}
-
 inline Shape squeezed_shape(const Shape& shape, const std::vector<index_t>& axes) {
   const std::vector<bool> named = named_axes("squeeze", axes, shape);
   std::vector<index_t> sizes;

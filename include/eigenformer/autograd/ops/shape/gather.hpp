@@ -83,10 +83,10 @@ inline std::vector<index_t> block_offsets(const Shape& part, const Shape& whole,
 }
 
 // Calls visit(position in x, position in index) for the elements of the index, outer blocks in parallel.
-// Returns whether all indices are inside the axis; if not, some elements were not visited.
+// Throws IndexError, naming op, for an index outside the axis; some elements were visited then.
 template <IndexNumber I, class Visit>
-[[nodiscard]] bool visit_gathered(const Shape& shape, const Tensor<I>& index, index_t axis,
-                                  const Visit& visit) {
+void visit_gathered(const char* op, const Shape& shape, const Tensor<I>& index, index_t axis,
+                    const Visit& visit) {
   const std::vector<index_t> outer = block_offsets(index.shape(), shape, 0, axis);
   const std::vector<index_t> inner = block_offsets(index.shape(), shape, axis + 1, shape.rank());
   const index_t n = shape[axis], taken = index.dim(axis), width = static_cast<index_t>(inner.size());
@@ -117,7 +117,7 @@ template <IndexNumber I, class Visit>
   parallel_each(static_cast<index_t>(outer.size()), (1 << 13) / block, [&](index_t o) {
     if (!visit_block(o)) all_inside = false;
   });
-  return all_inside;
+  if (!all_inside) check_indices(op, index, axis, shape);
 }
 
 // Throws ShapeError unless the index fits a tensor of this shape.
@@ -131,7 +131,6 @@ void check_gathered(const char* op, const Tensor<I>& index, index_t axis, const 
                       " and be no larger outside axis ", axis},
                      {shape, index.shape()});
   }
-  if (shape[axis] == 0) check_indices(op, index, axis, shape);
 }
 
 }  // namespace detail
@@ -150,18 +149,16 @@ template <class T, detail::IndexNumber I>
   Tensor<T> y(index.shape());
   const T* from = x.value().data();
   T* to = y.data();
-  if (!detail::visit_gathered(x.shape(), index, a,
-                              [from, to](index_t in_x, index_t at) { to[at] = from[in_x]; })) {
-    detail::check_indices("gather", index, a, x.shape());
-  }
+  detail::visit_gathered("gather", x.shape(), index, a,
+                         [from, to](index_t in_x, index_t at) { to[at] = from[in_x]; });
   if (detail::not_recorded(y, x)) return y;
   // dx = sum of dy over the places that an element was taken to.
   return detail::record_one(
       "gather", std::move(y), x, SavedTensors(index), [index, a](const auto& dx, const Tensor<T>& dy) {
         dx.start_sum();
         const T* g = dy.data();
-        (void)detail::visit_gathered(dx.shape, index, a,
-                                     [g, to = dx.data](index_t in_x, index_t at) { to[in_x] += g[at]; });
+        detail::visit_gathered("gather", dx.shape, index, a,
+                               [g, to = dx.data](index_t in_x, index_t at) { to[in_x] += g[at]; });
       });
 }
 

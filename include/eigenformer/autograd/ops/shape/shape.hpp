@@ -26,6 +26,13 @@ inline index_t axis_of(const char* op, index_t axis, const Shape& shape) {
   return a;
 }
 
+// Which axes are named; none means all. Throws IndexError naming op.
+inline std::vector<bool> named_axes(const char* op, const std::vector<index_t>& axes, const Shape& shape) {
+  std::vector<bool> named(static_cast<std::size_t>(shape.rank()), axes.empty());
+  for (const index_t axis : axes) named[static_cast<std::size_t>(axis_of(op, axis, shape))] = true;
+  return named;
+}
+
 // A tensor seen from one axis: (outer, n, inner).
 struct AxisView {
   index_t outer = 1;
