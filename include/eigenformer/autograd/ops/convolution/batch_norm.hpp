@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <initializer_list>
 #include <utility>
 #include <vector>
 
@@ -33,9 +34,7 @@ struct PlaneSets {
   index_t plane_of(index_t set, index_t i) const noexcept {
     return groups == 0 ? i * channels + set : set * planes_of_set() + i;
   }
-  index_t grain(index_t elements) const noexcept {
-    return (1 << 14) / std::max<index_t>(1, elements);
-  }
+  index_t grain(index_t elements) const noexcept { return (1 << 14) / std::max<index_t>(1, elements); }
 };
 
 // Calls use(plane, set) for all planes in parallel.
@@ -152,18 +151,20 @@ struct PlaneNorm {
 
 // The planes of x (N, C, ...). Throws ShapeError for operands that do not fit, ValueError for an eps that is
 // negative or not finite.
-EIGENFORMER_NOINLINE inline PlaneSets plane_sets(const char* op, const Shape& x,
-                                                 const std::vector<const Shape*>& vectors, double eps) {
+template <class T>
+EIGENFORMER_NOINLINE PlaneSets plane_sets(const char* op, const Shape& x,
+                                          std::initializer_list<const Tensor<T>*> vectors, double eps) {
   if (!(eps >= 0) || std::isinf(eps)) {
     throw ValueError(op, {"eps is ", eps, ", must be finite and not negative"});
   }
   if (x.rank() < 2) throw ShapeError(op, {"input of shape ", x.str(), " must be (N, C, ...)"}, {x});
-  for (const Shape* v : vectors) {
-    if (v != nullptr && *v != Shape{x[1]}) {
+  for (const Tensor<T>* v : vectors) {
+    require_defined_or_absent(op, *v);
+    if (v->defined() && v->shape() != Shape{x[1]}) {
       throw ShapeError(op,
-                       {"an operand of shape ", v->str(), " must have one number for each of the ", x[1],
+                       {"an operand of shape ", v->shape(), " must have one number for each of the ", x[1],
                         " channels of the input of shape ", x.str()},
-                       {x, *v});
+                       {x, v->shape()});
     }
   }
   PlaneSets s{x[0], x[1], 1, 0};
@@ -210,11 +211,9 @@ requires Operands<X, W, B>
   using T = element_t<X>;
   const Var<T>&v = x, &w = weight, &b = bias;
   const OpScope scope = detail::scope_of("batch_norm", v);
-  detail::require_defined_or_absent("batch_norm", w, b, running_mean, running_var);
-  const auto shape = [](const auto& t) { return t.defined() ? &t.shape() : nullptr; };
   detail::PlaneNorm<T> norm;
-  norm.s = detail::plane_sets("batch_norm", v.shape(),
-                              {shape(w), shape(b), shape(running_mean), shape(running_var)}, op.eps);
+  norm.s = detail::plane_sets<T>("batch_norm", v.shape(),
+                                 {&w.value(), &b.value(), &running_mean, &running_var}, op.eps);
   norm.fixed = !op.training && running_mean.defined() && running_var.defined();
   if (norm.fixed) {
     norm.mean = running_mean.clone();
@@ -255,10 +254,8 @@ requires Operands<X, W, B>
   using T = element_t<X>;
   const Var<T>&v = x, &w = weight, &b = bias;
   const OpScope scope = detail::scope_of("group_norm", v);
-  detail::require_defined_or_absent("group_norm", w, b);
   detail::PlaneNorm<T> norm;
-  norm.s = detail::plane_sets("group_norm", v.shape(),
-                              {w.defined() ? &w.shape() : nullptr, b.defined() ? &b.shape() : nullptr}, eps);
+  norm.s = detail::plane_sets<T>("group_norm", v.shape(), {&w.value(), &b.value()}, eps);
   if (num_groups < 1 || norm.s.channels % num_groups != 0) {
     throw ValueError("group_norm", {"num_groups is ", num_groups, ", must divide the ", norm.s.channels,
                                     " channels of the input"});

@@ -93,21 +93,17 @@ Tensor<bool> compare(const char* op, kernels::Comparison f, const A& a, const B&
   } else if constexpr (!std::is_floating_point_v<T>) {
     const Tensor<T>& left = tensor_of(a);
     require_defined(op, left);
-    if constexpr (sizeof(T) == sizeof(std::int64_t)) {
-      // A double does not hold every int64_t.
-      if constexpr (Number<B>) {
-        return test_pairs(op, left, left, [f, b](T u, T) { return holds(f, order_of(u, b)); });
-      } else {
-        return test_pairs(op, left, tensor_of(b), [f](T u, T v) { return holds(f, u <=> v); });
-      }
+    // A double, which the kernels compare, holds every int32_t exactly, and not every int64_t.
+    constexpr bool exact = sizeof(T) < sizeof(std::int64_t);
+    if constexpr (exact && Number<B>) {
+      return compare(op, f, left.template to<double>(), b);
+    } else if constexpr (exact) {
+      require_defined(op, tensor_of(b));
+      return compare(op, f, left.template to<double>(), tensor_of(b).template to<double>());
+    } else if constexpr (Number<B>) {
+      return test_pairs(op, left, left, [f, b](T u, T) { return holds(f, order_of(u, b)); });
     } else {
-      // The kernels compare floats and doubles; a double holds every int32_t exactly.
-      if constexpr (Number<B>) {
-        return compare(op, f, left.template to<double>(), b);
-      } else {
-        require_defined(op, tensor_of(b));
-        return compare(op, f, left.template to<double>(), tensor_of(b).template to<double>());
-      }
+      return test_pairs(op, left, tensor_of(b), [f](T u, T v) { return holds(f, u <=> v); });
     }
   } else if constexpr (Number<B>) {
     return compare(op, f, a, Tensor<T>::scalar(static_cast<T>(b)));

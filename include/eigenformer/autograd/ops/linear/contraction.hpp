@@ -37,7 +37,7 @@ class EinsumParser {
       : equation_(equation), shapes_(shapes) {}
 
   EIGENFORMER_NOINLINE Contraction parse() {
-    split(marked());
+    read();
     for (std::size_t n = 0; n < shapes_.size(); ++n) {
       name_ellipsis(n);
       unify_sizes(n);
@@ -57,38 +57,28 @@ class EinsumParser {
     return " of operand " + std::to_string(n) + " with shape " + shapes_[n].str();
   }
 
-  // The equation without spaces, with '.' for an ellipsis and '>' for the arrow.
-  std::string marked() const {
-    std::string text;
+  // Finds the letters of operands and result, with '.' for an ellipsis.
+  void read() {
+    std::string* letters = &found_.operands.emplace_back();
     for (std::size_t i = 0; i < equation_.size(); ++i) {
       const char c = equation_[i];
       const std::string_view rest = equation_.substr(i);
       if (c == ' ') continue;
       if (rest.starts_with("...")) {
-        text += '.';
+        *letters += '.';
         i += 2;
-      } else if (rest.starts_with("->") && !has(text, '>')) {
-        text += '>';
+      } else if (rest.starts_with("->") && !explicit_result_) {
+        explicit_result_ = true;
+        letters = &found_.result;
         i += 1;
-      } else if (c == ',' || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z')) {
-        text += c;
+      } else if (c == ',') {
+        if (explicit_result_) fail("has a comma in the result, expected one result");
+        letters = &found_.operands.emplace_back();
+      } else if ((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z')) {
+        *letters += c;
       } else {
         fail("has '" + std::string(1, c) + "' at position " + std::to_string(i) +
              ", expected letters, commas, one arrow and ellipses of three dots");
-      }
-    }
-    return text;
-  }
-
-  void split(const std::string& text) {
-    const std::size_t arrow = text.find('>');
-    explicit_result_ = arrow != std::string::npos;
-    found_ = {{""}, explicit_result_ ? text.substr(arrow + 1) : ""};
-    for (const char c : text.substr(0, arrow)) {
-      if (c == ',') {
-        found_.operands.emplace_back();
-      } else {
-        found_.operands.back() += c;
       }
     }
     if (found_.operands.size() != shapes_.size()) {
@@ -97,7 +87,6 @@ class EinsumParser {
     }
     if (std::count(found_.result.begin(), found_.result.end(), '.') > 1)
       fail("has two ellipses in the result");
-    if (has(found_.result, ',')) fail("has a comma in the result, expected one result");
   }
 
   // Gives the dimensions of an operand's ellipsis their letters.
