@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -36,6 +37,11 @@ Var<T> scaled_sum(const char* op, const Var<T>& x, const std::vector<index_t>& a
 
 [[noreturn]] EIGENFORMER_NOINLINE inline void refuse_no_entries(const char* op, const Shape& shape) {
   throw ValueError(op, {"input of shape ", shape, " has no entries, must have at least one"});
+}
+
+// The axes of a reduction over one of them, or over all.
+inline std::vector<index_t> axes_of(std::optional<index_t> axis) {
+  return axis ? std::vector<index_t>{*axis} : std::vector<index_t>();
 }
 
 // The op whose result y is the largest, smallest or middle entry of x over the axes.

@@ -41,8 +41,7 @@ template <class T>
 Tensor<std::int64_t> place_over(const char* op, const Tensor<T>& x, std::optional<index_t> axis,
                                 bool keepdims, bool smallest) {
   const OpScope scope = scope_of(op, x);
-  std::vector<index_t> axes;
-  if (axis) axes.push_back(*axis);
+  const std::vector<index_t> axes = axes_of(axis);
   Tensor<std::int64_t> y(kernels::reduced_shape(x.shape(), axes, keepdims));
   const RowOrder order = row_order(x.shape(), axes);
   if (order.n == 0 && y.numel() > 0) refuse_no_entries(op, x.shape());

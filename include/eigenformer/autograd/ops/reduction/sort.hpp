@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <compare>
 #include <concepts>
 #include <cstdint>
 #include <optional>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "eigenformer/autograd/ops/elementwise/arithmetic.hpp"
@@ -44,22 +44,20 @@ auto rank_of(T x, bool descending) {
 }
 
 // An entry: first its rank, then its place, so that equal values stay in their order.
-struct RankedEntry {
-  RankedEntry() = default;
-  RankedEntry(std::uint64_t r, index_t i) : rank(r), place(i) {}
-  std::uint64_t rank = 0;
-  index_t place = 0;
-  auto operator<=>(const RankedEntry&) const = default;
-};
+using LongEntry = std::pair<std::uint64_t, index_t>;
 // The same in one number, for ranks and places of 32 bits.
-struct ShortEntry {
-  ShortEntry() = default;
-  ShortEntry(std::uint64_t r, index_t i) : both(r << 32 | static_cast<std::uint64_t>(i)) {}
-  std::uint64_t both = 0;
-  auto operator<=>(const ShortEntry&) const = default;
-};
-inline std::int64_t place_of(const RankedEntry& e) { return e.place; }
-inline std::int64_t place_of(const ShortEntry& e) { return static_cast<std::int64_t>(e.both & 0xffffffffu); }
+using ShortEntry = std::uint64_t;
+
+template <class Entry>
+Entry entry_of(std::uint64_t rank, index_t place) {
+  if constexpr (std::is_same_v<Entry, LongEntry>) {
+    return {rank, place};
+  } else {
+    return rank << 32 | static_cast<std::uint64_t>(place);
+  }
+}
+inline index_t place_of(const LongEntry& e) { return e.second; }
+inline index_t place_of(ShortEntry e) { return static_cast<index_t>(e & 0xffffffffu); }
 
 template <class Entry, class T>
 void order_places(const T* x, std::int64_t* y, const AxisView& view, index_t k, bool descending) {
@@ -71,12 +69,12 @@ void order_places(const T* x, std::int64_t* y, const AxisView& view, index_t k, 
     for (index_t r = begin; r < end; ++r) {
       const index_t o = r / inner, c = r % inner;
       const auto value = [&](index_t i) { return x[(o * n + i) * inner + c]; };
-      const auto entry = [&](index_t i) { return Entry(rank_of(value(i), descending), i); };
+      const auto entry = [&](index_t i) { return entry_of<Entry>(rank_of(value(i), descending), i); };
       const auto filled = static_cast<index_t>(entries.size());
       for (index_t i = 0; i < filled; ++i) entries[static_cast<std::size_t>(i)] = entry(i);
       if (few) {
         std::make_heap(entries.begin(), entries.end());
-        T last = value(static_cast<index_t>(place_of(entries.front())));
+        T last = value(place_of(entries.front()));
         for (index_t i = k; i < n; ++i) {
           if (descending ? value(i) <= last : value(i) >= last) continue;  // true for most, and not for NaN
           const Entry next = entry(i);
@@ -84,7 +82,7 @@ void order_places(const T* x, std::int64_t* y, const AxisView& view, index_t k, 
           std::pop_heap(entries.begin(), entries.end());
           entries.back() = next;
           std::push_heap(entries.begin(), entries.end());
-          last = value(static_cast<index_t>(place_of(entries.front())));
+          last = value(place_of(entries.front()));
         }
         std::sort_heap(entries.begin(), entries.end());
       } else {
@@ -109,7 +107,7 @@ Tensor<std::int64_t> places_in_order(const char* op, const Tensor<T>& x, index_t
   if (sizeof(T) == 4 && view.n >> 32 == 0) {
     order_places<ShortEntry>(x.data(), y.data(), view, k, descending);
   } else {
-    order_places<RankedEntry>(x.data(), y.data(), view, k, descending);
+    order_places<LongEntry>(x.data(), y.data(), view, k, descending);
   }
   return y;
 }
@@ -222,8 +220,8 @@ Var<T> quantiles(const Var<T>& given, const Tensor<T>& q, std::optional<index_t>
   }
   const Var<T> span = subtract_vars<T>(gather(sorted, a, above), gather(sorted, a, below));
   const Var<T> y = add_vars<T>(gather(sorted, a, nearer), multiply_vars<T>(span, Var<T>(weight)));
-  if (q.rank() == 0) return keepdims ? y : reshaped(op, y, y.shape().without(a));
-  const Shape rest = keepdims ? x.shape().with(a, 1) : x.shape().without(a);
+  const Shape rest = kernels::reduced_shape(given.shape(), axes_of(axis), keepdims);
+  if (q.rank() == 0) return reshaped(op, y, rest);
   std::vector<index_t> order = {a};
   for (index_t d = 0; d < x.rank(); ++d) {
     if (d != a) order.push_back(d);
