@@ -103,8 +103,6 @@ struct LinearAttentionSaved {
   }
 };
 
-}  // namespace detail
-
 /// LinearAttentionOp::admitted for a mask; undefined if the mask excludes no key. Since weights are not
 /// computed, a mask may be causal and may depend on the key (AttentionMask::key_padding, of bools or of
 /// floats 0 and -infinity). Throws ValueError for any other mask.
@@ -139,6 +137,8 @@ inline Tensor<bool> admitted_keys(const AttentionMask& mask, const SequenceLayou
   }
   return admitted;
 }
+
+}  // namespace detail
 
 /// Attention in which the weight of a query and a key is the product of their features f(x) = elu(x) + 1:
 /// time and memory are linear in the length. Katharopoulos et al. 2020.

@@ -177,15 +177,10 @@ Var<T> rolled(const Var<T>& x, const std::vector<index_t>& shifts, const std::ve
 }
 
 inline StridedView flipped_view(const Shape& shape, const std::vector<index_t>& axes) {
-  const std::vector<bool> named = named_axes("flip", axes, shape);
-  StridedView view = whole_view(shape);
-  for (index_t a = 0; a < shape.rank(); ++a) {
-    if (!named[static_cast<std::size_t>(a)]) continue;
-    index_t& stride = view.strides[static_cast<std::size_t>(a)];
-    view.offset += std::max<index_t>(0, shape[a] - 1) * stride;
-    stride = -stride;
-  }
-  return view;
+  std::vector<Index> indices;
+  for (const bool flips : named_axes("flip", axes, shape))
+    indices.push_back(flips ? Index(range(slice_end, slice_end, -1)) : Index(all));
+  return indexed_view(shape, indices);
 }
 
 // Diagonal k of two axes, as the last dimension; `op` names the caller in errors.
