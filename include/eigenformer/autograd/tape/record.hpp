@@ -166,6 +166,7 @@ struct TapeState {
   std::vector<ParameterHandle<T>>* checkpointed = nullptr;
   bool checkpoints_layers = false;
 
+  TapeNode<T>& node(std::int32_t i) { return nodes[static_cast<std::size_t>(i)]; }
   void clear() {
     nodes.clear();
     parameters.clear();
@@ -200,10 +201,7 @@ class Backward {
  public:
   /// For Tape::backward, which makes one for each op.
   Backward(detail::TapeState<T>& tape, Gradients<T>* gradients, std::int32_t node)
-      : tape_(tape),
-        gradients_(gradients),
-        node_(node),
-        dy_(tape.nodes[static_cast<std::size_t>(node)].gradient) {
+      : tape_(tape), gradients_(gradients), node_(node), dy_(tape.node(node).gradient) {
     detail::count_bytes<T>(dy_.numel());
   }
 
@@ -220,7 +218,7 @@ class Backward {
   detail::GradientSlot<T> grad(std::size_t i) {
     const std::int32_t id = input(i);
     if (id < 0) return {};
-    detail::TapeNode<T>& n = tape_.nodes[static_cast<std::size_t>(id)];
+    detail::TapeNode<T>& n = tape_.node(id);
     Tensor<T>* target = &n.gradient;
     bool* written = &n.written;
     if (n.parameter != nullptr) {
@@ -248,7 +246,7 @@ class Backward {
   void pass(std::size_t i, Tensor<T> gradient) {
     const std::int32_t id = input(i);
     if (id < 0) return;
-    detail::TapeNode<T>& n = tape_.nodes[static_cast<std::size_t>(id)];
+    detail::TapeNode<T>& n = tape_.node(id);
     if (n.parameter == nullptr && !n.written) {
       n.gradient = gradient.reshape(n.shape);
       n.written = true;
@@ -277,7 +275,7 @@ class Backward {
   }
 
   std::int32_t input(std::size_t i) const noexcept {
-    const auto& inputs = tape_.nodes[static_cast<std::size_t>(node_)].inputs;
+    const auto& inputs = tape_.node(node_).inputs;
     return i < inputs.size() ? inputs[i] : -1;
   }
 
@@ -399,22 +397,30 @@ EIGENFORMER_NOINLINE void note_saved(TapeState<T>& tape, const Tensor<T>& y,
   note(SavedVersion(y));
 }
 
-/// Appends an op's node to a tape.
+/// Appends a node with this value to a tape.
+template <class T>
+EIGENFORMER_NOINLINE Var<T> append_node(std::shared_ptr<TapeState<T>> tape, TapeNode<T> node,
+                                        Tensor<T> value) {
+  TapeState<T>& state = *tape;
+  node.shape = value.shape();
+  state.nodes.push_back(std::move(node));
+  const auto id = static_cast<std::int32_t>(state.nodes.size()) - 1;
+  return Var<T>(std::move(value), std::move(tape), state.generation, id);
+}
+
+/// The same for an op.
 template <class T>
 EIGENFORMER_NOINLINE Var<T> append_op(const char* op, Tensor<T> y, std::span<const Var<T>* const> inputs,
                                       std::shared_ptr<TapeState<T>> tape, const SavedTensors& saved,
                                       std::function<void(Backward<T>&)> backward) {
   TapeNode<T> node;
   node.op = op;
-  node.shape = y.shape();
   node.inputs.reserve(inputs.size());
   for (const Var<T>* x : inputs) node.inputs.push_back(x->node());
   node.backward = std::move(backward);
-  tape->nodes.push_back(std::move(node));
-  note_saved(*tape, y, inputs, saved);
-  const std::uint64_t generation = tape->generation;
-  const auto id = static_cast<std::int32_t>(tape->nodes.size()) - 1;
-  return Var<T>(std::move(y), std::move(tape), generation, id);
+  Var<T> result = append_node(std::move(tape), std::move(node), std::move(y));
+  note_saved(*result.tape(), result.value(), inputs, saved);
+  return result;
 }
 
 }  // namespace detail

@@ -117,17 +117,17 @@ Var<T> max_pool(const char* op, const Var<T>& x, index_t spatial, const SizePair
       });
   if (not_recorded(y, x)) return y;
   // dx = the sum of dy over the windows whose largest element it is: the first of equal ones, the last NaN.
-  return record_one(
-      op, std::move(y), x, SavedTensors(), [g, planes, places](const auto& dx, const Tensor<T>& dy) {
-        const index_t grain = (1 << 15) / std::max<index_t>(1, g.in_plane());
-        parallel_each(planes, grain, [&](index_t plane) {
-          T* to = dx.data + plane * g.in_plane();
-          if (dx.beta == T(0)) std::fill_n(to, g.in_plane(), T(0));
-          for (index_t i = plane * g.out_plane(); i < (plane + 1) * g.out_plane(); ++i) {
-            if (places.data()[i] >= 0) to[places.data()[i]] += dy.data()[i];
-          }
-        });
-      });
+  return record_one(op, std::move(y), x, SavedTensors(),
+                    [g, planes, places](const auto& dx, const Tensor<T>& dy) {
+                      const index_t grain = (1 << 15) / std::max<index_t>(1, g.in_plane());
+                      parallel_each(planes, grain, [&](index_t plane) {
+                        T* to = dx.data + plane * g.in_plane();
+                        if (dx.beta == T(0)) std::fill_n(to, g.in_plane(), T(0));
+                        for (index_t i = plane * g.out_plane(); i < (plane + 1) * g.out_plane(); ++i) {
+                          if (places.data()[i] >= 0) to[places.data()[i]] += dy.data()[i];
+                        }
+                      });
+                    });
 }
 
 template <class T>
