@@ -75,11 +75,9 @@ template <class T = float>
   Tensor<T> t = uniform<T>(shape, rng);
   const double a = (low - mean) / standard_deviation, b = (high - mean) / standard_deviation;
   T* x = t.data();
-  parallel_for(t.numel(), 256, [=](index_t begin, index_t end) {
-    for (index_t i = begin; i < end; ++i) {
-      x[i] = static_cast<T>(mean +
-                            standard_deviation * detail::truncated_quantile(a, b, static_cast<double>(x[i])));
-    }
+  detail::parallel_each(t.numel(), 256, [=](index_t i) {
+    x[i] = static_cast<T>(mean +
+                          standard_deviation * detail::truncated_quantile(a, b, static_cast<double>(x[i])));
   });
   return t;
 }

@@ -44,7 +44,7 @@ struct Matrices {
 template <class T, class F>
 Var<T> record_matrices(const char* op, const Tensor<T>& y, const Var<T>& a, const Matrices& of,
                        const SavedTensors& saved, F backward) {
-  if (not_recorded<T>(y, a)) return Var<T>(y);
+  if (not_recorded(y, a)) return y;
   return record(op, y, {a}, saved,
                 [shape = a.shape(), of, backward = std::move(backward)](Backward<T>& back) {
                   Tensor<T> da(shape);
@@ -67,7 +67,7 @@ Var<T> solve_matrices(const Var<T>& a, const Var<T>& b) {
       refuse_matrix("solve", i, a.shape(), "is singular, expected an invertible one");
     }
   }
-  if (not_recorded<T>(x, a, b)) return Var<T>(std::move(x));
+  if (not_recorded(x, a, b)) return x;
   // db = a^-T dx, da = -db x^T.
   return record("solve", x, {a, b}, SavedTensors(a, x), [a = a.value(), x, n, k, count](Backward<T>& back) {
     Tensor<T> da(a.shape()), db(x.shape());
@@ -93,7 +93,7 @@ Var<T> lstsq_matrices(const Var<T>& a, const Var<T>& b) {
                     "or its right-hand side has NaN or infinity, expected finite numbers");
     }
   }
-  if (not_recorded<T>(x, a, b)) return Var<T>(std::move(x));
+  if (not_recorded(x, a, b)) return x;
   // db = p^T dx for the pseudoinverse p, da = -db x^T + (b - a x) (p db)^T + p^T x (dx - a^T db)^T.
   return record("lstsq", x, {a, b}, SavedTensors(a, b, x),
                 [a = a.value(), b = b.value(), x, m, n, k, count](Backward<T>& back) {
@@ -131,22 +131,31 @@ Var<T> solved(const char* op, const Var<T>& a, const Var<T>& b, bool square, con
   return vectors ? reshape(x, x.shape().without(-1)) : x;
 }
 
-// The op of square matrices a whose result y has their shape: forward(a, n, y) returns false for a matrix
-// that is refused, backward(y, dy, n, da) writes its gradient.
+// The op of the matrices a whose result y has `size` numbers for each: forward(a, y) returns false for a
+// matrix that is refused, backward(y, dy, da) writes its gradient.
+template <class T, class Forward, class F>
+Var<T> of_matrices(const char* op, const Var<T>& a, const Matrices& of, Tensor<T> y, index_t size,
+                   const Forward& forward, F backward,
+                   const char* refused = "has NaN or infinity, expected finite numbers") {
+  for (index_t i = 0; i < of.count; ++i) {
+    if (!forward(a.value().data() + i * of.rows * of.cols, y.data() + i * size))
+      refuse_matrix(op, i, a.shape(), refused);
+  }
+  return record_matrices(op, y, a, of, SavedTensors(y), [=](index_t i, const T* dy, T* da) {
+    backward(y.data() + i * size, dy + i * size, da);
+  });
+}
+
+// The same of square matrices whose result has their shape.
 template <class T>
 Var<T> of_square_matrices(const char* op, const Var<T>& a, bool (*forward)(const T*, index_t, T*),
                           void (*backward)(const T*, const T*, index_t, T*), const char* refused) {
   const OpScope scope = scope_of(op, a);
   const Matrices of(op, a.shape(), true);
   const index_t n = of.rows;
-  Tensor<T> y(a.shape());
-  for (index_t i = 0; i < of.count; ++i) {
-    if (!forward(a.value().data() + i * n * n, n, y.data() + i * n * n))
-      refuse_matrix(op, i, a.shape(), refused);
-  }
-  return record_matrices(op, y, a, of, SavedTensors(y), [y, n, backward](index_t i, const T* dy, T* da) {
-    backward(y.data() + i * n * n, dy + i * n * n, n, da);
-  });
+  return of_matrices(
+      op, a, of, Tensor<T>(a.shape()), n * n, [=](const T* x, T* y) { return forward(x, n, y); },
+      [=](const T* y, const T* dy, T* da) { backward(y, dy, n, da); }, refused);
 }
 
 // The determinant, or the logarithm of its magnitude, with the signs in `signs`.
@@ -187,8 +196,7 @@ template <class A, class B>
 requires Operands<A, B>
 [[nodiscard]] Var<element_t<A>> solve(const A& a, const B& b) {
   using T = element_t<A>;
-  return detail::solved<T>("solve", detail::operand<T>(a), detail::operand<T>(b), true,
-                           detail::solve_matrices<T>);
+  return detail::solved<T>("solve", a, b, true, detail::solve_matrices<T>);
 }
 
 /// The x of the least norm among those for which |a x - b| is the least, by a complete orthogonal
@@ -201,8 +209,7 @@ template <class A, class B>
 requires Operands<A, B>
 [[nodiscard]] Var<element_t<A>> lstsq(const A& a, const B& b) {
   using T = element_t<A>;
-  return detail::solved<T>("lstsq", detail::operand<T>(a), detail::operand<T>(b), false,
-                           detail::lstsq_matrices<T>);
+  return detail::solved<T>("lstsq", a, b, false, detail::lstsq_matrices<T>);
 }
 
 /// The inverse of each matrix (..., n, n). Throws ShapeError for another shape, ValueError for a singular
@@ -211,7 +218,7 @@ template <Operand X>
 [[nodiscard]] Var<element_t<X>> inverse(const X& x) {
   using T = element_t<X>;
   // da = -y^T dy y^T.
-  return detail::of_square_matrices<T>("inverse", detail::operand<T>(x), detail::kernels::linalg::inverse<T>,
+  return detail::of_square_matrices<T>("inverse", x, detail::kernels::linalg::inverse<T>,
                                        detail::kernels::linalg::inverse_backward<T>,
                                        "is singular, expected an invertible one");
 }
@@ -220,7 +227,7 @@ template <Operand X>
 /// ShapeError for another shape.
 template <Operand X>
 [[nodiscard]] Var<element_t<X>> det(const X& x) {
-  return detail::determinants<element_t<X>>("det", detail::operand<element_t<X>>(x), nullptr);
+  return detail::determinants<element_t<X>>("det", x, nullptr);
 }
 
 /// What slogdet() returns, each of shape (...).
@@ -235,7 +242,7 @@ template <Operand X>
 [[nodiscard]] SignLogDet<element_t<X>> slogdet(const X& x) {
   using T = element_t<X>;
   SignLogDet<T> result;
-  result.logabsdet = detail::determinants<T>("slogdet", detail::operand<T>(x), &result.sign);
+  result.logabsdet = detail::determinants<T>("slogdet", x, &result.sign);
   return result;
 }
 
@@ -273,17 +280,15 @@ QR<T> qr_factors(const Var<T>& a) {
   const Matrices of("qr", a.shape(), false);
   const index_t m = of.rows, n = of.cols, k = std::min(m, n);
   const index_t of_q = m * k, all = of_q + k * n;
-  Tensor<T> y(Shape{of.count, all});
-  for (index_t i = 0; i < of.count; ++i) {
-    T* q = y.data() + i * all;
-    kernels::linalg::qr(a.value().data() + i * m * n, m, n, q, q + of_q);
-  }
+  const auto forward = [=](const T* x, T* q) {
+    kernels::linalg::qr(x, m, n, q, q + of_q);
+    return true;
+  };
   // da = (dq + q copyltu(r dr^T - dq^T q)) r^-T; the kernel says more.
-  const Var<T> rows =
-      record_matrices("qr", y, a, of, SavedTensors(y), [y, m, n, of_q, all](index_t i, const T* dy, T* da) {
-        const T *q = y.data() + i * all, *dq = dy + i * all;
-        kernels::linalg::qr_backward(q, q + of_q, dq, dq + of_q, m, n, da);
-      });
+  const auto backward = [=](const T* q, const T* dq, T* da) {
+    kernels::linalg::qr_backward(q, q + of_q, dq, dq + of_q, m, n, da);
+  };
+  const Var<T> rows = of_matrices("qr", a, of, Tensor<T>(Shape{of.count, all}), all, forward, backward);
   return {factor_of(rows, 0, of_q, a.shape().with(-1, k)),
           factor_of(rows, of_q, k * n, a.shape().with(-2, k))};
 }
@@ -293,23 +298,18 @@ SVD<T> svd_factors(const Var<T>& a) {
   const OpScope scope = scope_of("svd", a);
   const Matrices of("svd", a.shape(), false);
   const index_t m = of.rows, n = of.cols, k = std::min(m, n);
-  const index_t of_u = m * k, all = of_u + k + k * n;
-  Tensor<T> y(Shape{of.count, all});
-  for (index_t i = 0; i < of.count; ++i) {
-    T* u = y.data() + i * all;
-    if (!kernels::linalg::svd(a.value().data() + i * m * n, m, n, u, u + of_u, u + of_u + k)) {
-      refuse_matrix("svd", i, a.shape(), "has NaN or infinity, expected finite numbers");
-    }
-  }
+  const index_t of_u = m * k, of_us = of_u + k, all = of_us + k * n;
+  const auto forward = [=](const T* x, T* u) {
+    return kernels::linalg::svd(x, m, n, u, u + of_u, u + of_us);
+  };
   // da = u (skew(u^T du) / e diag(s) + diag(s) skew(v^T dv) / e + diag(ds)) v^T + ...; the kernel says more.
-  const Var<T> rows = record_matrices(
-      "svd", y, a, of, SavedTensors(y), [y, m, n, k, of_u, all](index_t i, const T* dy, T* da) {
-        const T *u = y.data() + i * all, *du = dy + i * all;
-        kernels::linalg::svd_backward(u, u + of_u, u + of_u + k, du, du + of_u, du + of_u + k, m, n, da);
-      });
+  const auto backward = [=](const T* u, const T* du, T* da) {
+    kernels::linalg::svd_backward(u, u + of_u, u + of_us, du, du + of_u, du + of_us, m, n, da);
+  };
+  const Var<T> rows = of_matrices("svd", a, of, Tensor<T>(Shape{of.count, all}), all, forward, backward);
   const Shape u = a.shape().with(-1, k);
   return {factor_of(rows, 0, of_u, u), factor_of(rows, of_u, k, u.without(-2)),
-          factor_of(rows, of_u + k, k * n, a.shape().with(-2, k))};
+          factor_of(rows, of_us, k * n, a.shape().with(-2, k))};
 }
 
 template <class T>
@@ -317,19 +317,12 @@ Eigh<T> eigh_factors(const Var<T>& a) {
   const OpScope scope = scope_of("eigh", a);
   const Matrices of("eigh", a.shape(), true);
   const index_t n = of.rows, all = n + n * n;
-  Tensor<T> y(Shape{of.count, all});
-  for (index_t i = 0; i < of.count; ++i) {
-    T* w = y.data() + i * all;
-    if (!kernels::linalg::eigh(a.value().data() + i * n * n, n, w, w + n)) {
-      refuse_matrix("eigh", i, a.shape(), "has NaN or infinity, expected finite numbers");
-    }
-  }
+  const auto forward = [=](const T* x, T* w) { return kernels::linalg::eigh(x, n, w, w + n); };
   // da = v (diag(dw) + skew(v^T dv) / 2 / e) v^T, e[i, j] = w[j] - w[i].
-  const Var<T> rows =
-      record_matrices("eigh", y, a, of, SavedTensors(y), [y, n, all](index_t i, const T* dy, T* da) {
-        const T *w = y.data() + i * all, *dw = dy + i * all;
-        kernels::linalg::eigh_backward(w, w + n, dw, dw + n, n, da);
-      });
+  const auto backward = [=](const T* w, const T* dw, T* da) {
+    kernels::linalg::eigh_backward(w, w + n, dw, dw + n, n, da);
+  };
+  const Var<T> rows = of_matrices("eigh", a, of, Tensor<T>(Shape{of.count, all}), all, forward, backward);
   return {factor_of(rows, 0, n, a.shape().without(-1)), factor_of(rows, n, n * n, a.shape())};
 }
 
@@ -343,9 +336,9 @@ template <Operand X>
 [[nodiscard]] Var<element_t<X>> cholesky(const X& x) {
   using T = element_t<X>;
   // da = the symmetric part of l^-T phi(l^T dl) l^-1, phi(x) the lower triangle with half of the diagonal.
-  return detail::of_square_matrices<T>(
-      "cholesky", detail::operand<T>(x), detail::kernels::linalg::cholesky<T>,
-      detail::kernels::linalg::cholesky_backward<T>, "is not positive definite, expected one that is");
+  return detail::of_square_matrices<T>("cholesky", x, detail::kernels::linalg::cholesky<T>,
+                                       detail::kernels::linalg::cholesky_backward<T>,
+                                       "is not positive definite, expected one that is");
 }
 
 /// x = q r for each matrix (..., m, n), reduced; by Householder reflections, so the diagonal of r has either
@@ -353,7 +346,7 @@ template <Operand X>
 /// rank below 2. Gradient: Liao et al. (2019), arXiv:1903.09650.
 template <Operand X>
 [[nodiscard]] QR<element_t<X>> qr(const X& x) {
-  return detail::qr_factors<element_t<X>>(detail::operand<element_t<X>>(x));
+  return detail::qr_factors<element_t<X>>(x);
 }
 
 /// x = u diag(s) vh for each matrix (..., m, n), reduced. Pairs of singular vectors have either sign.
@@ -362,7 +355,7 @@ template <Operand X>
 /// "Differentiating the singular value decomposition".
 template <Operand X>
 [[nodiscard]] SVD<element_t<X>> svd(const X& x) {
-  return detail::svd_factors<element_t<X>>(detail::operand<element_t<X>>(x));
+  return detail::svd_factors<element_t<X>>(x);
 }
 
 /// Eigenvalues and eigenvectors of each symmetric matrix (..., n, n), of which the lower triangle is read.
@@ -372,7 +365,7 @@ template <Operand X>
 /// differentiation".
 template <Operand X>
 [[nodiscard]] Eigh<element_t<X>> eigh(const X& x) {
-  return detail::eigh_factors<element_t<X>>(detail::operand<element_t<X>>(x));
+  return detail::eigh_factors<element_t<X>>(x);
 }
 
 }  // namespace eigenformer

@@ -40,37 +40,6 @@ struct GradCheckResult {
   }
 };
 
-namespace detail {
-
-/// Compares a gradient of objective() with respect to x with central differences, and keeps in `worst` the
-/// entry with the largest error so far.
-template <class Objective>
-void compare_differences(const Objective& objective, const std::string& name, Tensor<double>& x,
-                         const Tensor<double>& gradient, const GradCheckOptions& options,
-                         GradCheckResult& worst) {
-  index_t stride = std::max<index_t>(1, (x.numel() + options.max_elements - 1) / options.max_elements);
-  while (std::gcd(stride, x.shape().cols()) > 1) ++stride;  // otherwise it would sample some columns only
-  for (index_t i = 0; i < x.numel(); i += stride) {
-    double& value = x.data()[i];
-    const double kept = value;
-    const double h = options.step * std::max(1.0, std::abs(kept));
-    value = kept + h;
-    const double above = objective();
-    value = kept - h;
-    const double below = objective();
-    value = kept;
-    const double numeric = (above - below) / (2 * h);
-    const double a = gradient.data()[i];
-    const double error = std::abs(a - numeric) / std::max({1.0, std::abs(a), std::abs(numeric)});
-    if (error > worst.error || std::isnan(error)) {
-      worst = {true, error, name, i, a, numeric};
-      if (std::isnan(error)) return;
-    }
-  }
-}
-
-}  // namespace detail
-
 /// Compares the backward of f with central differences, in double.
 ///
 /// f(tape, vars) returns a Var of any shape, computed from Vars of `inputs` and from `parameters`, which it
@@ -111,7 +80,23 @@ GradCheckResult grad_check(F&& f, std::vector<Tensor<double>> inputs,
   GradCheckResult worst;
   worst.error = -1;
   const auto compare = [&](const std::string& name, Tensor<double>& x, const Tensor<double>& gradient) {
-    detail::compare_differences(objective, name, x, gradient, options, worst);
+    index_t stride = std::max<index_t>(1, (x.numel() + options.max_elements - 1) / options.max_elements);
+    while (std::gcd(stride, x.shape().cols()) > 1) ++stride;  // otherwise it would sample some columns only
+    for (index_t i = 0; i < x.numel(); i += stride) {
+      double& value = x.data()[i];
+      const double kept = value;
+      const double h = options.step * std::max(1.0, std::abs(kept));
+      value = kept + h;
+      const double above = objective();
+      value = kept - h;
+      const double below = objective();
+      value = kept;
+      const double numeric = (above - below) / (2 * h);
+      const double a = gradient.data()[i];
+      const double error = std::abs(a - numeric) / std::max({1.0, std::abs(a), std::abs(numeric)});
+      if (error > worst.error || std::isnan(error)) worst = {true, error, name, i, a, numeric};
+      if (std::isnan(error)) return;
+    }
   };
   for (std::size_t k = 0; k < inputs.size(); ++k)
     compare("input " + std::to_string(k), inputs[k], analytic[k]);

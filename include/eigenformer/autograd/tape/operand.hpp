@@ -128,7 +128,7 @@ decltype(auto) operand(const X& x) {
 // Throws ValueError for tensors and Vars without memory. (An empty tensor over a null pointer has an owner.)
 template <class... X>
 void require_defined(const char* op, const X&... x) {
-  const auto check = [op](const auto& t) {
+  [[maybe_unused]] const auto check = [op](const auto& t) {
     if (!t.defined() && (t.numel() > 0 || t.use_count() == 0)) refuse_undefined(op, t.shape());
   };
   (check(tensor_of(x)), ...);

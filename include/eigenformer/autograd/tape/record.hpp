@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -46,18 +47,28 @@ inline std::uint64_t checksum(const unsigned char* bytes, std::size_t count) noe
 struct SavedVersion {
   static constexpr std::int32_t output = -1, other = -2;
 
+  StorageWatch watch;
+  const unsigned char* data;  // the first element
+  bool by_value;              // whether its bytes are compared, too
+  std::size_t byte_count;
+  std::uint64_t sum = 0;
   std::int32_t node = 0;       // of the op
   std::int32_t input = other;  // the index of the input that the tensor is
-  StorageWatch watch;
-  const unsigned char* bytes = nullptr;  // for a comparison by value
-  std::size_t byte_count = 0;
-  std::uint64_t sum = 0;
+
+  template <class T>
+  explicit SavedVersion(const Tensor<T>& x)
+      : watch(x.watch()),
+        data(reinterpret_cast<const unsigned char*>(x.data())),
+        by_value(!std::is_floating_point_v<T>),
+        byte_count(static_cast<std::size_t>(x.numel()) * sizeof(T)) {
+    if (by_value) sum = checksum(data, byte_count);
+  }
 
   bool changed() const noexcept {
     if (watch.changed()) return true;
-    if (bytes == nullptr) return false;
+    if (!by_value) return false;
     const auto memory = watch.storage();
-    return memory != nullptr && checksum(bytes, byte_count) != sum;
+    return memory != nullptr && checksum(data, byte_count) != sum;
   }
 };
 
@@ -68,7 +79,7 @@ struct SavedVersion {
 /// in place afterwards.
 ///
 /// Changes of floating-point tensors are detected by their version (Tensor::mark_changed), those of integers
-/// and flags also by their values. It holds references to the tensors: construct it in the call of record().
+/// and flags also by their values.
 class SavedTensors {
  public:
   /// For a backward that reads no tensor.
@@ -86,19 +97,15 @@ class SavedTensors {
     return all;
   }
 
-  /// Adds a tensor, which must exist until record() returns; an undefined one is ignored.
+  /// Adds a tensor; an undefined one is ignored.
   template <class T>
   SavedTensors& add(const Tensor<T>& tensor) {
     if (!tensor.defined()) return *this;
-    const Entry entry{&tensor, tensor.data(), version_of<T>};
-    if (count_ < few_.size()) {
-      few_[count_++] = entry;
-    } else {
-      more_.push_back(entry);
-    }
+    if (versions_.empty()) versions_.reserve(4);  // few ops save more
+    versions_.emplace_back(tensor);
     return *this;
   }
-  /// Adds the value of a Var, which must exist until record() returns.
+  /// Adds the value of a Var.
   template <class T>
   SavedTensors& add(const Var<T>& x) {
     return add(x.value());
@@ -112,39 +119,11 @@ class SavedTensors {
   /// Whether all inputs and the output count as read (assumed()).
   bool everything() const noexcept { return everything_; }
 
-  /// Calls f(address of the first element, version) for each tensor.
-  template <class F>
-  void for_each(F&& f) const {
-    for (std::size_t i = 0; i < count_; ++i) f(few_[i].data, few_[i].version(few_[i].tensor));
-    for (const Entry& e : more_) f(e.data, e.version(e.tensor));
-  }
-
-  /// The present version of the Tensor<T> at `address`.
-  template <class T>
-  static detail::SavedVersion version_of(const void* address) {
-    const auto& tensor = *static_cast<const Tensor<T>*>(address);
-    detail::SavedVersion version;
-    version.watch = tensor.watch();
-    if constexpr (!std::is_floating_point_v<T>) {
-      version.bytes = reinterpret_cast<const unsigned char*>(tensor.data());
-      version.byte_count = static_cast<std::size_t>(tensor.numel()) * sizeof(T);
-      version.sum = detail::checksum(version.bytes, version.byte_count);
-    }
-    return version;
-  }
+  /// The tensors' versions when they were added.
+  const std::vector<detail::SavedVersion>& versions() const noexcept { return versions_; }
 
  private:
-  // Without the element type, so that one list has tensors of different types; versions are read when
-  // record() calls for_each().
-  struct Entry {
-    const void* tensor;
-    const void* data;
-    detail::SavedVersion (*version)(const void*);
-  };
-
-  std::array<Entry, 8> few_{};
-  std::size_t count_ = 0;
-  std::vector<Entry> more_;
+  std::vector<detail::SavedVersion> versions_;
   bool everything_ = false;
 };
 
@@ -187,6 +166,7 @@ struct TapeState {
   std::vector<ParameterHandle<T>>* checkpointed = nullptr;
   bool checkpoints_layers = false;
 
+  TapeNode<T>& node(std::int32_t i) { return nodes[static_cast<std::size_t>(i)]; }
   void clear() {
     nodes.clear();
     parameters.clear();
@@ -204,6 +184,12 @@ struct GradientSlot {
   Shape shape;        ///< the input's shape
   /// Whether a gradient is needed.
   explicit operator bool() const noexcept { return data != nullptr; }
+  /// Before sums into parts of it: zeros at the first write.
+  void start_sum() const {
+    if (beta == T(0)) std::fill_n(data, shape.numel(), T(0));
+  }
+  /// Writes one element, or adds to it.
+  void put(index_t i, T value) const { data[i] = beta == T(0) ? value : data[i] + value; }
 };
 
 }  // namespace detail
@@ -215,10 +201,7 @@ class Backward {
  public:
   /// For Tape::backward, which makes one for each op.
   Backward(detail::TapeState<T>& tape, Gradients<T>* gradients, std::int32_t node)
-      : tape_(tape),
-        gradients_(gradients),
-        node_(node),
-        dy_(tape.nodes[static_cast<std::size_t>(node)].gradient) {
+      : tape_(tape), gradients_(gradients), node_(node), dy_(tape.node(node).gradient) {
     detail::count_bytes<T>(dy_.numel());
   }
 
@@ -235,7 +218,7 @@ class Backward {
   detail::GradientSlot<T> grad(std::size_t i) {
     const std::int32_t id = input(i);
     if (id < 0) return {};
-    detail::TapeNode<T>& n = tape_.nodes[static_cast<std::size_t>(id)];
+    detail::TapeNode<T>& n = tape_.node(id);
     Tensor<T>* target = &n.gradient;
     bool* written = &n.written;
     if (n.parameter != nullptr) {
@@ -260,29 +243,22 @@ class Backward {
   /// Adds a complete gradient, with as many elements as input i. The first one of an input is shared without
   /// a copy, later ones are summed. For a parameter it is copied, unless it is large, has no other owner and
   /// is the first: then its memory is taken over. Without effect when input i needs no gradient.
-  void pass(std::size_t i, Tensor<T>&& gradient) {
-    const std::int32_t id = input(i);
-    if (id >= 0 && gradient.unique() && Gradients<T>::large(gradient)) {
-      detail::TapeNode<T>& n = tape_.nodes[static_cast<std::size_t>(id)];
-      auto* entry = n.parameter == nullptr ? nullptr : &entry_of(n);
-      if (entry != nullptr && !entry->written) {
-        entry->value = gradient.reshape(n.shape);
-        entry->written = true;
-        gradient = Tensor<T>();
-        return;
-      }
-    }
-    pass(i, static_cast<const Tensor<T>&>(gradient));
-  }
-  /// The same for a gradient that the caller keeps; a parameter copies it.
-  void pass(std::size_t i, const Tensor<T>& gradient) {
+  void pass(std::size_t i, Tensor<T> gradient) {
     const std::int32_t id = input(i);
     if (id < 0) return;
-    detail::TapeNode<T>& n = tape_.nodes[static_cast<std::size_t>(id)];
+    detail::TapeNode<T>& n = tape_.node(id);
     if (n.parameter == nullptr && !n.written) {
       n.gradient = gradient.reshape(n.shape);
       n.written = true;
       return;
+    }
+    if (n.parameter != nullptr && gradient.unique() && Gradients<T>::large(gradient)) {
+      auto& entry = entry_of(n);
+      if (!entry.written) {
+        entry.value = gradient.reshape(n.shape);
+        entry.written = true;
+        return;
+      }
     }
     const detail::GradientSlot<T> slot = grad(i);
     detail::kernels::axpby<T>(T(1), gradient.data(), slot.beta, slot.data, gradient.numel());
@@ -299,7 +275,7 @@ class Backward {
   }
 
   std::int32_t input(std::size_t i) const noexcept {
-    const auto& inputs = tape_.nodes[static_cast<std::size_t>(node_)].inputs;
+    const auto& inputs = tape_.node(node_).inputs;
     return i < inputs.size() ? inputs[i] : -1;
   }
 
@@ -404,38 +380,47 @@ EIGENFORMER_NOINLINE std::vector<const Var<T>*> addresses(std::span<const Var<T>
 template <class T>
 EIGENFORMER_NOINLINE void note_saved(TapeState<T>& tape, const Tensor<T>& y,
                                      std::span<const Var<T>* const> inputs, const SavedTensors& saved) {
-  const auto note = [&](const void* data, SavedVersion version) {
+  const auto note = [&](SavedVersion version) {
+    const auto is = [&](const Tensor<T>& x) { return static_cast<const void*>(x.data()) == version.data; };
     version.node = static_cast<std::int32_t>(tape.nodes.size()) - 1;
-    version.input = y.data() == data ? SavedVersion::output : SavedVersion::other;
+    if (is(y)) version.input = SavedVersion::output;
     for (std::size_t i = inputs.size(); i-- > 0;) {
-      if (inputs[i]->value().data() == data) version.input = static_cast<std::int32_t>(i);
+      if (is(inputs[i]->value())) version.input = static_cast<std::int32_t>(i);
     }
     tape.saved.push_back(std::move(version));
   };
-  saved.for_each(note);
+  for (const SavedVersion& version : saved.versions()) note(version);
   if (!saved.everything()) return;
   for (const Var<T>* x : inputs) {
-    if (x->defined()) note(x->value().data(), SavedTensors::version_of<T>(&x->value()));
+    if (x->defined()) note(SavedVersion(x->value()));
   }
-  note(y.data(), SavedTensors::version_of<T>(&y));
+  note(SavedVersion(y));
 }
 
-/// Appends an op's node to a tape.
+/// Appends a node with this value to a tape.
+template <class T>
+EIGENFORMER_NOINLINE Var<T> append_node(std::shared_ptr<TapeState<T>> tape, TapeNode<T> node,
+                                        Tensor<T> value) {
+  TapeState<T>& state = *tape;
+  node.shape = value.shape();
+  state.nodes.push_back(std::move(node));
+  const auto id = static_cast<std::int32_t>(state.nodes.size()) - 1;
+  return Var<T>(std::move(value), std::move(tape), state.generation, id);
+}
+
+/// The same for an op.
 template <class T>
 EIGENFORMER_NOINLINE Var<T> append_op(const char* op, Tensor<T> y, std::span<const Var<T>* const> inputs,
                                       std::shared_ptr<TapeState<T>> tape, const SavedTensors& saved,
                                       std::function<void(Backward<T>&)> backward) {
   TapeNode<T> node;
   node.op = op;
-  node.shape = y.shape();
   node.inputs.reserve(inputs.size());
   for (const Var<T>* x : inputs) node.inputs.push_back(x->node());
   node.backward = std::move(backward);
-  tape->nodes.push_back(std::move(node));
-  note_saved(*tape, y, inputs, saved);
-  const std::uint64_t generation = tape->generation;
-  const auto id = static_cast<std::int32_t>(tape->nodes.size()) - 1;
-  return Var<T>(std::move(y), std::move(tape), generation, id);
+  Var<T> result = append_node(std::move(tape), std::move(node), std::move(y));
+  note_saved(*result.tape(), result.value(), inputs, saved);
+  return result;
 }
 
 }  // namespace detail
@@ -470,11 +455,6 @@ template <class T, class F>
 /// The same for a backward that may read every input and the output, or none if it captures nothing.
 template <class T, class F>
 [[nodiscard]] Var<T> record(const char* op, Tensor<T> y, std::initializer_list<Var<T>> inputs, F&& backward) {
-  return record(op, std::move(y), inputs, SavedTensors::assumed<F>(), std::forward<F>(backward));
-}
-/// The same for a vector of inputs.
-template <class T, class F>
-[[nodiscard]] Var<T> record(const char* op, Tensor<T> y, const std::vector<Var<T>>& inputs, F&& backward) {
   return record(op, std::move(y), inputs, SavedTensors::assumed<F>(), std::forward<F>(backward));
 }
 

@@ -84,9 +84,8 @@ class Tape {
   void run_backward(Gradients<T>& gradients, std::size_t first, const OnComplete& complete = {}) {
     auto& nodes = state_->nodes;
     Profiler& profiler = Runtime::instance().profiler();
-    auto saved = static_cast<std::int64_t>(state_->saved.size()) - 1;
     for (auto i = static_cast<std::int32_t>(nodes.size()) - 1; i >= static_cast<std::int32_t>(first); --i) {
-      auto& node = nodes[static_cast<std::size_t>(i)];
+      auto& node = state_->node(i);
       if (node.leaf) {
         if (node.parameter == nullptr) {
           take_leaf(i);
@@ -96,9 +95,8 @@ class Tape {
         continue;
       }
       const bool runs = node.written && (node.backward || node.again != nullptr);
-      for (; saved >= 0 && state_->saved[static_cast<std::size_t>(saved)].node == i; --saved) {
-        const detail::SavedVersion& version = state_->saved[static_cast<std::size_t>(saved)];
-        if (runs && version.changed()) refuse_changed(version);
+      for (auto& saved = state_->saved; !saved.empty() && saved.back().node == i; saved.pop_back()) {
+        if (runs && saved.back().changed()) refuse_changed(saved.back());
       }
       if (node.again != nullptr) {
         const auto again = std::move(node.again);
@@ -143,7 +141,7 @@ class Tape {
            "' when it was recomputed, but not in the forward pass; must be the same both times"});
     }
     if (output >= 0) {
-      auto& last = nodes[static_cast<std::size_t>(output)];
+      auto& last = state_->node(output);
       last.gradient = std::move(dy);
       last.written = true;
       run_backward(gradients, first);
@@ -158,12 +156,12 @@ class Tape {
     node.op = "checkpoint";
     node.inputs = {x.node()};
     node.backward = [](Backward<T>& b) { b.pass(0, b.dy()); };
-    return append(std::move(node), x.value());
+    return detail::append_node(state_, std::move(node), x.value());
   }
 
   // The gradient of a variable gets memory that is not shared, not even with the caller's cotangent.
   void take_leaf(std::int32_t i) {
-    auto& node = state_->nodes[static_cast<std::size_t>(i)];
+    auto& node = state_->node(i);
     if (static_cast<std::size_t>(i) >= state_->leaf_gradients.size()) return;  // made inside a checkpoint
     Tensor<T>& gradient = state_->leaf_gradients[static_cast<std::size_t>(i)];
     gradient = node.written ? std::move(node.gradient) : Tensor<T>::zeros(node.shape);
@@ -186,7 +184,7 @@ class Tape {
   }
 
   [[noreturn]] void refuse_changed(const detail::SavedVersion& saved) const {
-    const auto& node = state_->nodes[static_cast<std::size_t>(saved.node)];
+    const auto& node = state_->node(saved.node);
     throw ValueError(
         "backward", {description(saved), " was changed after it was recorded, and the gradient of '", node.op,
                      "' needs its old values; run the forward pass again"});
@@ -197,17 +195,17 @@ class Tape {
       if (node.parameter == nullptr || !saved.watch.same_storage(node.parameter->value.watch())) continue;
       return "parameter '" + node.parameter->name + "' of shape " + node.shape.str();
     }
-    const auto& node = state_->nodes[static_cast<std::size_t>(saved.node)];
+    const auto& node = state_->node(saved.node);
     const std::string op = std::string("'") + node.op + "'";
     if (saved.input == detail::SavedVersion::output)
       return "the output of " + op + " of shape " + node.shape.str();
     if (saved.input == detail::SavedVersion::other) {
-      return saved.bytes != nullptr ? "an index or mask of " + op : "a tensor that " + op + " was given";
+      return saved.by_value ? "an index or mask of " + op : "a tensor that " + op + " was given";
     }
     const std::string input = "input " + std::to_string(saved.input) + " of " + op;
     const std::int32_t source = node.inputs[static_cast<std::size_t>(saved.input)];
     if (source < 0) return input + ", a constant or a frozen parameter,";
-    const auto& from = state_->nodes[static_cast<std::size_t>(source)];
+    const auto& from = state_->node(source);
     return input + ", " + (from.leaf ? "a variable" : std::string("the output of '") + from.op + "'") +
            " of shape " + from.shape.str() + ",";
   }
@@ -216,13 +214,6 @@ class Tape {
     detail::TapeState<T>& state;
     ~Consumer() { state.clear(); }
   };
-
-  Var<T> append(detail::TapeNode<T> node, Tensor<T> value) {
-    node.shape = value.shape();
-    state_->nodes.push_back(std::move(node));
-    return Var<T>(std::move(value), state_, state_->generation,
-                  static_cast<std::int32_t>(state_->nodes.size()) - 1);
-  }
 
   void check_here(const Var<T>& v) const {
     if (!v.recorded() || v.tape() != state_)
@@ -286,7 +277,7 @@ Var<T> Tape<T>::variable(Tensor<T> value) {
   detail::TapeNode<T> node;
   node.op = "variable";
   node.leaf = true;
-  return append(std::move(node), std::move(value));
+  return detail::append_node(state_, std::move(node), std::move(value));
 }
 
 template <class T>
@@ -297,7 +288,8 @@ Var<T> Tape<T>::parameter(const ParameterHandle<T>& p) {
     node.op = "parameter";
     node.leaf = true;
     node.parameter = p;
-    at = state_->parameters.emplace(p->id, append(std::move(node), p->value).node()).first;
+    at = state_->parameters.emplace(p->id, detail::append_node(state_, std::move(node), p->value).node())
+             .first;
   }
   if (state_->checkpointed != nullptr) {
     state_->checkpointed->push_back(p);
@@ -356,7 +348,7 @@ void Tape<T>::backward(const Var<T>& output, const Tensor<T>& cotangent, Gradien
     }
   }
   auto& nodes = state_->nodes;
-  auto& last = nodes[static_cast<std::size_t>(output.node())];
+  auto& last = state_->node(output.node());
   if (last.parameter != nullptr) throw ValueError("backward", "the output is a parameter itself");
   last.gradient = cotangent;
   last.written = true;

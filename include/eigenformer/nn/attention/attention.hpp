@@ -219,8 +219,9 @@ struct AttentionCall {
     if (state != nullptr)
       return detail::linear_attention_step(heads, queries, op.heads, op.key_sequence, *state);
     mask.check(queries.batch(), op.heads, queries.max_length(), keys.batch(), keys.max_length());
-    return linear_attention(heads.q.alone(), heads.k.alone(), heads.v.alone(), queries, keys,
-                            {op.heads, mask.right() == 0, op.key_sequence, admitted_keys(mask, keys)});
+    return linear_attention(
+        heads.q.alone(), heads.k.alone(), heads.v.alone(), queries, keys,
+        {op.heads, mask.right() == 0, op.key_sequence, detail::admitted_keys(mask, keys)});
   }
   /// The weights of each head, (B, H, Lq, Lk), before dropout. Throws ValueError for linear attention, which
   /// has none.

@@ -70,7 +70,7 @@ struct SinusoidalPositionalEncoding {
             for (index_t j = 0; j < d; ++j) out[r * d + j] = in[r * d + j] + p[j];
           }
         });
-    if (detail::not_recorded<T>(y, x)) return Var<T>(std::move(y));
+    if (detail::not_recorded(y, x)) return y;
     return record("positional_encoding", std::move(y), {x}, [](Backward<T>& b) { b.pass(0, b.dy()); });
   }
 

@@ -29,7 +29,7 @@ std::string message(const F& f) {
 }  // namespace
 
 TEST_CASE_TEMPLATE("convolutions and their gradients are PyTorch's", T, float, double) {
-  const auto check2 = [](const std::string& key, const detail::Conv2dOp& o) {
+  const auto check2 = [](const std::string& key, const detail::ConvOp& o) {
     check_fixture<T>("conv2d." + key, [&](const auto& v) { return ef::conv2d(v[0], v[1], v[2], o); });
   };
   check2("plain", {});
@@ -40,7 +40,7 @@ TEST_CASE_TEMPLATE("convolutions and their gradients are PyTorch's", T, float, d
   check2("wide", {.stride = {1, 2}, .padding = {4, 7}});
   check2("single", {.padding = 1});
   check2("none", {});
-  const auto check1 = [](const std::string& key, const detail::Conv1dOp& o) {
+  const auto check1 = [](const std::string& key, const detail::ConvOp& o) {
     check_fixture<T>("conv1d." + key, [&](const auto& v) { return ef::conv1d(v[0], v[1], v[2], o); });
   };
   check1("plain", {});
@@ -49,7 +49,7 @@ TEST_CASE_TEMPLATE("convolutions and their gradients are PyTorch's", T, float, d
 }
 
 TEST_CASE_TEMPLATE("transposed convolutions and their gradients are PyTorch's", T, float, double) {
-  const auto check2 = [](const std::string& key, const detail::ConvTranspose2dOp& o) {
+  const auto check2 = [](const std::string& key, const detail::ConvTransposeOp& o) {
     check_fixture<T>("conv_transpose2d." + key,
                      [&](const auto& v) { return ef::conv_transpose2d(v[0], v[1], v[2], o); });
   };
@@ -58,7 +58,7 @@ TEST_CASE_TEMPLATE("transposed convolutions and their gradients are PyTorch's", 
   check2("options",
          {.stride = {2, 3}, .padding = {1, 2}, .output_padding = {1, 2}, .groups = 2, .dilation = {3, 2}});
   check2("single", {.stride = 2});
-  const auto check1 = [](const std::string& key, const detail::ConvTranspose1dOp& o) {
+  const auto check1 = [](const std::string& key, const detail::ConvTransposeOp& o) {
     check_fixture<T>("conv_transpose1d." + key,
                      [&](const auto& v) { return ef::conv_transpose1d(v[0], v[1], v[2], o); });
   };
@@ -75,7 +75,7 @@ TEST_CASE_TEMPLATE("unfold and its gradient are PyTorch's", T, float, double) {
 }
 
 TEST_CASE("convolutions: gradient checks, without a bias and with one Var as two operands") {
-  const detail::Conv2dOp options{.stride = {1, 2}, .padding = {2, 1}, .dilation = {2, 1}};
+  const detail::ConvOp options{.stride = {1, 2}, .padding = {2, 1}, .dilation = {2, 1}};
   check_op([&](const Vars& v) { return ef::conv2d(v[0], v[1], v[2], options); },
            {random({2, 3, 4, 5}), random({4, 3, 3, 2}, 2), random({4}, 3)});
   check_op([&](const Vars& v) { return ef::conv2d(v[0], v[1], {}, options); },

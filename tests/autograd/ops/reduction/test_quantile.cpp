@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -67,6 +68,7 @@ TEST_CASE("median: the lower of two, where it is, NaN") {
   CHECK(ef::quantile(Tensor<float>({4}, {4, 1, 3, 2}), 0.5).item() == 2.5f);
   CHECK(ef::quantile(x, Tensor<double>({3}, {0, 0.5, 1}), 0, true).shape() == Shape{3, 1, 4});
   CHECK(ef::quantile(x, Tensor<double>({3}, {0, 0.5, 1}), 1).shape() == Shape{3, 2});
+  CHECK(ef::quantile(x, 0.5, std::nullopt, true).shape() == Shape{1, 1});
 }
 
 TEST_CASE("median, quantile: what is refused") {

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -94,6 +95,7 @@ TEST_CASE("argmax, argmin: ties, NaN, axes, shapes, nothing") {
   CHECK(ef::argmax(x).item() == 5);
   CHECK(ef::argmin(Tensor<float>({2, 2}, {4, 2, 2, 3})).item() == 1);
   CHECK(ef::argmax(x, 0, true).shape() == Shape{1, 4});
+  CHECK(ef::argmax(x, std::nullopt, true).shape() == Shape{1, 1});
   CHECK(ef::argmax(Tensor<float>::scalar(3)).item() == 0);
   const Tensor<float> none(Shape{2, 0});
   CHECK(ef::argmin(none, 0).shape() == Shape{0});

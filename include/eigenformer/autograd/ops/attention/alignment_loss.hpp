@@ -65,13 +65,13 @@ template <class T>
     sum -= e.share * std::log(mean(weights.value().data(), e) + floor);
   }
   Tensor<T> y = Tensor<T>::scalar(static_cast<T>(sum / divisor));
-  if (detail::not_recorded<T>(y, weights)) return Var<T>(std::move(y));
+  if (detail::not_recorded(y, weights)) return y;
   // dW[b, h, i, j] = -share / (divisor n (mean + floor)) for the n heads of the mean, 0 elsewhere.
   return detail::record_one(
       name, std::move(y), weights, SavedTensors(weights),
       [w = weights.value(), expected = std::move(expected), place, mean, used, stride, divisor](
           const auto& dw, const Tensor<T>& dy) {
-        if (dw.beta == T(0)) std::fill_n(dw.data, w.numel(), T(0));
+        dw.start_sum();
         const double scale = static_cast<double>(dy.item()) / (divisor * static_cast<double>(used));
         for (const ExpectedAttention& e : expected) {
           const T slope = static_cast<T>(-scale * e.share / (mean(w.data(), e) + floor));
@@ -84,7 +84,7 @@ template <class T>
 template <detail::Converted X>
 [[nodiscard]] Var<element_t<X>> alignment_loss(const X& weights, std::vector<ExpectedAttention> expected,
                                                index_t head, double divisor) {
-  return alignment_loss(detail::operand<element_t<X>>(weights), std::move(expected), head, divisor);
+  return alignment_loss<element_t<X>>(weights, std::move(expected), head, divisor);
 }
 
 }  // namespace eigenformer

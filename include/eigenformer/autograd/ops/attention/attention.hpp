@@ -47,7 +47,7 @@ template <class T>
   const index_t rows = layout.rows(), columns = x.shape().cols();
   detail::kernels::rotary<T>(table, pairing, false, x.value().data(), y.data(), T(0), rows, columns, heads,
                              head_dim, position);
-  if (detail::not_recorded<T>(y, x)) return Var<T>(std::move(y));
+  if (detail::not_recorded(y, x)) return y;
   return detail::record_one("rotary", std::move(y), x, SavedTensors(),
                             [=](const auto& dx, const Tensor<T>& dy) {
                               detail::kernels::rotary<T>(table, pairing, true, dy.data(), dx.data, dx.beta,
@@ -99,7 +99,7 @@ struct AttentionSources {
     const bool follows = last != nullptr && x.column == end_ && last->node() == x.of.node() &&
                          last->tape() == x.of.tape() && last->value().data() == x.of.value().data();
     if (!follows) {
-      parts.unread[parts.matrices] = x.of.shape().cols();
+      parts.unread[parts.matrices] = x.stride();
       inputs[parts.matrices++] = &x.of;
     }
     end_ = x.column + x.width;
@@ -122,8 +122,8 @@ struct AttentionSlots {
     std::array<GradientSlot<T>, 3> of;
     for (std::size_t i = 0; i < parts.matrices; ++i) {
       of[i] = slots[i];
-      if (!of[i] || parts.unread[i] == 0 || of[i].beta != T(0)) continue;
-      std::fill_n(of[i].data, of[i].shape.numel(), T(0));
+      if (!of[i] || parts.unread[i] == 0) continue;
+      of[i].start_sum();
       of[i].beta = T(1);
     }
     const auto set = [&](const AttentionParts::Part& part, index_t columns, T*& data, index_t& stride,
@@ -162,8 +162,8 @@ template <class T>
   const char* name = parts.matrices == 1                ? "self_attention"
                      : parts.k.matrix == parts.v.matrix ? "cross_attention"
                                                         : "attention";
-  const OpScope scope(Runtime::instance().profiler(), name);
-  detail::AttentionSaved<T> saved(name, ctx, heads.q, heads.k, heads.v, queries, keys, mask, op, relative);
+  const OpScope scope = detail::scope_of(name);
+  detail::AttentionSaved<T> saved(name, ctx, heads, queries, keys, mask, op, relative);
   saved.forward();
   if (!sources.recorded()) return record(name, std::move(saved.out), sources.all(), {}, [](Backward<T>&) {});
   const bool of_q = heads.q.of.recorded();
@@ -242,7 +242,7 @@ template <class T>
   op.dropout = 0;
   relative.values = Var<T>();
   const detail::AttentionSources<T> sources(heads, relative);
-  detail::AttentionSaved<T> saved("attention_weights", ctx, heads.q, heads.k, heads.k, queries, keys, mask,
+  detail::AttentionSaved<T> saved("attention_weights", ctx, {heads.q, heads.k, heads.k}, queries, keys, mask,
                                   op, relative);
   saved.forward();
   saved.out = Tensor<T>();
@@ -311,8 +311,7 @@ template <class Q, class K, class V>
 requires detail::Converted<Q, K, V>
 [[nodiscard]] Var<element_t<Q>> attention(const Q& q, const K& k, const V& v,
                                           const AttentionMask& mask = {}) {
-  using T = element_t<Q>;
-  return attention(detail::operand<T>(q), detail::operand<T>(k), detail::operand<T>(v), mask);
+  return attention<element_t<Q>>(q, k, v, mask);
 }
 
 }  // namespace eigenformer

@@ -63,8 +63,14 @@ struct AttentionInput {
   /// `count` columns of x, from `first` on.
   AttentionInput(const Var<T>& x, index_t first, index_t count) : of(x), column(first), width(count) {}
 
+  /// The first column's element of row 0.
+  const T* data() const { return of.value().data() + column; }
+  /// Elements between rows.
+  index_t stride() const { return of.shape().cols(); }
   /// The columns in a matrix of their own: (..., width).
-  Var<T> alone() const { return width == of.shape().cols() ? of : slice(of, -1, column, column + width); }
+  Var<T> alone() const { return width == stride() ? of : slice(of, -1, column, column + width); }
+  /// The same columns as a constant, which a backward may keep.
+  AttentionInput detach() const { return {of.detach(), column, width}; }
 };
 
 /// The inputs of an attention.
@@ -86,20 +92,6 @@ struct AttentionHeads {
   }
 };
 
-// The values of an AttentionInput, which a backward may keep.
-template <class T>
-struct AttentionColumns {
-  Tensor<T> value;
-  index_t column;
-  index_t width;
-
-  explicit AttentionColumns(const AttentionInput<T>& x)
-      : value(x.of.value()), column(x.column), width(x.width) {}
-
-  index_t stride() const { return value.shape().cols(); }
-  const T* data() const { return value.data() + column; }
-};
-
 // The slots of the gradients of RelativePositions.
 template <class T>
 struct RelativeSlots {
@@ -110,12 +102,11 @@ struct RelativeSlots {
 // stored.
 template <class T>
 struct AttentionSaved {
-  AttentionColumns<T> q, k, v;
+  AttentionInput<T> q, k, v;  // constants
   SequenceLayout queries, keys;
   AttentionMask mask;
   AttentionOp op;
   index_t head_dim = 0, value_dim = 0;
-  double dropout_rate = 0;
   DropoutKey dropout_key;
   Tensor<T> out, log_sum_exp;
   Tensor<T> slopes, bias, relative_keys, relative_values;
@@ -123,11 +114,16 @@ struct AttentionSaved {
   Tensor<T> relative_scores;   // (rows, H, 2R + 1): queries times relative_keys
   Tensor<T> relative_weights;  // (rows, H, 2R + 1): each query's weights summed by distance
 
-  AttentionSaved(const char* name, const Context<T>& ctx, const AttentionInput<T>& query,
-                 const AttentionInput<T>& key, const AttentionInput<T>& value,
+  AttentionSaved(const char* name, const Context<T>& ctx, const AttentionHeads<T>& heads,
                  const SequenceLayout& query_layout, const SequenceLayout& key_layout, const AttentionMask& m,
                  const AttentionOp& options, const RelativePositions<T>& relative)
-      : q(query), k(key), v(value), queries(query_layout), keys(key_layout), mask(m), op(options) {
+      : q(heads.q.detach()),
+        k(heads.k.detach()),
+        v(heads.v.detach()),
+        queries(query_layout),
+        keys(key_layout),
+        mask(m),
+        op(options) {
     check_options(name);
     require_rows(name, "query", q, queries, op.heads);
     require_rows(name, "key", k, keys, op.key_value_heads);
@@ -137,17 +133,15 @@ struct AttentionSaved {
     if (k.width / op.key_value_heads != head_dim) {
       throw ShapeError(name,
                        {"query of width ", q.width, " and key of width ", k.width, " must agree", in_heads()},
-                       {q.value.shape(), k.value.shape()});
+                       {q.of.shape(), k.of.shape()});
     }
     if (!op.key_sequence.empty() && static_cast<index_t>(op.key_sequence.size()) != queries.batch()) {
       throw ShapeError(name, {"key_sequence has ", op.key_sequence.size(), " entries, must have ",
                               queries.batch(), ", one for each sequence of queries"});
     }
     take_positions(name, relative);
-    if (ctx.drops() && op.dropout > 0) {
-      dropout_rate = op.dropout;
-      dropout_key = ctx.next_dropout();
-    }
+    if (!ctx.drops()) op.dropout = 0;
+    if (op.dropout > 0) dropout_key = ctx.next_dropout();
     log_sum_exp = Tensor<T>(Shape{op.heads, queries.rows()});
   }
 
@@ -183,14 +177,14 @@ struct AttentionSaved {
     }
     p.rule = &op.rule;
     p.scale = scale();
-    p.dropout_rate = dropout_rate;
+    p.dropout_rate = op.dropout;
     p.dropout_key = dropout_key;
     return p;
   }
 
   // The result has the queries' shape: (B, Lq, ...) stays (B, Lq, ...).
   void forward() {
-    out = Tensor<T>(q.value.shape().with(-1, out_width()));
+    out = Tensor<T>(q.of.shape().with(-1, out_width()));
     kernels::AttentionDistanceWeights<T> sums;
     if (relative_keys.defined()) score_relative_keys();
     if (relative_values.defined()) {
@@ -210,9 +204,9 @@ struct AttentionSaved {
   SavedTensors reads(bool of_queries, bool scores, bool values) const {
     SavedTensors tensors;
     if (!scores && !values) return tensors;
-    tensors.add(q.value).add(bias).add_if(of_queries, relative_keys);
-    if (k.value.data() != q.value.data()) tensors.add(k.value);
-    if (v.value.data() != k.value.data()) tensors.add_if(scores, v.value);
+    tensors.add(q.of).add(bias).add_if(of_queries, relative_keys);
+    if (k.of.value().data() != q.of.value().data()) tensors.add(k.of);
+    if (v.of.value().data() != k.of.value().data()) tensors.add_if(scores, v.of);
     tensors.add_if(scores, out).add_if(scores, relative_values);
     for (const AttentionMask::Dense& dense : mask.dense_masks()) tensors.add(dense.flags).add(dense.bias);
     return tensors;
@@ -304,24 +298,22 @@ struct AttentionSaved {
     return " in " + std::to_string(op.heads) + " and " + std::to_string(op.key_value_heads) + " heads";
   }
 
-  void require_rows(const char* name, const char* what, const AttentionColumns<T>& in,
+  void require_rows(const char* name, const char* what, const AttentionInput<T>& in,
                     const SequenceLayout& layout, index_t heads) const {
+    const Shape& shape = in.of.shape();
     const bool elsewhere = op.key_rows != nullptr && &layout == &keys;
-    if (in.value.rank() < 2 || (in.value.shape().rows() != layout.rows() && !elsewhere)) {
-      throw ShapeError(
-          name,
-          {what, " of shape ", in.value.shape(), " must have the ", layout.rows(), " rows of its layout"},
-          {in.value.shape()});
+    if (shape.rank() < 2 || (shape.rows() != layout.rows() && !elsewhere)) {
+      throw ShapeError(name,
+                       {what, " of shape ", shape, " must have the ", layout.rows(), " rows of its layout"},
+                       {shape});
     }
     if (in.column < 0 || in.column + in.width > in.stride()) {
-      throw ShapeError(name,
-                       {what, " in columns ", in.column, " to ", in.column + in.width, " must be inside ",
-                        in.value.shape()},
-                       {in.value.shape()});
+      throw ShapeError(
+          name, {what, " in columns ", in.column, " to ", in.column + in.width, " must be inside ", shape},
+          {shape});
     }
     if (in.width < 1 || in.width % heads != 0) {
-      throw ShapeError(name, {what, " of width ", in.width, " must divide into ", heads, " heads"},
-                       {in.value.shape()});
+      throw ShapeError(name, {what, " of width ", in.width, " must divide into ", heads, " heads"}, {shape});
     }
   }
 

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <string>
@@ -9,6 +8,7 @@
 
 #include "eigenformer/autograd/ops/attention/attention_saved.hpp"
 #include "eigenformer/autograd/ops/elementwise/activation.hpp"
+#include "eigenformer/autograd/ops/elementwise/compare.hpp"
 #include "eigenformer/autograd/tape/operand.hpp"
 #include "eigenformer/autograd/tape/tape.hpp"
 #include "eigenformer/core/runtime/profiler.hpp"
@@ -103,47 +103,6 @@ struct LinearAttentionSaved {
   }
 };
 
-// Rows of x, with zeros in place of those that are not admitted.
-template <class T>
-Tensor<T> admitted_rows(const Tensor<T>& x, const Tensor<bool>& admitted) {
-  Tensor<T> y(x.shape());
-  const index_t d = x.dim(-1);
-  for (index_t r = 0; r < admitted.numel(); ++r) {
-    if (admitted.data()[r]) {
-      std::copy_n(x.data() + r * d, d, y.data() + r * d);
-    } else {
-      std::fill_n(y.data() + r * d, d, T(0));
-    }
-  }
-  return y;
-}
-
-// The features of keys, zeros for those that are not admitted: these add nothing to either sum.
-template <class T>
-Var<T> admitted_features(const Var<T>& k, const Tensor<bool>& admitted) {
-  Tensor<T> y(k.shape());
-  kernels::activation_forward<T>(Activation::elu_plus_one, k.value().data(), y.data(), y.numel());
-  y = admitted_rows(y, admitted);
-  if (detail::not_recorded<T>(y, k)) return Var<T>(std::move(y));
-  // dk = min(y, 1) dy, as elu_plus_one has it; 0 where y is.
-  return record_one("admitted_features", y, k, SavedTensors(), [y](const auto& dk, const Tensor<T>& dy) {
-    for (index_t i = 0; i < y.numel(); ++i) {
-      const T d = std::min(y.data()[i], T(1)) * dy.data()[i];
-      dk.data[i] = dk.beta == T(0) ? d : dk.beta * dk.data[i] + d;
-    }
-  });
-}
-
-// The values of admitted keys. The gradient of the others' is zero already, because their features are.
-template <class T>
-Var<T> admitted_values(const Var<T>& v, const Tensor<bool>& admitted) {
-  Tensor<T> y = admitted_rows(v.value(), admitted);
-  if (detail::not_recorded<T>(y, v)) return Var<T>(std::move(y));
-  return record("admitted_values", std::move(y), {v}, [](Backward<T>& b) { b.pass(0, b.dy()); });
-}
-
-}  // namespace detail
-
 /// LinearAttentionOp::admitted for a mask; undefined if the mask excludes no key. Since weights are not
 /// computed, a mask may be causal and may depend on the key (AttentionMask::key_padding, of bools or of
 /// floats 0 and -infinity). Throws ValueError for any other mask.
@@ -179,6 +138,8 @@ inline Tensor<bool> admitted_keys(const AttentionMask& mask, const SequenceLayou
   return admitted;
 }
 
+}  // namespace detail
+
 /// Attention in which the weight of a query and a key is the product of their features f(x) = elu(x) + 1:
 /// time and memory are linear in the length. Katharopoulos et al. 2020.
 ///
@@ -194,11 +155,14 @@ template <class T>
   detail::require_defined_or_absent("linear_attention", op.admitted);
   detail::LinearAttentionSaved<T> saved{q.value(), k.value(), v.value(), Tensor<T>(), queries, keys, op};
   saved.check();
-  const bool all = !op.admitted.defined();
+  const auto admitted = [&](const Var<T>& x, T other) {
+    return op.admitted.defined() ? where(op.admitted.reshape(x.shape().with(-1, 1)), x, other) : x;
+  };
+  // The features of keys that are not admitted are exp(-infinity): zeros, which add nothing to either sum.
   const Var<T> query_features = elu_plus_one(q),
-               key_features = all ? elu_plus_one(k) : detail::admitted_features(k, op.admitted),
-               values = all ? v : detail::admitted_values(v, op.admitted);
-  const OpScope scope(Runtime::instance().profiler(), "linear_attention");
+               key_features = elu_plus_one(admitted(k, -std::numeric_limits<T>::infinity())),
+               values = admitted(v, T(0));
+  const OpScope scope = detail::scope_of("linear_attention");
   saved.q = query_features.value();
   saved.k = key_features.value();
   saved.v = values.value();
@@ -208,8 +172,7 @@ template <class T>
       Shape{keys.batch(), p.heads, detail::kernels::linear_attention_state_size(p.head_dim, p.value_dim)});
   if (!op.causal) detail::kernels::linear_attention_accumulate<T>(p, state.data());
   detail::kernels::linear_attention_forward<T>(p, op.causal, state.data(), saved.out.data(), v.dim(-1));
-  if (detail::not_recorded<T>(saved.out, query_features, key_features, values))
-    return Var<T>(std::move(saved.out));
+  if (detail::not_recorded(saved.out, query_features, key_features, values)) return saved.out;
   return record(
       "linear_attention", saved.out, {query_features, key_features, values},
       SavedTensors().add_if(q.recorded() || k.recorded(), v).add_if(q.recorded() || k.recorded(), saved.out),
@@ -236,9 +199,7 @@ requires detail::Converted<Q, K, V>
 [[nodiscard]] Var<element_t<Q>> linear_attention(const Q& q, const K& k, const V& v,
                                                  const SequenceLayout& queries, const SequenceLayout& keys,
                                                  const detail::LinearAttentionOp& op = {}) {
-  using T = element_t<Q>;
-  return linear_attention(detail::operand<T>(q), detail::operand<T>(k), detail::operand<T>(v), queries, keys,
-                          op);
+  return linear_attention<element_t<Q>>(q, k, v, queries, keys, op);
 }
 
 namespace detail {
@@ -246,10 +207,9 @@ namespace detail {
 // The features of columns, in a matrix of their own.
 template <class T>
 Tensor<T> linear_features(const AttentionInput<T>& x) {
-  const index_t rows = x.of.shape().rows(), stride = x.of.dim(-1);
   Tensor<T> y(x.of.shape().with(-1, x.width));
-  kernels::activation_tile<T>(Activation::elu_plus_one, x.of.value().data() + x.column, stride, y.data(),
-                              x.width, rows, x.width);
+  kernels::activation_tile<T>(Activation::elu_plus_one, x.data(), x.stride(), y.data(), x.width,
+                              y.shape().rows(), x.width);
   return y;
 }
 
@@ -277,8 +237,8 @@ Tensor<T> linear_attention_state(const AttentionInput<T>& k, const AttentionInpu
   kernels::AttentionProblem<T> p = linear_problem<T>(k.width, heads);
   const Tensor<T> features = linear_features(k);
   p.k = features.data();
-  p.v = v.of.value().data() + v.column;
-  p.v_stride = v.of.dim(-1);
+  p.v = v.data();
+  p.v_stride = v.stride();
   p.keys = &keys;
   Tensor<T> state = linear_state(keys.batch(), p);
   kernels::linear_attention_accumulate<T>(p, state.data());
@@ -304,8 +264,8 @@ Var<T> linear_attention_step(const AttentionHeads<T>& x, const SequenceLayout& l
   }
   const Tensor<T> keys = linear_features(x.k);
   p.k = keys.data();
-  p.v = x.v.of.value().data() + x.v.column;
-  p.v_stride = x.v.of.dim(-1);
+  p.v = x.v.data();
+  p.v_stride = x.v.stride();
   if (!state.defined()) state = linear_state(layout.batch(), p);
   kernels::linear_attention_forward<T>(p, true, state.data(), out.data(), x.q.width);
   return Var<T>(std::move(out));
@@ -337,7 +297,7 @@ template <class T>
                   const detail::SeparateSlots<T> slots(b, 0, 2);
                   const auto &df = slots[0], &dx = slots[1];
                   for (const auto& slot : {df, dx}) {
-                    if (slot && padded && slot.beta == T(0)) std::fill_n(slot.data, slot.shape.numel(), T(0));
+                    if (slot && padded) slot.start_sum();
                   }
                   detail::kernels::recurrence_backward<T>(
                       f.data(), x.data(), c.data(), b.dy().data(), layout.offsets(), layout.lengths(), d,
@@ -350,8 +310,7 @@ template <class T>
 template <class F, class X>
 requires detail::Converted<F, X>
 [[nodiscard]] Var<element_t<F>> recurrence(const F& forget, const X& input, const SequenceLayout& layout) {
-  using T = element_t<F>;
-  return recurrence(detail::operand<T>(forget), detail::operand<T>(input), layout);
+  return recurrence<element_t<F>>(forget, input, layout);
 }
 
 }  // namespace eigenformer

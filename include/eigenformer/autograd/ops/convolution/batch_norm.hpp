@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <initializer_list>
 #include <utility>
 #include <vector>
 
@@ -33,17 +34,13 @@ struct PlaneSets {
   index_t plane_of(index_t set, index_t i) const noexcept {
     return groups == 0 ? i * channels + set : set * planes_of_set() + i;
   }
-  index_t grain(index_t elements) const noexcept {
-    return std::max<index_t>(1, (1 << 14) / std::max<index_t>(1, elements));
-  }
+  index_t grain(index_t elements) const noexcept { return (1 << 14) / std::max<index_t>(1, elements); }
 };
 
 // Calls use(plane, set) for all planes in parallel.
 template <class F>
 void for_each_plane(const PlaneSets& s, const F& use) {
-  parallel_for(s.planes(), s.grain(s.plane), [&](index_t begin, index_t end) {
-    for (index_t p = begin; p < end; ++p) use(p, s.set_of(p));
-  });
+  parallel_each(s.planes(), s.grain(s.plane), [&](index_t p) { use(p, s.set_of(p)); });
 }
 
 // The sum of term(i) for i in 0 .. n-1: short sums in T, their sum in double.
@@ -63,25 +60,26 @@ EIGENFORMER_ALWAYS_INLINE double sum_of(index_t n, const F& term) {
   return total;
 }
 
-// Mean and variance of each set.
+// The variance of each set; `mean` receives its mean.
 template <class T>
-EIGENFORMER_NOINLINE void set_statistics(const PlaneSets& s, const T* x, T* mean, T* var) {
+EIGENFORMER_NOINLINE Tensor<T> set_statistics(const PlaneSets& s, const Tensor<T>& x, Tensor<T>& mean) {
+  Tensor<T> var(Shape{s.sets()});
+  mean = Tensor<T>(var.shape());
   const double n = static_cast<double>(s.elements());
-  parallel_for(s.sets(), s.grain(s.elements()), [&](index_t begin, index_t end) {
-    for (index_t set = begin; set < end; ++set) {
-      double sum = 0, squares = 0;
-      for (index_t i = 0; i < s.planes_of_set(); ++i) {
-        const T* from = x + s.plane_of(set, i) * s.plane;
-        sum += sum_of<T>(s.plane, [&](index_t k) { return from[k]; });
-      }
-      const T m = mean[set] = static_cast<T>(sum / n);
-      for (index_t i = 0; i < s.planes_of_set(); ++i) {
-        const T* from = x + s.plane_of(set, i) * s.plane;
-        squares += sum_of<T>(s.plane, [&](index_t k) { return (from[k] - m) * (from[k] - m); });
-      }
-      var[set] = static_cast<T>(squares / n);
+  parallel_each(s.sets(), s.grain(s.elements()), [&](index_t set) {
+    double sum = 0, squares = 0;
+    for (index_t i = 0; i < s.planes_of_set(); ++i) {
+      const T* from = x.data() + s.plane_of(set, i) * s.plane;
+      sum += sum_of<T>(s.plane, [&](index_t k) { return from[k]; });
     }
+    const T m = mean.data()[set] = static_cast<T>(sum / n);
+    for (index_t i = 0; i < s.planes_of_set(); ++i) {
+      const T* from = x.data() + s.plane_of(set, i) * s.plane;
+      squares += sum_of<T>(s.plane, [&](index_t k) { return (from[k] - m) * (from[k] - m); });
+    }
+    var.data()[set] = static_cast<T>(squares / n);
   });
+  return var;
 }
 
 /// What the backward of a normalisation reads. `fixed`: mean and rstd are constants.
@@ -153,18 +151,20 @@ struct PlaneNorm {
 
 // The planes of x (N, C, ...). Throws ShapeError for operands that do not fit, ValueError for an eps that is
 // negative or not finite.
-EIGENFORMER_NOINLINE inline PlaneSets plane_sets(const char* op, const Shape& x,
-                                                 const std::vector<const Shape*>& vectors, double eps) {
+template <class T>
+EIGENFORMER_NOINLINE PlaneSets plane_sets(const char* op, const Shape& x,
+                                          std::initializer_list<const Tensor<T>*> vectors, double eps) {
   if (!(eps >= 0) || std::isinf(eps)) {
     throw ValueError(op, {"eps is ", eps, ", must be finite and not negative"});
   }
   if (x.rank() < 2) throw ShapeError(op, {"input of shape ", x.str(), " must be (N, C, ...)"}, {x});
-  for (const Shape* v : vectors) {
-    if (v != nullptr && *v != Shape{x[1]}) {
+  for (const Tensor<T>* v : vectors) {
+    require_defined_or_absent(op, *v);
+    if (v->defined() && v->shape() != Shape{x[1]}) {
       throw ShapeError(op,
-                       {"an operand of shape ", v->str(), " must have one number for each of the ", x[1],
+                       {"an operand of shape ", v->shape(), " must have one number for each of the ", x[1],
                         " channels of the input of shape ", x.str()},
-                       {x, *v});
+                       {x, v->shape()});
     }
   }
   PlaneSets s{x[0], x[1], 1, 0};
@@ -188,7 +188,7 @@ Var<T> finish_norm(const char* op, PlaneNorm<T> norm, const Var<T>& x, const Var
   norm.weight = weight.value();
   Tensor<T> y(x.shape());
   norm.forward(bias.value(), y.data());
-  if (not_recorded<T>(y, x, weight, bias)) return Var<T>(std::move(y));
+  if (not_recorded(y, x, weight, bias)) return y;
   return record(op, std::move(y), {x, weight, bias}, SavedTensors(x).add_if(x.recorded(), weight),
                 [norm](Backward<T>& back) { norm.backward(back); });
 }
@@ -209,13 +209,11 @@ requires Operands<X, W, B>
                                            Tensor<element_t<X>>& running_var, const W& weight = {},
                                            const B& bias = {}, const detail::BatchNormOp& op = {}) {
   using T = element_t<X>;
-  const Var<T>&v = detail::operand<T>(x), &w = detail::operand<T>(weight), &b = detail::operand<T>(bias);
+  const Var<T>&v = x, &w = weight, &b = bias;
   const OpScope scope = detail::scope_of("batch_norm", v);
-  detail::require_defined_or_absent("batch_norm", w, b, running_mean, running_var);
-  const auto shape = [](const auto& t) { return t.defined() ? &t.shape() : nullptr; };
   detail::PlaneNorm<T> norm;
-  norm.s = detail::plane_sets("batch_norm", v.shape(),
-                              {shape(w), shape(b), shape(running_mean), shape(running_var)}, op.eps);
+  norm.s = detail::plane_sets<T>("batch_norm", v.shape(),
+                                 {&w.value(), &b.value(), &running_mean, &running_var}, op.eps);
   norm.fixed = !op.training && running_mean.defined() && running_var.defined();
   if (norm.fixed) {
     norm.mean = running_mean.clone();
@@ -227,9 +225,7 @@ requires Operands<X, W, B>
     throw ValueError("batch_norm", {"input of shape ", v.shape(), " has ", n,
                                     " elements per channel, training needs two or more"});
   }
-  norm.mean = Tensor<T>(Shape{norm.s.channels});
-  Tensor<T> var(norm.mean.shape());
-  detail::set_statistics(norm.s, v.value().data(), norm.mean.data(), var.data());
+  const Tensor<T> var = detail::set_statistics(norm.s, v.value(), norm.mean);
   norm.rstd = detail::reciprocal_deviation(var, op.eps);
   const auto update = [&](Tensor<T>& running, const Tensor<T>& batch, double factor) {
     if (!op.training || !running.defined()) return;
@@ -256,21 +252,16 @@ requires Operands<X, W, B>
 [[nodiscard]] Var<element_t<X>> group_norm(const X& x, index_t num_groups, const W& weight = {},
                                            const B& bias = {}, double eps = 1e-5) {
   using T = element_t<X>;
-  const Var<T>&v = detail::operand<T>(x), &w = detail::operand<T>(weight), &b = detail::operand<T>(bias);
+  const Var<T>&v = x, &w = weight, &b = bias;
   const OpScope scope = detail::scope_of("group_norm", v);
-  detail::require_defined_or_absent("group_norm", w, b);
   detail::PlaneNorm<T> norm;
-  norm.s = detail::plane_sets("group_norm", v.shape(),
-                              {w.defined() ? &w.shape() : nullptr, b.defined() ? &b.shape() : nullptr}, eps);
+  norm.s = detail::plane_sets<T>("group_norm", v.shape(), {&w.value(), &b.value()}, eps);
   if (num_groups < 1 || norm.s.channels % num_groups != 0) {
     throw ValueError("group_norm", {"num_groups is ", num_groups, ", must divide the ", norm.s.channels,
                                     " channels of the input"});
   }
   norm.s.groups = num_groups;
-  norm.mean = Tensor<T>(Shape{norm.s.sets()});
-  Tensor<T> var(norm.mean.shape());
-  detail::set_statistics(norm.s, v.value().data(), norm.mean.data(), var.data());
-  norm.rstd = detail::reciprocal_deviation(var, eps);
+  norm.rstd = detail::reciprocal_deviation(detail::set_statistics(norm.s, v.value(), norm.mean), eps);
   return detail::finish_norm("group_norm", std::move(norm), v, w, b);
 }
 

@@ -17,29 +17,22 @@ namespace eigenformer {
 
 namespace detail {
 
-/// Options of conv2d() and conv1d(), with PyTorch's defaults. Pairs are {height, width}, or one number for
-/// both.
-template <class Size>
+/// Options of conv2d() and conv1d(), with PyTorch's defaults; of a signal only the widths count.
 struct ConvOp {
-  Size stride = 1;     ///< elements between windows
-  Size padding = 0;    ///< zeros around the image, or at each end of a signal
-  Size dilation = 1;   ///< elements between entries of the kernel
-  index_t groups = 1;  ///< parts of the channels, each with its own kernels
+  SizePair stride = 1;    ///< elements between windows
+  SizePair padding = 0;   ///< zeros around the image, or at each end of a signal
+  SizePair dilation = 1;  ///< elements between entries of the kernel
+  index_t groups = 1;     ///< parts of the channels, each with its own kernels
 };
-using Conv2dOp = ConvOp<SizePair>;
-using Conv1dOp = ConvOp<index_t>;
 
-/// Options of conv_transpose2d() and conv_transpose1d().
-template <class Size>
+/// Options of conv_transpose2d() and conv_transpose1d(); of a signal only the widths count.
 struct ConvTransposeOp {
-  Size stride = 1;          ///< elements of the result between windows
-  Size padding = 0;         ///< elements removed around the result
-  Size output_padding = 0;  ///< elements added at the end of the result, fewer than stride or dilation
-  index_t groups = 1;       ///< parts of the channels, each with its own kernels
-  Size dilation = 1;        ///< elements between entries of the kernel
+  SizePair stride = 1;          ///< elements of the result between windows
+  SizePair padding = 0;         ///< elements removed around the result
+  SizePair output_padding = 0;  ///< elements added at the end of the result, fewer than stride or dilation
+  index_t groups = 1;           ///< parts of the channels, each with its own kernels
+  SizePair dilation = 1;        ///< elements between entries of the kernel
 };
-using ConvTranspose2dOp = ConvTransposeOp<SizePair>;
-using ConvTranspose1dOp = ConvTransposeOp<index_t>;
 
 /// Options of unfold().
 struct UnfoldOp {
@@ -208,7 +201,7 @@ EIGENFORMER_NOINLINE inline SizePair transposed_size(const char* op, const Windo
 // x: (N, C, spatial...) or without N; w: (O, C / groups, kernel...), transposed (C, O / groups, kernel...).
 EIGENFORMER_NOINLINE inline ConvolutionPlan plan_convolution(const char* op, const Shape& x, const Shape& w,
                                                              const Shape* bias, index_t spatial,
-                                                             const Conv2dOp& o,
+                                                             const ConvOp& o,
                                                              const SizePair* output_padding) {
   require_image(op, x, spatial);
   if (w.rank() != spatial + 2) {
@@ -233,13 +226,15 @@ EIGENFORMER_NOINLINE inline ConvolutionPlan plan_convolution(const char* op, con
     throw ShapeError(op, {"bias of shape ", bias->str(), " must be (", results, ",)"}, {x, w, *bias});
   }
   const auto last_two = [&](const Shape& s) { return SizePair(spatial == 1 ? 1 : s[-2], s[-1]); };
+  const bool signal = spatial == 1;
   WindowGrid g{last_two(x), last_two(w), o.stride, o.padding, o.dilation};
+  if (signal) g = of_signal(g);
   SizePair to = 0;
   if (!transposed) {
     g = with_windows(op, g);
     to = g.out;
   } else {
-    to = transposed_size(op, g, *output_padding, x, w);
+    to = transposed_size(op, g, {signal ? 0 : output_padding->h, output_padding->w}, x, w);
     g.out = std::exchange(g.in, to);
   }
   ConvolutionPlan plan;
@@ -251,7 +246,7 @@ EIGENFORMER_NOINLINE inline ConvolutionPlan plan_convolution(const char* op, con
 
 template <class T>
 Var<T> convolution(const char* op, const Var<T>& x, const Var<T>& w, const Var<T>& bias, index_t spatial,
-                   const Conv2dOp& o, const SizePair* output_padding) {
+                   const ConvOp& o, const SizePair* output_padding) {
   const OpScope scope = scope_of(op, x, w);
   require_defined_or_absent(op, bias);
   const ConvolutionPlan plan = plan_convolution(
@@ -261,7 +256,7 @@ Var<T> convolution(const char* op, const Var<T>& x, const Var<T>& w, const Var<T
   Tensor<T> y(plan.y);
   (transposed ? convolve_transposed<T> : convolve<T>)(c, x.value().data(), w.value().data(),
                                                       bias.value().data(), y.data(), T(0));
-  if (not_recorded<T>(y, x, w, bias)) return Var<T>(std::move(y));
+  if (not_recorded(y, x, w, bias)) return y;
   // With y = W columns(x) + b: dx = the transposed convolution of dy, dW = the sum over windows of
   // dy columns(x)^T, db = the sum of dy over windows. With y transposed, dx = the convolution of dy, and dW
   // has x in the place of dy and dy in that of x.
@@ -297,10 +292,8 @@ Var<T> convolution(const char* op, const Var<T>& x, const Var<T>& w, const Var<T
 template <class X, class W, class B = Var<element_t<X>>>
 requires Operands<X, W, B>
 [[nodiscard]] Var<element_t<X>> conv2d(const X& x, const W& weight, const B& bias = {},
-                                       const detail::Conv2dOp& options = {}) {
-  using T = element_t<X>;
-  return detail::convolution<T>("conv2d", detail::operand<T>(x), detail::operand<T>(weight),
-                                detail::operand<T>(bias), 2, options, nullptr);
+                                       const detail::ConvOp& options = {}) {
+  return detail::convolution<element_t<X>>("conv2d", x, weight, bias, 2, options, nullptr);
 }
 
 /// conv2d() of signals. x: (N, C, L) or (C, L); weight: (O, C / groups, kernel); bias: (O), or undefined.
@@ -308,11 +301,8 @@ requires Operands<X, W, B>
 template <class X, class W, class B = Var<element_t<X>>>
 requires Operands<X, W, B>
 [[nodiscard]] Var<element_t<X>> conv1d(const X& x, const W& weight, const B& bias = {},
-                                       const detail::Conv1dOp& options = {}) {
-  using T = element_t<X>;
-  return detail::convolution<T>(
-      "conv1d", detail::operand<T>(x), detail::operand<T>(weight), detail::operand<T>(bias), 1,
-      {{1, options.stride}, {0, options.padding}, {1, options.dilation}, options.groups}, nullptr);
+                                       const detail::ConvOp& options = {}) {
+  return detail::convolution<element_t<X>>("conv1d", x, weight, bias, 1, options, nullptr);
 }
 
 /// The transposed convolution: what conv2d() with the same weight and options has as gradient of its input.
@@ -323,10 +313,9 @@ requires Operands<X, W, B>
 template <class X, class W, class B = Var<element_t<X>>>
 requires Operands<X, W, B>
 [[nodiscard]] Var<element_t<X>> conv_transpose2d(const X& x, const W& weight, const B& bias = {},
-                                                 const detail::ConvTranspose2dOp& options = {}) {
-  using T = element_t<X>;
-  return detail::convolution<T>(
-      "conv_transpose2d", detail::operand<T>(x), detail::operand<T>(weight), detail::operand<T>(bias), 2,
+                                                 const detail::ConvTransposeOp& options = {}) {
+  return detail::convolution<element_t<X>>(
+      "conv_transpose2d", x, weight, bias, 2,
       {options.stride, options.padding, options.dilation, options.groups}, &options.output_padding);
 }
 
@@ -335,12 +324,10 @@ requires Operands<X, W, B>
 template <class X, class W, class B = Var<element_t<X>>>
 requires Operands<X, W, B>
 [[nodiscard]] Var<element_t<X>> conv_transpose1d(const X& x, const W& weight, const B& bias = {},
-                                                 const detail::ConvTranspose1dOp& options = {}) {
-  using T = element_t<X>;
-  const detail::SizePair output_padding(0, options.output_padding);
-  return detail::convolution<T>(
-      "conv_transpose1d", detail::operand<T>(x), detail::operand<T>(weight), detail::operand<T>(bias), 1,
-      {{1, options.stride}, {0, options.padding}, {1, options.dilation}, options.groups}, &output_padding);
+                                                 const detail::ConvTransposeOp& options = {}) {
+  return detail::convolution<element_t<X>>(
+      "conv_transpose1d", x, weight, bias, 1,
+      {options.stride, options.padding, options.dilation, options.groups}, &options.output_padding);
 }
 
 /// The windows of images as columns (im2col): what conv2d() multiplies by its weight.
@@ -352,7 +339,7 @@ template <Operand X>
 [[nodiscard]] Var<element_t<X>> unfold(const X& input, const detail::SizePair& kernel_size,
                                        const detail::UnfoldOp& options = {}) {
   using T = element_t<X>;
-  const Var<T>& x = detail::operand<T>(input);
+  const Var<T>& x = input;
   const OpScope scope = detail::scope_of("unfold", x);
   detail::require_image("unfold", x.shape(), 2);
   const index_t channels = x.dim(-3), images = x.shape().rank() == 4 ? x.dim(0) : 1;
@@ -365,7 +352,7 @@ template <Operand X>
     detail::pack_columns(g, whole, x.value().data() + i * channels * g.in_plane(), channels,
                          y.data() + i * rows * n, n);
   });
-  if (detail::not_recorded<T>(y, x)) return Var<T>(std::move(y));
+  if (detail::not_recorded(y, x)) return y;
   // dx = the sum of dy over the windows that an element is in.
   return detail::record_one("unfold", std::move(y), x, SavedTensors(),
                             [g, whole, channels, images, rows, n](const auto& dx, const Tensor<T>& dy) {

@@ -43,31 +43,27 @@ template <class T>
 struct Interpolation {
   AxisTaps<T> rows, cols;
   InterpolateMode mode;
-  index_t in_w, in_plane, out_h, out_w;
+  SizePair in, out;
 
-  Interpolation(const SizePair& in, const SizePair& out, InterpolateMode of)
-      : rows(in.h, out.h, of),
-        cols(in.w, out.w, of),
-        mode(of),
-        in_w(in.w),
-        in_plane(in.h * in.w),
-        out_h(out.h),
-        out_w(out.w) {}
+  Interpolation(const SizePair& from, const SizePair& to, InterpolateMode of)
+      : rows(from.h, to.h, of), cols(from.w, to.w, of), mode(of), in(from), out(to) {}
+
+  index_t in_plane() const noexcept { return in.h * in.w; }
 
   void forward(const T* from, T* to, index_t begin, index_t end) const {
-    for (index_t i = begin * out_h; i < end * out_h; ++i) {
-      const auto h = static_cast<std::size_t>(i % out_h);
-      const T* upper = from + i / out_h * in_plane + rows.first[h] * in_w;
-      const T* lower = from + i / out_h * in_plane + rows.second[h] * in_w;
+    for (index_t i = begin * out.h; i < end * out.h; ++i) {
+      const auto h = static_cast<std::size_t>(i % out.h);
+      const T* upper = from + i / out.h * in_plane() + rows.first[h] * in.w;
+      const T* lower = from + i / out.h * in_plane() + rows.second[h] * in.w;
       const T down = rows.weight[h];
-      for (index_t j = 0; j < out_w; ++j) {
+      for (index_t j = 0; j < out.w; ++j) {
         const auto w = static_cast<std::size_t>(j);
         const index_t a = cols.first[w], b = cols.second[w];
         if (mode == InterpolateMode::nearest) {
-          to[i * out_w + j] = upper[a];  // a weight of 0 would make NaN of infinity
+          to[i * out.w + j] = upper[a];  // a weight of 0 would make NaN of infinity
         } else {
           const T right = cols.weight[w], left = T(1) - right;
-          to[i * out_w + j] = (T(1) - down) * (left * upper[a] + right * upper[b]) +
+          to[i * out.w + j] = (T(1) - down) * (left * upper[a] + right * upper[b]) +
                               down * (left * lower[a] + right * lower[b]);
         }
       }
@@ -76,15 +72,15 @@ struct Interpolation {
 
   // dx = the sum of dy times the weight that an element has in each element of the result.
   void backward(const T* dy, T* dx, index_t begin, index_t end) const {
-    for (index_t i = begin * out_h; i < end * out_h; ++i) {
-      const auto h = static_cast<std::size_t>(i % out_h);
-      T* upper = dx + i / out_h * in_plane + rows.first[h] * in_w;
-      T* lower = dx + i / out_h * in_plane + rows.second[h] * in_w;
+    for (index_t i = begin * out.h; i < end * out.h; ++i) {
+      const auto h = static_cast<std::size_t>(i % out.h);
+      T* upper = dx + i / out.h * in_plane() + rows.first[h] * in.w;
+      T* lower = dx + i / out.h * in_plane() + rows.second[h] * in.w;
       const T down = rows.weight[h];
-      for (index_t j = 0; j < out_w; ++j) {
+      for (index_t j = 0; j < out.w; ++j) {
         const auto w = static_cast<std::size_t>(j);
         const index_t a = cols.first[w], b = cols.second[w];
-        const T g = dy[i * out_w + j];
+        const T g = dy[i * out.w + j];
         if (mode == InterpolateMode::nearest) {
           upper[a] += g;
         } else {
@@ -109,7 +105,7 @@ template <Operand X>
 [[nodiscard]] Var<element_t<X>> interpolate(const X& input, const detail::SizePair& size,
                                             InterpolateMode mode = InterpolateMode::nearest) {
   using T = element_t<X>;
-  const Var<T>& x = detail::operand<T>(input);
+  const Var<T>& x = input;
   const OpScope scope = detail::scope_of("interpolate", x);
   if (x.rank() != 4 || x.dim(2) < 1 || x.dim(3) < 1) {
     throw ShapeError("interpolate", {"input of shape ", x.shape(), " must be (N, C, H, W), H and W not 0"},
@@ -119,18 +115,18 @@ template <Operand X>
   detail::require_at_least("interpolate", "size", 1, size);
   const detail::Interpolation<T> planes({x.dim(2), x.dim(3)}, size, mode);
   const index_t count = x.dim(0) * x.dim(1);
-  const index_t grain = std::max<index_t>(1, (1 << 14) / std::max(planes.in_plane, size.h * size.w));
+  const index_t grain = (1 << 14) / std::max(planes.in_plane(), size.h * size.w);
   Tensor<T> y(x.shape().with(2, size.h).with(3, size.w));
   parallel_for(count, grain, [&, from = x.value().data(), to = y.data()](index_t begin, index_t end) {
     planes.forward(from, to, begin, end);
   });
-  if (detail::not_recorded<T>(y, x)) return Var<T>(std::move(y));
+  if (detail::not_recorded(y, x)) return y;
   return detail::record_one("interpolate", std::move(y), x, SavedTensors(),
                             [planes, count, grain](const auto& dx, const Tensor<T>& dy) {
                               parallel_for(count, grain, [&, g = dy.data()](index_t begin, index_t end) {
                                 if (dx.beta == T(0)) {
-                                  std::fill(dx.data + begin * planes.in_plane,
-                                            dx.data + end * planes.in_plane, T(0));
+                                  std::fill(dx.data + begin * planes.in_plane(),
+                                            dx.data + end * planes.in_plane(), T(0));
                                 }
                                 planes.backward(g, dx.data, begin, end);
                               });

@@ -31,20 +31,17 @@ struct AvgPoolOp {
   bool count_include_pad = true;  ///< whether the padding counts in the mean
 };
 
-// The grid of a pooling op, of which the kernel of a signal has height 1.
 EIGENFORMER_NOINLINE inline WindowGrid pooling_grid(const char* op, const Shape& x, index_t spatial,
-                                                    SizePair kernel, SizePair stride, SizePair padding,
-                                                    SizePair dilation, bool ceil_mode) {
+                                                    const SizePair& kernel, const SizePair& stride,
+                                                    const SizePair& padding, const SizePair& dilation,
+                                                    bool ceil_mode) {
   require_image(op, x, spatial);
-  if (stride.h == 0 && stride.w == 0) stride = kernel;
-  if (spatial == 1) {
-    kernel.h = stride.h = dilation.h = 1;
-    padding.h = 0;
-  }
-  WindowGrid g{{spatial == 1 ? 1 : x[-2], x[-1]}, kernel, stride, padding, dilation};
+  const bool touching = stride.h == 0 && stride.w == 0;
+  WindowGrid g{{spatial == 1 ? 1 : x[-2], x[-1]}, kernel, touching ? kernel : stride, padding, dilation};
+  if (spatial == 1) g = of_signal(g);
   check_window(op, g);
-  for (const auto& [k, p, d] : {std::array<index_t, 3>{kernel.h, padding.h, dilation.h},
-                                std::array<index_t, 3>{kernel.w, padding.w, dilation.w}}) {
+  for (const auto& [k, p, d] : {std::array<index_t, 3>{g.kernel.h, g.padding.h, g.dilation.h},
+                                std::array<index_t, 3>{g.kernel.w, g.padding.w, g.dilation.w}}) {
     const index_t most = (d * (k - 1) + 1) / 2;
     if (p <= most) continue;
     throw ValueError(op, {"padding is ", p, ", must be at most half the kernel, ", most});
@@ -69,20 +66,18 @@ EIGENFORMER_ALWAYS_INLINE void for_each_window(const WindowGrid& g, index_t plan
   const auto first = [](index_t begin, index_t step) {
     return begin >= 0 ? begin : begin + (-begin + step - 1) / step * step;
   };
-  const index_t grain = std::max<index_t>(1, (1 << 14) / std::max<index_t>(1, g.out_plane() * g.entries()));
-  parallel_for(planes, grain, [&](index_t begin, index_t end) {
-    for (index_t plane = begin; plane < end; ++plane) {
-      for (index_t oh = 0; oh < g.out.h; ++oh) {
-        const index_t h = oh * g.stride.h - g.padding.h, h_end = h + g.dilation.h * (g.kernel.h - 1) + 1;
-        PoolingWindow window{first(h, g.dilation.h), std::min(h_end, g.in.h), 0, 0, 0};
-        const index_t rows = std::min(h_end, g.in.h + g.padding.h) - h;
-        for (index_t ow = 0; ow < g.out.w; ++ow) {
-          const index_t w = ow * g.stride.w - g.padding.w, w_end = w + g.dilation.w * (g.kernel.w - 1) + 1;
-          window.w0 = first(w, g.dilation.w);
-          window.w1 = std::min(w_end, g.in.w);
-          window.padded = rows * (std::min(w_end, g.in.w + g.padding.w) - w);
-          use(plane, oh * g.out.w + ow, window);
-        }
+  const index_t grain = (1 << 14) / std::max<index_t>(1, g.out_plane() * g.entries());
+  parallel_each(planes, grain, [&](index_t plane) {
+    for (index_t oh = 0; oh < g.out.h; ++oh) {
+      const index_t h = oh * g.stride.h - g.padding.h, h_end = h + g.dilation.h * (g.kernel.h - 1) + 1;
+      PoolingWindow window{first(h, g.dilation.h), std::min(h_end, g.in.h), 0, 0, 0};
+      const index_t rows = std::min(h_end, g.in.h + g.padding.h) - h;
+      for (index_t ow = 0; ow < g.out.w; ++ow) {
+        const index_t w = ow * g.stride.w - g.padding.w, w_end = w + g.dilation.w * (g.kernel.w - 1) + 1;
+        window.w0 = first(w, g.dilation.w);
+        window.w1 = std::min(w_end, g.in.w);
+        window.padded = rows * (std::min(w_end, g.in.w + g.padding.w) - w);
+        use(plane, oh * g.out.w + ow, window);
       }
     }
   });
@@ -120,21 +115,19 @@ Var<T> max_pool(const char* op, const Var<T>& x, index_t spatial, const SizePair
         to[plane * g.out_plane() + i] = largest;
         if (place != nullptr) place[plane * g.out_plane() + i] = static_cast<std::int32_t>(at);
       });
-  if (not_recorded<T>(y, x)) return Var<T>(std::move(y));
+  if (not_recorded(y, x)) return y;
   // dx = the sum of dy over the windows whose largest element it is: the first of equal ones, the last NaN.
-  return record_one(
-      op, std::move(y), x, SavedTensors(), [g, planes, places](const auto& dx, const Tensor<T>& dy) {
-        const index_t grain = std::max<index_t>(1, (1 << 15) / std::max<index_t>(1, g.in_plane()));
-        parallel_for(planes, grain, [&](index_t begin, index_t end) {
-          for (index_t plane = begin; plane < end; ++plane) {
-            T* to = dx.data + plane * g.in_plane();
-            if (dx.beta == T(0)) std::fill_n(to, g.in_plane(), T(0));
-            for (index_t i = plane * g.out_plane(); i < (plane + 1) * g.out_plane(); ++i) {
-              if (places.data()[i] >= 0) to[places.data()[i]] += dy.data()[i];
-            }
-          }
-        });
-      });
+  return record_one(op, std::move(y), x, SavedTensors(),
+                    [g, planes, places](const auto& dx, const Tensor<T>& dy) {
+                      const index_t grain = (1 << 15) / std::max<index_t>(1, g.in_plane());
+                      parallel_each(planes, grain, [&](index_t plane) {
+                        T* to = dx.data + plane * g.in_plane();
+                        if (dx.beta == T(0)) std::fill_n(to, g.in_plane(), T(0));
+                        for (index_t i = plane * g.out_plane(); i < (plane + 1) * g.out_plane(); ++i) {
+                          if (places.data()[i] >= 0) to[places.data()[i]] += dy.data()[i];
+                        }
+                      });
+                    });
 }
 
 template <class T>
@@ -159,11 +152,11 @@ Var<T> avg_pool(const char* op, const Var<T>& x, index_t spatial, const SizePair
         const bool empty = window.h0 >= window.h1 || window.w0 >= window.w1;
         to[plane * g.out_plane() + i] = empty ? T(0) : sum * factor(window);
       });
-  if (not_recorded<T>(y, x)) return Var<T>(std::move(y));
+  if (not_recorded(y, x)) return y;
   // dx = the sum of dy / (elements of the window) over the windows that an element is in.
   return record_one(op, std::move(y), x, SavedTensors(),
                     [g, planes, factor](const auto& dx, const Tensor<T>& dy) {
-                      if (dx.beta == T(0)) std::fill_n(dx.data, dx.shape.numel(), T(0));
+                      dx.start_sum();
                       for_each_window(g, planes, [&](index_t plane, index_t i, const PoolingWindow& window) {
                         const T share = dy.data()[plane * g.out_plane() + i] * factor(window);
                         for (index_t h = window.h0; h < window.h1; ++h) {
@@ -183,16 +176,14 @@ Var<T> avg_pool(const char* op, const Var<T>& x, index_t spatial, const SizePair
 template <Operand X>
 [[nodiscard]] Var<element_t<X>> max_pool2d(const X& x, const detail::SizePair& kernel_size,
                                            const detail::MaxPoolOp& options = {}) {
-  using T = element_t<X>;
-  return detail::max_pool<T>("max_pool2d", detail::operand<T>(x), 2, kernel_size, options);
+  return detail::max_pool<element_t<X>>("max_pool2d", x, 2, kernel_size, options);
 }
 
 /// max_pool2d() of signals. x: (N, C, L) or (C, L). Returns (N, C, L').
 template <Operand X>
 [[nodiscard]] Var<element_t<X>> max_pool1d(const X& x, index_t kernel_size,
                                            const detail::MaxPoolOp& options = {}) {
-  using T = element_t<X>;
-  return detail::max_pool<T>("max_pool1d", detail::operand<T>(x), 1, kernel_size, options);
+  return detail::max_pool<element_t<X>>("max_pool1d", x, 1, kernel_size, options);
 }
 
 /// The mean of each window. x: (N, C, H, W) or (C, H, W). Returns (N, C, H', W') with H' = (H + 2 padding -
@@ -200,16 +191,14 @@ template <Operand X>
 template <Operand X>
 [[nodiscard]] Var<element_t<X>> avg_pool2d(const X& x, const detail::SizePair& kernel_size,
                                            const detail::AvgPoolOp& options = {}) {
-  using T = element_t<X>;
-  return detail::avg_pool<T>("avg_pool2d", detail::operand<T>(x), 2, kernel_size, options);
+  return detail::avg_pool<element_t<X>>("avg_pool2d", x, 2, kernel_size, options);
 }
 
 /// avg_pool2d() of signals. x: (N, C, L) or (C, L). Returns (N, C, L').
 template <Operand X>
 [[nodiscard]] Var<element_t<X>> avg_pool1d(const X& x, index_t kernel_size,
                                            const detail::AvgPoolOp& options = {}) {
-  using T = element_t<X>;
-  return detail::avg_pool<T>("avg_pool1d", detail::operand<T>(x), 1, kernel_size, options);
+  return detail::avg_pool<element_t<X>>("avg_pool1d", x, 1, kernel_size, options);
 }
 
 }  // namespace eigenformer

@@ -33,6 +33,13 @@ struct WindowGrid {
   }
 };
 
+// The grid of a signal: a plane of height 1, of which only the widths of options count.
+inline WindowGrid of_signal(WindowGrid g) {
+  g.kernel.h = g.stride.h = g.dilation.h = 1;
+  g.padding.h = 0;
+  return g;
+}
+
 // Throws ValueError for a number outside [least, 2^31): products of two numbers inside do not overflow.
 EIGENFORMER_NOINLINE inline void require_at_least(const char* op, const char* name, index_t least,
                                                   const SizePair& pair) {
@@ -125,23 +132,21 @@ template <class T>
 EIGENFORMER_NOINLINE void pack_columns(const WindowGrid& g, const WindowTile& t, const T* x, index_t channels,
                                        T* columns, index_t ld) {
   const index_t each = g.entries() * t.count;
-  parallel_for(channels, std::max<index_t>(1, (1 << 15) / each), [&](index_t begin, index_t end) {
-    for (index_t c = begin; c < end; ++c) {
-      const T* plane = x + c * g.in_plane();
-      T* block = columns + c * g.entries() * ld;
-      for_each_run(g, t, [&](index_t entry, index_t at, index_t row, index_t lo, index_t hi, index_t shift) {
-        T* to = block + entry * ld + at - t.w0;
-        if (row < 0) return void(std::fill(to + t.w0, to + t.w1, T(0)));
-        const T* from = plane + row + shift;
-        for (index_t w = t.w0; w < lo; ++w) to[w] = T(0);
-        if (g.stride.w == 1) {
-          for (index_t w = lo; w < hi; ++w) to[w] = from[w];
-        } else {
-          for (index_t w = lo; w < hi; ++w) to[w] = from[w * g.stride.w];
-        }
-        for (index_t w = hi; w < t.w1; ++w) to[w] = T(0);
-      });
-    }
+  parallel_each(channels, (1 << 15) / each, [&](index_t c) {
+    const T* plane = x + c * g.in_plane();
+    T* block = columns + c * g.entries() * ld;
+    for_each_run(g, t, [&](index_t entry, index_t at, index_t row, index_t lo, index_t hi, index_t shift) {
+      T* to = block + entry * ld + at - t.w0;
+      if (row < 0) return void(std::fill(to + t.w0, to + t.w1, T(0)));
+      const T* from = plane + row + shift;
+      for (index_t w = t.w0; w < lo; ++w) to[w] = T(0);
+      if (g.stride.w == 1) {
+        for (index_t w = lo; w < hi; ++w) to[w] = from[w];
+      } else {
+        for (index_t w = lo; w < hi; ++w) to[w] = from[w * g.stride.w];
+      }
+      for (index_t w = hi; w < t.w1; ++w) to[w] = T(0);
+    });
   });
 }
 
@@ -150,21 +155,19 @@ template <class T>
 EIGENFORMER_NOINLINE void add_columns(const WindowGrid& g, const WindowTile& t, const T* columns, index_t ld,
                                       T* x, index_t channels) {
   const index_t each = g.entries() * t.count;
-  parallel_for(channels, std::max<index_t>(1, (1 << 15) / each), [&](index_t begin, index_t end) {
-    for (index_t c = begin; c < end; ++c) {
-      T* plane = x + c * g.in_plane();
-      const T* block = columns + c * g.entries() * ld;
-      for_each_run(g, t, [&](index_t entry, index_t at, index_t row, index_t lo, index_t hi, index_t shift) {
-        if (row < 0) return;
-        const T* from = block + entry * ld + at - t.w0;
-        T* to = plane + row + shift;
-        if (g.stride.w == 1) {
-          for (index_t w = lo; w < hi; ++w) to[w] += from[w];
-        } else {
-          for (index_t w = lo; w < hi; ++w) to[w * g.stride.w] += from[w];
-        }
-      });
-    }
+  parallel_each(channels, (1 << 15) / each, [&](index_t c) {
+    T* plane = x + c * g.in_plane();
+    const T* block = columns + c * g.entries() * ld;
+    for_each_run(g, t, [&](index_t entry, index_t at, index_t row, index_t lo, index_t hi, index_t shift) {
+      if (row < 0) return;
+      const T* from = block + entry * ld + at - t.w0;
+      T* to = plane + row + shift;
+      if (g.stride.w == 1) {
+        for (index_t w = lo; w < hi; ++w) to[w] += from[w];
+      } else {
+        for (index_t w = lo; w < hi; ++w) to[w * g.stride.w] += from[w];
+      }
+    });
   });
 }
 
@@ -175,7 +178,7 @@ void for_each_task(index_t tasks, index_t work, const F& use) {
   auto range = [&](index_t begin, index_t end) {
     for (index_t i = begin; i < end; ++i) use(i);
   };
-  const index_t grain = std::max<index_t>(1, (1 << 16) / std::max<index_t>(1, work));
+  const index_t grain = (1 << 16) / std::max<index_t>(1, work);
   if (tasks >= Runtime::instance().threads()) {
     parallel_for(tasks, grain, range);
   } else {

@@ -18,15 +18,12 @@ namespace detail {
 // y = f(x): dx = f'(x) dy, with f' from y where f allows it and from x otherwise.
 template <class T>
 Var<T> activation(Activation f, const Var<T>& x) {
-  const char* const op = activation_names[static_cast<std::size_t>(f)];
-  const OpScope scope = scope_of(op, x);
-  Tensor<T> y(x.shape());
-  kernels::activation_forward<T>(f, x.value().data(), y.data(), x.numel());
-  if (detail::not_recorded<T>(y, x)) return Var<T>(std::move(y));
-  const Tensor<T> saved = kernels::activation_backward_takes_output(f) ? y : x.value();
-  return record_one(
-      op, std::move(y), x, SavedTensors(saved), [f, saved](const auto& dx, const Tensor<T>& dy) {
-        kernels::activation_backward<T>(f, saved.data(), dy.data(), dx.data, dx.beta, saved.numel());
+  return elementwise(
+      activation_names[static_cast<std::size_t>(f)], x,
+      kernels::activation_backward_takes_output(f) ? Saves::y : Saves::x,
+      [f](const T* from, T* to, index_t n) { kernels::activation_forward<T>(f, from, to, n); },
+      [f](const T* saved, const T* dy, T* dx, T beta, index_t n) {
+        kernels::activation_backward<T>(f, saved, dy, dx, beta, n);
       });
 }
 
@@ -91,7 +88,7 @@ template <Operand X>
 /// Applies the function of an option; Activation::none returns x.
 template <Operand X>
 [[nodiscard]] Var<element_t<X>> activate(const X& given, Activation activation) {
-  decltype(auto) x = detail::operand<element_t<X>>(given);  // evaluates an Eigen expression once
+  const Var<element_t<X>>& x = given;  // evaluates an Eigen expression once
   detail::require_defined("activate", x);
   if (activation == Activation::none) return x;
   return detail::activation(activation, x);

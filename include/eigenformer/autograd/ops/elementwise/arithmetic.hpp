@@ -64,7 +64,7 @@ Var<T> affine(const char* op, const Var<T>& x, T factor, T shift) {
     from = y.data();
   }
   if (factor == T(1) || shift != T(0)) kernels::add_scalar<T>(from, shift, y.data(), x.numel());
-  if (detail::not_recorded<T>(y, x)) return Var<T>(std::move(y));
+  if (detail::not_recorded(y, x)) return y;
   return record(op, std::move(y), {x}, SavedTensors(), [factor](Backward<T>& back) {
     if (factor == T(1)) {
       back.pass(0, back.dy());
@@ -74,26 +74,37 @@ Var<T> affine(const char* op, const Var<T>& x, T factor, T shift) {
   });
 }
 
-// y = f(x), element by element; the backward reads x, y or neither, by the derivative of f.
-template <class T>
-Var<T> unary(const char* op, kernels::UnaryOp f, const Var<T>& x, bool reads_x, bool reads_y) {
+// What the gradient of a function of each element reads.
+enum class Saves { none, x, y };
+
+// forward(x, y, n) of n elements, and backward(saved, dy, dx, beta, n).
+template <class T, class Forward, class F>
+Var<T> elementwise(const char* op, const Var<T>& x, Saves saves, const Forward& forward, F backward) {
   const OpScope scope = scope_of(op, x);
   Tensor<T> y(x.shape());
-  kernels::unary<T>(f, x.value().data(), y.data(), x.numel());
-  if (detail::not_recorded<T>(y, x)) return Var<T>(std::move(y));
-  return record_one(op, y, x, SavedTensors().add_if(reads_x, x).add_if(reads_y, y),
-                    [f, x = reads_x ? x.value() : Tensor<T>(), y = reads_y ? y : Tensor<T>()](
-                        const auto& dx, const Tensor<T>& dy) {
-                      kernels::unary_backward<T>(f, x.data(), y.data(), dy.data(), dx.data, dx.beta,
-                                                 dy.numel());
+  forward(x.value().data(), y.data(), x.numel());
+  if (not_recorded(y, x)) return y;
+  const Tensor<T> saved = saves == Saves::x ? x.value() : saves == Saves::y ? y : Tensor<T>();
+  return record_one(op, std::move(y), x, SavedTensors(saved),
+                    [saved, backward](const auto& dx, const Tensor<T>& dy) {
+                      backward(saved.data(), dy.data(), dx.data, dx.beta, dy.numel());
                     });
+}
+
+template <class T>
+Var<T> unary(const char* op, kernels::UnaryOp f, const Var<T>& x, Saves saves) {
+  return elementwise(
+      op, x, saves, [f](const T* from, T* to, index_t n) { kernels::unary<T>(f, from, to, n); },
+      [f](const T* saved, const T* dy, T* dx, T beta, index_t n) {
+        kernels::unary_backward<T>(f, saved, saved, dy, dx, beta, n);
+      });
 }
 
 template <class T>
 Var<T> add_vars(const Var<T>& a, const Var<T>& b) {
   const OpScope scope = scope_of("add", a, b);
   Tensor<T> y = binary<kernels::BinaryOp::add>("add", a.value(), b.value());
-  if (not_recorded<T>(y, a, b)) return Var<T>(std::move(y));
+  if (not_recorded(y, a, b)) return y;
   // da = dy, db = dy, each summed over the dimensions in which it was broadcast (so below, too).
   return record("add", std::move(y), {a, b}, SavedTensors(),
                 [sa = a.shape(), sb = b.shape()](Backward<T>& back) {
@@ -106,7 +117,7 @@ template <class T>
 Var<T> subtract_vars(const Var<T>& a, const Var<T>& b) {
   const OpScope scope = scope_of("subtract", a, b);
   Tensor<T> y = binary<kernels::BinaryOp::subtract>("subtract", a.value(), b.value());
-  if (not_recorded<T>(y, a, b)) return Var<T>(std::move(y));
+  if (not_recorded(y, a, b)) return y;
   // da = dy, db = -dy.
   return record("subtract", std::move(y), {a, b}, SavedTensors(), [sa = a.shape()](Backward<T>& back) {
     if (const auto db = back.grad(1)) sum_into(db, back.dy(), T(-1));
@@ -118,7 +129,7 @@ template <class T>
 Var<T> multiply_vars(const Var<T>& a, const Var<T>& b) {
   const OpScope scope = scope_of("multiply", a, b);
   Tensor<T> y = binary<kernels::BinaryOp::multiply>("multiply", a.value(), b.value());
-  if (not_recorded<T>(y, a, b)) return Var<T>(std::move(y));
+  if (not_recorded(y, a, b)) return y;
   // da = dy * b, db = dy * a; a factor is kept only when the other one needs a gradient.
   return record("multiply", std::move(y), {a, b},
                 SavedTensors().add_if(b.recorded(), a).add_if(a.recorded(), b),
@@ -133,7 +144,7 @@ template <class T>
 Var<T> divide_vars(const Var<T>& a, const Var<T>& b) {
   const OpScope scope = scope_of("divide", a, b);
   Tensor<T> y = binary<kernels::BinaryOp::divide>("divide", a.value(), b.value());
-  if (not_recorded<T>(y, a, b)) return Var<T>(std::move(y));
+  if (not_recorded(y, a, b)) return y;
   // da = dy / b, db = -dy * y / b.
   return record("divide", y, {a, b}, SavedTensors(b).add_if(b.recorded(), y),
                 [y = b.recorded() ? y : Tensor<T>(), b = b.value()](Backward<T>& back) {
@@ -204,35 +215,35 @@ requires detail::OperandPair<A, B>
 template <Operand X>
 [[nodiscard]] Var<element_t<X>> negate(const X& x) {
   // dx = -dy.
-  return detail::unary<element_t<X>>("negate", detail::kernels::UnaryOp::negate, x, false, false);
+  return detail::unary<element_t<X>>("negate", detail::kernels::UnaryOp::negate, x, detail::Saves::none);
 }
 
 /// e to the power x, element by element.
 template <Operand X>
 [[nodiscard]] Var<element_t<X>> exp(const X& x) {
   // dx = y dy.
-  return detail::unary<element_t<X>>("exp", detail::kernels::UnaryOp::exp, x, false, true);
+  return detail::unary<element_t<X>>("exp", detail::kernels::UnaryOp::exp, x, detail::Saves::y);
 }
 
 /// Natural logarithm, element by element: -inf at 0, NaN below.
 template <Operand X>
 [[nodiscard]] Var<element_t<X>> log(const X& x) {
   // dx = dy / x.
-  return detail::unary<element_t<X>>("log", detail::kernels::UnaryOp::log, x, true, false);
+  return detail::unary<element_t<X>>("log", detail::kernels::UnaryOp::log, x, detail::Saves::x);
 }
 
 /// Square root, element by element: NaN below 0.
 template <Operand X>
 [[nodiscard]] Var<element_t<X>> sqrt(const X& x) {
   // dx = dy / (2 y).
-  return detail::unary<element_t<X>>("sqrt", detail::kernels::UnaryOp::sqrt, x, false, true);
+  return detail::unary<element_t<X>>("sqrt", detail::kernels::UnaryOp::sqrt, x, detail::Saves::y);
 }
 
 /// x * x, element by element.
 template <Operand X>
 [[nodiscard]] Var<element_t<X>> square(const X& x) {
   // dx = 2 x dy.
-  return detail::unary<element_t<X>>("square", detail::kernels::UnaryOp::square, x, true, false);
+  return detail::unary<element_t<X>>("square", detail::kernels::UnaryOp::square, x, detail::Saves::x);
 }
 
 /// add() of the same operands, of which one is a Var or a Tensor: Eigen's operators are those of two Eigen

@@ -18,7 +18,7 @@ Var<T> map_pairs(const char* op, const Var<T>& a, const Shape& as, const Var<T>&
   Tensor<T> y(kernels::broadcast_shape(op, as, bs));
   kernels::map_pairs<T>([f](const auto& u, const auto& v) EIGENFORMER_INLINE_LAMBDA { return f.value(u, v); },
                         y.shape(), a.value().data(), as, b.value().data(), bs, y.data());
-  if (not_recorded<T>(y, a, b)) return Var<T>(std::move(y));
+  if (not_recorded(y, a, b)) return y;
   return record(op, std::move(y), {a, b}, SavedTensors(a, b),
                 [a = a.value(), b = b.value(), as, bs, f](Backward<T>& back) {
                   const Tensor<T>& dy = back.dy();

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <algorithm>
 #include <cmath>
 #include <compare>
 #include <cstdint>
@@ -26,34 +25,23 @@ template <class A, class B>
 concept Comparable = (has_elements<A> && (Number<B> || are_all_of_one_type<A, B>)) ||
                      (Number<A> && has_elements<B>);
 
-// Calls f(i, a's element, b's element) for each element i of `shape`, to which both broadcast.
-template <class T, class F>
-void for_pairs(const Shape& shape, const T* a, const Shape& as, const T* b, const Shape& bs, F f) {
-  if (shape.numel() == 0) return;
-  const auto loop = broadcast_loop<2>(shape, {&as, &bs});
-  const index_t n = loop.inner_size(), step_a = loop.inner_stride(0), step_b = loop.inner_stride(1);
-  const auto part = [&](index_t round, index_t begin, index_t end) {
-    const auto at = loop.offsets(round);
-    for (index_t i = begin; i < end; ++i) f(round * n + i, a[at[0] + i * step_a], b[at[1] + i * step_b]);
-  };
-  constexpr index_t grain = 1 << 12;
-  if (loop.outer_size() == 1) {
-    parallel_for(n, grain, [&](index_t begin, index_t end) { part(0, begin, end); });
-  } else {
-    parallel_for(loop.outer_size(), std::max<index_t>(1, grain / n), [&](index_t begin, index_t end) {
-      for (index_t round = begin; round < end; ++round) part(round, 0, n);
-    });
-  }
-}
-
 // Whether f holds for the elements of both, with broadcasting.
 template <class T, class F>
 Tensor<bool> test_pairs(const char* op, const Tensor<T>& a, const Tensor<T>& b, F f) {
   require_defined(op, a, b);
   Tensor<bool> y(kernels::broadcast_shape(op, a.shape(), b.shape()));
-  bool* to = y.data();
-  for_pairs(y.shape(), a.data(), a.shape(), b.data(), b.shape(),
-            [=](index_t i, T u, T v) { to[i] = f(u, v); });
+  if (y.numel() == 0) return y;
+  const auto loop = broadcast_loop<2>(y.shape(), {&a.shape(), &b.shape()});
+  const index_t step_a = loop.inner_stride(0), step_b = loop.inner_stride(1), row = loop.inner_size();
+  for_rounds(loop, 1 << 12, [&, f](index_t begin, index_t end, index_t skip, index_t n) {
+    auto at = loop.offsets(begin);
+    for (index_t round = begin; round < end; ++round, at.next()) {
+      const T* u = a.data() + at[0] + skip * step_a;
+      const T* v = b.data() + at[1] + skip * step_b;
+      bool* to = y.data() + round * row + skip;
+      for (index_t i = 0; i < n; ++i) to[i] = f(u[i * step_a], v[i * step_b]);
+    }
+  });
   return y;
 }
 
@@ -71,9 +59,7 @@ constexpr bool holds(kernels::Comparison f, std::partial_ordering order) {
 // The order of an integer and a number, neither rounded to the other's type.
 template <class N>
 std::partial_ordering order_of(std::int64_t u, N x) {
-  if constexpr (std::is_same_v<N, bool>) {
-    return u <=> std::int64_t{x};
-  } else if constexpr (std::is_integral_v<N>) {
+  if constexpr (std::is_integral_v<N>) {
     return std::cmp_less(u, x)    ? std::partial_ordering::less
            : std::cmp_equal(u, x) ? std::partial_ordering::equivalent
                                   : std::partial_ordering::greater;
@@ -100,28 +86,24 @@ constexpr kernels::Comparison mirrored(kernels::Comparison f) {
 
 template <class A, class B>
 Tensor<bool> compare(const char* op, kernels::Comparison f, const A& a, const B& b) {
-  const OpScope scope(Runtime::instance().profiler(), op);
+  const OpScope scope = scope_of(op);
   using T = element_t<A, B>;
   if constexpr (Number<A>) {
     return compare(op, mirrored(f), b, a);
   } else if constexpr (!std::is_floating_point_v<T>) {
     const Tensor<T>& left = tensor_of(a);
     require_defined(op, left);
-    if constexpr (sizeof(T) == sizeof(std::int64_t)) {
-      // A double does not hold every int64_t.
-      if constexpr (Number<B>) {
-        return test_pairs(op, left, left, [f, b](T u, T) { return holds(f, order_of(u, b)); });
-      } else {
-        return test_pairs(op, left, tensor_of(b), [f](T u, T v) { return holds(f, u <=> v); });
-      }
+    // A double, which the kernels compare, holds every int32_t exactly, and not every int64_t.
+    constexpr bool exact = sizeof(T) < sizeof(std::int64_t);
+    if constexpr (exact && Number<B>) {
+      return compare(op, f, left.template to<double>(), b);
+    } else if constexpr (exact) {
+      require_defined(op, tensor_of(b));
+      return compare(op, f, left.template to<double>(), tensor_of(b).template to<double>());
+    } else if constexpr (Number<B>) {
+      return test_pairs(op, left, left, [f, b](T u, T) { return holds(f, order_of(u, b)); });
     } else {
-      // The kernels compare floats and doubles; a double holds every int32_t exactly.
-      if constexpr (Number<B>) {
-        return compare(op, f, left.template to<double>(), b);
-      } else {
-        require_defined(op, tensor_of(b));
-        return compare(op, f, left.template to<double>(), tensor_of(b).template to<double>());
-      }
+      return test_pairs(op, left, tensor_of(b), [f](T u, T v) { return holds(f, u <=> v); });
     }
   } else if constexpr (Number<B>) {
     return compare(op, f, a, Tensor<T>::scalar(static_cast<T>(b)));
@@ -204,7 +186,7 @@ template <class T>
   Tensor<T> y(detail::kernels::broadcast_shape("where", mask.shape(), operands));
   detail::kernels::where<T>(mask.data(), mask.shape(), a.value().data(), a.shape(), b.value().data(),
                             b.shape(), y.data());
-  if (detail::not_recorded<T>(y, a, b)) return Var<T>(std::move(y));
+  if (detail::not_recorded(y, a, b)) return y;
   // da = mask ? dy : 0, db = mask ? 0 : dy, each summed over the dimensions in which it was broadcast.
   return record("where", std::move(y), {a, b}, SavedTensors(mask), [mask](Backward<T>& back) {
     if (const auto da = back.grad(0)) detail::chosen_into(da, mask, back.dy(), true);

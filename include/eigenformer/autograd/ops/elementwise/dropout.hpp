@@ -2,10 +2,8 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <memory>
 #include <type_traits>
 #include <utility>
-#include <vector>
 
 #include "eigenformer/autograd/ops/linear/linear.hpp"
 #include "eigenformer/autograd/tape/context.hpp"
@@ -23,7 +21,7 @@ template <class T>
   const detail::RowDropoutSite<T> site("dropout", ctx, rate, x.shape().rows());
   if (site.rate == 0) return x;
   Tensor<T> y = site.apply(x.value());
-  if (detail::not_recorded<T>(y, x)) return Var<T>(std::move(y));
+  if (detail::not_recorded(y, x)) return y;
   // dx = dy * mask / (1 - rate), the mask drawn again.
   return detail::record_one(
       "dropout", std::move(y), x, SavedTensors(),
@@ -45,7 +43,7 @@ template <class T>
   } else {
     detail::kernels::dropout_rows<T>(r.value().data(), y.data(), rows, n, n, site.view(), x.value().data());
   }
-  if (detail::not_recorded<T>(y, x, r)) return Var<T>(std::move(y));
+  if (detail::not_recorded(y, x, r)) return y;
   return record("add_dropout", std::move(y), {x, r}, SavedTensors(), [site](Backward<T>& b) {
     site.pass(b, 1, b.dy());
     b.pass(0, b.dy());
@@ -56,20 +54,16 @@ namespace detail {
 
 // y = beta * y + x * multiplier, row by row; a dropped row is zero even if x is NaN.
 template <class T>
-void scale_rows(const T* x, const std::vector<T>& multipliers, T beta, T* y, index_t n) {
-  const auto rows = static_cast<index_t>(multipliers.size());
-  parallel_for(rows, std::max<index_t>(1, (index_t{1} << 15) / std::max<index_t>(n, 1)),
-               [&](index_t begin, index_t end) {
-                 for (index_t r = begin; r < end; ++r) {
-                   const T m = multipliers[static_cast<std::size_t>(r)];
-                   const T* in = x + r * n;
-                   T* out = y + r * n;
-                   for (index_t i = 0; i < n; ++i) {
-                     const T scaled = m == T(0) ? T(0) : m * in[i];
-                     out[i] = beta == T(0) ? scaled : out[i] + scaled;
-                   }
-                 }
-               });
+void scale_rows(const T* x, const Tensor<T>& multipliers, T beta, T* y, index_t n) {
+  parallel_each(multipliers.numel(), (index_t{1} << 15) / std::max<index_t>(n, 1), [&](index_t r) {
+    const T m = multipliers.data()[r];
+    const T* in = x + r * n;
+    T* out = y + r * n;
+    for (index_t i = 0; i < n; ++i) {
+      const T scaled = m == T(0) ? T(0) : m * in[i];
+      out[i] = beta == T(0) ? scaled : out[i] + scaled;
+    }
+  });
 }
 
 }  // namespace detail
@@ -86,26 +80,26 @@ template <class T>
   const index_t rows = x.shape().rows(), n = x.shape().cols();
   const detail::RowDropoutSite<T> site("stochastic_depth", ctx, rate, rows);
   if (site.rate == 0) return x;
-  const OpScope scope(Runtime::instance().profiler(), "stochastic_depth");
-  auto multipliers = std::make_shared<std::vector<T>>(static_cast<std::size_t>(rows));
+  const OpScope scope = detail::scope_of("stochastic_depth");
+  Tensor<T> multipliers(Shape{rows});
   std::uint32_t drawn = 0;
   for (index_t r = 0; r < rows; ++r) {
-    T& m = (*multipliers)[static_cast<std::size_t>(r)];
+    T& m = multipliers.data()[r];
     const std::uint32_t sequence = site.keys() == nullptr ? 0 : site.keys()[r].sequence;
     if (r > 0 && sequence == drawn) {
-      m = (*multipliers)[static_cast<std::size_t>(r - 1)];
+      m = multipliers.data()[r - 1];
     } else {
       detail::kernels::dropout_mask_row<T>(site.key, sequence, 0, 0, 0, 1, site.rate, &m);
     }
     drawn = sequence;
   }
   Tensor<T> y(x.shape());
-  detail::scale_rows<T>(x.value().data(), *multipliers, T(0), y.data(), n);
-  if (detail::not_recorded<T>(y, x)) return Var<T>(std::move(y));
+  detail::scale_rows<T>(x.value().data(), multipliers, T(0), y.data(), n);
+  if (detail::not_recorded(y, x)) return y;
   // dx = multiplier dy.
   return detail::record_one("stochastic_depth", std::move(y), x, SavedTensors(),
                             [multipliers, n](const auto& dx, const Tensor<T>& dy) {
-                              detail::scale_rows<T>(dy.data(), *multipliers, dx.beta, dx.data, n);
+                              detail::scale_rows<T>(dy.data(), multipliers, dx.beta, dx.data, n);
                             });
 }
 

@@ -12,25 +12,21 @@ namespace eigenformer {
 
 namespace detail {
 
-// What the gradient of map() reads.
-enum class Saves { x, y };
-
 // y = f.value(x), element by element: dx = f.slope(x or y, dy). A formula is of Packs, and depends on no more
 // than T: one for each type of operand would be compiled for each of them.
 template <class T, Saves saves, class F>
 Var<T> map(const char* op, const Var<T>& x, const F& f) {
-  const OpScope scope = scope_of(op, x);
-  Tensor<T> y(x.shape());
-  kernels::map<T, 1>([f](const auto& v) EIGENFORMER_INLINE_LAMBDA { return f.value(v); }, {x.value().data()},
-                     y.data(), T(0), x.numel());
-  if (not_recorded<T>(y, x)) return Var<T>(std::move(y));
-  const Tensor<T> saved = saves == Saves::y ? y : x.value();
-  return record_one(op, std::move(y), x, SavedTensors(saved),
-                    [saved, f](const auto& dx, const Tensor<T>& dy) {
-                      kernels::map<T, 2>([f](const auto& v, const auto& g)
-                                             EIGENFORMER_INLINE_LAMBDA { return f.slope(v, g); },
-                                         {saved.data(), dy.data()}, dx.data, dx.beta, saved.numel());
-                    });
+  return elementwise(
+      op, x, saves,
+      [f](const T* from, T* to, index_t n) {
+        kernels::map<T, 1>([f](const auto& v) EIGENFORMER_INLINE_LAMBDA { return f.value(v); }, {from}, to,
+                           T(0), n);
+      },
+      [f](const T* saved, const T* dy, T* dx, T beta, index_t n) {
+        kernels::map<T, 2>([f](const auto& v, const auto& g)
+                               EIGENFORMER_INLINE_LAMBDA { return f.slope(v, g); },
+                           {saved, dy}, dx, beta, n);
+      });
 }
 
 namespace formula {
@@ -193,21 +189,21 @@ struct Erfc {
 template <Operand X>
 [[nodiscard]] Var<element_t<X>> abs(const X& x) {
   // dx = sign(x) dy.
-  return detail::unary<element_t<X>>("abs", detail::kernels::UnaryOp::absolute, x, true, false);
+  return detail::unary<element_t<X>>("abs", detail::kernels::UnaryOp::absolute, x, detail::Saves::x);
 }
 
 /// 1 / x, element by element.
 template <Operand X>
 [[nodiscard]] Var<element_t<X>> reciprocal(const X& x) {
   // dx = -y^2 dy.
-  return detail::unary<element_t<X>>("reciprocal", detail::kernels::UnaryOp::reciprocal, x, false, true);
+  return detail::unary<element_t<X>>("reciprocal", detail::kernels::UnaryOp::reciprocal, x, detail::Saves::y);
 }
 
 /// The error function, element by element.
 template <Operand X>
 [[nodiscard]] Var<element_t<X>> erf(const X& x) {
   // dx = 2 / sqrt(pi) exp(-x^2) dy.
-  return detail::unary<element_t<X>>("erf", detail::kernels::UnaryOp::erf, x, true, false);
+  return detail::unary<element_t<X>>("erf", detail::kernels::UnaryOp::erf, x, detail::Saves::x);
 }
 
 /// -1, 0 or 1 by the sign of x, 0 for NaN; the gradient is 0.

@@ -38,7 +38,7 @@ template <class T>
   const detail::StridedView from = detail::broadcast_view("assign", values.shape(), part.shape);
   Tensor<T> y = x.value().clone();
   detail::copy_view(y.data(), part, values.value().data(), from);
-  if (detail::not_recorded<T>(y, x, values)) return Var<T>(std::move(y));
+  if (detail::not_recorded(y, x, values)) return y;
   // dx = dy outside the part, 0 inside; dvalues = dy of the part, summed over what was broadcast.
   return record("assign", std::move(y), {x, values}, SavedTensors(), [part](Backward<T>& back) {
     if (back.needs(1)) {
@@ -81,7 +81,7 @@ requires(Operand<X>&& detail::OperandPair<X, V>)
 /// NumPy's x[mask]. Throws ShapeError when the shapes do not broadcast.
 template <Operand X>
 [[nodiscard]] Var<element_t<X>> masked_select(const X& x, const Tensor<bool>& mask) {
-  const Var<element_t<X>>& v = detail::operand<element_t<X>>(x);
+  const Var<element_t<X>>& v = x;
   const OpScope scope = detail::scope_of("masked_select", v, mask);
   const Shape shape = detail::kernels::broadcast_shape("masked_select", v.shape(), mask.shape());
   const detail::StridedView view = detail::broadcast_view("masked_select", mask.shape(), shape);
@@ -94,15 +94,13 @@ template <Operand X>
   // Without a branch, which could not be predicted: the next element overwrites one that is not selected.
   for (index_t i = 0, k = 0; k < count; k += flags.data()[i] ? 1 : 0, ++i)
     y.data()[k] = all.value().data()[i];
-  if (detail::not_recorded<T>(y, all)) return Var<T>(std::move(y));
+  if (detail::not_recorded(y, all)) return y;
   // dx = dy at the elements that were selected, 0 elsewhere.
   return detail::record_one("masked_select", std::move(y), all, SavedTensors(flags),
                             [flags](const auto& dx, const Tensor<T>& dy) {
                               const T* g = dy.data();
-                              for (index_t i = 0; i < flags.numel(); ++i) {
-                                const T own = flags.data()[i] ? *g++ : T(0);
-                                dx.data[i] = dx.beta == T(0) ? own : dx.data[i] + own;
-                              }
+                              for (index_t i = 0; i < flags.numel(); ++i)
+                                dx.put(i, flags.data()[i] ? *g++ : T(0));
                             });
 }
 
@@ -163,19 +161,17 @@ requires(detail::has_elements<S>&& detail::has_elements<V>&& detail::are_all_of_
   }
   Tensor<std::int64_t> found(v.shape());
   const index_t n = s.dim(-1), m = one ? v.numel() : v.dim(-1);
-  parallel_for(v.numel(), 1 << 12, [&](index_t begin, index_t end) {
-    for (index_t i = begin; i < end; ++i) {
-      const auto* row = s.data() + (one ? 0 : i / m * n);
-      const auto value = v.data()[i];
-      index_t low = 0, high = n;
-      while (low < high) {
-        const index_t middle = low + (high - low) / 2;
-        // Of NaN both are true.
-        const bool above = right ? !(row[middle] > value) : !(row[middle] >= value);
-        (above ? low : high) = above ? middle + 1 : middle;
-      }
-      found.data()[i] = low;
+  detail::parallel_each(v.numel(), 1 << 12, [&](index_t i) {
+    const auto* row = s.data() + (one ? 0 : i / m * n);
+    const auto value = v.data()[i];
+    index_t low = 0, high = n;
+    while (low < high) {
+      const index_t middle = low + (high - low) / 2;
+      // Of NaN both are true.
+      const bool above = right ? !(row[middle] > value) : !(row[middle] >= value);
+      (above ? low : high) = above ? middle + 1 : middle;
     }
+    found.data()[i] = low;
   });
   return found;
 }

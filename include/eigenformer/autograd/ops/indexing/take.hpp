@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -52,25 +53,20 @@ std::pair<Tensor<std::int64_t>, Shape> along_axis(const char* op, const Shape& s
 }  // namespace detail
 
 /// Entries of an axis by number, as NumPy's take: x (a..., n, b...) and indices (i...) give (a..., i...,
-/// b...). Negative indices count from the end; the gradients of an entry that is taken several times are
-/// summed. Throws IndexError for an axis or index that does not exist, ShapeError for a result above rank 6.
+/// b...), and without an axis elements of the flattened tensor. Negative indices count from the end; the
+/// gradients of an entry that is taken several times are summed. Throws IndexError for an axis or index that
+/// does not exist, ShapeError for a result above rank 6.
 template <Operand X, detail::IndexNumber I>
-[[nodiscard]] Var<element_t<X>> take(const X& x, const Tensor<I>& indices, index_t axis) {
-  const Var<element_t<X>>& v = detail::operand<element_t<X>>(x);
-  const index_t a = detail::axis_of("take", axis, v.shape());
+[[nodiscard]] Var<element_t<X>> take(const X& x, const Tensor<I>& indices,
+                                     std::optional<index_t> axis = std::nullopt) {
+  const Var<element_t<X>>& given = x;
+  const auto v = axis ? given : detail::reshaped("take", given, Shape{given.numel()});
+  const index_t a = detail::axis_of("take", axis.value_or(0), v.shape());
   const auto y = detail::selected("take", v, a, detail::entries_from_front("take", indices, v.dim(a)));
   std::vector<index_t> sizes(v.shape().begin(), v.shape().end());
   sizes.erase(sizes.begin() + a);
   sizes.insert(sizes.begin() + a, indices.shape().begin(), indices.shape().end());
   return detail::reshaped("take", y, Shape(sizes));
-}
-/// Elements of the flattened tensor, in the shape of the indices, as PyTorch's take.
-template <Operand X, detail::IndexNumber I>
-[[nodiscard]] Var<element_t<X>> take(const X& x, const Tensor<I>& indices) {
-  const Var<element_t<X>>& v = detail::operand<element_t<X>>(x);
-  const auto flat = detail::reshaped("take", v, Shape{v.numel()});
-  const auto y = detail::selected("take", flat, 0, detail::entries_from_front("take", indices, v.numel()));
-  return detail::reshaped("take", y, indices.shape());
 }
 
 /// gather() as NumPy's take_along_axis and PyTorch's take_along_dim: x and indices broadcast outside the
@@ -78,7 +74,7 @@ template <Operand X, detail::IndexNumber I>
 /// for an axis or index that does not exist.
 template <Operand X, detail::IndexNumber I>
 [[nodiscard]] Var<element_t<X>> take_along_axis(const X& x, const Tensor<I>& indices, index_t axis) {
-  const Var<element_t<X>>& v = detail::operand<element_t<X>>(x);
+  const Var<element_t<X>>& v = x;
   detail::require_defined("take_along_axis", v, indices);
   const index_t a = detail::axis_of("take_along_axis", axis, v.shape());
   const auto [index, shape] = detail::along_axis("take_along_axis", v.shape(), indices, a);
@@ -103,8 +99,8 @@ template <class T, detail::IndexNumber I>
   }
   // Which value each element of the result comes from; -1: x's own.
   Tensor<std::int64_t> source = Tensor<std::int64_t>::full(x.shape(), -1);
-  (void)detail::visit_gathered(x.shape(), index, a,
-                               [to = source.data()](index_t in_x, index_t at) { to[in_x] = at; });
+  detail::visit_gathered(op, x.shape(), index, a,
+                         [to = source.data()](index_t in_x, index_t at) { to[in_x] = at; });
   Tensor<T> given(index.shape());
   detail::copy_view(given.data(), detail::whole_view(given.shape()), values.value().data(),
                     detail::broadcast_view(op, values.shape(), given.shape()));
@@ -113,7 +109,7 @@ template <class T, detail::IndexNumber I>
     const index_t at = source.data()[i];
     y.data()[i] = at < 0 ? x.value().data()[i] : given.data()[at];
   }
-  if (detail::not_recorded<T>(y, x, values)) return Var<T>(std::move(y));
+  if (detail::not_recorded(y, x, values)) return y;
   // dx = dy where no value was put; dvalues = dy where each was put, 0 for those that were replaced.
   return record(op, std::move(y), {x, values}, SavedTensors(source),
                 [source, shape = index.shape()](Backward<T>& back) {
@@ -126,10 +122,8 @@ template <class T, detail::IndexNumber I>
                     if (const auto dv = back.grad(1)) detail::sum_into(dv, g);
                   }
                   if (const auto dx = back.grad(0)) {
-                    for (index_t i = 0; i < dy.numel(); ++i) {
-                      const T g = source.data()[i] >= 0 ? T(0) : dy.data()[i];
-                      dx.data[i] = dx.beta == T(0) ? g : dx.data[i] + g;
-                    }
+                    for (index_t i = 0; i < dy.numel(); ++i)
+                      dx.put(i, source.data()[i] >= 0 ? T(0) : dy.data()[i]);
                   }
                 });
 }
@@ -159,18 +153,17 @@ template <class T, detail::IndexNumber I>
   }
   detail::check_gathered("scatter_add", index, a, x.shape());
   Tensor<T> y = x.value().clone();
-  const bool inside = detail::visit_gathered(
-      x.shape(), index, a,
+  detail::visit_gathered(
+      "scatter_add", x.shape(), index, a,
       [to = y.data(), from = values.value().data()](index_t in_x, index_t at) { to[in_x] += from[at]; });
-  if (!inside) detail::check_indices("scatter_add", index, a, x.shape());
-  if (detail::not_recorded<T>(y, x, values)) return Var<T>(std::move(y));
+  if (detail::not_recorded(y, x, values)) return y;
   // dx = dy; dvalues = dy where each was added.
   return record("scatter_add", std::move(y), {x, values}, SavedTensors(index), [index, a](Backward<T>& back) {
     if (const auto dv = back.grad(1)) {
       const auto visit = [to = dv.data, beta = dv.beta, dy = back.dy().data()](index_t in_x, index_t at) {
         to[at] = beta == T(0) ? dy[in_x] : to[at] + dy[in_x];
       };
-      (void)detail::visit_gathered(back.dy().shape(), index, a, visit);
+      detail::visit_gathered("scatter_add", back.dy().shape(), index, a, visit);
     }
     back.pass(0, back.dy());
   });
@@ -180,8 +173,7 @@ template <class X, detail::IndexNumber I, class V>
 requires detail::Converted<X, V>
 [[nodiscard]] Var<element_t<X>> scatter_add(const X& x, index_t axis, const Tensor<I>& index,
                                             const V& values) {
-  using T = element_t<X>;
-  return scatter_add(detail::operand<T>(x), axis, index, detail::operand<T>(values));
+  return scatter_add<element_t<X>>(x, axis, index, values);
 }
 
 /// x plus entry k of the values at entry index[k] of an axis, in the order of the values, as PyTorch's
@@ -206,11 +198,9 @@ template <class T, detail::IndexNumber I>
   const auto taken = static_cast<index_t>(entries.size());
   // Calls add(element of x, element of values, count) for each row of the values.
   const auto for_rows = [view, taken](const std::vector<index_t>& rows, const auto& add) {
-    parallel_for(view.outer, 1, [&](index_t begin, index_t end) {
-      for (index_t o = begin; o < end; ++o) {
-        for (index_t k = 0; k < taken; ++k) {
-          add((o * view.n + rows[static_cast<std::size_t>(k)]) * view.inner, (o * taken + k) * view.inner);
-        }
+    detail::parallel_each(view.outer, 1, [&](index_t o) {
+      for (index_t k = 0; k < taken; ++k) {
+        add((o * view.n + rows[static_cast<std::size_t>(k)]) * view.inner, (o * taken + k) * view.inner);
       }
     });
   };
@@ -218,17 +208,14 @@ template <class T, detail::IndexNumber I>
   for_rows(entries, [&](index_t in_x, index_t at) {
     for (index_t i = 0; i < view.inner; ++i) y.data()[in_x + i] += from[at + i];
   });
-  if (detail::not_recorded<T>(y, x, values)) return Var<T>(std::move(y));
+  if (detail::not_recorded(y, x, values)) return y;
   // dx = dy; entry k of dvalues = entry index[k] of dy.
   return record("index_add", std::move(y), {x, values}, SavedTensors(),
                 [view, entries, for_rows](Backward<T>& back) {
                   if (const auto dv = back.grad(1)) {
                     const T* dy = back.dy().data();
                     for_rows(entries, [&](index_t in_x, index_t at) {
-                      for (index_t i = 0; i < view.inner; ++i) {
-                        T& g = dv.data[at + i];
-                        g = dv.beta == T(0) ? dy[in_x + i] : g + dy[in_x + i];
-                      }
+                      for (index_t i = 0; i < view.inner; ++i) dv.put(at + i, dy[in_x + i]);
                     });
                   }
                   back.pass(0, back.dy());
@@ -238,8 +225,7 @@ template <class T, detail::IndexNumber I>
 template <class X, detail::IndexNumber I, class V>
 requires detail::Converted<X, V>
 [[nodiscard]] Var<element_t<X>> index_add(const X& x, index_t axis, const Tensor<I>& index, const V& values) {
-  using T = element_t<X>;
-  return index_add(detail::operand<T>(x), axis, index, detail::operand<T>(values));
+  return index_add<element_t<X>>(x, axis, index, values);
 }
 
 }  // namespace eigenformer

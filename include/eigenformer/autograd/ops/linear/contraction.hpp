@@ -37,7 +37,7 @@ class EinsumParser {
       : equation_(equation), shapes_(shapes) {}
 
   EIGENFORMER_NOINLINE Contraction parse() {
-    split(marked());
+    read();
     for (std::size_t n = 0; n < shapes_.size(); ++n) {
       name_ellipsis(n);
       unify_sizes(n);
@@ -57,38 +57,28 @@ class EinsumParser {
     return " of operand " + std::to_string(n) + " with shape " + shapes_[n].str();
   }
 
-  // The equation without spaces, with '.' for an ellipsis and '>' for the arrow.
-  std::string marked() const {
-    std::string text;
+  // Finds the letters of operands and result, with '.' for an ellipsis.
+  void read() {
+    std::string* letters = &found_.operands.emplace_back();
     for (std::size_t i = 0; i < equation_.size(); ++i) {
       const char c = equation_[i];
       const std::string_view rest = equation_.substr(i);
       if (c == ' ') continue;
       if (rest.starts_with("...")) {
-        text += '.';
+        *letters += '.';
         i += 2;
-      } else if (rest.starts_with("->") && !has(text, '>')) {
-        text += '>';
+      } else if (rest.starts_with("->") && !explicit_result_) {
+        explicit_result_ = true;
+        letters = &found_.result;
         i += 1;
-      } else if (c == ',' || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z')) {
-        text += c;
+      } else if (c == ',') {
+        if (explicit_result_) fail("has a comma in the result, expected one result");
+        letters = &found_.operands.emplace_back();
+      } else if ((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z')) {
+        *letters += c;
       } else {
         fail("has '" + std::string(1, c) + "' at position " + std::to_string(i) +
              ", expected letters, commas, one arrow and ellipses of three dots");
-      }
-    }
-    return text;
-  }
-
-  void split(const std::string& text) {
-    const std::size_t arrow = text.find('>');
-    explicit_result_ = arrow != std::string::npos;
-    found_ = {{""}, explicit_result_ ? text.substr(arrow + 1) : ""};
-    for (const char c : text.substr(0, arrow)) {
-      if (c == ',') {
-        found_.operands.emplace_back();
-      } else {
-        found_.operands.back() += c;
       }
     }
     if (found_.operands.size() != shapes_.size()) {
@@ -97,7 +87,6 @@ class EinsumParser {
     }
     if (std::count(found_.result.begin(), found_.result.end(), '.') > 1)
       fail("has two ellipses in the result");
-    if (has(found_.result, ',')) fail("has a comma in the result, expected one result");
   }
 
   // Gives the dimensions of an operand's ellipsis their letters.
@@ -276,7 +265,7 @@ Lettered<T> contract(const char* op, Lettered<T> a, Lettered<T> b, const std::st
 
 template <class T>
 Var<T> contracted(std::string_view equation, const std::vector<Var<T>>& x) {
-  const OpScope scope(Runtime::instance().profiler(), "einsum");
+  const OpScope scope = scope_of("einsum");
   std::vector<Shape> shapes;
   for (const Var<T>& v : x) {
     require_defined("einsum", v);
@@ -329,38 +318,6 @@ Var<T> product_over_axes(const char* op, const Var<T>& a, const Var<T>& b, const
 }
 
 template <class T>
-Var<T> tensordot_last(const Var<T>& a, const Var<T>& b, index_t count) {
-  require_defined("tensordot", a, b);
-  if (count < 0 || count > std::min(a.rank(), b.rank())) {
-    throw ValueError("tensordot", {count, " axes of shapes ", a.shape(), " and ", b.shape(),
-                                   ", expected at least 0 and no more than each has"});
-  }
-  std::vector<index_t> last, first;
-  for (index_t i = 0; i < count; ++i) {
-    last.push_back(a.rank() - count + i);
-    first.push_back(i);
-  }
-  return product_over_axes("tensordot", a, b, last, first);
-}
-
-template <class T>
-Var<T> inner_product(const Var<T>& a, const Var<T>& b) {
-  require_defined("inner", a, b);
-  if (a.rank() == 0 || b.rank() == 0) return multiply(a, b);
-  return product_over_axes("inner", a, b, {-1}, {-1});
-}
-
-template <class T>
-Var<T> outer_product(const Var<T>& a, const Var<T>& b) {
-  require_defined("outer", a, b);
-  if (a.rank() != 1 || b.rank() != 1) {
-    throw ShapeError("outer", {"operands of shapes ", a.shape(), " and ", b.shape(), " must have rank 1"},
-                     {a.shape(), b.shape()});
-  }
-  return product_over_axes("outer", a, b, {}, {});
-}
-
-template <class T>
 Var<T> kronecker(const Var<T>& a, const Var<T>& b) {
   const OpScope scope = scope_of("kron", a, b);
   const index_t rank = std::max(a.rank(), b.rank());
@@ -399,8 +356,7 @@ Var<T> kronecker(const Var<T>& a, const Var<T>& b) {
 template <class... X>
 requires Operands<X...>
 [[nodiscard]] Var<element_t<X...>> einsum(std::string_view equation, const X&... x) {
-  using T = element_t<X...>;
-  return detail::contracted(equation, std::vector<Var<T>>{detail::operand<T>(x)...});
+  return detail::contracted(equation, std::vector<Var<element_t<X...>>>{x...});
 }
 /// The same for a vector of operands. Throws also for an empty one.
 template <class T>
@@ -413,8 +369,18 @@ template <class T>
 template <class A, class B>
 requires Operands<A, B>
 [[nodiscard]] Var<element_t<A>> tensordot(const A& a, const B& b, index_t count = 2) {
-  using T = element_t<A>;
-  return detail::tensordot_last<T>(detail::operand<T>(a), detail::operand<T>(b), count);
+  const Var<element_t<A>>&u = a, &v = b;
+  detail::require_defined("tensordot", u, v);
+  if (count < 0 || count > std::min(u.rank(), v.rank())) {
+    throw ValueError("tensordot", {count, " axes of shapes ", u.shape(), " and ", v.shape(),
+                                   ", expected at least 0 and no more than each has"});
+  }
+  std::vector<index_t> last, first;
+  for (index_t i = 0; i < count; ++i) {
+    last.push_back(u.rank() - count + i);
+    first.push_back(i);
+  }
+  return detail::product_over_axes("tensordot", u, v, last, first);
 }
 /// Products summed over dimension axes_a[i] of a and axes_b[i] of b for each i. The result has the other
 /// dimensions of a, then those of b. Throws IndexError for an axis outside the rank, ValueError for one named
@@ -423,9 +389,7 @@ template <class A, class B>
 requires Operands<A, B>
 [[nodiscard]] Var<element_t<A>> tensordot(const A& a, const B& b, const std::vector<index_t>& axes_a,
                                           const std::vector<index_t>& axes_b) {
-  using T = element_t<A>;
-  return detail::product_over_axes<T>("tensordot", detail::operand<T>(a), detail::operand<T>(b), axes_a,
-                                      axes_b);
+  return detail::product_over_axes<element_t<A>>("tensordot", a, b, axes_a, axes_b);
 }
 
 /// The products of all pairs of elements of two vectors, (m) and (n) to (m, n). Throws ShapeError for another
@@ -433,8 +397,13 @@ requires Operands<A, B>
 template <class A, class B>
 requires Operands<A, B>
 [[nodiscard]] Var<element_t<A>> outer(const A& a, const B& b) {
-  using T = element_t<A>;
-  return detail::outer_product<T>(detail::operand<T>(a), detail::operand<T>(b));
+  const Var<element_t<A>>&u = a, &v = b;
+  detail::require_defined("outer", u, v);
+  if (u.rank() != 1 || v.rank() != 1) {
+    throw ShapeError("outer", {"operands of shapes ", u.shape(), " and ", v.shape(), " must have rank 1"},
+                     {u.shape(), v.shape()});
+  }
+  return detail::product_over_axes("outer", u, v, {}, {});
 }
 
 /// Products summed over the last dimensions, (..., n) and (---, n) to (..., ---); of a scalar, the product.
@@ -442,23 +411,22 @@ requires Operands<A, B>
 template <class A, class B>
 requires Operands<A, B>
 [[nodiscard]] Var<element_t<A>> inner(const A& a, const B& b) {
-  using T = element_t<A>;
-  return detail::inner_product<T>(detail::operand<T>(a), detail::operand<T>(b));
+  const Var<element_t<A>>&u = a, &v = b;
+  detail::require_defined("inner", u, v);
+  if (u.rank() == 0 || v.rank() == 0) return multiply(u, v);
+  return detail::product_over_axes("inner", u, v, {-1}, {-1});
 }
 
 /// Kronecker product: b times each element of a, (m, n) and (p, q) to (m p, n q); the smaller rank gets
 /// dimensions of size 1 in front. Throws ShapeError for a rank above 3.
 template <class A, class B>
 requires Operands<A, B>
-[[nodiscard]] Var<element_t<A>> kron(const A& a, const B& b) {
-  using T = element_t<A>;
-  return detail::kronecker<T>(detail::operand<T>(a), detail::operand<T>(b));
-}
+[[nodiscard]] Var<element_t<A>> kron(const A& a, const B& b) { return detail::kronecker<element_t<A>>(a, b); }
 
 /// The sum of diagonal k of two dimensions. Arguments and errors as for diagonal().
 template <Operand X>
 [[nodiscard]] Var<element_t<X>> trace(const X& x, index_t k = 0, index_t axis1 = 0, index_t axis2 = 1) {
-  const Var<element_t<X>>& v = detail::operand<element_t<X>>(x);
+  const Var<element_t<X>>& v = x;
   detail::require_defined("trace", v);
   return sum(diagonal(v, k, axis1, axis2), {-1});
 }

@@ -94,7 +94,7 @@ Var<T> fused_feed_forward(const char* op, const Context<T>& ctx, const Var<T>& x
   const Var<T> v_up = ctx.use(w_up), c_up = ctx.use(b_up);
   std::vector<Var<T>> inputs{x, v2, c2, v1, c1};
   if (gated) inputs.insert(inputs.end(), {v_up, c_up});
-  if (not_recorded<T>(y, inputs)) return Var<T>(std::move(y));
+  if (not_recorded(y, inputs)) return y;
   const bool before = x.recorded() || v1.recorded() || c1.recorded() || v_up.recorded() || c_up.recorded();
   return record(op, std::move(y), inputs,
                 SavedTensors()
@@ -178,12 +178,12 @@ template <class T>
   Tensor<T> y(x.shape().with(-1, n));
   const T* in = x.value().data();
   T* out = y.data();
-  const index_t grain = std::max<index_t>(1, (index_t{1} << 13) / std::max<index_t>(n, 1));
+  const index_t grain = (index_t{1} << 13) / std::max<index_t>(n, 1);
   parallel_for(rows, grain, [&](index_t begin, index_t end) {
     detail::kernels::gated_tile<T>(gate, in + begin * 2 * n + n, 2 * n, in + begin * 2 * n, 2 * n,
                                    out + begin * n, n, end - begin, n);
   });
-  if (detail::not_recorded<T>(y, x)) return Var<T>(std::move(y));
+  if (detail::not_recorded(y, x)) return y;
   // da = f(b) dy, db = f'(b) a dy.
   return detail::record_one("glu", std::move(y), x, SavedTensors(x),
                             [gate, rows, n, grain, x = x.value()](const auto& dx, const Tensor<T>& dy) {
@@ -200,7 +200,7 @@ template <class T>
 /// The same for other operands.
 template <detail::Converted X>
 [[nodiscard]] Var<element_t<X>> glu(const X& x, Activation gate = Activation::sigmoid) {
-  return glu(detail::operand<element_t<X>>(x), gate);
+  return glu<element_t<X>>(x, gate);
 }
 
 }  // namespace eigenformer

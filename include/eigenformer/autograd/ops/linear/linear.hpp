@@ -264,7 +264,7 @@ struct WeightRows {
   template <class T>
   GradientSlot<T> part(const GradientSlot<T>& of, index_t width) const {
     if (!of || count == all) return of;
-    if (of.beta == T(0)) std::fill_n(of.data, all * width, T(0));
+    of.start_sum();
     return {of.data + first * width, T(1), of.shape};
   }
 };

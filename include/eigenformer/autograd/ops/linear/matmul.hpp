@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <span>
 #include <type_traits>
 #include <vector>
 
@@ -15,8 +16,9 @@ namespace eigenformer {
 
 namespace detail {
 
-// The index of the operand's matrix for each product of a broadcast batch.
+// The index of the operand's matrix for each product of a broadcast batch; empty if it has one for each.
 inline std::vector<index_t> broadcast_batch_index(const Shape& batch, const Shape& operand_batch) {
+  if (batch == operand_batch) return {};
   std::vector<index_t> index(static_cast<std::size_t>(batch.numel()));
   for (std::size_t i = 0; i < index.size(); ++i) {
     auto rest = static_cast<index_t>(i);
@@ -33,13 +35,17 @@ inline std::vector<index_t> broadcast_batch_index(const Shape& batch, const Shap
   return index;
 }
 
-/// The matrices of one operand of a batch of products: product i uses the one at index[i], or at i.
+/// The matrices of one operand of a batch of products.
 template <class T>
 struct BatchOperand {
   const T* data;
   index_t ld;
-  index_t size;                       ///< numbers of one matrix
-  const std::vector<index_t>* index;  ///< null: each product has its own
+  index_t size;                         ///< numbers of one matrix
+  std::span<const index_t> index = {};  ///< of each product's matrix; empty: each has its own
+
+  index_t matrix_of(index_t product) const {
+    return index.empty() ? product : index[static_cast<std::size_t>(product)];
+  }
 };
 
 /// Where products of a batch are added, such as the gradient of an operand; beta 0 does not read it.
@@ -60,7 +66,7 @@ void add_products(bool transpose_x, bool transpose_y, index_t count, index_t m, 
     if (sum.beta == T(0)) std::fill_n(sum.data, sum.numel, T(0));  // no product writes it
     return;
   }
-  if (sum.of.index == nullptr && x.index == nullptr && y.index == nullptr) {
+  if (sum.of.index.empty() && x.index.empty() && y.index.empty()) {
     kernels::gemm_batched<T>({.count = count,
                               .m = m,
                               .n = n,
@@ -73,15 +79,12 @@ void add_products(bool transpose_x, bool transpose_y, index_t count, index_t m, 
                               .beta = sum.beta});
     return;
   }
-  const auto part_of = [](const BatchOperand<T>& o, index_t i) {
-    return o.index == nullptr ? i : (*o.index)[static_cast<std::size_t>(i)];
-  };
   std::vector<bool> seen(static_cast<std::size_t>(size == 0 ? 0 : sum.numel / size));
   for (index_t i = 0; i < count && size > 0; ++i) {
-    const index_t part = part_of(sum.of, i);
+    const index_t part = sum.of.matrix_of(i);
     const auto at = static_cast<std::size_t>(part);
-    kernels::gemm<T>(transpose_x, transpose_y, m, n, k, T(1), x.data + part_of(x, i) * x.size, x.ld,
-                     y.data + part_of(y, i) * y.size, y.ld, seen[at] ? T(1) : sum.beta,
+    kernels::gemm<T>(transpose_x, transpose_y, m, n, k, T(1), x.data + x.matrix_of(i) * x.size, x.ld,
+                     y.data + y.matrix_of(i) * y.size, y.ld, seen[at] ? T(1) : sum.beta,
                      sum.data + part * size, sum.of.ld);
     seen[at] = true;
   }
@@ -124,21 +127,19 @@ template <class T>
 
   const auto index_a = detail::broadcast_batch_index(batch, batch_a);
   const auto index_b = detail::broadcast_batch_index(batch, batch_b);
-  const bool plain = batch_a == batch && batch_b == batch;
-  const detail::BatchOperand<T> left{a.value().data(), lda, size_a, plain ? nullptr : &index_a};
-  const detail::BatchOperand<T> right{b.value().data(), ldb, size_b, plain ? nullptr : &index_b};
-  detail::add_products<T>(transpose_a, transpose_b, count, m, n, k, left, right,
-                          {y.data(), T(0), y.numel(), {y.data(), n, size_y, nullptr}});
+  detail::add_products<T>(transpose_a, transpose_b, count, m, n, k, {a.value().data(), lda, size_a, index_a},
+                          {b.value().data(), ldb, size_b, index_b},
+                          {y.data(), T(0), y.numel(), {y.data(), n, size_y}});
 
-  if (detail::not_recorded<T>(y, a, b)) return Var<T>(std::move(y));
+  if (detail::not_recorded(y, a, b)) return y;
   // With y = op(a) op(b): d op(a) = dy op(b)^T and d op(b) = op(a)^T dy; a broadcast operand sums over its
   // products.
   return record("matmul", y, {a, Var<T>(b)}, SavedTensors().add_if(b.recorded(), a).add_if(a.recorded(), b),
                 [a = a.value(), b = b.value(), index_a, index_b, transpose_a, transpose_b, m, n, k, lda, ldb,
-                 count, size_a, size_b, size_y, plain](Backward<T>& back) {
-                  const detail::BatchOperand<T> dy{back.dy().data(), n, size_y, nullptr};
-                  const detail::BatchOperand<T> of_a{a.data(), lda, size_a, plain ? nullptr : &index_a};
-                  const detail::BatchOperand<T> of_b{b.data(), ldb, size_b, plain ? nullptr : &index_b};
+                 count, size_a, size_b, size_y](Backward<T>& back) {
+                  const detail::BatchOperand<T> dy{back.dy().data(), n, size_y};
+                  const detail::BatchOperand<T> of_a{a.data(), lda, size_a, index_a};
+                  const detail::BatchOperand<T> of_b{b.data(), ldb, size_b, index_b};
                   if (auto da = back.grad(0)) {
                     const detail::BatchSum<T> into{da.data, da.beta, a.numel(), of_a};
                     if (transpose_a) {
@@ -163,8 +164,7 @@ template <class A, class B>
 requires detail::Converted<A, B>
 [[nodiscard]] Var<element_t<A>> matmul(const A& a, const B& b, bool transpose_a = false,
                                        bool transpose_b = false) {
-  using T = element_t<A>;
-  return matmul(detail::operand<T>(a), detail::operand<T>(b), transpose_a, transpose_b);
+  return matmul<element_t<A>>(a, b, transpose_a, transpose_b);
 }
 
 namespace detail {

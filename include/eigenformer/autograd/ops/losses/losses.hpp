@@ -120,7 +120,7 @@ struct LogDivergenceLoss {
   }
 };
 
-// The factor of the sum of n elements.
+// The factor of the sum of n elements. Throws ValueError for batchmean.
 inline double reduction_scale(const char* op, LossReduction r, index_t n) {
   if (r == LossReduction::batchmean) throw ValueError(op, "the reduction batchmean is that of kl_div alone");
   return r == LossReduction::mean ? 1 / static_cast<double>(n) : 1;
@@ -187,7 +187,7 @@ Var<T> pair_loss(const char* op, const F& f, const Var<T>& x, const Var<T>& targ
   } else {
     kernels::map<T, 3>(value, given, y.data(), T(0), n);
   }
-  if (not_recorded<T>(y, x, target)) return Var<T>(std::move(y));
+  if (not_recorded(y, x, target)) return y;
   // dx = scale * dy * df/da, dtarget = scale * dy * df/db, each summed over the dimensions in which it was
   // broadcast.
   return record(op, std::move(y), {x, target}, SavedTensors(x, target, weight),
@@ -206,12 +206,15 @@ Var<T> pair_loss(const char* op, const F& f, const Var<T>& x, const Var<T>& targ
                 });
 }
 
-// The loss f of every pair of elements, reduced.
-template <class T, class F>
-Var<T> reduced_loss(const char* op, const F& f, const Var<T>& x, const Var<T>& target, LossReduction r) {
+// The loss f of every pair of elements of operands as the user gives them, reduced.
+template <class A, class B, class F>
+auto reduced_loss(const char* op, const F& f, const A& given, const B& given_target, LossReduction r) {
+  using T = element_t<A, B>;
+  const Var<T>& x = operand<T>(given);
+  const Var<T>& target = operand<T>(given_target);
   require_defined(op, x, target);
   const index_t n = kernels::broadcast_shape(op, x.shape(), target.shape()).numel();
-  return pair_loss<T>(op, f, x, target, Tensor<T>(), r != LossReduction::none, reduction_scale(op, r, n));
+  return pair_loss<T>(op, f, x, target, {}, r != LossReduction::none, reduction_scale(op, r, n));
 }
 
 // The same with a factor for each element of x, whose shape the target has.
@@ -293,11 +296,11 @@ Var<T> negative_log_likelihood(const Var<T>& x, const Tensor<I>& targets, index_
   // 0 when all targets are ignored: as in cross_entropy().
   const double scale = reduction_scale(op, reduction, std::max<index_t>(1, counted));
   if (reduces) y.data()[0] = static_cast<T>(sum * scale);
-  if (not_recorded<T>(y, x)) return Var<T>(std::move(y));
+  if (not_recorded(y, x)) return y;
   // dx = -scale * dy at the target of each row, 0 elsewhere.
   return record_one(op, std::move(y), x, SavedTensors(),
                     [places, reduces, scale = static_cast<T>(scale)](const auto& dx, const Tensor<T>& dy) {
-                      if (dx.beta == T(0)) std::fill_n(dx.data, dx.shape.numel(), T(0));
+                      dx.start_sum();
                       for (index_t i = 0; i < places.numel(); ++i) {
                         const index_t at = places.data()[i];
                         if (at >= 0) dx.data[at] -= scale * dy.data()[reduces ? 0 : i];
@@ -314,9 +317,7 @@ template <class A, class B>
 requires detail::OperandPair<A, B>
 [[nodiscard]] Var<element_t<A, B>> mse_loss(const A& x, const B& target,
                                             LossReduction reduction = LossReduction::mean) {
-  using T = element_t<A, B>;
-  return detail::reduced_loss<T>("mse_loss", detail::SquaredLoss{}, detail::operand<T>(x),
-                                 detail::operand<T>(target), reduction);
+  return detail::reduced_loss("mse_loss", detail::SquaredLoss{}, x, target, reduction);
 }
 
 /// |x - target|, with a gradient of 0 where it is 0. Operands, reductions and errors as for mse_loss().
@@ -324,9 +325,7 @@ template <class A, class B>
 requires detail::OperandPair<A, B>
 [[nodiscard]] Var<element_t<A, B>> l1_loss(const A& x, const B& target,
                                            LossReduction reduction = LossReduction::mean) {
-  using T = element_t<A, B>;
-  return detail::reduced_loss<T>("l1_loss", detail::AbsoluteLoss<T>{}, detail::operand<T>(x),
-                                 detail::operand<T>(target), reduction);
+  return detail::reduced_loss("l1_loss", detail::AbsoluteLoss<element_t<A, B>>{}, x, target, reduction);
 }
 
 /// d^2 / (2 beta) where d = |x - target| is below beta, else d - beta / 2: l1_loss() for beta 0. Operands,
@@ -341,8 +340,7 @@ requires detail::OperandPair<A, B>
     throw ValueError("smooth_l1_loss", {"beta is ", beta, ", must be at least 0"});
   }
   const detail::AbsoluteLoss<T> f{static_cast<T>(beta), static_cast<T>(beta > 0 ? 1 / beta : 0), T(1)};
-  return detail::reduced_loss<T>("smooth_l1_loss", f, detail::operand<T>(x), detail::operand<T>(target),
-                                 reduction);
+  return detail::reduced_loss("smooth_l1_loss", f, x, target, reduction);
 }
 
 /// d^2 / 2 where d = |x - target| is below delta, else delta (d - delta / 2). Operands, reductions and errors
@@ -357,8 +355,7 @@ requires detail::OperandPair<A, B>
     throw ValueError("huber_loss", {"delta is ", delta, ", must be positive"});
   }
   const detail::AbsoluteLoss<T> f{static_cast<T>(delta), T(1), static_cast<T>(delta)};
-  return detail::reduced_loss<T>("huber_loss", f, detail::operand<T>(x), detail::operand<T>(target),
-                                 reduction);
+  return detail::reduced_loss("huber_loss", f, x, target, reduction);
 }
 
 /// -(target log(x) + (1 - target) log(1 - x)) of probabilities x, with logarithms of at least -100, times
@@ -370,11 +367,11 @@ requires Operands<A, B>
                                                         LossReduction reduction = LossReduction::mean,
                                                         const Tensor<element_t<A, B>>& weight = {}) {
   using T = element_t<A, B>;
-  const Var<T>& v = detail::operand<T>(x);
+  const Var<T>& v = x;
   detail::require_defined("binary_cross_entropy", v);
   detail::require_probabilities("binary_cross_entropy", v);
-  return detail::weighted_loss<T>("binary_cross_entropy", detail::ProbabilityLoss{}, v,
-                                  detail::operand<T>(target), reduction, weight, {});
+  return detail::weighted_loss<T>("binary_cross_entropy", detail::ProbabilityLoss{}, v, target, reduction,
+                                  weight, {});
 }
 
 /// binary_cross_entropy(sigmoid(x), target) of logits x, without overflow. `weight` and the weight of
@@ -384,10 +381,8 @@ requires Operands<A, B>
 [[nodiscard]] Var<element_t<A, B>> binary_cross_entropy_with_logits(
     const A& x, const B& target, LossReduction reduction = LossReduction::mean,
     const Tensor<element_t<A, B>>& weight = {}, const Tensor<element_t<A, B>>& pos_weight = {}) {
-  using T = element_t<A, B>;
-  return detail::weighted_loss<T>("binary_cross_entropy_with_logits", detail::LogitLoss{},
-                                  detail::operand<T>(x), detail::operand<T>(target), reduction, weight,
-                                  pos_weight);
+  return detail::weighted_loss<element_t<A, B>>("binary_cross_entropy_with_logits", detail::LogitLoss{}, x,
+                                                target, reduction, weight, pos_weight);
 }
 
 /// The Kullback-Leibler divergence of log-probabilities x from a target: target (log(target) - x), of which
@@ -404,17 +399,13 @@ requires detail::OperandPair<A, B>
   const Var<T>& a = detail::operand<T>(x);
   const Var<T>& b = detail::operand<T>(target);
   detail::require_defined(op, a, b);
-  double scale = 1;
-  if (reduction == LossReduction::batchmean) {
+  const auto loss = [&](const auto& f) -> Var<T> {
+    if (reduction != LossReduction::batchmean) return detail::reduced_loss(op, f, a, b, reduction);
     if (a.rank() == 0) throw ShapeError(op, "batchmean of a scalar, must have a batch axis", {a.shape()});
-    scale = 1 / static_cast<double>(std::max<index_t>(1, a.dim(0)));
-  } else {
-    scale = detail::reduction_scale(op, reduction,
-                                    detail::kernels::broadcast_shape(op, a.shape(), b.shape()).numel());
-  }
-  const bool reduces = reduction != LossReduction::none;
-  if (log_target) return detail::pair_loss<T>(op, detail::LogDivergenceLoss{}, a, b, {}, reduces, scale);
-  return detail::pair_loss<T>(op, detail::DivergenceLoss{}, a, b, {}, reduces, scale);
+    return detail::pair_loss<T>(op, f, a, b, {}, true,
+                                1 / static_cast<double>(std::max<index_t>(1, a.dim(0))));
+  };
+  return log_target ? loss(detail::LogDivergenceLoss{}) : loss(detail::DivergenceLoss{});
 }
 
 /// Minus the log-probability of each target: nll_loss(log_softmax(x), targets) is cross_entropy(x, targets).
@@ -426,8 +417,7 @@ template <Operand X, detail::IndexNumber I>
 [[nodiscard]] Var<element_t<X>> nll_loss(const X& x, const Tensor<I>& targets,
                                          LossReduction reduction = LossReduction::mean,
                                          index_t ignore_index = -100) {
-  using T = element_t<X>;
-  return detail::negative_log_likelihood<T>(detail::operand<T>(x), targets, ignore_index, reduction);
+  return detail::negative_log_likelihood<element_t<X>>(x, targets, ignore_index, reduction);
 }
 
 /// The cosine of the angle between a and b along an axis, which goes; norms below eps count as eps. a and b
@@ -437,8 +427,8 @@ requires Operands<A, B>
 [[nodiscard]] Var<element_t<A, B>> cosine_similarity(const A& a, const B& b, index_t axis = 1,
                                                      double eps = 1e-8) {
   using T = element_t<A, B>;
-  const Var<T>& va = detail::operand<T>(a);
-  const Var<T>& vb = detail::operand<T>(b);
+  const Var<T>& va = a;
+  const Var<T>& vb = b;
   detail::require_defined("cosine_similarity", va, vb);
   const Shape shape = detail::kernels::broadcast_shape("cosine_similarity", va.shape(), vb.shape());
   const index_t d = detail::axis_of("cosine_similarity", axis, shape);

@@ -85,7 +85,7 @@ template <class T>
   detail::kernels::layer_norm_forward<T>(x.value().data(), gamma.value().data(), beta.value().data(),
                                          static_cast<T>(op.eps), op.formula, op.scalar_gain, y.data(),
                                          saved.mean.data(), saved.rstd.data(), saved.rows, saved.n);
-  if (detail::not_recorded<T>(y, x, gamma, beta)) return Var<T>(std::move(y));
+  if (detail::not_recorded(y, x, gamma, beta)) return y;
   return record("layer_norm", std::move(y), {x, gamma, beta},
                 SavedTensors().add_if(x.recorded() || gamma.recorded(), x).add_if(x.recorded(), gamma),
                 [saved](Backward<T>& b) {
@@ -100,8 +100,7 @@ template <class X, class G = Var<element_t<X>>, class B = Var<element_t<X>>>
 requires detail::Converted<X, G, B>
 [[nodiscard]] Var<element_t<X>> layer_norm(const X& x, const G& gamma, const B& beta,
                                            const detail::LayerNormOp& op = {}) {
-  using T = element_t<X>;
-  return layer_norm(detail::operand<T>(x), detail::operand<T>(gamma), detail::operand<T>(beta), op);
+  return layer_norm<element_t<X>>(x, gamma, beta, op);
 }
 
 /// layer_norm(x + dropout(r)), in one pass: the "add and norm" of a post-norm sub-layer (Vaswani et al.
@@ -122,7 +121,7 @@ template <class T>
                                          static_cast<T>(op.eps), op.formula, op.scalar_gain, y.data(),
                                          saved.mean.data(), saved.rstd.data(), saved.rows, saved.n,
                                          r.value().data(), saved.x.data(), site.view());
-  if (detail::not_recorded<T>(y, x, r, gamma, beta)) return Var<T>(std::move(y));
+  if (detail::not_recorded(y, x, r, gamma, beta)) return y;
   return record(
       "add_layer_norm", std::move(y), {x, r, gamma, beta},
       SavedTensors().add_if(x.recorded() || r.recorded(), gamma), [saved, site](Backward<T>& b) {
@@ -183,7 +182,7 @@ template <class T>
   detail::kernels::layer_norm_forward<T>(x.value().data(), gamma.value().data(), nullptr, static_cast<T>(eps),
                                          LayerNormFormula::pytorch, false, y.data(), nullptr,
                                          saved.rstd.data(), saved.rows, saved.n);
-  if (detail::not_recorded<T>(y, x, gamma)) return Var<T>(std::move(y));
+  if (detail::not_recorded(y, x, gamma)) return y;
   return record("rms_norm", std::move(y), {x, gamma}, SavedTensors(x).add_if(x.recorded(), gamma),
                 [saved](Backward<T>& b) {
                   const detail::SeparateSlots<T> d(b, 0, 2);
@@ -196,8 +195,7 @@ template <class T>
 template <class X, class G = Var<element_t<X>>>
 requires detail::Converted<X, G>
 [[nodiscard]] Var<element_t<X>> rms_norm(const X& x, const G& gamma = {}, double eps = 1e-5) {
-  using T = element_t<X>;
-  return rms_norm(detail::operand<T>(x), detail::operand<T>(gamma), eps);
+  return rms_norm<element_t<X>>(x, gamma, eps);
 }
 
 /// rms_norm(x + dropout(r)), in one pass: the "add and norm" of a post-norm sub-layer. x, r: (..., n). Throws
@@ -216,7 +214,7 @@ template <class T>
                                          LayerNormFormula::pytorch, false, y.data(), nullptr,
                                          saved.rstd.data(), saved.rows, saved.n, r.value().data(),
                                          saved.x.data(), site.view());
-  if (detail::not_recorded<T>(y, x, r, gamma)) return Var<T>(std::move(y));
+  if (detail::not_recorded(y, x, r, gamma)) return y;
   return record(
       "add_rms_norm", std::move(y), {x, r, gamma}, SavedTensors().add_if(x.recorded() || r.recorded(), gamma),
       [saved, site](Backward<T>& b) {

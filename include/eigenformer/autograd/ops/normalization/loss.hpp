@@ -83,7 +83,7 @@ template <class T>
   const double sum = detail::kernels::cross_entropy_forward<T>(
       logits.value().data(), targets.data(), rows, classes, kernel, log_sum_exp.data(), options.unsmoothed);
   Tensor<T> y = Tensor<T>::scalar(static_cast<T>(sum * scale));
-  if (detail::not_recorded<T>(y, logits)) return Var<T>(std::move(y));
+  if (detail::not_recorded(y, logits)) return y;
   // dlogits = scale (softmax(logits) - (1 - e) onehot - e / V), row by row.
   return detail::record_one("cross_entropy", std::move(y), logits, SavedTensors(logits, targets),
                             [x = logits.value(), targets, log_sum_exp, kernel, rows, classes, scale](
@@ -98,7 +98,7 @@ template <class T>
 template <detail::Converted X>
 [[nodiscard]] Var<element_t<X>> cross_entropy(const X& logits, const Tensor<std::int32_t>& targets,
                                               const CrossEntropyOptions& options = {}) {
-  return cross_entropy(detail::operand<element_t<X>>(logits), targets, options);
+  return cross_entropy<element_t<X>>(logits, targets, options);
 }
 
 namespace detail {
@@ -181,7 +181,7 @@ template <class T, class F>
     if (wants_b) db.fill(T(0));
   }
   Tensor<T> y = Tensor<T>::scalar(static_cast<T>(sum * scale));
-  if (not_recorded<T>(y, x, w, b)) return Var<T>(std::move(y));
+  if (not_recorded(y, x, w, b)) return y;
   return record(op, std::move(y), {x, w, b}, SavedTensors(),
                 [dx = std::move(dx), dw = std::move(dw), db = std::move(db)](Backward<T>& back) mutable {
                   pass_times_dy(back, {&dx, &dw, &db});
@@ -222,7 +222,7 @@ template <class T>
                                           const Tensor<std::int32_t>& targets,
                                           const CrossEntropyOptions& options = {}) {
   constexpr const char* name = "linear_cross_entropy";
-  const OpScope scope(Runtime::instance().profiler(), name);
+  const OpScope scope = detail::scope_of(name);
   detail::require_linear_loss(name, x, weight, bias, targets);
   const auto kernel = detail::kernel_options(options);
   const double scale = detail::loss_scale(options, targets);
@@ -263,7 +263,7 @@ template <class T>
                                             const TokenObjective& objective, double divisor,
                                             const detail::TeacherRows<T>& teacher, TokenLosses& losses) {
   constexpr const char* name = "token_objective";
-  const OpScope scope(Runtime::instance().profiler(), name);
+  const OpScope scope = detail::scope_of(name);
   const auto require = [](bool holds, const char* field, double value, const char* expected) {
     if (!holds) throw ValueError(name, {field, " is ", value, ", must be ", expected});
   };

@@ -24,7 +24,7 @@ Var<T> softmax_along(const char* op, const Var<T>& x, index_t axis,
   const index_t rows = x.shape().rows(), n = x.shape().cols();
   Tensor<T> y(x.shape());
   forward(x.value().data(), y.data(), rows, n);
-  if (not_recorded<T>(y, x)) return Var<T>(std::move(y));
+  if (not_recorded(y, x)) return y;
   return record_one(op, y, x, SavedTensors(y), [y, rows, n, backward](const auto& dx, const Tensor<T>& dy) {
     backward(y.data(), dy.data(), dx.data, dx.beta, rows, n);
   });

@@ -27,7 +27,7 @@ void scan(const AxisView& view, const State& start, const Step& step) {
   const index_t n = view.n, inner = view.inner, width = std::min<index_t>(64, inner);
   if (view.outer == 0 || n == 0 || inner == 0) return;
   if (inner == 1) {  // the state stays in registers
-    parallel_for(view.outer, std::max<index_t>(1, (1 << 13) / n), [&](index_t begin, index_t end) {
+    parallel_for(view.outer, (1 << 13) / n, [&](index_t begin, index_t end) {
       const Step each = step;  // of its own, so that it stays in registers, too
       for (index_t line = begin; line < end; ++line) {
         State state = start;
@@ -40,19 +40,18 @@ void scan(const AxisView& view, const State& start, const Step& step) {
     return;
   }
   const index_t blocks = (inner + width - 1) / width;
-  parallel_for(view.outer * blocks, std::max<index_t>(1, (1 << 13) / (n * width)),
-               [&](index_t begin, index_t end) {
-                 std::array<State, 64> states;
-                 for (index_t task = begin; task < end; ++task) {
-                   const index_t first = task % blocks * width, count = std::min(width, inner - first);
-                   states.fill(start);
-                   for (index_t k = 0; k < n; ++k) {
-                     const index_t i = backwards ? n - 1 - k : k;
-                     const index_t at = (task / blocks * n + i) * inner + first;
-                     for (index_t c = 0; c < count; ++c) step(states[static_cast<std::size_t>(c)], i, at + c);
-                   }
-                 }
-               });
+  parallel_for(view.outer * blocks, (1 << 13) / (n * width), [&](index_t begin, index_t end) {
+    std::array<State, 64> states;
+    for (index_t task = begin; task < end; ++task) {
+      const index_t first = task % blocks * width, count = std::min(width, inner - first);
+      states.fill(start);
+      for (index_t k = 0; k < n; ++k) {
+        const index_t i = backwards ? n - 1 - k : k;
+        const index_t at = (task / blocks * n + i) * inner + first;
+        for (index_t c = 0; c < count; ++c) step(states[static_cast<std::size_t>(c)], i, at + c);
+      }
+    }
+  });
 }
 
 template <class T>
@@ -64,7 +63,7 @@ Var<T> cumulative_sum(const Var<T>& x, index_t axis) {
     sum += static_cast<double>(from[at]);
     to[at] = static_cast<T>(sum);
   });
-  if (not_recorded<T>(y, x)) return Var<T>(std::move(y));
+  if (not_recorded(y, x)) return y;
   // dx[i] = dy[i] + ... + dy[n - 1].
   return record_one("cumsum", std::move(y), x, SavedTensors(), [view](const auto& dx, const Tensor<T>& dy) {
     scan<true>(view, 0.0, [to = dx.data, beta = dx.beta, g = dy.data()](double& sum, index_t, index_t at) {
@@ -83,7 +82,7 @@ Var<T> cumulative_product(const Var<T>& x, index_t axis) {
     product *= static_cast<double>(from[at]);
     to[at] = static_cast<T>(product);
   });
-  if (not_recorded<T>(y, x)) return Var<T>(std::move(y));
+  if (not_recorded(y, x)) return y;
   // dx[i] = y[i - 1] s[i] with s[i] = dy[i] + x[i + 1] s[i + 1]: no division, so right for zeros, too.
   return record_one(
       "cumprod", y, x, SavedTensors(x, y), [x = x.value(), y, view](const auto& dx, const Tensor<T>& dy) {
@@ -116,7 +115,7 @@ Var<T> cumulative_logsumexp(const Var<T>& x, index_t axis) {
     }
     to[at] = static_cast<T>(total);
   });
-  if (not_recorded<T>(y, x)) return Var<T>(std::move(y));
+  if (not_recorded(y, x)) return y;
   // dx[i] = exp(x[i] - y[i]) s[i] with s[i] = dy[i] + exp(y[i] - y[i + 1]) s[i + 1], whose exponents are at
   // most 0; 0 where x is -inf.
   return record_one("logcumsumexp", y, x, SavedTensors(x, y),
@@ -160,7 +159,7 @@ Sorted<T> cumulative_extreme(const char* op, const Var<T>& x, index_t axis, bool
                 values[at] = best.value;
                 to[at] = best.place;
               });
-  if (not_recorded<T>(y, x)) return {Var<T>(std::move(y)), places};
+  if (not_recorded(y, x)) return {y, places};
   return {gather(x, a, places), places};
 }
 

@@ -1,10 +1,9 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <limits>
-#include <span>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -14,6 +13,7 @@
 #include "eigenformer/autograd/tape/tape.hpp"
 #include "eigenformer/core/tensor/view.hpp"
 #include "eigenformer/kernels/elementwise/elementwise.hpp"
+#include "eigenformer/kernels/reduction/permute.hpp"
 #include "eigenformer/kernels/reduction/reduce.hpp"
 
 namespace eigenformer {
@@ -29,7 +29,7 @@ Var<T> scaled_sum(const char* op, const Var<T>& x, const std::vector<index_t>& a
   const T factor = mean ? static_cast<T>(kept.numel()) / static_cast<T>(x.numel()) : T(1);
   Tensor<T> y(kernels::reduced_shape(x.shape(), axes, keepdims));
   kernels::reduce_sum<T>(x.value().data(), x.shape(), axes, y.data(), factor, T(0));
-  if (detail::not_recorded<T>(y, x)) return Var<T>(std::move(y));
+  if (detail::not_recorded(y, x)) return y;
   return record_one(op, std::move(y), x, SavedTensors(), [kept, factor](const auto& dx, const Tensor<T>& dy) {
     kernels::broadcast_to<T>(dy.data(), kept, dx.data, dx.shape, factor, dx.beta);
   });
@@ -39,10 +39,15 @@ Var<T> scaled_sum(const char* op, const Var<T>& x, const std::vector<index_t>& a
   throw ValueError(op, {"input of shape ", shape, " has no entries, must have at least one"});
 }
 
+// The axes of a reduction over one of them, or over all.
+inline std::vector<index_t> axes_of(std::optional<index_t> axis) {
+  return axis ? std::vector<index_t>{*axis} : std::vector<index_t>();
+}
+
 // The op whose result y is the largest, smallest or middle entry of x over the axes.
 template <class T>
 Var<T> record_chosen(const char* op, const Var<T>& x, const std::vector<index_t>& axes, const Tensor<T>& y) {
-  if (not_recorded<T>(y, x)) return Var<T>(y);
+  if (not_recorded(y, x)) return y;
   // dx = dy / (number of entries equal to y) where x = y (or both are NaN), 0 elsewhere, as in PyTorch.
   return record_one(
       op, y, x, SavedTensors(x, y), [x = x.value(), y, axes](const auto& dx, const Tensor<T>& dy) {
@@ -102,9 +107,7 @@ struct RowOrder {
 // Errors as for sum().
 EIGENFORMER_NOINLINE inline RowOrder row_order(const Shape& shape, const std::vector<index_t>& axes) {
   (void)kernels::reduced_shape(shape, axes, true);  // checks the axes
-  std::array<bool, static_cast<std::size_t>(Shape::max_rank)> reduced{};
-  if (axes.empty()) reduced.fill(true);
-  for (const index_t a : axes) reduced[static_cast<std::size_t>(a < 0 ? a + shape.rank() : a)] = true;
+  const std::vector<bool> reduced = named_axes("reduce", axes, shape);
   RowOrder r;
   for (const bool last : {false, true}) {
     for (index_t d = 0; d < shape.rank(); ++d) {
@@ -123,13 +126,9 @@ template <class T>
 Tensor<T> as_rows(const Tensor<T>& x, const RowOrder& r) {
   if (!r.moves || x.numel() == 0) return x;
   const StridedView whole = whole_view(x.shape());
-  StridedView from;
-  std::array<index_t, static_cast<std::size_t>(Shape::max_rank)> sizes{};
-  for (std::size_t i = 0; i < r.order.size(); ++i) {
-    sizes[i] = x.shape()[r.order[i]];
+  StridedView from{kernels::permuted_shape(x.shape(), r.order)};
+  for (std::size_t i = 0; i < r.order.size(); ++i)
     from.strides[i] = whole.strides[static_cast<std::size_t>(r.order[i])];
-  }
-  from.shape = Shape(std::span<const index_t>(sizes.data(), r.order.size()));
   Tensor<T> rows(from.shape);
   copy_view(rows.data(), whole_view(from.shape), x.data(), from);
   return rows;
@@ -147,13 +146,10 @@ void fold_rows(const T* x, index_t rows, index_t n, R* y, const Part& part, cons
   const index_t parts = std::max<index_t>(1, (n + size - 1) / size);
   Tensor<R> each(Shape{parts > 1 ? rows * parts : 0});
   R* to = parts > 1 ? each.data() : y;
-  parallel_for(rows * parts, std::max<index_t>(1, size / std::max<index_t>(1, n)),
-               [&](index_t begin, index_t end) {
-                 for (index_t i = begin; i < end; ++i) {
-                   const index_t first = i % parts * size;
-                   to[i] = part(x + i / parts * n + first, std::min(size, n - first));
-                 }
-               });
+  parallel_each(rows * parts, size / std::max<index_t>(1, n), [&](index_t i) {
+    const index_t first = i % parts * size;
+    to[i] = part(x + i / parts * n + first, std::min(size, n - first));
+  });
   if (parts == 1) return;
   for (index_t r = 0; r < rows; ++r) {
     y[r] = to[r * parts];
@@ -173,11 +169,13 @@ void broadcast_product_into(const GradientSlot<T>& slot, const Tensor<T>& a, con
   }
 }
 
+// factor dy / y, and 0 where y is 0, in another shape.
 template <class T>
-Tensor<T> unary_of(kernels::UnaryOp f, const Tensor<T>& x) {
-  Tensor<T> y(x.shape());
-  kernels::unary<T>(f, x.data(), y.data(), x.numel());
-  return y;
+Tensor<T> divided(const Tensor<T>& dy, const Tensor<T>& y, const Shape& shape, T factor) {
+  Tensor<T> q(shape);
+  for (index_t i = 0; i < q.numel(); ++i)
+    q.data()[i] = y.data()[i] == T(0) ? T(0) : dy.data()[i] * factor / y.data()[i];
+  return q;
 }
 
 template <class T>
@@ -185,32 +183,31 @@ Var<T> product_over(const Var<T>& x, const std::vector<index_t>& axes, bool keep
   const OpScope scope = scope_of("prod", x);
   Tensor<T> y(kernels::reduced_shape(x.shape(), axes, keepdims));
   kernels::reduce_prod<T>(x.value().data(), x.shape(), axes, y.data());
-  if (not_recorded<T>(y, x)) return Var<T>(std::move(y));
+  if (not_recorded(y, x)) return y;
   const RowOrder order = row_order(x.shape(), axes);
   const Var<T> v = as_rows(x, order);
   // dx[i] = dy * (product of all x but x[i]), from the products before and after i: right for zeros, too.
   return record_one("prod", std::move(y), v, SavedTensors(v),
                     [x = v.value(), rows = order.rows, n = order.n](const auto& dx, const Tensor<T>& dy) {
                       if (x.numel() == 0) return;
-                      parallel_for(rows, std::max<index_t>(1, (1 << 13) / n),
-                                   [&](index_t begin, index_t end) {
-                                     std::vector<T> before(static_cast<std::size_t>(n));
-                                     for (index_t r = begin; r < end; ++r) {
-                                       const T* row = x.data() + r * n;
-                                       T* to = dx.data + r * n;
-                                       T product = T(1);
-                                       for (index_t i = 0; i < n; ++i) {
-                                         before[static_cast<std::size_t>(i)] = product;
-                                         product *= row[i];
-                                       }
-                                       product = dy.data()[r];
-                                       for (index_t i = n; i-- > 0;) {
-                                         const T g = before[static_cast<std::size_t>(i)] * product;
-                                         to[i] = dx.beta == T(0) ? g : dx.beta * to[i] + g;
-                                         product *= row[i];
-                                       }
-                                     }
-                                   });
+                      parallel_for(rows, (1 << 13) / n, [&](index_t begin, index_t end) {
+                        std::vector<T> before(static_cast<std::size_t>(n));
+                        for (index_t r = begin; r < end; ++r) {
+                          const T* row = x.data() + r * n;
+                          T* to = dx.data + r * n;
+                          T product = T(1);
+                          for (index_t i = 0; i < n; ++i) {
+                            before[static_cast<std::size_t>(i)] = product;
+                            product *= row[i];
+                          }
+                          product = dy.data()[r];
+                          for (index_t i = n; i-- > 0;) {
+                            const T g = before[static_cast<std::size_t>(i)] * product;
+                            to[i] = dx.beta == T(0) ? g : dx.beta * to[i] + g;
+                            product *= row[i];
+                          }
+                        }
+                      });
                     });
 }
 
@@ -231,18 +228,15 @@ Var<T> variance_over(const char* op, const Var<T>& x, const std::vector<index_t>
     for (T& v : y.span()) v *= factor;  // after the sum: 0 * inf over one element is NaN
   }
   if (root) kernels::unary<T>(kernels::UnaryOp::sqrt, y.data(), y.data(), y.numel());
-  if (not_recorded<T>(y, x)) return Var<T>(std::move(y));
+  if (not_recorded(y, x)) return y;
   // var: dx = 2 (x - mean) dy / (n - correction); std: the same with dy / (2 y), which is 0 where y is 0.
   return record_one(op, y, x, SavedTensors(x).add_if(root, y),
                     [x = x.value(), mean, kept, factor, root, y = root ? y : Tensor<T>()](
                         const auto& dx, const Tensor<T>& dy) {
-                      Tensor<T> scale = dy.reshape(kept).clone();
-                      for (index_t i = 0; i < scale.numel(); ++i) {
-                        T& s = scale.data()[i];
-                        s *= root ? factor : 2 * factor;
-                        if (root) s = y.data()[i] == T(0) ? T(0) : s / y.data()[i];
-                      }
                       const Tensor<T> d = binary<kernels::BinaryOp::subtract>("var", x, mean);
+                      if (root) return broadcast_product_into(dx, d, divided(dy, y, kept, factor));
+                      Tensor<T> scale(kept);
+                      kernels::axpby<T>(2 * factor, dy.data(), T(0), scale.data(), scale.numel());
                       broadcast_product_into(dx, d, scale);
                     });
 }
@@ -250,52 +244,30 @@ Var<T> variance_over(const char* op, const Var<T>& x, const std::vector<index_t>
 template <class T>
 Var<T> norm_over(const Var<T>& x, const std::vector<index_t>& axes, bool keepdims, double p) {
   const OpScope scope = scope_of("norm", x);
-  const bool one = p == 1, largest = p == std::numeric_limits<double>::infinity();
-  if (!one && !largest && p != 2) {
-    throw ValueError("norm", {"p is ", p, ", must be 1, 2 or infinity"});
+  const bool largest = p == std::numeric_limits<double>::infinity();
+  if (p == 1 || largest) {
+    const Var<T> each = unary<T>("norm", kernels::UnaryOp::absolute, x, Saves::x);
+    return largest ? extremes_over<T>("norm", kernels::reduce_max<T>, each, axes, keepdims)
+                   : scaled_sum<T>("norm", each, axes, keepdims, false);
   }
+  if (p != 2) throw ValueError("norm", {"p is ", p, ", must be 1, 2 or infinity"});
   const Shape kept = kernels::reduced_shape(x.shape(), axes, true);
   Tensor<T> y(kernels::reduced_shape(x.shape(), axes, keepdims));
-  {
-    using kernels::UnaryOp;
-    if (one || largest) {
-      const Tensor<T> each = unary_of(UnaryOp::absolute, x.value());
-      if (largest && x.numel() == 0 && y.numel() > 0) refuse_no_entries("norm", x.shape());
-      if (largest) {
-        kernels::reduce_max<T>(each.data(), x.shape(), axes, y.data());
-      } else {
-        kernels::reduce_sum<T>(each.data(), x.shape(), axes, y.data(), T(1), T(0));
-      }
-    } else {
-      kernels::reduce_square_sum<T>(x.value().data(), x.shape(), axes, y.data());
-      kernels::unary<T>(UnaryOp::sqrt, y.data(), y.data(), y.numel());
-    }
-  }
-  if (not_recorded<T>(y, x)) return Var<T>(std::move(y));
-  // p = 1: dx = sign(x) dy. p = infinity: the same, shared by the entries with |x| = y, 0 elsewhere.
-  // p = 2: dx = x dy / y, 0 where y is 0.
-  return record_one("norm", y, x, SavedTensors(x).add_if(!one, y),
-                    [x = x.value(), y = one ? Tensor<T>() : y, axes, kept, one, largest](
-                        const auto& dx, const Tensor<T>& dy) {
-                      if (!one && !largest) {
-                        Tensor<T> scale = dy.reshape(kept).clone();
-                        for (index_t i = 0; i < scale.numel(); ++i) {
-                          T& s = scale.data()[i];
-                          s = y.data()[i] == T(0) ? T(0) : s / y.data()[i];
-                        }
-                        return broadcast_product_into(dx, x, scale);
-                      }
-                      Tensor<T> g(x.shape());
-                      if (one) {
-                        kernels::broadcast_to<T>(dy.data(), kept, g.data(), x.shape(), T(1), T(0));
-                      } else {
-                        const Tensor<T> each = unary_of(kernels::UnaryOp::absolute, x);
-                        kernels::reduce_max_backward<T>(each.data(), x.shape(), axes, y.data(), dy.data(),
-                                                        g.data(), T(0));
-                      }
-                      kernels::unary_backward<T>(kernels::UnaryOp::absolute, x.data(), nullptr, g.data(),
-                                                 dx.data, dx.beta, x.numel());
+  kernels::reduce_square_sum<T>(x.value().data(), x.shape(), axes, y.data());
+  kernels::unary<T>(kernels::UnaryOp::sqrt, y.data(), y.data(), y.numel());
+  if (not_recorded(y, x)) return y;
+  // dx = x dy / y, 0 where y is 0.
+  return record_one("norm", y, x, SavedTensors(x, y),
+                    [x = x.value(), y, kept](const auto& dx, const Tensor<T>& dy) {
+                      broadcast_product_into(dx, x, divided(dy, y, kept, T(1)));
                     });
+}
+
+template <class T>
+Tensor<T> exp_of_difference(const Tensor<T>& x, const Tensor<T>& shift) {
+  Tensor<T> e = binary<kernels::BinaryOp::subtract>("logsumexp", x, shift);
+  kernels::unary<T>(kernels::UnaryOp::exp, e.data(), e.data(), e.numel());
+  return e;
 }
 
 template <class T>
@@ -307,14 +279,10 @@ Var<T> logsumexp_over(const Var<T>& x, const std::vector<index_t>& axes, bool ke
   for (T& m : largest.span()) {
     if (std::isinf(m)) m = T(0);  // inf - inf would be NaN
   }
-  {
-    Tensor<T> e = binary<kernels::BinaryOp::subtract>("logsumexp", x.value(), largest);
-    kernels::unary<T>(kernels::UnaryOp::exp, e.data(), e.data(), e.numel());
-    kernels::reduce_sum<T>(e.data(), x.shape(), axes, y.data(), T(1), T(0));
-  }
+  kernels::reduce_sum<T>(exp_of_difference(x.value(), largest).data(), x.shape(), axes, y.data(), T(1), T(0));
   kernels::unary<T>(kernels::UnaryOp::log, y.data(), y.data(), y.numel());
   kernels::add<T>(y.data(), largest.data(), y.data(), y.numel());
-  if (not_recorded<T>(y, x)) return Var<T>(std::move(y));
+  if (not_recorded(y, x)) return y;
   // dx = exp(x - y) dy; 0 where y is -inf.
   return record_one("logsumexp", y, x, SavedTensors(x, y),
                     [x = x.value(), y, kept](const auto& dx, const Tensor<T>& dy) {
@@ -322,9 +290,7 @@ Var<T> logsumexp_over(const Var<T>& x, const std::vector<index_t>& axes, bool ke
                       for (T& s : shift.span()) {
                         if (s == -std::numeric_limits<T>::infinity()) s = T(0);
                       }
-                      Tensor<T> e = binary<kernels::BinaryOp::subtract>("logsumexp", x, shift);
-                      kernels::unary<T>(kernels::UnaryOp::exp, e.data(), e.data(), e.numel());
-                      broadcast_product_into(dx, e, dy.reshape(kept));
+                      broadcast_product_into(dx, exp_of_difference(x, shift), dy.reshape(kept));
                     });
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "eigenformer/autograd/ops/elementwise/compare.hpp"
@@ -16,17 +17,16 @@ namespace eigenformer {
 
 namespace detail {
 
-// How many elements are not zero; n is set to how many there are for each result.
+// How many elements are not zero.
 template <class T>
 Tensor<std::int64_t> count_over(const char* op, const Tensor<T>& x, const std::vector<index_t>& axes,
-                                bool keepdims, index_t& n) {
+                                bool keepdims) {
   const OpScope scope = scope_of(op, x);
   Tensor<std::int64_t> y(kernels::reduced_shape(x.shape(), axes, keepdims));
   const RowOrder order = row_order(x.shape(), axes);
-  n = order.n;
   const Tensor<T> v = as_rows(x, order);
   fold_rows(
-      v.data(), order.rows, n, y.data(),
+      v.data(), order.rows, order.n, y.data(),
       [](const T* row, index_t count) {
         std::int32_t found = 0;  // as wide as a float, for vectors
         for (index_t i = 0; i < count; ++i) found += row[i] != T(0) ? 1 : 0;
@@ -36,17 +36,22 @@ Tensor<std::int64_t> count_over(const char* op, const Tensor<T>& x, const std::v
   return y;
 }
 
-// The place of the largest (or smallest) of each row.
+// The place of the largest (or smallest) along an axis, or in the flattened tensor.
 template <class T>
-Tensor<std::int64_t> place_over(const char* op, const Tensor<T>& x, const std::vector<index_t>& axes,
+Tensor<std::int64_t> place_over(const char* op, const Tensor<T>& x, std::optional<index_t> axis,
                                 bool keepdims, bool smallest) {
   const OpScope scope = scope_of(op, x);
+  const std::vector<index_t> axes = axes_of(axis);
   Tensor<std::int64_t> y(kernels::reduced_shape(x.shape(), axes, keepdims));
   const RowOrder order = row_order(x.shape(), axes);
   if (order.n == 0 && y.numel() > 0) refuse_no_entries(op, x.shape());
   if (y.numel() == 0) return y;
   Tensor<T> v = as_rows(x, order);
-  if (smallest) v = unary_of(kernels::UnaryOp::negate, v);
+  if (smallest) {
+    Tensor<T> negated(v.shape());
+    kernels::unary<T>(kernels::UnaryOp::negate, v.data(), negated.data(), v.numel());
+    v = negated;
+  }
   Tensor<std::int32_t> places(y.shape());
   kernels::argmax<T>(v.data(), places.data(), order.rows, order.n);
   std::copy(places.span().begin(), places.span().end(), y.span().begin());
@@ -62,16 +67,14 @@ template <class X>
 requires detail::has_elements<X>
 [[nodiscard]] Tensor<std::int64_t> count_nonzero(const X& x, const std::vector<index_t>& axes = {},
                                                  bool keepdims = false) {
-  index_t n = 0;
-  return detail::count_over<element_t<X>>("count_nonzero", detail::tensor_of(x), axes, keepdims, n);
+  return detail::count_over("count_nonzero", detail::tensor_of(x), axes, keepdims);
 }
 
 /// Whether an element is not zero; false over no elements. Arguments and errors as for count_nonzero().
 template <class X>
 requires detail::has_elements<X>
 [[nodiscard]] Tensor<bool> any(const X& x, const std::vector<index_t>& axes = {}, bool keepdims = false) {
-  index_t n = 0;
-  const auto count = detail::count_over<element_t<X>>("any", detail::tensor_of(x), axes, keepdims, n);
+  const auto count = detail::count_over("any", detail::tensor_of(x), axes, keepdims);
   return detail::test_elements("any", count, [](std::int64_t found) { return found > 0; });
 }
 
@@ -80,33 +83,26 @@ requires detail::has_elements<X>
 template <class X>
 requires detail::has_elements<X>
 [[nodiscard]] Tensor<bool> all(const X& x, const std::vector<index_t>& axes = {}, bool keepdims = false) {
-  index_t n = 0;
-  const auto count = detail::count_over<element_t<X>>("all", detail::tensor_of(x), axes, keepdims, n);
+  const auto& v = detail::tensor_of(x);
+  const auto count = detail::count_over("all", v, axes, keepdims);
+  const index_t n = v.numel() / std::max<index_t>(1, count.numel());
   return detail::test_elements("all", count, [n](std::int64_t found) { return found == n; });
 }
 
-/// The place of the largest element along an axis, the first of equals, or of the first NaN. With keepdims
-/// the axis remains, with size 1. Throws IndexError for an axis outside the rank, ValueError for one without
-/// entries.
+/// The place of the largest element along an axis, or without one in the flattened tensor: the first of
+/// equals, or of the first NaN. With keepdims the axes remain, with size 1. Throws IndexError for an axis
+/// outside the rank, ValueError for one without entries.
 template <Operand X>
-[[nodiscard]] Tensor<std::int64_t> argmax(const X& x, index_t axis, bool keepdims = false) {
-  return detail::place_over<element_t<X>>("argmax", detail::tensor_of(x), {axis}, keepdims, false);
-}
-/// The place in the flattened tensor.
-template <Operand X>
-[[nodiscard]] Tensor<std::int64_t> argmax(const X& x) {
-  return detail::place_over<element_t<X>>("argmax", detail::tensor_of(x), {}, false, false);
+[[nodiscard]] Tensor<std::int64_t> argmax(const X& x, std::optional<index_t> axis = std::nullopt,
+                                          bool keepdims = false) {
+  return detail::place_over("argmax", detail::tensor_of(x), axis, keepdims, false);
 }
 
-/// The place of the smallest element along an axis. NaN, arguments and errors as for argmax().
+/// The place of the smallest element. NaN, arguments and errors as for argmax().
 template <Operand X>
-[[nodiscard]] Tensor<std::int64_t> argmin(const X& x, index_t axis, bool keepdims = false) {
-  return detail::place_over<element_t<X>>("argmin", detail::tensor_of(x), {axis}, keepdims, true);
-}
-/// The place in the flattened tensor.
-template <Operand X>
-[[nodiscard]] Tensor<std::int64_t> argmin(const X& x) {
-  return detail::place_over<element_t<X>>("argmin", detail::tensor_of(x), {}, false, true);
+[[nodiscard]] Tensor<std::int64_t> argmin(const X& x, std::optional<index_t> axis = std::nullopt,
+                                          bool keepdims = false) {
+  return detail::place_over("argmin", detail::tensor_of(x), axis, keepdims, true);
 }
 
 }  // namespace eigenformer

@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <compare>
+#include <concepts>
 #include <cstdint>
+#include <optional>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "eigenformer/autograd/ops/elementwise/arithmetic.hpp"
@@ -42,39 +44,37 @@ auto rank_of(T x, bool descending) {
 }
 
 // An entry: first its rank, then its place, so that equal values stay in their order.
-struct RankedEntry {
-  RankedEntry() = default;
-  RankedEntry(std::uint64_t r, index_t i) : rank(r), place(i) {}
-  std::uint64_t rank = 0;
-  index_t place = 0;
-  auto operator<=>(const RankedEntry&) const = default;
-};
+using LongEntry = std::pair<std::uint64_t, index_t>;
 // The same in one number, for ranks and places of 32 bits.
-struct ShortEntry {
-  ShortEntry() = default;
-  ShortEntry(std::uint64_t r, index_t i) : both(r << 32 | static_cast<std::uint64_t>(i)) {}
-  std::uint64_t both = 0;
-  auto operator<=>(const ShortEntry&) const = default;
-};
-inline std::int64_t place_of(const RankedEntry& e) { return e.place; }
-inline std::int64_t place_of(const ShortEntry& e) { return static_cast<std::int64_t>(e.both & 0xffffffffu); }
+using ShortEntry = std::uint64_t;
+
+template <class Entry>
+Entry entry_of(std::uint64_t rank, index_t place) {
+  if constexpr (std::is_same_v<Entry, LongEntry>) {
+    return {rank, place};
+  } else {
+    return rank << 32 | static_cast<std::uint64_t>(place);
+  }
+}
+inline index_t place_of(const LongEntry& e) { return e.second; }
+inline index_t place_of(ShortEntry e) { return static_cast<index_t>(e & 0xffffffffu); }
 
 template <class Entry, class T>
 void order_places(const T* x, std::int64_t* y, const AxisView& view, index_t k, bool descending) {
   const index_t n = view.n, inner = view.inner;
-  parallel_for(view.outer * inner, std::max<index_t>(1, (1 << 10) / n), [&](index_t begin, index_t end) {
+  parallel_for(view.outer * inner, (1 << 10) / n, [&](index_t begin, index_t end) {
     // A heap of the first k passes over most entries of a long row with one comparison each.
     const bool few = k <= n / 8;
     std::vector<Entry> entries(static_cast<std::size_t>(few ? k : n));
     for (index_t r = begin; r < end; ++r) {
       const index_t o = r / inner, c = r % inner;
       const auto value = [&](index_t i) { return x[(o * n + i) * inner + c]; };
-      const auto entry = [&](index_t i) { return Entry(rank_of(value(i), descending), i); };
+      const auto entry = [&](index_t i) { return entry_of<Entry>(rank_of(value(i), descending), i); };
       const auto filled = static_cast<index_t>(entries.size());
       for (index_t i = 0; i < filled; ++i) entries[static_cast<std::size_t>(i)] = entry(i);
       if (few) {
         std::make_heap(entries.begin(), entries.end());
-        T last = value(static_cast<index_t>(place_of(entries.front())));
+        T last = value(place_of(entries.front()));
         for (index_t i = k; i < n; ++i) {
           if (descending ? value(i) <= last : value(i) >= last) continue;  // true for most, and not for NaN
           const Entry next = entry(i);
@@ -82,7 +82,7 @@ void order_places(const T* x, std::int64_t* y, const AxisView& view, index_t k, 
           std::pop_heap(entries.begin(), entries.end());
           entries.back() = next;
           std::push_heap(entries.begin(), entries.end());
-          last = value(static_cast<index_t>(place_of(entries.front())));
+          last = value(place_of(entries.front()));
         }
         std::sort_heap(entries.begin(), entries.end());
       } else {
@@ -100,14 +100,14 @@ void order_places(const T* x, std::int64_t* y, const AxisView& view, index_t k, 
 template <class T>
 Tensor<std::int64_t> places_in_order(const char* op, const Tensor<T>& x, index_t axis, index_t k,
                                      bool descending) {
-  const OpScope scope(Runtime::instance().profiler(), op);
+  const OpScope scope = scope_of(op);
   const AxisView view(x.shape(), axis);
   Tensor<std::int64_t> y(x.shape().with(axis, k));
   if (y.numel() == 0) return y;
   if (sizeof(T) == 4 && view.n >> 32 == 0) {
     order_places<ShortEntry>(x.data(), y.data(), view, k, descending);
   } else {
-    order_places<RankedEntry>(x.data(), y.data(), view, k, descending);
+    order_places<LongEntry>(x.data(), y.data(), view, k, descending);
   }
   return y;
 }
@@ -128,7 +128,7 @@ template <Operand X>
 /// argsort(). The gradient of a value is that of the entry that it was.
 template <Operand X>
 [[nodiscard]] Sorted<element_t<X>> sort(const X& x, index_t axis = -1, bool descending = false) {
-  const Var<element_t<X>>& v = detail::operand<element_t<X>>(x);
+  const Var<element_t<X>>& v = x;
   detail::require_defined("sort", v);
   const index_t a = detail::axis_of("sort", axis, v.shape());
   const auto places = detail::places_in_order("sort", v.value(), a, v.dim(a), descending);
@@ -139,7 +139,7 @@ template <Operand X>
 /// of equal entries are taken. Throws as sort(), and ValueError unless k is 0 to the number of entries.
 template <Operand X>
 [[nodiscard]] Sorted<element_t<X>> topk(const X& x, index_t k, index_t axis = -1, bool largest = true) {
-  const Var<element_t<X>>& v = detail::operand<element_t<X>>(x);
+  const Var<element_t<X>>& v = x;
   detail::require_defined("topk", v);
   const index_t a = detail::axis_of("topk", axis, v.shape());
   if (k < 0 || k > v.dim(a)) {
@@ -161,7 +161,7 @@ Tensor<std::int64_t> median_places(const Tensor<T>& x, index_t axis) {
   if (y.numel() == 0) return y;
   const index_t n = view.n, inner = view.inner;
   if (n == 0) refuse_no_entries("median", x.shape());
-  parallel_for(y.numel(), std::max<index_t>(1, (1 << 12) / n), [&](index_t begin, index_t end) {
+  parallel_for(y.numel(), (1 << 12) / n, [&](index_t begin, index_t end) {
     std::vector<index_t> order(static_cast<std::size_t>(n));
     for (index_t r = begin; r < end; ++r) {
       const T* line = x.data() + r / inner * n * inner + r % inner;
@@ -183,19 +183,13 @@ Tensor<std::int64_t> median_places(const Tensor<T>& x, index_t axis) {
   return y;
 }
 
+// The quantiles q: unless q is a number, their number is the first axis of the result.
 template <class T>
-Var<T> median_of_all(const Var<T>& x) {
-  const OpScope scope = scope_of("median", x);
-  const auto place = median_places(x.value().reshape(Shape{x.numel()}), 0);
-  return record_chosen("median", x, {}, Tensor<T>::scalar(x.value().data()[place.item()]));
-}
-
-// The quantiles q along an axis: unless q is a number, their number is the first axis of the result.
-template <class T>
-Var<T> quantile_along(const Var<T>& x, const Tensor<T>& q, index_t axis, bool keepdims) {
+Var<T> quantiles(const Var<T>& given, const Tensor<T>& q, std::optional<index_t> axis, bool keepdims) {
   constexpr const char* op = "quantile";
-  require_defined(op, x, q);
-  const index_t a = axis_of(op, axis, x.shape()), n = x.dim(a), m = q.numel();
+  require_defined(op, given, q);
+  const Var<T> x = axis ? given : reshaped(op, given, Shape{given.numel()});
+  const index_t a = axis_of(op, axis.value_or(0), x.shape()), n = x.dim(a), m = q.numel();
   if (q.rank() > 1) {
     throw ShapeError(op, {"q of shape ", q.shape(), " must be a number or of rank 1"}, {q.shape()});
   }
@@ -226,8 +220,8 @@ Var<T> quantile_along(const Var<T>& x, const Tensor<T>& q, index_t axis, bool ke
   }
   const Var<T> span = subtract_vars<T>(gather(sorted, a, above), gather(sorted, a, below));
   const Var<T> y = add_vars<T>(gather(sorted, a, nearer), multiply_vars<T>(span, Var<T>(weight)));
-  if (q.rank() == 0) return keepdims ? y : reshaped(op, y, y.shape().without(a));
-  const Shape rest = keepdims ? x.shape().with(a, 1) : x.shape().without(a);
+  const Shape rest = kernels::reduced_shape(given.shape(), axes_of(axis), keepdims);
+  if (q.rank() == 0) return reshaped(op, y, rest);
   std::vector<index_t> order = {a};
   for (index_t d = 0; d < x.rank(); ++d) {
     if (d != a) order.push_back(d);
@@ -241,7 +235,11 @@ Var<T> quantile_along(const Var<T>& x, const Tensor<T>& q, index_t axis, bool ke
 /// gradient evenly, as in PyTorch. Throws ValueError when there are no elements.
 template <Operand X>
 [[nodiscard]] Var<element_t<X>> median(const X& x) {
-  return detail::median_of_all<element_t<X>>(x);
+  using T = element_t<X>;
+  const Var<T>& v = x;
+  const OpScope scope = detail::scope_of("median", v);
+  const auto place = detail::median_places(v.value().reshape(Shape{v.numel()}), 0);
+  return detail::record_chosen<T>("median", v, {}, Tensor<T>::scalar(v.value().data()[place.item()]));
 }
 
 /// The medians along an axis and where they are, to which the gradient goes: the first of equals in a sorted
@@ -250,7 +248,7 @@ template <Operand X>
 template <Operand X>
 [[nodiscard]] Sorted<element_t<X>> median(const X& x, index_t axis, bool keepdims = false) {
   using T = element_t<X>;
-  const Var<T>& v = detail::operand<T>(x);
+  const Var<T>& v = x;
   detail::require_defined("median", v);
   const index_t a = detail::axis_of("median", axis, v.shape());
   const auto places = detail::median_places(v.value(), a);
@@ -260,31 +258,17 @@ template <Operand X>
   return {detail::reshaped("median", y, shape), places.reshape(shape)};
 }
 
-/// Quantiles along an axis, between two entries on the line through them, NaN if one of the entries is NaN.
-/// q: a number in [0, 1], or a tensor (m) of them, which gives (m, ...). With keepdims the axis remains, with
-/// size 1. Throws IndexError for an axis outside the rank, ShapeError for a q of rank 2, ValueError for one
-/// outside [0, 1] and for an axis without entries.
-template <Operand X>
-[[nodiscard]] Var<element_t<X>> quantile(const X& x, double q, index_t axis, bool keepdims = false) {
-  using T = element_t<X>;
-  return detail::quantile_along<T>(detail::operand<T>(x), Tensor<T>::scalar(static_cast<T>(q)), axis,
-                                   keepdims);
-}
-/// The same of several.
-template <Operand X>
-[[nodiscard]] Var<element_t<X>> quantile(const X& x, const Tensor<element_t<X>>& q, index_t axis,
-                                         bool keepdims = false) {
-  using T = element_t<X>;
-  return detail::quantile_along<T>(detail::operand<T>(x), q, axis, keepdims);
-}
-/// Of all elements; q is a number or a tensor.
+/// Quantiles along an axis, or without one of the flattened tensor: between two entries on the line through
+/// them, NaN if one of the entries is NaN. q: a number in [0, 1], or a tensor (m) of them, which gives (m,
+/// ...). With keepdims the axis remains, with size 1. Throws IndexError for an axis outside the rank,
+/// ShapeError for a q of rank 2, ValueError for one outside [0, 1] and for an axis without entries.
 template <Operand X, class Q>
-requires(detail::Number<Q> || std::is_same_v<Q, Tensor<element_t<X>>>)
-    [[nodiscard]] Var<element_t<X>> quantile(const X& x, const Q& q) {
+requires(detail::Number<Q> || std::convertible_to<Q, Tensor<element_t<X>>>)
+    [[nodiscard]] Var<element_t<X>> quantile(const X& x, const Q& q,
+                                             std::optional<index_t> axis = std::nullopt,
+                                             bool keepdims = false) {
   using T = element_t<X>;
-  const Var<T>& v = detail::operand<T>(x);
-  detail::require_defined("quantile", v);
-  return quantile(detail::reshaped("quantile", v, Shape{v.numel()}), q, 0);
+  return detail::quantiles<T>(x, detail::operand<T>(q).value(), axis, keepdims);
 }
 
 }  // namespace eigenformer

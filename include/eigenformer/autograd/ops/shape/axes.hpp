@@ -17,13 +17,6 @@ namespace eigenformer {
 
 namespace detail {
 
-// Which of `rank` axes are named. Throws IndexError naming op.
-inline std::vector<bool> named_axes(const char* op, const std::vector<index_t>& axes, const Shape& shape) {
-  std::vector<bool> named(static_cast<std::size_t>(shape.rank()), axes.empty());
-  for (const index_t axis : axes) named[static_cast<std::size_t>(axis_of(op, axis, shape))] = true;
-  return named;
-}
-
 inline Shape squeezed_shape(const Shape& shape, const std::vector<index_t>& axes) {
   const std::vector<bool> named = named_axes("squeeze", axes, shape);
   std::vector<index_t> sizes;
@@ -129,7 +122,7 @@ template <class T>
   (void)detail::broadcast_view("broadcast_to", x.shape(), shape);
   Tensor<T> y(shape);
   detail::kernels::broadcast_to<T>(x.value().data(), x.shape(), y.data(), shape, T(1), T(0));
-  if (detail::not_recorded<T>(y, x)) return Var<T>(std::move(y));
+  if (detail::not_recorded(y, x)) return y;
   // dx = dy summed over the dimensions in which x was repeated.
   return detail::record_one(
       "broadcast_to", std::move(y), x, SavedTensors(), [](const auto& dx, const Tensor<T>& dy) {
@@ -139,14 +132,14 @@ template <class T>
 /// The same for other operands.
 template <detail::Converted X>
 [[nodiscard]] Var<element_t<X>> broadcast_to(const X& x, const Shape& shape) {
-  return broadcast_to(detail::operand<element_t<X>>(x), shape);
+  return broadcast_to<element_t<X>>(x, shape);
 }
 
 /// Without those of the given dimensions (none means all) whose size is 1. Throws IndexError for an axis
 /// outside the rank.
 template <Operand X>
 [[nodiscard]] Var<element_t<X>> squeeze(const X& x, const std::vector<index_t>& axes = {}) {
-  const Var<element_t<X>>& v = detail::operand<element_t<X>>(x);
+  const Var<element_t<X>>& v = x;
   return detail::reshaped("squeeze", v, detail::squeezed_shape(v.shape(), axes));
 }
 
@@ -154,7 +147,7 @@ template <Operand X>
 /// position outside the new rank.
 template <Operand X>
 [[nodiscard]] Var<element_t<X>> unsqueeze(const X& x, index_t axis) {
-  const Var<element_t<X>>& v = detail::operand<element_t<X>>(x);
+  const Var<element_t<X>>& v = x;
   return detail::reshaped("unsqueeze", v, v.shape().inserted(axis, 1));
 }
 
@@ -162,26 +155,26 @@ template <Operand X>
 /// and for first behind last.
 template <Operand X>
 [[nodiscard]] Var<element_t<X>> flatten(const X& x, index_t first = 0, index_t last = -1) {
-  const Var<element_t<X>>& v = detail::operand<element_t<X>>(x);
+  const Var<element_t<X>>& v = x;
   return detail::reshaped("flatten", v, detail::flattened_shape(v.shape(), first, last));
 }
 
 /// Of rank 1 at least: rank 0 becomes (1,).
 template <Operand X>
 [[nodiscard]] Var<element_t<X>> atleast_1d(const X& x) {
-  const Var<element_t<X>>& v = detail::operand<element_t<X>>(x);
+  const Var<element_t<X>>& v = x;
   return detail::reshaped("atleast_1d", v, detail::atleast_shape(v.shape(), 1));
 }
 /// Of rank 2 at least: (n,) becomes (1, n).
 template <Operand X>
 [[nodiscard]] Var<element_t<X>> atleast_2d(const X& x) {
-  const Var<element_t<X>>& v = detail::operand<element_t<X>>(x);
+  const Var<element_t<X>>& v = x;
   return detail::reshaped("atleast_2d", v, detail::atleast_shape(v.shape(), 2));
 }
 /// Of rank 3 at least: (n,) becomes (1, n, 1), (m, n) becomes (m, n, 1).
 template <Operand X>
 [[nodiscard]] Var<element_t<X>> atleast_3d(const X& x) {
-  const Var<element_t<X>>& v = detail::operand<element_t<X>>(x);
+  const Var<element_t<X>>& v = x;
   return detail::reshaped("atleast_3d", v, detail::atleast_shape(v.shape(), 3));
 }
 
@@ -191,7 +184,7 @@ template <Operand X>
 template <Operand X>
 [[nodiscard]] Var<element_t<X>> moveaxis(const X& x, const std::vector<index_t>& from,
                                          const std::vector<index_t>& to) {
-  return detail::reordered<element_t<X>>("moveaxis", detail::operand<element_t<X>>(x), from, to);
+  return detail::reordered<element_t<X>>("moveaxis", x, from, to);
 }
 /// The same for one dimension.
 template <Operand X>
@@ -202,7 +195,7 @@ template <Operand X>
 /// axis outside the rank.
 template <Operand X>
 [[nodiscard]] Var<element_t<X>> swapaxes(const X& x, index_t a, index_t b) {
-  const Var<element_t<X>>& v = detail::operand<element_t<X>>(x);
+  const Var<element_t<X>>& v = x;
   detail::require_defined("swapaxes", v);
   return transpose(v, a, b);
 }
@@ -212,13 +205,13 @@ template <Operand X>
 template <Operand X>
 [[nodiscard]] std::vector<Var<element_t<X>>> split(const X& x, const std::vector<index_t>& sizes,
                                                    index_t axis = 0) {
-  return detail::split_at<element_t<X>>("split", detail::operand<element_t<X>>(x), sizes, axis);
+  return detail::split_at<element_t<X>>("split", x, sizes, axis);
 }
 /// Parts of `size` entries along an axis, the last one smaller if need be. Throws ValueError unless the size
 /// is positive.
 template <Operand X>
 [[nodiscard]] std::vector<Var<element_t<X>>> split(const X& x, index_t size, index_t axis = 0) {
-  const Var<element_t<X>>& v = detail::operand<element_t<X>>(x);
+  const Var<element_t<X>>& v = x;
   const index_t n = v.dim(detail::axis_of("split", axis, v.shape()));
   return detail::split_at("split", v, detail::equal_sizes("split", n, size), axis);
 }
@@ -227,7 +220,7 @@ template <Operand X>
 template <Operand X>
 [[nodiscard]] std::vector<Var<element_t<X>>> chunk(const X& x, index_t chunks, index_t axis = 0) {
   if (chunks < 1) throw ValueError("chunk", {chunks, " chunks asked for, must be positive"});
-  const Var<element_t<X>>& v = detail::operand<element_t<X>>(x);
+  const Var<element_t<X>>& v = x;
   const index_t n = v.dim(detail::axis_of("chunk", axis, v.shape()));
   const index_t size = std::max<index_t>(1, n / chunks + (n % chunks > 0));
   const auto sizes = n == 0 ? std::vector<index_t>(static_cast<std::size_t>(chunks), 0)
@@ -238,7 +231,7 @@ template <Operand X>
 /// outside the rank.
 template <Operand X>
 [[nodiscard]] std::vector<Var<element_t<X>>> unstack(const X& x, index_t axis = 0) {
-  const Var<element_t<X>>& v = detail::operand<element_t<X>>(x);
+  const Var<element_t<X>>& v = x;
   const index_t a = detail::axis_of("unstack", axis, v.shape());
   std::vector<Var<element_t<X>>> parts;
   for (auto& part :

@@ -35,7 +35,7 @@ template <class T>
                                         static_cast<T>(scale), y.data());
   // Of the table only these rows are read, and none of them again in backward.
   detail::count_bytes<T>((rows - vocab) * d);
-  if (detail::not_recorded<T>(y, table)) return Var<T>(std::move(y));
+  if (detail::not_recorded(y, table)) return y;
   // dtable[id] += scale dy over the rows with that id.
   return detail::record_one(
       "embedding", std::move(y), table, SavedTensors(ids),
@@ -51,7 +51,7 @@ template <class T>
 template <detail::Converted X>
 [[nodiscard]] Var<element_t<X>> embedding(const X& table, const Tensor<std::int32_t>& ids, double scale = 1,
                                           index_t padding_index = -1) {
-  return embedding(detail::operand<element_t<X>>(table), ids, scale, padding_index);
+  return embedding<element_t<X>>(table, ids, scale, padding_index);
 }
 
 namespace detail {
@@ -83,10 +83,10 @@ inline std::vector<index_t> block_offsets(const Shape& part, const Shape& whole,
 }
 
 // Calls visit(position in x, position in index) for the elements of the index, outer blocks in parallel.
-// Returns whether all indices are inside the axis; if not, some elements were not visited.
+// Throws IndexError, naming op, for an index outside the axis; some elements were visited then.
 template <IndexNumber I, class Visit>
-[[nodiscard]] bool visit_gathered(const Shape& shape, const Tensor<I>& index, index_t axis,
-                                  const Visit& visit) {
+void visit_gathered(const char* op, const Shape& shape, const Tensor<I>& index, index_t axis,
+                    const Visit& visit) {
   const std::vector<index_t> outer = block_offsets(index.shape(), shape, 0, axis);
   const std::vector<index_t> inner = block_offsets(index.shape(), shape, axis + 1, shape.rank());
   const index_t n = shape[axis], taken = index.dim(axis), width = static_cast<index_t>(inner.size());
@@ -114,13 +114,10 @@ template <IndexNumber I, class Visit>
     }
     return true;
   };
-  parallel_for(static_cast<index_t>(outer.size()), std::max<index_t>(1, (1 << 13) / block),
-               [&](index_t begin, index_t end) {
-                 for (index_t o = begin; o < end; ++o) {
-                   if (!visit_block(o)) all_inside = false;
-                 }
-               });
-  return all_inside;
+  parallel_each(static_cast<index_t>(outer.size()), (1 << 13) / block, [&](index_t o) {
+    if (!visit_block(o)) all_inside = false;
+  });
+  if (!all_inside) check_indices(op, index, axis, shape);
 }
 
 // Throws ShapeError unless the index fits a tensor of this shape.
@@ -134,7 +131,6 @@ void check_gathered(const char* op, const Tensor<I>& index, index_t axis, const 
                       " and be no larger outside axis ", axis},
                      {shape, index.shape()});
   }
-  if (shape[axis] == 0) check_indices(op, index, axis, shape);
 }
 
 }  // namespace detail
@@ -153,25 +149,23 @@ template <class T, detail::IndexNumber I>
   Tensor<T> y(index.shape());
   const T* from = x.value().data();
   T* to = y.data();
-  if (!detail::visit_gathered(x.shape(), index, a,
-                              [from, to](index_t in_x, index_t at) { to[at] = from[in_x]; })) {
-    detail::check_indices("gather", index, a, x.shape());
-  }
-  if (detail::not_recorded<T>(y, x)) return Var<T>(std::move(y));
+  detail::visit_gathered("gather", x.shape(), index, a,
+                         [from, to](index_t in_x, index_t at) { to[at] = from[in_x]; });
+  if (detail::not_recorded(y, x)) return y;
   // dx = sum of dy over the places that an element was taken to.
   return detail::record_one(
       "gather", std::move(y), x, SavedTensors(index), [index, a](const auto& dx, const Tensor<T>& dy) {
-        if (dx.beta == T(0)) std::fill_n(dx.data, dx.shape.numel(), T(0));
+        dx.start_sum();
         const T* g = dy.data();
-        (void)detail::visit_gathered(dx.shape, index, a,
-                                     [g, to = dx.data](index_t in_x, index_t at) { to[in_x] += g[at]; });
+        detail::visit_gathered("gather", dx.shape, index, a,
+                               [g, to = dx.data](index_t in_x, index_t at) { to[in_x] += g[at]; });
       });
 }
 
 /// The same for other operands.
 template <detail::Converted X, detail::IndexNumber I>
 [[nodiscard]] Var<element_t<X>> gather(const X& x, index_t axis, const Tensor<I>& index) {
-  return gather(detail::operand<element_t<X>>(x), axis, index);
+  return gather<element_t<X>>(x, axis, index);
 }
 
 /// Rows (slices of the first dimension) in the order of `rows`, which may repeat them; PyTorch's
@@ -190,7 +184,7 @@ template <class T>
   Tensor<T> y(x.shape().with(0, rows.numel()));
   detail::kernels::embedding_forward<T>(x.value().data(), n, width, rows.data(), rows.numel(), T(1),
                                         y.data());
-  if (detail::not_recorded<T>(y, x)) return Var<T>(std::move(y));
+  if (detail::not_recorded(y, x)) return y;
   // dx[r] = sum of dy over the places that row r was taken to.
   return detail::record_one("index_select", std::move(y), x, SavedTensors(rows),
                             [rows, n, width](const auto& dx, const Tensor<T>& dy) {
@@ -202,7 +196,7 @@ template <class T>
 /// The same for other operands.
 template <detail::Converted X>
 [[nodiscard]] Var<element_t<X>> index_select(const X& x, const Tensor<std::int32_t>& rows) {
-  return index_select(detail::operand<element_t<X>>(x), rows);
+  return index_select<element_t<X>>(x, rows);
 }
 
 }  // namespace eigenformer

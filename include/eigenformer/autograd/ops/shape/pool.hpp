@@ -41,11 +41,11 @@ template <class T>
     }
     for (index_t i = 0; i < d && n > 1; ++i) out[i] /= static_cast<T>(n);
   }
-  if (detail::not_recorded<T>(y, x)) return Var<T>(std::move(y));
+  if (detail::not_recorded(y, x)) return y;
   // dx = dy / n for each of the n rows of a mean, 0 for all others.
   return detail::record_one("pool", std::move(y), x, SavedTensors(),
                             [layout, rows_of, d](const auto& dx, const Tensor<T>& dy) {
-                              if (dx.beta == T(0)) std::fill_n(dx.data, layout.rows() * d, T(0));
+                              dx.start_sum();
                               for (index_t b = 0; b < layout.batch(); ++b) {
                                 const index_t n = rows_of(b);
                                 const T* g = dy.data() + b * d;
@@ -61,7 +61,7 @@ template <class T>
 template <detail::Converted X>
 [[nodiscard]] Var<element_t<X>> pool(const X& x, const SequenceLayout& layout,
                                      Pooling pooling = Pooling::mean) {
-  return pool(detail::operand<element_t<X>>(x), layout, pooling);
+  return pool<element_t<X>>(x, layout, pooling);
 }
 
 }  // namespace eigenformer

@@ -31,10 +31,10 @@ Var<T> viewed(const char* op, const Var<T>& x, const StridedView& view) {
   const OpScope scope = scope_of(op, x);
   Tensor<T> y(view.shape);
   copy_view(y.data(), whole_view(view.shape), x.value().data(), view);
-  if (not_recorded<T>(y, x)) return Var<T>(std::move(y));
+  if (not_recorded(y, x)) return y;
   // dx = dy at the elements of the view, 0 elsewhere.
   return record_one(op, std::move(y), x, SavedTensors(), [view](const auto& dx, const Tensor<T>& dy) {
-    if (dx.beta == T(0)) std::fill_n(dx.data, dx.shape.numel(), T(0));
+    dx.start_sum();
     for_each_pair(dx.data, view, dy.data(), whole_view(view.shape), [](T& to, const T& from) { to += from; });
   });
 }
@@ -45,7 +45,7 @@ Var<T> placed(const char* op, const Var<T>& x, const StridedView& view, const Sh
   const OpScope scope = scope_of(op, x);
   Tensor<T> y = Tensor<T>::full(shape, fill);
   copy_view(y.data(), view, x.value().data(), whole_view(view.shape));
-  if (not_recorded<T>(y, x)) return Var<T>(std::move(y));
+  if (not_recorded(y, x)) return y;
   // dx = dy at the elements of the view.
   return record_one(op, std::move(y), x, SavedTensors(), [view](const auto& dx, const Tensor<T>& dy) {
     if (dx.beta == T(0)) {
@@ -87,16 +87,13 @@ Var<T> selected(const char* op, const Var<T>& x, index_t axis, const std::vector
   const T* from = x.value().data();
   T* to = y.data();
   if (block < 8 && view.inner == 1) {  // single elements
-    parallel_for(view.outer, std::max<index_t>(1, (1 << 15) / std::max<index_t>(1, taken)),
-                 [&](index_t begin, index_t end) {
-                   for (index_t o = begin; o < end; ++o) {
-                     for (index_t i = 0; i < taken; ++i) {
-                       to[o * taken + i] = from[o * view.n + entries[static_cast<std::size_t>(i)]];
-                     }
-                   }
-                 });
+    parallel_each(view.outer, (1 << 15) / std::max<index_t>(1, taken), [&](index_t o) {
+      for (index_t i = 0; i < taken; ++i) {
+        to[o * taken + i] = from[o * view.n + entries[static_cast<std::size_t>(i)]];
+      }
+    });
   } else {
-    const index_t grain = std::max<index_t>(1, (1 << 15) / std::max<index_t>(1, block));
+    const index_t grain = (1 << 15) / std::max<index_t>(1, block);
     parallel_for(view.outer * count, grain, [&](index_t begin, index_t end) {
       index_t o = begin / count, k = begin % count;
       for (index_t i = begin; i < end; ++i) {
@@ -107,22 +104,20 @@ Var<T> selected(const char* op, const Var<T>& x, index_t axis, const std::vector
       }
     });
   }
-  if (not_recorded<T>(y, x)) return Var<T>(std::move(y));
+  if (not_recorded(y, x)) return y;
   // dx = sum of dy over the places that an entry was taken to.
-  return record_one(
-      op, std::move(y), x, SavedTensors(), [view, taken, runs](const auto& dx, const Tensor<T>& dy) {
-        if (dx.beta == T(0)) std::fill_n(dx.data, dx.shape.numel(), T(0));
-        const index_t work = std::max<index_t>(1, taken * view.inner);
-        parallel_for(view.outer, std::max<index_t>(1, (1 << 15) / work), [&](index_t begin, index_t end) {
-          for (index_t o = begin; o < end; ++o) {
-            for (const Run& run : *runs) {
-              T* sum = dx.data + (o * view.n + run.from) * view.inner;
-              const T* g = dy.data() + (o * taken + run.to) * view.inner;
-              for (index_t i = 0; i < run.count * view.inner; ++i) sum[i] += g[i];
-            }
-          }
-        });
-      });
+  return record_one(op, std::move(y), x, SavedTensors(),
+                    [view, taken, runs](const auto& dx, const Tensor<T>& dy) {
+                      dx.start_sum();
+                      const index_t work = std::max<index_t>(1, taken * view.inner);
+                      parallel_each(view.outer, (1 << 15) / work, [&](index_t o) {
+                        for (const Run& run : *runs) {
+                          T* sum = dx.data + (o * view.n + run.from) * view.inner;
+                          const T* g = dy.data() + (o * taken + run.to) * view.inner;
+                          for (index_t i = 0; i < run.count * view.inner; ++i) sum[i] += g[i];
+                        }
+                      });
+                    });
 }
 
 template <class T>
@@ -182,15 +177,10 @@ Var<T> rolled(const Var<T>& x, const std::vector<index_t>& shifts, const std::ve
 }
 
 inline StridedView flipped_view(const Shape& shape, const std::vector<index_t>& axes) {
-  const std::vector<bool> named = named_axes("flip", axes, shape);
-  StridedView view = whole_view(shape);
-  for (index_t a = 0; a < shape.rank(); ++a) {
-    if (!named[static_cast<std::size_t>(a)]) continue;
-    index_t& stride = view.strides[static_cast<std::size_t>(a)];
-    view.offset += std::max<index_t>(0, shape[a] - 1) * stride;
-    stride = -stride;
-  }
-  return view;
+  std::vector<Index> indices;
+  for (const bool flips : named_axes("flip", axes, shape))
+    indices.push_back(flips ? Index(range(slice_end, slice_end, -1)) : Index(all));
+  return indexed_view(shape, indices);
 }
 
 // Diagonal k of two axes, as the last dimension; `op` names the caller in errors.
@@ -227,33 +217,28 @@ Var<T> triangle(const char* op, const Var<T>& x, index_t k, bool lower) {
   k = std::clamp(k, -rows, n);  // beyond, there are no further diagonals
   // to = beta * to + from inside the triangle, beta * to outside.
   const auto fill = [=](const T* from, T* to, index_t all_rows, T beta) {
-    parallel_for(all_rows, std::max<index_t>(1, (1 << 15) / std::max<index_t>(1, n)),
-                 [&](index_t begin, index_t end) {
-                   for (index_t r = begin; r < end; ++r) {
-                     // The first element above diagonal k, and the first on it.
-                     const index_t i = r % rows, edge = std::clamp<index_t>(lower ? i + k + 1 : i + k, 0, n);
-                     const index_t first = lower ? 0 : edge, last = lower ? edge : n;
-                     T* row = to + r * n;
-                     if (beta == T(0)) {
-                       std::fill_n(row, first, T(0));
-                       std::copy_n(from + r * n + first, last - first, row + first);
-                       std::fill_n(row + last, n - last, T(0));
-                     } else {
-                       for (index_t j = first; j < last; ++j) row[j] += from[r * n + j];
-                     }
-                   }
-                 });
+    parallel_each(all_rows, (1 << 15) / std::max<index_t>(1, n), [&](index_t r) {
+      // The first element above diagonal k, and the first on it.
+      const index_t i = r % rows, edge = std::clamp<index_t>(lower ? i + k + 1 : i + k, 0, n);
+      const index_t first = lower ? 0 : edge, last = lower ? edge : n;
+      T* row = to + r * n;
+      if (beta == T(0)) {
+        std::fill_n(row, first, T(0));
+        std::copy_n(from + r * n + first, last - first, row + first);
+        std::fill_n(row + last, n - last, T(0));
+      } else {
+        for (index_t j = first; j < last; ++j) row[j] += from[r * n + j];
+      }
+    });
   };
   Tensor<T> y(x.shape());
   fill(x.value().data(), y.data(), x.shape().rows(), T(0));
-  if (not_recorded<T>(y, x)) return Var<T>(std::move(y));
+  if (not_recorded(y, x)) return y;
   // dx = dy in the triangle, 0 outside.
   return record_one(op, std::move(y), x, SavedTensors(), [fill](const auto& dx, const Tensor<T>& dy) {
     fill(dy.data(), dx.data, dx.shape.rows(), dx.beta);
   });
 }
-
-using PadWidths = std::vector<std::pair<index_t, index_t>>;
 
 // The entry of a dimension of n that reflect or edge padding repeats at position i, which may be outside.
 inline index_t padded_entry(index_t i, index_t n, PadMode mode) {
@@ -262,7 +247,8 @@ inline index_t padded_entry(index_t i, index_t n, PadMode mode) {
 }
 
 template <class T>
-Var<T> padded(const Var<T>& x, const PadWidths& widths, PadMode mode, T value) {
+Var<T> padded(const Var<T>& x, const std::vector<std::pair<index_t, index_t>>& widths, PadMode mode,
+              T value) {
   require_defined("pad", x);
   const index_t first = x.rank() - static_cast<index_t>(widths.size());
   if (first < 0) {
@@ -309,26 +295,26 @@ Var<T> padded(const Var<T>& x, const PadWidths& widths, PadMode mode, T value) {
 /// PyTorch's repeat. Throws IndexError for an axis outside the rank, ValueError for a negative count.
 template <Operand X>
 [[nodiscard]] Var<element_t<X>> repeat(const X& x, index_t count, index_t axis) {
-  return detail::repeated<element_t<X>>(detail::operand<element_t<X>>(x), {count}, axis);
+  return detail::repeated<element_t<X>>(x, {count}, axis);
 }
 /// The same with a count for each entry. Throws ShapeError unless there are as many.
 template <Operand X>
 [[nodiscard]] Var<element_t<X>> repeat(const X& x, const std::vector<index_t>& counts, index_t axis) {
-  return detail::repeated<element_t<X>>(detail::operand<element_t<X>>(x), counts, axis);
+  return detail::repeated<element_t<X>>(x, counts, axis);
 }
 
 /// The whole tensor counts[i] times along dimension i, as NumPy's tile: with fewer counts than dimensions for
 /// the last ones, with more for new ones in front. Throws ValueError for a negative count.
 template <Operand X>
 [[nodiscard]] Var<element_t<X>> tile(const X& x, const std::vector<index_t>& counts) {
-  return detail::tiled<element_t<X>>(detail::operand<element_t<X>>(x), counts);
+  return detail::tiled<element_t<X>>(x, counts);
 }
 
 /// The elements in reverse order along the given axes, none of which means all. Throws IndexError for an axis
 /// outside the rank.
 template <Operand X>
 [[nodiscard]] Var<element_t<X>> flip(const X& x, const std::vector<index_t>& axes = {}) {
-  const Var<element_t<X>>& v = detail::operand<element_t<X>>(x);
+  const Var<element_t<X>>& v = x;
   return detail::viewed("flip", v, detail::flipped_view(v.shape(), axes));
 }
 
@@ -337,7 +323,7 @@ template <Operand X>
 template <Operand X>
 [[nodiscard]] Var<element_t<X>> roll(const X& x, const std::vector<index_t>& shifts,
                                      const std::vector<index_t>& axes) {
-  return detail::rolled<element_t<X>>(detail::operand<element_t<X>>(x), shifts, axes);
+  return detail::rolled<element_t<X>>(x, shifts, axes);
 }
 /// The same for one axis.
 template <Operand X>
@@ -351,15 +337,14 @@ template <Operand X>
 template <Operand X>
 [[nodiscard]] Var<element_t<X>> pad(const X& x, const std::vector<std::pair<index_t, index_t>>& widths,
                                     PadMode mode = PadMode::constant, double value = 0) {
-  return detail::padded<element_t<X>>(detail::operand<element_t<X>>(x), widths, mode,
-                                      static_cast<element_t<X>>(value));
+  return detail::padded<element_t<X>>(x, widths, mode, static_cast<element_t<X>>(value));
 }
 
 /// Diagonal k of each matrix of two dimensions, as the last dimension of the result; k > 0 is above the main
 /// one. Throws IndexError for an axis outside the rank, ValueError for one named twice.
 template <Operand X>
 [[nodiscard]] Var<element_t<X>> diagonal(const X& x, index_t k = 0, index_t axis1 = 0, index_t axis2 = 1) {
-  const Var<element_t<X>>& v = detail::operand<element_t<X>>(x);
+  const Var<element_t<X>>& v = x;
   return detail::viewed("diagonal", v, detail::diagonal_view("diagonal", v.shape(), k, axis1, axis2));
 }
 
@@ -368,7 +353,7 @@ template <Operand X>
 template <Operand X>
 [[nodiscard]] Var<element_t<X>> diag(const X& x, index_t k = 0) {
   using T = element_t<X>;
-  const Var<T>& v = detail::operand<T>(x);
+  const Var<T>& v = x;
   if (v.rank() < 1 || v.rank() > 2) {
     throw ShapeError("diag", {"input of shape ", v.shape(), " must have rank 1 or 2"}, {v.shape()});
   }
@@ -382,13 +367,13 @@ template <Operand X>
 /// rank below 2.
 template <Operand X>
 [[nodiscard]] Var<element_t<X>> tril(const X& x, index_t k = 0) {
-  return detail::triangle<element_t<X>>("tril", detail::operand<element_t<X>>(x), k, true);
+  return detail::triangle<element_t<X>>("tril", x, k, true);
 }
 /// Each matrix of the last two dimensions on and above diagonal k, zeros below it. Throws ShapeError for a
 /// rank below 2.
 template <Operand X>
 [[nodiscard]] Var<element_t<X>> triu(const X& x, index_t k = 0) {
-  return detail::triangle<element_t<X>>("triu", detail::operand<element_t<X>>(x), k, false);
+  return detail::triangle<element_t<X>>("triu", x, k, false);
 }
 
 }  // namespace eigenformer

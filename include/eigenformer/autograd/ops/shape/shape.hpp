@@ -26,6 +26,13 @@ inline index_t axis_of(const char* op, index_t axis, const Shape& shape) {
   return a;
 }
 
+// Which axes are named; none means all. Throws IndexError naming op.
+inline std::vector<bool> named_axes(const char* op, const std::vector<index_t>& axes, const Shape& shape) {
+  std::vector<bool> named(static_cast<std::size_t>(shape.rank()), axes.empty());
+  for (const index_t axis : axes) named[static_cast<std::size_t>(axis_of(op, axis, shape))] = true;
+  return named;
+}
+
 // A tensor seen from one axis: (outer, n, inner).
 struct AxisView {
   index_t outer = 1;
@@ -41,15 +48,13 @@ struct AxisView {
 template <class T>
 void copy_rows(const T* x, index_t x_stride, T* y, index_t y_stride, index_t rows, index_t n, T beta) {
   if (n == 0) return;
-  parallel_for(rows, std::max<index_t>(1, (1 << 15) / n), [&](index_t begin, index_t end) {
-    for (index_t r = begin; r < end; ++r) {
-      const T* from = x + r * x_stride;
-      T* to = y + r * y_stride;
-      if (beta == T(0)) {
-        std::copy_n(from, n, to);
-      } else {
-        for (index_t i = 0; i < n; ++i) to[i] += from[i];
-      }
+  parallel_each(rows, (1 << 15) / n, [&](index_t r) {
+    const T* from = x + r * x_stride;
+    T* to = y + r * y_stride;
+    if (beta == T(0)) {
+      std::copy_n(from, n, to);
+    } else {
+      for (index_t i = 0; i < n; ++i) to[i] += from[i];
     }
   });
 }
@@ -59,7 +64,7 @@ template <class T>
 Var<T> reshaped(const char* op, const Var<T>& x, const Shape& shape) {
   const OpScope scope = scope_of(op, x);
   Tensor<T> y = x.value().reshape(shape);
-  if (not_recorded<T>(y, x)) return Var<T>(std::move(y));
+  if (not_recorded(y, x)) return y;
   // dx = dy in x's shape.
   return record(op, std::move(y), {x}, [](Backward<T>& back) { back.pass(0, back.dy()); });
 }
@@ -117,11 +122,11 @@ Var<T> sliced(const char* op, const Var<T>& x, index_t axis, index_t first, inde
     copy_rows<T>(x.value().data() + first * view.inner, view.n * view.inner, y.data(), count * view.inner,
                  view.outer, count * view.inner, T(0));
   }
-  if (not_recorded<T>(y, x)) return Var<T>(std::move(y));
+  if (not_recorded(y, x)) return y;
   // dx = dy inside the range, 0 outside.
   return record_one(op, std::move(y), x, SavedTensors(),
                     [view, first, count](const auto& dx, const Tensor<T>& dy) {
-                      if (dx.beta == T(0)) std::fill_n(dx.data, dx.shape.numel(), T(0));
+                      dx.start_sum();
                       copy_rows<T>(dy.data(), count * view.inner, dx.data + first * view.inner,
                                    view.n * view.inner, view.outer, count * view.inner, dx.beta);
                     });
@@ -138,7 +143,7 @@ template <Operand X>
 /// when they do not fit.
 template <Operand X>
 [[nodiscard]] Var<element_t<X>> reshape(const X& x, std::initializer_list<index_t> sizes) {
-  const Var<element_t<X>>& v = detail::operand<element_t<X>>(x);
+  const Var<element_t<X>>& v = x;
   detail::require_defined("reshape", v);
   return detail::reshaped("reshape", v, detail::completed_shape(v.shape(), sizes));
 }
@@ -156,7 +161,7 @@ template <class T>
     inverse[static_cast<std::size_t>(order[i] < 0 ? order[i] + x.rank() : order[i])] =
         static_cast<index_t>(i);
   }
-  if (detail::not_recorded<T>(y, x)) return Var<T>(std::move(y));
+  if (detail::not_recorded(y, x)) return y;
   return detail::record_one("permute", std::move(y), x, SavedTensors(),
                             [inverse](const auto& dx, const Tensor<T>& dy) {
                               detail::kernels::permute<T>(dy.data(), dy.shape(), inverse, dx.data, dx.beta);
@@ -166,14 +171,14 @@ template <class T>
 /// The same for other operands.
 template <detail::Converted X>
 [[nodiscard]] Var<element_t<X>> permute(const X& x, const std::vector<index_t>& order) {
-  return permute(detail::operand<element_t<X>>(x), order);
+  return permute<element_t<X>>(x, order);
 }
 
 /// Swaps two dimensions, the last two by default, and copies the elements. Throws IndexError for one outside
 /// the rank.
 template <Operand X>
 [[nodiscard]] Var<element_t<X>> transpose(const X& x, index_t a = -2, index_t b = -1) {
-  const Var<element_t<X>>& v = detail::operand<element_t<X>>(x);
+  const Var<element_t<X>>& v = x;
   detail::require_defined("transpose", v);
   return permute(v, detail::swapped_order(v.shape(), a, b));
 }
@@ -182,7 +187,7 @@ template <Operand X>
 /// Throws IndexError when the axis or one of the bounds is outside, or end is before begin.
 template <Operand X>
 [[nodiscard]] Var<element_t<X>> slice(const X& x, index_t axis, index_t begin, index_t end = slice_end) {
-  const Var<element_t<X>>& v = detail::operand<element_t<X>>(x);
+  const Var<element_t<X>>& v = x;
   detail::require_defined("slice", v);
   const index_t a = detail::axis_of("slice", axis, v.shape());
   const auto [first, count] = detail::slice_bounds(v.shape(), axis, begin, end);
@@ -194,7 +199,7 @@ template <Operand X>
 /// differ.
 template <class T>
 [[nodiscard]] Var<T> concat(const std::vector<Var<T>>& parts, index_t axis = 0) {
-  const OpScope scope(Runtime::instance().profiler(), "concat");
+  const OpScope scope = detail::scope_of("concat");
   if (parts.empty()) throw ValueError("concat", "there must be at least one tensor");
   for (const Var<T>& part : parts) detail::require_defined("concat", part);
   const Shape& front = parts.front().shape();
@@ -218,7 +223,7 @@ template <class T>
     offsets.push_back(offset);
     offset += n;
   }
-  if (detail::not_recorded<T>(y, parts)) return Var<T>(std::move(y));
+  if (detail::not_recorded(y, parts)) return y;
   // The gradient of each part is its slice of dy.
   return record("concat", std::move(y), parts, SavedTensors(), [view, offsets](Backward<T>& back) {
     for (std::size_t i = 0; i < offsets.size(); ++i) {
@@ -251,7 +256,7 @@ template <std::same_as<double> T = double>
 /// shapes differ.
 template <class T>
 [[nodiscard]] Var<T> stack(const std::vector<Var<T>>& parts, index_t axis = 0) {
-  const OpScope scope(Runtime::instance().profiler(), "stack");
+  const OpScope scope = detail::scope_of("stack");
   if (parts.empty()) throw ValueError("stack", "there must be at least one tensor");
   for (const Var<T>& part : parts) detail::require_defined("stack", part);
   const Shape& front = parts.front().shape();
