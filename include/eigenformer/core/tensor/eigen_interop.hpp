@@ -100,12 +100,6 @@ auto as_vector(X&& t) {
   return detail::view_of<EigenVector>(t, t.numel(), 1);
 }
 
-/// Tensor's constructor for an Eigen expression, with the element type deduced; it copies the values.
-template <class Derived>
-Tensor<typename Derived::Scalar> from_eigen(const Eigen::DenseBase<Derived>& expression) {
-  return expression;
-}
-
 namespace detail {
 
 /// Eigen types with memory of their own that can be written, in a tensor's order.

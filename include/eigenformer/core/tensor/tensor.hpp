@@ -339,6 +339,10 @@ class Tensor {
   detail::StorageState* state_ = nullptr;  // beside the memory; valid while that is defined
 };
 
+// The element type of a tensor of an Eigen expression is deduced: ef::Tensor(2 * m).
+template <class Derived>
+Tensor(const Eigen::DenseBase<Derived>&) -> Tensor<typename Derived::Scalar>;
+
 /// A part of a tensor: the result of indexing one. It converts to a Tensor, a copy of its values; an op takes
 /// it as an operand; assignments write to the tensor, whose storage it shares, and count as a change
 /// (Tensor::mark_changed()).
