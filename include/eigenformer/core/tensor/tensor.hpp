@@ -339,7 +339,7 @@ class Tensor {
   detail::StorageState* state_ = nullptr;  // beside the memory; valid while that is defined
 };
 
-// The element type of a tensor of an Eigen expression is deduced: ef::Tensor(2 * m).
+/// The element type of a tensor of an Eigen expression is deduced: ef::Tensor(2 * m).
 template <class Derived>
 Tensor(const Eigen::DenseBase<Derived>&) -> Tensor<typename Derived::Scalar>;
 
