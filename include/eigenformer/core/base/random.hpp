@@ -223,6 +223,8 @@ struct DropoutKey {
   std::uint64_t seed = 0;  ///< the run's seed
   std::uint32_t step = 0;  ///< the number of the training step
   std::uint32_t site = 0;  ///< the number of the dropout site in the model
+  /// Whether all three numbers agree.
+  friend bool operator==(const DropoutKey&, const DropoutKey&) = default;
 
   /// The two key words of Philox4x32-10: the low and the high half of a 64-bit mix of seed, step and site.
   /// For one seed, different (step, site) give different keys (the finaliser of SplitMix64 is a bijection).
