@@ -36,7 +36,7 @@ TEST_CASE("RandomGenerator: a seed's numbers are the blocks of Philox in order")
   // The high word of the seed counts.
   RandomGenerator high(std::uint64_t{7} << 32 | 5);
   CHECK(high.next_u32() == detail::Philox4x32::generate({0, 0, 0, 0}, {5, 7})[0]);
-  CHECK(high.seed() == (std::uint64_t{7} << 32 | 5));
+  CHECK(high.state().seed == (std::uint64_t{7} << 32 | 5));
 }
 
 TEST_CASE("RandomGenerator: two 32-bit words make a 64-bit one, the first above") {

@@ -34,18 +34,18 @@ TEST_CASE("as_eigen: rank 0 and 1 are one row, empty stays empty") {
   CHECK(as_eigen(empty).size() == 0);
 }
 
-TEST_CASE("from_eigen: copies any expression into row-major order") {
+TEST_CASE("Tensor: copies any Eigen expression into row-major order, with the element type deduced") {
   Eigen::MatrixXd column_major(2, 3);
   column_major << 1, 2, 3, 4, 5, 6;
-  Tensor<double> t = from_eigen(column_major);
+  const Tensor t = column_major;
   CHECK(t.shape() == Shape{2, 3});
   CHECK(values(t) == std::vector<double>{1, 2, 3, 4, 5, 6});
   column_major(0, 0) = 100;
   CHECK(t.at({0, 0}) == 1);
-  CHECK(values(from_eigen(column_major.transpose() * 2.0)) == std::vector<double>{200, 8, 4, 10, 6, 12});
-  CHECK(values(from_eigen(column_major.array() + 1.0)) == std::vector<double>{101, 3, 4, 5, 6, 7});
-  CHECK(from_eigen(Eigen::VectorXf::Ones(3)).shape() == Shape{3});
-  CHECK(from_eigen(Eigen::MatrixXf(0, 4)).shape() == Shape{0, 4});
+  CHECK(values(Tensor(column_major.transpose() * 2.0)) == std::vector<double>{200, 8, 4, 10, 6, 12});
+  CHECK(values(Tensor(column_major.array() + 1.0)) == std::vector<double>{101, 3, 4, 5, 6, 7});
+  CHECK(Tensor(Eigen::VectorXf::Ones(3)).shape() == Shape{3});
+  CHECK(Tensor(Eigen::MatrixXf(0, 4)).shape() == Shape{0, 4});
 }
 
 namespace {

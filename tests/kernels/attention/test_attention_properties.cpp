@@ -143,7 +143,7 @@ TEST_CASE_TEMPLATE("attention: a query alone in its sequence gives the bits that
         std::vector<index_t> counts(batch, 1);
         if (with_longer) counts.back() = 2;
         const auto queries = SequenceLayout::packed(counts),
-                   memory = SequenceLayout::packed(std::span<const index_t>(lengths).first(batch));
+                   memory = SequenceLayout::packed({lengths.begin(), lengths.begin() + batch});
         ef::detail::kernels::AttentionProblem<T> p;
         p.q = q.data();
         p.k = k.data();

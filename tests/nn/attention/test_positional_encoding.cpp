@@ -21,8 +21,6 @@ TEST_CASE_TEMPLATE("sinusoidal positions agree with PyTorch in every convention"
   const Fixture fixture("layers/positions");
   const auto check = [&](const char* name, const SinusoidalPositions& options) {
     const SinusoidalPositionalEncoding<T> positions(D, options);
-    check_close(positions.encodings(11), fixture.get<T>(std::string("out.") + name), output_tolerance<T>,
-                name);
     const auto added =
         positions(Context<T>::inference(), Tensor<T>::zeros({1, 11, D}), SequenceLayout::padded(1, 11));
     check_close(added.value().reshape({11, D}), fixture.get<T>(std::string("out.") + name),
@@ -59,8 +57,12 @@ TEST_CASE("positions come from the layout: padded, packed and continued sequence
   // The table ends at 512; what is computed beyond goes on where it stops.
   const auto longer =
       positions(ctx, Tensor<double>::zeros({1, 600, D}), SequenceLayout::padded(1, 600)).value();
-  CHECK(values(longer.reshape({600, D})) == values(positions.encodings(600)));
-  CHECK(longer.at({0, 599, 0}) == doctest::Approx(std::sin(599.0)));
+  for (index_t p = 0; p < 600; ++p) {
+    for (index_t i = 0; i < D; ++i) {
+      const double angle = static_cast<double>(p) * std::pow(10000, -static_cast<double>(i / 2 * 2) / D);
+      CHECK(std::abs(longer.at({0, p, i}) - (i % 2 == 0 ? std::sin(angle) : std::cos(angle))) < 1e-12);
+    }
+  }
 }
 
 TEST_CASE("sinusoidal positions pass gradients on and refuse what does not fit") {

@@ -10,7 +10,7 @@ using namespace eigenformer::testing;
 
 TEST_CASE_TEMPLATE("layer norm agrees with PyTorch, and with the teaching formula and scalar gain", T, float,
                    double) {
-  const auto check = [](const char* name, const LayerNormOptions& options) {
+  const auto check = [](const char* name, const NormOptions& options) {
     LayerNorm<T> norm(options);
     check_parity<T>(Fixture(name), norm, {"x"}, {L, L},
                     [&](const Context<T>& ctx, const auto& x) { return norm(ctx, x[0]); });
@@ -57,7 +57,7 @@ TEST_CASE("layer norm names what does not fit") {
         }) ==
         "[layer_norm] last dimension of input (2, 4) must be 12, to match 'encoder.norm.weight' of shape "
         "(12,)");
-  CHECK(message_of<ValueError>([] { LayerNorm<float>(LayerNormOptions{}); }) ==
+  CHECK(message_of<ValueError>([] { LayerNorm<float>(NormOptions{}); }) ==
         "[layer_norm] size is 0, must be positive");
   CHECK(contains(message_of<ValueError>([] { LayerNorm<float>({.size = 3, .eps = -1}); }), "eps is -1"));
 }

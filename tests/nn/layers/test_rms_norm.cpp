@@ -51,7 +51,7 @@ TEST_CASE("RMS norm names what does not fit") {
         (void)norm(Context<float>::inference(), Tensor<float>::zeros({2, 4}));
       }) ==
       "[rms_norm] last dimension of input (2, 4) must be 12, to match 'encoder.norm.weight' of shape (12,)");
-  CHECK(message_of<ValueError>([] { RMSNorm<float>(RMSNormOptions{}); }) ==
+  CHECK(message_of<ValueError>([] { RMSNorm<float>(NormOptions{}); }) ==
         "[rms_norm] size is 0, must be positive");
   CHECK(contains(message_of<ValueError>([] { RMSNorm<float>({.size = 3, .eps = -1}); }), "eps is -1"));
 }

@@ -125,7 +125,7 @@ TEST_CASE("the regressor has every option of the layers: gradients, causality, p
     CHECK((model.transformer.decoder.layers[0].options.attention.positions.index() ==
            options.layer.attention.positions.index()));
     CHECK(model.transformer.encoder.layers[0].options.attention.window == options.layer.attention.window);
-    CHECK(model.source_positions.learned.has_value() ==
+    CHECK(bool(model.source_positions.learned) ==
           std::holds_alternative<LearnedPositions>(options.input_positions()));
     auto later = target.clone();
     later.at({1, 4, 2}) += 1;

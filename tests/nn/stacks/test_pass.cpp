@@ -219,8 +219,8 @@ TEST_CASE("either stack has layers of its own sizes, trains and decodes") {
   CHECK(model.transformer.encoder.layers[2].self_attn.options.num_heads == H);
   CHECK(model.transformer.decoder.layers[0].multihead_attn.options.num_heads == 2);
   CHECK(model.transformer.decoder.layers[0].feed_forward.linear1.weight.shape() == Shape{7, D});
-  CHECK(model.transformer.encoder.norm.has_value());
-  CHECK_FALSE(model.transformer.decoder.norm.has_value());
+  CHECK(bool(model.transformer.encoder.norm));
+  CHECK(!model.transformer.decoder.norm);
   const TokenBatch batch;
   check_backward(model, {}, [&](const Context<double>& ctx, const auto&) {
     return model.loss(ctx, batch.source, batch.source_layout, batch.target_in, batch.target_layout,

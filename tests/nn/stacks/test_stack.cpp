@@ -270,12 +270,12 @@ TEST_CASE(
   static_cast<LayerOptions&>(options) = ConvertibleOptions{};
   const Stack<PlainLayer<DerivedOptions>> derived({.num_layers = 2, .final_norm = true, .layer = options},
                                                   rng);
-  CHECK(derived.relative_bias.has_value());
+  CHECK(bool(derived.relative_bias));
   CHECK(derived.norm->options.kind == NormKind::rms_norm);
   CHECK(derived.layers[0].layer_drop == 0.2);
   CHECK(derived.layers[1].layer_drop == 0.4);
   const Stack<PlainLayer<ConvertibleOptions>> other({.num_layers = 2, .final_norm = true, .layer = {}}, rng);
-  CHECK_FALSE(other.relative_bias.has_value());
+  CHECK(!other.relative_bias);
   CHECK(other.norm->options.kind == NormKind::layer_norm);
   CHECK(other.layers[0].layer_drop == 0.4);
 }

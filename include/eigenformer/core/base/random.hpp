@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <limits>
 #include <span>
-#include <string>
 #include <type_traits>
 #include <utility>
 
@@ -81,8 +80,6 @@ class RandomGenerator {
     state_ = state;
     block_index_ = none;
   }
-  /// The seed of the constructor or of the last set_state().
-  std::uint64_t seed() const noexcept { return state_.seed; }
 
   /// 32 uniform bits.
   std::uint32_t next_u32() noexcept {
@@ -101,10 +98,10 @@ class RandomGenerator {
     return high << 32 | next_u32();
   }
 
-  /// Uniform in [0, 1), with 53 random bits.
-  double uniform() noexcept { return static_cast<double>(next_u64() >> 11) * 0x1.0p-53; }
-  /// Uniform between `low` and `high`: low + (high - low) * uniform().
-  double uniform(double low, double high) noexcept { return low + (high - low) * uniform(); }
+  /// Uniform between `low` and `high`: low + (high - low) * u, where u in [0, 1) has 53 random bits.
+  double uniform(double low = 0, double high = 1) noexcept {
+    return low + (high - low) * (static_cast<double>(next_u64() >> 11) * 0x1.0p-53);
+  }
 
   /// Standard normal, by Box-Muller; draws two uniform numbers and discards the second normal one, so that
   /// the state stays small.

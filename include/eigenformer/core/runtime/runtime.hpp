@@ -134,7 +134,6 @@ void parallel_each(index_t n, index_t grain, const F& f) {
 #if EIGENFORMER_DEFINITIONS
 #include <algorithm>
 #include <exception>
-#include <string>
 #include <thread>
 
 #if defined(__linux__)

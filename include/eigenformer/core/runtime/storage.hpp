@@ -114,8 +114,6 @@ class MemoryPool {
 
   struct Block;
 
-  void give_back(const Block& block) noexcept;
-
   // Class c holds 64 * 2^(c / 8) * (1 + (c % 8) / 8) bytes, rounded to the alignment.
   static constexpr std::size_t class_bytes(std::size_t cls) {
     const std::size_t base = alignment << (cls / steps);
@@ -156,7 +154,6 @@ class MemoryPool {
 #include <algorithm>
 #include <cstdlib>
 #include <new>
-#include <string>
 
 namespace eigenformer {
 
@@ -167,7 +164,12 @@ struct MemoryPool::Block {
   Block(const Block&) = delete;
   Block& operator=(const Block&) = delete;
   ~Block() {
-    if (memory != nullptr) pool.give_back(*this);
+    if (memory == nullptr) return;
+    if (is_large) {
+      pool.give_back_large(static_cast<char*>(memory), size);
+    } else {
+      pool.give_back_small(memory, size);
+    }
   }
 
   MemoryPool& pool;
@@ -216,14 +218,6 @@ EIGENFORMER_FUNCTION PoolStatistics MemoryPool::statistics() const {
 EIGENFORMER_FUNCTION void MemoryPool::reset_peak() {
   const std::lock_guard<std::mutex> lock(mutex_);
   small_.peak_bytes = held();
-}
-
-EIGENFORMER_FUNCTION void MemoryPool::give_back(const Block& block) noexcept {
-  if (block.is_large) {
-    give_back_large(static_cast<char*>(block.memory), block.size);
-  } else {
-    give_back_small(block.memory, block.size);
-  }
 }
 
 EIGENFORMER_FUNCTION std::size_t MemoryPool::class_of(std::size_t bytes) {

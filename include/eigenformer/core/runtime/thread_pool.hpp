@@ -16,14 +16,11 @@
 namespace eigenformer::detail {
 
 /// Registers functions for fork(): `before` runs before it, `parent` and `child` after it in the two
-/// processes. A child has only the thread that forked, and mutexes keep their state. Returns false if that
-/// fails.
-inline bool at_fork([[maybe_unused]] void (*before)(), [[maybe_unused]] void (*parent)(),
+/// processes. A child has only the thread that forked, and mutexes keep their state.
+inline void at_fork([[maybe_unused]] void (*before)(), [[maybe_unused]] void (*parent)(),
                     [[maybe_unused]] void (*child)()) {
 #if defined(__unix__) || defined(__APPLE__)
-  return pthread_atfork(before, parent, child) == 0;
-#else
-  return true;
+  (void)pthread_atfork(before, parent, child);
 #endif
 }
 
@@ -52,10 +49,6 @@ class ForkCounter {
   std::atomic<std::uint64_t> forks_{0};
   std::mutex mutex_;
 };
-
-}  // namespace eigenformer::detail
-
-namespace eigenformer::detail {
 
 /// A reference to a function f(numbers...), which must outlive it.
 template <class... Numbers>
@@ -133,7 +126,6 @@ class ThreadPool final : public Executor {
 #include <condition_variable>
 #include <deque>
 #include <exception>
-#include <string>
 #include <thread>
 #include <utility>
 #include <vector>

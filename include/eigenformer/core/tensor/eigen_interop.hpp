@@ -2,7 +2,6 @@
 
 #include <Eigen/Core>
 #include <memory>
-#include <string>
 #include <type_traits>
 #include <utility>
 
@@ -60,72 +59,45 @@ class EigenView : public Eigen::Map<Plain> {
                         "), expected at most ", tensor.numel(), " elements"},
                        {tensor.shape()});
     }
-    if (!tensor.defined() && tensor.numel() > 0) {
-      throw ValueError("as_eigen", {"the memory of this tensor of shape ", tensor.shape(),
-                                    " was released or never allocated"});
-    }
+    tensor.require_memory("as_eigen");
     return tensor.data();
   }
 
   Tensor<T> tensor_;
 };
 
+namespace detail {
+
+template <class X>
+concept AnyTensor = is_instance<std::remove_cvref_t<X>, Tensor>;
+
+// The view of a tensor, read-only if that is const.
+template <template <class> class Plain, class X>
+auto view_of(X& t, index_t rows, index_t cols) {
+  using P = Plain<typename X::value_type>;
+  return EigenView<std::conditional_t<std::is_const_v<X>, const P, P>>(t, rows, cols);
+}
+
+}  // namespace detail
+
 /// A tensor as a row-major matrix (product of the leading dimensions, last dimension), without a copy; rank 0
-/// and 1 are one row. Call Tensor::mark_changed() after writing to values that a tape may have saved. Throws
+/// and 1 are one row: an EigenView of EigenMatrix, read-only for a const tensor, which keeps the storage of a
+/// temporary alive. Call Tensor::mark_changed() after writing to values that a tape may have saved. Throws
 /// ValueError for a tensor that has a shape but no memory.
-template <class T>
-EigenView<EigenMatrix<T>> as_eigen(Tensor<T>& t) {
-  return {t, t.shape().rows(), t.shape().cols()};
+template <detail::AnyTensor X>
+auto as_eigen(X&& t) {
+  return detail::view_of<EigenMatrix>(t, t.shape().rows(), t.shape().cols());
 }
-/// The same for a const tensor, read-only.
-template <class T>
-EigenView<const EigenMatrix<T>> as_eigen(const Tensor<T>& t) {
-  return {t, t.shape().rows(), t.shape().cols()};
+/// The same as an EigenArray, for element-wise arithmetic.
+template <detail::AnyTensor X>
+auto as_array(X&& t) {
+  return detail::view_of<EigenArray>(t, t.shape().rows(), t.shape().cols());
 }
-/// The same for a temporary, whose storage the view keeps alive.
-template <class T>
-EigenView<EigenMatrix<T>> as_eigen(Tensor<T>&& t) {
-  return as_eigen(t);
-}
-
-/// A tensor as an array (product of the leading dimensions, last dimension) for element-wise arithmetic,
-/// without a copy. Throws as as_eigen().
-template <class T>
-EigenView<EigenArray<T>> as_array(Tensor<T>& t) {
-  return {t, t.shape().rows(), t.shape().cols()};
-}
-/// The same for a const tensor, read-only.
-template <class T>
-EigenView<const EigenArray<T>> as_array(const Tensor<T>& t) {
-  return {t, t.shape().rows(), t.shape().cols()};
-}
-/// The same for a temporary, whose storage the view keeps alive.
-template <class T>
-EigenView<EigenArray<T>> as_array(Tensor<T>&& t) {
-  return as_array(t);
-}
-
-/// All elements, in row-major order, as a column vector, without a copy; as_vector(bias).transpose() is a
-/// row. Throws as as_eigen().
-template <class T>
-EigenView<EigenVector<T>> as_vector(Tensor<T>& t) {
-  return {t, t.numel(), 1};
-}
-/// The same for a const tensor, read-only.
-template <class T>
-EigenView<const EigenVector<T>> as_vector(const Tensor<T>& t) {
-  return {t, t.numel(), 1};
-}
-/// The same for a temporary, whose storage the view keeps alive.
-template <class T>
-EigenView<EigenVector<T>> as_vector(Tensor<T>&& t) {
-  return as_vector(t);
-}
-
-/// Tensor's constructor for an Eigen expression, with the element type deduced; it copies the values.
-template <class Derived>
-Tensor<typename Derived::Scalar> from_eigen(const Eigen::DenseBase<Derived>& expression) {
-  return expression;
+/// All elements, in row-major order, as an EigenVector, otherwise the same; as_vector(bias).transpose() is a
+/// row.
+template <detail::AnyTensor X>
+auto as_vector(X&& t) {
+  return detail::view_of<EigenVector>(t, t.numel(), 1);
 }
 
 namespace detail {

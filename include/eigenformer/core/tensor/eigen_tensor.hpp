@@ -4,7 +4,6 @@
 #include <array>
 #include <cstddef>
 #include <span>
-#include <string>
 #include <type_traits>
 #include <unsupported/Eigen/CXX11/Tensor>
 
@@ -14,42 +13,25 @@
 
 namespace eigenformer {
 
-namespace detail {
-
-template <class Map, int Rank, class T>
-Map eigen_tensor_map(T* data, const Shape& shape) {
+/// A map of a tensor of rank `Rank` for Eigen's Tensor module, without a copy: as_eigen_tensor<3>(t). Unlike
+/// the view of as_eigen() it does not keep the memory alive: the tensor must outlive it, and a temporary does
+/// not compile. Read-only for a const tensor. Throws ShapeError for another rank, ValueError for a tensor
+/// that has a shape but no memory.
+template <int Rank, class X>
+requires detail::is_instance<std::remove_const_t<X>, Tensor>
+auto as_eigen_tensor(X& t) {
+  const Shape& shape = t.shape();
   if (shape.rank() != Rank) {
     throw ShapeError("as_eigen_tensor", {"tensor of shape ", shape, " must have rank ", Rank}, {shape});
   }
-  if (data == nullptr && shape.numel() > 0) {
-    throw ValueError("as_eigen_tensor",
-                     {"the memory of this tensor of shape ", shape, " was released or never allocated"});
-  }
+  t.require_memory("as_eigen_tensor");
   Eigen::array<Eigen::Index, static_cast<std::size_t>(Rank)> sizes{};
   std::copy(shape.begin(), shape.end(), sizes.begin());
-  return Map(data, sizes);
+  using Plain = Eigen::Tensor<typename X::value_type, Rank, Eigen::RowMajor>;
+  return Eigen::TensorMap<std::conditional_t<std::is_const_v<X>, const Plain, Plain>>(t.data(), sizes);
 }
-
-}  // namespace detail
-
-/// A map of a tensor of rank `Rank` for Eigen's Tensor module, without a copy: as_eigen_tensor<3>(t). Unlike
-/// the view of as_eigen() it does not keep the memory alive: the tensor must outlive it, and a temporary does
-/// not compile. Throws ShapeError for another rank, ValueError for a tensor that has a shape but no memory.
-template <int Rank, class T>
-Eigen::TensorMap<Eigen::Tensor<T, Rank, Eigen::RowMajor>> as_eigen_tensor(Tensor<T>& t) {
-  return detail::eigen_tensor_map<Eigen::TensorMap<Eigen::Tensor<T, Rank, Eigen::RowMajor>>, Rank>(t.data(),
-                                                                                                   t.shape());
-}
-/// The same for a const tensor, read-only.
-template <int Rank, class T>
-Eigen::TensorMap<const Eigen::Tensor<T, Rank, Eigen::RowMajor>> as_eigen_tensor(const Tensor<T>& t) {
-  return detail::eigen_tensor_map<Eigen::TensorMap<const Eigen::Tensor<T, Rank, Eigen::RowMajor>>, Rank>(
-      t.data(), t.shape());
-}
-template <int Rank, class T>
-void as_eigen_tensor(Tensor<T>&& t) = delete;
-template <int Rank, class T>
-void as_eigen_tensor(const Tensor<T>&& t) = delete;
+template <int Rank, class X>
+void as_eigen_tensor(const X&& t) = delete;
 
 /// A new tensor with the values of an expression of Eigen's Tensor module, of the same rank; the expression
 /// may have either storage order.

@@ -1,12 +1,14 @@
 #pragma once
 
 #include <algorithm>
+#include <concepts>
 #include <cstdint>
-#include <initializer_list>
 #include <memory>
 #include <mutex>
+#include <numeric>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "eigenformer/core/base/config.hpp"
@@ -32,32 +34,24 @@ class SequenceLayout {
 
   /// Sequences of the given lengths with max_length rows each; the rows after a length are padding. Throws
   /// ValueError for a length below 0 or above max_length.
-  static SequenceLayout padded(std::span<const index_t> lengths, index_t max_length) {
-    return strided("maximum length", lengths, max_length, max_length);
-  }
-  /// The same for lengths in braces.
-  static SequenceLayout padded(std::initializer_list<index_t> lengths, index_t max_length) {
-    return padded(std::span<const index_t>(lengths.begin(), lengths.size()), max_length);
+  static SequenceLayout padded(std::vector<index_t> lengths, index_t max_length) {
+    return strided("maximum length", std::move(lengths), max_length, max_length);
   }
 
   /// Sequences of the given lengths, padded on the left to max_length rows each: the last lengths[b] rows of
   /// sequence b are its tokens, the first of them at position 0. Throws ValueError as padded() does.
-  static SequenceLayout padded_left(std::span<const index_t> lengths, index_t max_length) {
+  static SequenceLayout padded_left(const std::vector<index_t>& lengths, index_t max_length) {
     (void)padded(lengths, max_length);  // throws before a difference could overflow
     std::vector<index_t> leading(lengths.size());
     for (std::size_t b = 0; b < lengths.size(); ++b) leading[b] = max_length - lengths[b];
     return padded_around(leading, lengths, max_length);
   }
-  /// The same for lengths in braces.
-  static SequenceLayout padded_left(std::initializer_list<index_t> lengths, index_t max_length) {
-    return padded_left(std::span<const index_t>(lengths.begin(), lengths.size()), max_length);
-  }
 
   /// Sequences with padding on both sides: leading[b] rows of padding, lengths[b] tokens, and padding up to
   /// max_length rows. Throws ValueError as padded() does, for leading rows and tokens that exceed max_length,
   /// and unless `leading` has one number for each sequence.
-  static SequenceLayout padded_around(std::span<const index_t> leading, std::span<const index_t> lengths,
-                                      index_t max_length) {
+  static SequenceLayout padded_around(const std::vector<index_t>& leading,
+                                      const std::vector<index_t>& lengths, index_t max_length) {
     const SequenceLayout right = padded(lengths, max_length);
     right.check_count("numbers of leading rows", leading.size());
     Fields f = right.fields();
@@ -72,14 +66,14 @@ class SequenceLayout {
   }
 
   /// `batch` sequences of max_length tokens each, without padding. Throws ValueError for negative numbers.
-  static SequenceLayout padded(index_t batch, index_t max_length) {
+  static SequenceLayout padded(std::integral auto batch, index_t max_length) {
     if (batch < 0) throw ValueError("layout", {"batch is ", batch, ", must not be negative"});
     check_rows("maximum length", batch, max_length);
     return padded(std::vector<index_t>(static_cast<std::size_t>(batch), max_length), max_length);
   }
 
   /// Sequences of the given lengths, one after the other. Throws ValueError for a length below 0.
-  static SequenceLayout packed(std::span<const index_t> lengths) {
+  static SequenceLayout packed(std::vector<index_t> lengths) {
     Fields f;
     f.packed = true;
     f.offsets.clear();
@@ -96,23 +90,15 @@ class SequenceLayout {
       f.max_length = std::max(f.max_length, lengths[b]);
     }
     f.offsets.push_back(row);
-    return finish(std::move(f), lengths);
-  }
-  /// The same for lengths in braces.
-  static SequenceLayout packed(std::initializer_list<index_t> lengths) {
-    return packed(std::span<const index_t>(lengths.begin(), lengths.size()));
+    return finish(std::move(f), std::move(lengths));
   }
 
   /// Sequences of the given lengths in blocks of `capacity` rows each, as the keys and values of a decoder's
   /// cache: rows as in a padded layout, but max_length() is that of the longest sequence. Throws ValueError
   /// as padded() does.
-  static SequenceLayout cached(std::span<const index_t> lengths, index_t capacity) {
+  static SequenceLayout cached(std::vector<index_t> lengths, index_t capacity) {
     const index_t longest = lengths.empty() ? 0 : *std::max_element(lengths.begin(), lengths.end());
-    return strided("capacity", lengths, capacity, longest);
-  }
-  /// The same for lengths in braces.
-  static SequenceLayout cached(std::initializer_list<index_t> lengths, index_t capacity) {
-    return cached(std::span<const index_t>(lengths.begin(), lengths.size()), capacity);
+    return strided("capacity", std::move(lengths), capacity, longest);
   }
 
   /// A layout of the same rows in which sequence b has the number numbers[b] in the epoch. Dropout masks
@@ -233,7 +219,7 @@ class SequenceLayout {
     data_->fields = std::move(fields);
   }
 
-  static SequenceLayout strided(const char* limit, std::span<const index_t> lengths, index_t stride,
+  static SequenceLayout strided(const char* limit, std::vector<index_t> lengths, index_t stride,
                                 index_t longest) {
     if (stride < 0) {
       throw ValueError("layout", {limit, " is ", stride, ", must not be negative"});
@@ -251,17 +237,15 @@ class SequenceLayout {
       f.offsets.push_back(static_cast<index_t>(b) * stride);
     }
     f.offsets.push_back(static_cast<index_t>(lengths.size()) * stride);
-    return finish(std::move(f), lengths);
+    return finish(std::move(f), std::move(lengths));
   }
 
-  static SequenceLayout finish(Fields f, std::span<const index_t> lengths) {
-    f.lengths.assign(lengths.begin(), lengths.end());
+  static SequenceLayout finish(Fields f, std::vector<index_t> lengths) {
     f.positions.assign(lengths.size(), 0);
     f.numbers.resize(lengths.size());
-    for (std::size_t b = 0; b < lengths.size(); ++b) {
-      f.tokens += lengths[b];
-      f.numbers[b] = static_cast<std::uint32_t>(b);
-    }
+    std::iota(f.numbers.begin(), f.numbers.end(), std::uint32_t{0});
+    for (const index_t length : lengths) f.tokens += length;
+    f.lengths = std::move(lengths);
     return SequenceLayout(std::move(f));
   }
 

@@ -34,7 +34,7 @@ class Shape {
   index_t rank() const noexcept { return rank_; }
 
   /// Size of dimension i; negative i counts from the end. Throws IndexError outside the rank.
-  index_t operator[](index_t i) const;
+  index_t operator[](index_t i) const { return dims_[position(i)]; }
 
   /// Number of elements; 1 for rank 0.
   index_t numel() const noexcept {
@@ -85,6 +85,9 @@ class Shape {
   }
 
  private:
+  // The place of dimension i in dims_. Throws IndexError outside the rank.
+  std::size_t position(index_t i) const;
+
   // Throws ShapeError for a negative dimension and for more elements than max_numel (zeros aside, as rows()
   // skips some).
   void check() const;
@@ -134,29 +137,26 @@ EIGENFORMER_NOINLINE inline void Shape::check() const {
   }
 }
 
-EIGENFORMER_NOINLINE inline index_t Shape::operator[](index_t i) const {
+EIGENFORMER_NOINLINE inline std::size_t Shape::position(index_t i) const {
   const index_t j = i < 0 ? i + rank_ : i;
   if (j < 0 || j >= rank_) {
     throw IndexError("shape", {"dimension ", i, " does not exist in shape ", str()});
   }
-  return dims_[static_cast<std::size_t>(j)];
+  return static_cast<std::size_t>(j);
 }
 
 EIGENFORMER_NOINLINE inline Shape Shape::with(index_t i, index_t n) const {
-  (void)(*this)[i];
   Shape s = *this;
-  s.dims_[static_cast<std::size_t>(i < 0 ? i + rank_ : i)] = n;
+  s.dims_[position(i)] = n;
   s.check();
   return s;
 }
 
 EIGENFORMER_NOINLINE inline Shape Shape::without(index_t i) const {
-  (void)(*this)[i];
-  const index_t skip = i < 0 ? i + rank_ : i;
-  Shape s;
-  for (index_t j = 0; j < rank_; ++j) {
-    if (j != skip) s.dims_[static_cast<std::size_t>(s.rank_++)] = dims_[static_cast<std::size_t>(j)];
-  }
+  Shape s = *this;
+  const auto at = s.dims_.begin() + position(i);
+  std::copy(at + 1, s.dims_.end(), at);
+  --s.rank_;
   return s;
 }
 
@@ -165,14 +165,11 @@ EIGENFORMER_NOINLINE inline Shape Shape::inserted(index_t i, index_t n) const {
   if (at < 0 || at > rank_) {
     throw IndexError("shape", {"cannot insert a dimension at ", i, " into shape ", str()});
   }
-  if (rank_ == max_rank) throw ShapeError("shape", "rank 7 exceeds the maximum rank 6");
-  Shape s;
-  for (index_t j = 0; j <= rank_; ++j) {
-    if (j == at) s.dims_[static_cast<std::size_t>(s.rank_++)] = n;
-    if (j < rank_) s.dims_[static_cast<std::size_t>(s.rank_++)] = dims_[static_cast<std::size_t>(j)];
-  }
-  s.check();
-  return s;
+  std::array<index_t, static_cast<std::size_t>(max_rank) + 1> sizes{};
+  const auto place = std::copy_n(begin(), at, sizes.begin());
+  *place = n;
+  std::copy(begin() + at, end(), place + 1);
+  return Shape(std::span<const index_t>(sizes.data(), static_cast<std::size_t>(rank_ + 1)));
 }
 
 }  // namespace eigenformer

@@ -6,10 +6,7 @@
 #include <initializer_list>
 #include <memory>
 #include <span>
-#include <string>
-#include <type_traits>
 #include <utility>
-#include <vector>
 
 #include "eigenformer/core/runtime/runtime.hpp"
 #include "eigenformer/core/tensor/shape.hpp"
@@ -77,16 +74,11 @@ class Tensor {
     storage_ = std::shared_ptr<T>(std::move(storage), data);
   }
 
-  /// Copies the values, which are in row-major order. Throws ShapeError unless there are shape.numel() of
-  /// them.
-  Tensor(const Shape& shape, std::span<const T> values) : Tensor(checked(shape, values.size())) {
-    std::copy(values.begin(), values.end(), data());
-  }
-  /// The same for values in braces: Tensor<float>({2, 2}, {1, 2, 3, 4}).
-  Tensor(const Shape& shape, std::initializer_list<T> values)
-      : Tensor(shape, std::span<const T>(values.begin(), values.size())) {}
-  /// The same for a vector, which may be one of bool.
-  Tensor(const Shape& shape, const std::vector<T>& values) : Tensor(checked(shape, values.size())) {
+  /// Copies the values, a vector, span or numbers in braces as in Tensor<float>({2, 2}, {1, 2, 3, 4}), which
+  /// are in row-major order. Throws ShapeError unless there are shape.numel() of them.
+  template <class Values = std::initializer_list<T>>
+  requires std::same_as<typename Values::value_type, T> Tensor(const Shape& shape, const Values& values)
+      : Tensor(checked(shape, values.size())) {
     std::copy(values.begin(), values.end(), data());
   }
 
@@ -113,12 +105,11 @@ class Tensor {
   /// A new tensor of ones.
   static Tensor ones(const Shape& shape) { return full(shape, T(1)); }
 
-  /// Tensor(shape, values) by name.
-  static Tensor from(const Shape& shape, std::span<const T> values) { return Tensor(shape, values); }
-  /// The same for values in braces: from({2, 2}, {1, 2, 3, 4}).
-  static Tensor from(const Shape& shape, std::initializer_list<T> values) { return Tensor(shape, values); }
-  /// The same for a vector, which may be one of bool.
-  static Tensor from(const Shape& shape, const std::vector<T>& values) { return Tensor(shape, values); }
+  /// Tensor(shape, values) by name: from({2, 2}, {1, 2, 3, 4}).
+  template <class Values = std::initializer_list<T>>
+  static Tensor from(const Shape& shape, const Values& values) {
+    return Tensor(shape, values);
+  }
 
   /// A new tensor of rank 0.
   static Tensor scalar(T value) { return full(Shape{}, value); }
@@ -298,6 +289,14 @@ class Tensor {
     return t;
   }
 
+  /// Throws ValueError (`[op] ...`) when it has a shape but no memory.
+  void require_memory(const char* op) const {
+    if (!defined() && numel() > 0) {
+      throw ValueError(
+          op, {"the memory of this tensor of shape ", shape_.str(), " was released or never allocated"});
+    }
+  }
+
   /// The number of owners of this storage, tensors and views; 0 without memory.
   long use_count() const noexcept { return storage_.use_count(); }
   /// Whether the storage is owned, not borrowed, and no other tensor shares it.
@@ -308,13 +307,6 @@ class Tensor {
     std::shared_ptr<void> keep_alive;
     detail::StorageState state;
   };
-
-  void require_memory(const char* op) const {
-    if (!defined() && numel() > 0) {
-      throw ValueError(
-          op, {"the memory of this tensor of shape ", shape_.str(), " was released or never allocated"});
-    }
-  }
 
   static const Shape& checked(const Shape& shape, std::size_t count) {
     if (shape.numel() != static_cast<index_t>(count)) {
@@ -346,6 +338,10 @@ class Tensor {
   std::shared_ptr<T> storage_;
   detail::StorageState* state_ = nullptr;  // beside the memory; valid while that is defined
 };
+
+/// The element type of a tensor of an Eigen expression is deduced: ef::Tensor(2 * m).
+template <class Derived>
+Tensor(const Eigen::DenseBase<Derived>&) -> Tensor<typename Derived::Scalar>;
 
 /// A part of a tensor: the result of indexing one. It converts to a Tensor, a copy of its values; an op takes
 /// it as an operand; assignments write to the tensor, whose storage it shares, and count as a change

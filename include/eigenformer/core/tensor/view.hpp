@@ -6,8 +6,6 @@
 #include <cstdint>
 #include <limits>
 #include <span>
-#include <string>
-#include <type_traits>
 
 #include "eigenformer/core/runtime/runtime.hpp"
 #include "eigenformer/core/tensor/shape.hpp"

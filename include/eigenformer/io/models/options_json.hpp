@@ -168,10 +168,8 @@ struct OptionsReader {
     if (has(field.name)) {
       std::string known_words;
       const nlohmann::json& word = json.at(field.name);
-      if (!word.is_string() || !choose_alternative(x, word.template get<std::string>(), &known_words)) {
-        if (!word.is_string()) (void)choose_alternative(x, "", &known_words);
+      if (!choose_alternative(x, word.is_string() ? word.template get<std::string>() : "", known_words))
         throw refused_option(field.name, word, "one of " + known_words);
-      }
     }
     (([&] {
        A unused{};
@@ -252,7 +250,7 @@ nlohmann::json split_positions(nlohmann::json json) {
   } else if (added->is_string()) {
     InputPositions ignored;
     std::string words;
-    if (!choose_alternative(ignored, added->get<std::string>(), &words)) {
+    if (!choose_alternative(ignored, added->get<std::string>(), words)) {
       for_each_alternative<AttentionPositions>([&]<class A>(std::type_identity<A>) {
         if (!std::same_as<A, NoPositions>) words += ", " + std::string(A::word);
       });

@@ -85,7 +85,6 @@ template <class T>
 std::vector<AdaptableRows<T>> lora_targets(const std::vector<AdaptableRows<T>>& all,
                                            std::string_view targets) {
   std::vector<bool> chosen(all.size(), false);
-  bool any = false;
   for (std::string_view rest = targets; !rest.empty();) {
     const std::string_view target = rest.substr(0, rest.find(','));
     rest.remove_prefix(std::min(rest.size(), target.size() + 1));
@@ -93,7 +92,7 @@ std::vector<AdaptableRows<T>> lora_targets(const std::vector<AdaptableRows<T>>& 
     bool found = false;
     for (std::size_t i = 0; i < all.size(); ++i) {
       if (!matches_pattern(target, all[i].module) && !matches_pattern(ending, all[i].module)) continue;
-      chosen[i] = found = any = true;
+      chosen[i] = found = true;
     }
     if (found) continue;
     throw ValueError("lora",
@@ -101,11 +100,11 @@ std::vector<AdaptableRows<T>> lora_targets(const std::vector<AdaptableRows<T>>& 
                       "' matches no weight matrix of the model, expected full names, patterns or some of: ",
                       short_names(all)});
   }
-  if (!any) throw ValueError("lora", {"there are no targets, expected some of: ", short_names(all)});
   std::vector<AdaptableRows<T>> rows;
   for (std::size_t i = 0; i < all.size(); ++i) {
     if (chosen[i]) rows.push_back(all[i]);
   }
+  if (rows.empty()) throw ValueError("lora", {"there are no targets, expected some of: ", short_names(all)});
   return rows;
 }
 

@@ -2,7 +2,6 @@
 
 #include <cmath>
 #include <cstdint>
-#include <optional>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -134,27 +133,6 @@ struct InProjection {
 EIGENFORMER_MODULE_INSTANCES(InProjection)
 
 namespace detail {
-
-/// Rotary positions: rotates the heads of queries and keys before the scores are computed (Su et al. 2021).
-/// Part of MultiHeadAttention with RotaryPositions.
-template <class T>
-struct Rotary {
-  detail::kernels::RotaryTable<T> table;  ///< cosines and sines by position
-  RotaryPairing pairing;                  ///< which features form a pair
-  index_t head_dim;                       ///< features of a head, including those that do not rotate
-
-  /// features: of a head. The options must be valid: options.dim even and at most features.
-  Rotary(const RotaryPositions& options, index_t features)
-      : table(options.dim != 0 ? options.dim : features, options.base),
-        pairing(options.pairing),
-        head_dim(features) {}
-
-  /// x: (..., heads * head_dim or more). Returns x with its first `heads` heads rotated by the positions of
-  /// the layout.
-  [[nodiscard]] Var<T> operator()(const Var<T>& x, const SequenceLayout& layout, index_t heads) const {
-    return rotary(x, layout, heads, head_dim, table, pairing);
-  }
-};
 
 /// ALiBi's slopes: 2^(-8 i / n) for heads i = 1 .. n if n is a power of two; otherwise those of the next
 /// lower power of two, then every other slope of the next higher one (Press et al. 2022, and its published
@@ -289,7 +267,7 @@ struct MultiHeadAttention {
       key_norm.emplace(of_head);
     }
     if (const auto* o = std::get_if<RotaryPositions>(&options.attention.positions))
-      rotary_.emplace(*o, head_dim);
+      rotary_ = {o->dim != 0 ? o->dim : head_dim, o->base};
     if (std::holds_alternative<AlibiPositions>(options.attention.positions))
       slopes_ = detail::alibi_slopes(options.num_heads);
     if (const auto* o = std::get_if<ShawPositions>(&options.attention.positions))
@@ -308,7 +286,8 @@ struct MultiHeadAttention {
   [[nodiscard]] Var<T> self(const Context<T>& ctx, const Var<T>& x, const SequenceLayout& layout,
                             const AttentionMask& mask, const Var<T>& bias = {},
                             Var<T>* weights = nullptr) const {
-    check_self(x, layout);
+    require_one_width();
+    check_input("input", x, layout, options.d_model);
     return finish(ctx, call(ctx, project_self(ctx, x, layout), layout, layout, mask, {}, bias), weights);
   }
 
@@ -340,14 +319,19 @@ struct MultiHeadAttention {
     const auto [queries, keys] = full_layouts(query, key);
     return (*this)(ctx, query, queries, key, value, keys, mask);
   }
-  /// The same for rows in the given layouts, padded or packed. key_sequence as in cross(), bias as in self().
+  /// The same for rows in the given layouts, padded or packed. key_sequence and weights as in cross(), bias
+  /// as in self().
   [[nodiscard]] Var<T> operator()(const Context<T>& ctx, const Var<T>& query, const SequenceLayout& queries,
                                   const Var<T>& key, const Var<T>& value, const SequenceLayout& keys,
                                   const AttentionMask& mask, std::vector<std::int32_t> key_sequence = {},
-                                  const Var<T>& bias = {}) const {
-    detail::AttentionHeads<T> heads = project_three(ctx, query, queries, key, value, keys, key_sequence);
+                                  const Var<T>& bias = {}, Var<T>* weights = nullptr) const {
+    check_sequences(queries, keys, key_sequence);
+    check_input("query", query, queries, options.d_model);
+    check_input("key", key, keys, options.kdim);
+    check_input("value", value, keys, options.vdim);
+    detail::AttentionHeads<T> heads = project_apart(ctx, query, queries, key, value, keys);
     return finish(ctx, call(ctx, std::move(heads), queries, keys, mask, std::move(key_sequence), bias),
-                  nullptr);
+                  weights);
   }
 
   /// PyTorch's call that also returns the weights; output and weights are differentiable. Only this call, and
@@ -368,10 +352,8 @@ struct MultiHeadAttention {
                                                 std::vector<std::int32_t> key_sequence = {},
                                                 const Var<T>& bias = {}) const {
     AttentionResult<T> result;
-    const detail::AttentionHeads<T> projected =
-        project_three(ctx, query, queries, key, value, keys, key_sequence);
-    result.output = finish(ctx, call(ctx, projected, queries, keys, mask, std::move(key_sequence), bias),
-                           &result.weights);
+    result.output =
+        (*this)(ctx, query, queries, key, value, keys, mask, std::move(key_sequence), bias, &result.weights);
     if (heads == HeadWeights::averaged) result.weights = mean(result.weights, {1});
     return result;
   }
@@ -456,20 +438,9 @@ struct MultiHeadAttention {
   detail::AttentionHeads<T> project_cross(const Context<T>& ctx, const Var<T>& x,
                                           const SequenceLayout& queries, const Var<T>& memory,
                                           const SequenceLayout& keys) const {
-    if (!in_proj.fused() || rotary_) return project_apart(ctx, x, queries, memory, memory, keys);
+    if (!in_proj.fused() || rotates()) return project_apart(ctx, x, queries, memory, memory, keys);
     const Var<T> q = project_query(ctx, x);
     return detail::AttentionHeads<T>::side_by_side(q, project_key_value(of_keys(ctx, keys), memory));
-  }
-
-  detail::AttentionHeads<T> project_three(const Context<T>& ctx, const Var<T>& query,
-                                          const SequenceLayout& queries, const Var<T>& key,
-                                          const Var<T>& value, const SequenceLayout& keys,
-                                          const std::vector<std::int32_t>& key_sequence) const {
-    check_sequences(queries, keys, key_sequence);
-    check_input("query", query, queries, options.d_model);
-    check_input("key", key, keys, options.kdim);
-    check_input("value", value, keys, options.vdim);
-    return project_apart(ctx, query, queries, key, value, keys);
   }
 
   // Queries, keys and values in separate matrices.
@@ -495,8 +466,13 @@ struct MultiHeadAttention {
     return reshape((*norm)(ctx, reshape(x, Shape{x.numel() / head_dim, head_dim})), x.shape());
   }
 
+  bool rotates() const noexcept { return rotary_.dim() != 0; }
+
+  // x, (..., heads * head_dim or more), with its first `heads` heads rotated if positions are rotary.
   Var<T> turned(const Var<T>& x, const SequenceLayout& layout, index_t heads) const {
-    return rotary_ ? (*rotary_)(x, layout, heads) : x;
+    if (!rotates()) return x;
+    const RotaryPairing pairing = std::get<RotaryPositions>(options.attention.positions).pairing;
+    return rotary(x, layout, heads, options.head_features(), rotary_, pairing);
   }
 
   void require_one_width() const {
@@ -505,11 +481,6 @@ struct MultiHeadAttention {
       throw ValueError(name, {"kdim is ", options.kdim, " and vdim ", options.vdim,
                               ", must both be d_model, which is ", options.d_model, ", for self-attention"});
     }
-  }
-
-  void check_self(const Var<T>& x, const SequenceLayout& layout) const {
-    require_one_width();
-    check_input("input", x, layout, options.d_model);
   }
 
   // The layouts of queries and keys that are given without.
@@ -538,7 +509,7 @@ struct MultiHeadAttention {
                      {x.shape()});
   }
 
-  std::optional<detail::Rotary<T>> rotary_;
+  detail::kernels::RotaryTable<T> rotary_;  // of no features unless positions are rotary
   std::vector<double> slopes_;
 };
 

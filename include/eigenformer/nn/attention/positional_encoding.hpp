@@ -74,13 +74,6 @@ struct SinusoidalPositionalEncoding {
     return record("positional_encoding", std::move(y), {x}, [](Backward<T>& b) { b.pass(0, b.dy()); });
   }
 
-  /// The encodings of a sequence's first `length` tokens: (length, d), in a new tensor.
-  Tensor<T> encodings(index_t length) const {
-    Tensor<T> y(Shape{length, table.value.dim(1)});
-    for (index_t i = 0; i < length; ++i) encode(i + options.first_position, y.data() + i * y.dim(1));
-    return y;
-  }
-
   /// Calls visit(name, member) for each parameter, buffer and sub-module (see Module).
   static void fields(auto& self, auto&& visit) { visit("table", self.table); }
 
@@ -179,7 +172,7 @@ inline InputPositions input_positions(const std::optional<InputPositions>& given
 
 /// Adds positions to a model's inputs: sinusoidal, learned or none, as its options choose.
 ///
-///     ef::PositionalEncoding<float> positions("my_model", ef::SinusoidalPositions{}, 128, 12, rng);
+///     ef::PositionalEncoding<float> positions(ef::SinusoidalPositions{}, 128, 12, rng);
 ///     auto y = positions(ctx, x, layout);  // (rows, 12) or (B, L, 12), the same shape as x
 template <class T = float>
 struct PositionalEncoding {
@@ -188,17 +181,16 @@ struct PositionalEncoding {
   std::optional<SinusoidalPositionalEncoding<T>> sinusoids;  ///< set for SinusoidalPositions
   OptionalModule<LearnedPositionalEmbedding<T>> learned;     ///< set for LearnedPositions
 
-  /// max_length: number of learned positions; d_model: features of the inputs. Throws ValueError (`[op] ...`)
-  /// for invalid options.
-  PositionalEncoding(const char* op, const InputPositions& positions, index_t max_length, index_t d_model,
+  /// Of a model with these options, which have been validated.
+  PositionalEncoding(const auto& options, RandomGenerator& rng)
+      : PositionalEncoding(options.input_positions(), options.max_length, options.layer.d_model, rng) {}
+  /// max_length: number of learned positions; d_model: features of the inputs. Throws ValueError that names
+  /// the invalid field.
+  PositionalEncoding(const InputPositions& positions, index_t max_length, index_t d_model,
                      RandomGenerator& rng) {
-    if (const auto* o = std::get_if<SinusoidalPositions>(&positions)) {
-      o->validate(op, d_model);
-      sinusoids.emplace(d_model, *o);
-    }
-    if (const auto* o = std::get_if<LearnedPositions>(&positions)) {
+    if (const auto* o = std::get_if<SinusoidalPositions>(&positions)) sinusoids.emplace(d_model, *o);
+    if (const auto* o = std::get_if<LearnedPositions>(&positions))
       learned.emplace(LearnedPositionalOptions{max_length, d_model, o->offset}, rng);
-    }
   }
 
   /// x: (rows, d) or (B, L, d), with the positions of the layout. Returns the same shape; without positions x

@@ -13,9 +13,7 @@
 #include "eigenformer/nn/module/module.hpp"
 #include "eigenformer/nn/options/layer.hpp"
 
-namespace eigenformer {
-
-namespace detail {
+namespace eigenformer::detail {
 
 /// T5's bucket of a distance, the key's position minus the query's. Half of a direction's buckets hold one
 /// distance each, the others widen logarithmically up to max_distance, and the last holds all greater
@@ -80,7 +78,7 @@ struct RelativeBias {
   RelativeBias(const RelativeBiasPositions& given, index_t heads, bool both_directions, RandomGenerator& rng)
       : options(given), bidirectional(given.bidirectional.value_or(both_directions)) {
     RelativeBiasPositions{options.buckets, options.max_distance, bidirectional}.validate("relative_bias");
-    detail::require_positive("relative_bias", "heads", heads);
+    require_positive("relative_bias", "heads", heads);
     weight = Parameter<T>(init::normal<T>({options.buckets, heads}, rng, 0, 0.02));
     name_parameters(*this);
   }
@@ -88,11 +86,11 @@ struct RelativeBias {
   /// The bias by distance, (heads, 2 reach + 1) with the reach of relative_bias_reach(): column c is distance
   /// c - reach; the first and last columns also hold for all greater distances.
   [[nodiscard]] Var<T> operator()(const Context<T>& ctx) const {
-    const index_t reach = detail::relative_bias_reach(options.buckets, options.max_distance, bidirectional);
+    const index_t reach = relative_bias_reach(options.buckets, options.max_distance, bidirectional);
     Tensor<std::int32_t> ids(Shape{2 * reach + 1});
     for (index_t c = 0; c < ids.numel(); ++c) {
       ids.data()[c] = static_cast<std::int32_t>(
-          detail::relative_bias_bucket(c - reach, options.buckets, options.max_distance, bidirectional));
+          relative_bias_bucket(c - reach, options.buckets, options.max_distance, bidirectional));
     }
     return transpose(embedding(ctx.use(weight), ids));
   }
@@ -103,6 +101,4 @@ struct RelativeBias {
 
 EIGENFORMER_MODULE_INSTANCES(RelativeBias)
 
-}  // namespace detail
-
-}  // namespace eigenformer
+}  // namespace eigenformer::detail

@@ -74,8 +74,8 @@ class KeyValueCache {
       index_t* const to = table_.data() + static_cast<index_t>(i) * capacity_;
       for (index_t t = held(i); t < total[i]; ++t) to[t] = row++;
     }
-    queries_ = SequenceLayout::packed(counts).with_first_position(lengths_);
-    keys_ = SequenceLayout::cached(total, capacity_).with_first_position(dropped_);
+    queries_ = SequenceLayout::packed({counts.begin(), counts.end()}).with_first_position(lengths_);
+    keys_ = SequenceLayout::cached(std::move(total), capacity_).with_first_position(dropped_);
     // A single new token sees all earlier ones, so it needs no mask.
     const bool single = std::all_of(counts.begin(), counts.end(), [](index_t n) { return n <= 1; });
     mask_ = single ? AttentionMask::none() : detail::prefix_mask(prefix).within_causal();

@@ -1,10 +1,7 @@
 #pragma once
 
-#include <utility>
-
 #include "eigenformer/autograd/ops/convolution/batch_norm.hpp"
 #include "eigenformer/autograd/tape/context.hpp"
-#include "eigenformer/nn/module/init.hpp"
 #include "eigenformer/nn/module/module.hpp"
 #include "eigenformer/nn/options/layer.hpp"
 
@@ -57,12 +54,10 @@ struct BatchNorm {
   BatchNorm(BatchNorm&&) noexcept = default;
   /// Copies the values; statistics stay its own.
   BatchNorm& operator=(const BatchNorm& other) {
-    if (this == &other) return *this;
-    BatchNorm copy(other);
+    running_mean.value = other.running_mean.value.clone();
+    running_var.value = other.running_var.value.clone();
     weight = other.weight;  // keeps its id
     bias = other.bias;
-    running_mean = std::move(copy.running_mean);
-    running_var = std::move(copy.running_var);
     options = other.options;
     return *this;
   }

@@ -20,16 +20,6 @@ struct EmbeddingOptions {
   index_t num_embeddings = 0;  ///< rows of the table, such as a vocabulary's size; required
   index_t embedding_dim = 0;   ///< features of a row; required
   index_t padding_index = -1;  ///< id whose row starts at zero and gets no gradient from lookups; -1: none
-
-  /// Throws ValueError (`[op] ...`) that names the invalid field.
-  void validate(const char* op) const {
-    detail::require_positive(op, "num_embeddings", num_embeddings);
-    detail::require_positive(op, "embedding_dim", embedding_dim);
-    if (padding_index < -1 || padding_index >= num_embeddings) {
-      throw ValueError(op, {"padding_index is ", padding_index,
-                            ", must be -1 or below num_embeddings, which is ", num_embeddings});
-    }
-  }
 };
 
 /// A table of vectors, looked up by id. Starts normal(0, d^-1/2) with a zero padding row, so that a row times
@@ -46,7 +36,13 @@ struct Embedding {
 
   /// Throws ValueError that names the invalid field.
   Embedding(const EmbeddingOptions& options, RandomGenerator& rng) : padding_index(options.padding_index) {
-    options.validate("embedding");
+    detail::require_positive("embedding", "num_embeddings", options.num_embeddings);
+    detail::require_positive("embedding", "embedding_dim", options.embedding_dim);
+    if (padding_index < -1 || padding_index >= options.num_embeddings) {
+      throw ValueError("embedding",
+                       {"padding_index is ", padding_index, ", must be -1 or below num_embeddings, which is ",
+                        options.num_embeddings});
+    }
     const double deviation = 1 / std::sqrt(static_cast<double>(options.embedding_dim));
     weight =
         Parameter<T>(init::normal<T>({options.num_embeddings, options.embedding_dim}, rng, 0, deviation));
@@ -63,7 +59,7 @@ struct Embedding {
     detail::require_ids("embedding", "ids", ids);
     if constexpr (std::is_same_v<T, float>) {
       if (const detail::kernels::PackedMatrix* packed = packed_table(ctx); packed != nullptr) {
-        Tensor<T> y(ids.shape().inserted(-1, embedding_dim()));
+        Tensor<T> y(ids.shape().inserted(-1, weight.shape()[1]));
         packed->read_rows("embedding", ids.data(), ids.numel(), static_cast<float>(scale), y.data());
         return Var<T>(std::move(y));
       }
@@ -71,11 +67,6 @@ struct Embedding {
     detail::require_memory("embedding", weight);
     return embedding(ctx.use(weight), ids, scale, padding_index);
   }
-
-  /// Rows of the table.
-  index_t num_embeddings() const { return weight.shape()[0]; }
-  /// Features of a row.
-  index_t embedding_dim() const { return weight.shape()[1]; }
 
   /// Calls visit(name, member) for each parameter, buffer and sub-module (see Module).
   static void fields(auto& self, auto&& visit) { visit("weight", self.weight); }
@@ -86,7 +77,7 @@ struct Embedding {
   const detail::kernels::PackedMatrix* packed_table(const Context<T>& ctx) const {
     if (ctx.records() || ctx.packed_weights() == nullptr) return nullptr;
     const detail::kernels::PackedMatrix* packed =
-        ctx.packed_weights()->find(weight.id(), 0, num_embeddings());
+        ctx.packed_weights()->find(weight.id(), 0, weight.shape()[0]);
     if (packed == nullptr) return nullptr;
     return weight.value().defined() && packed->format() == WeightFormat::float32 ? nullptr : packed;
   }

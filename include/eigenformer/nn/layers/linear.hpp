@@ -12,12 +12,6 @@ struct LinearOptions {
   index_t in_features = 0;   ///< features of an input row; required
   index_t out_features = 0;  ///< features of an output row; required
   bool bias = true;          ///< add a bias
-
-  /// Throws ValueError (`[op] ...`) that names the invalid field.
-  void validate(const char* op) const {
-    detail::require_positive(op, "in_features", in_features);
-    detail::require_positive(op, "out_features", out_features);
-  }
 };
 
 /// y = x W^T + b. The weight starts Xavier uniform and the bias zero, as in PyTorch's nn.Transformer; a
@@ -35,7 +29,8 @@ struct Linear {
 
   /// Throws ValueError that names a size that is not positive.
   Linear(const LinearOptions& options, RandomGenerator& rng) {
-    options.validate("linear");
+    detail::require_positive("linear", "in_features", options.in_features);
+    detail::require_positive("linear", "out_features", options.out_features);
     weight = Parameter<T>(init::xavier_uniform<T>({options.out_features, options.in_features}, rng));
     if (options.bias) bias = Parameter<T>(Tensor<T>::zeros({options.out_features}));
     name_parameters(*this);
@@ -45,11 +40,6 @@ struct Linear {
   [[nodiscard]] Var<T> operator()(const Context<T>& ctx, const Var<T>& x) const {
     return linear(ctx, x, weight, bias);
   }
-
-  /// Features of an input row.
-  index_t in_features() const { return weight.shape()[1]; }
-  /// Features of an output row.
-  index_t out_features() const { return weight.shape()[0]; }
 
   /// Calls visit(name, member) for each parameter, buffer and sub-module (see Module).
   static void fields(auto& self, auto&& visit) {

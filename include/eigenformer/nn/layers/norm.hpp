@@ -6,7 +6,7 @@
 
 namespace eigenformer {
 
-/// Options of a Norm.
+/// Options of a Norm, LayerNorm or RMSNorm.
 struct NormOptions {
   NormKind kind = NormKind::layer_norm;   ///< which normalisation
   index_t size = 0;                       ///< features of a row; required
@@ -15,16 +15,10 @@ struct NormOptions {
   LayerNormFormula formula = LayerNormFormula::pytorch;  ///< layer_norm only
   bool scalar_gain = false;  ///< layer_norm only: one gain and one bias for all features
   bool bias = true;          ///< layer_norm only: rms_norm has none
-
-  /// Throws ValueError (`[op] ...`) that names the invalid field.
-  void validate(const char* op) const {
-    detail::require_positive(op, "size", size);
-    detail::require_allowed(op, "eps", eps, Allowed::not_negative);
-  }
 };
 
 /// Layer norm or RMS norm of each row, as the options choose: for layers of models that may have either.
-/// LayerNorm and RMSNorm are Norms of one kind. Starts with gain 1 and bias 0.
+/// LayerNorm is its other name. Starts with gain 1 and bias 0.
 ///
 ///     ef::Norm<float> norm({.kind = ef::NormKind::rms_norm, .size = 12});
 ///     auto y = norm(ctx, x);  // (..., 12) -> (..., 12)
@@ -38,7 +32,8 @@ struct Norm {
 
   /// Throws ValueError that names the invalid field.
   explicit Norm(const NormOptions& given) : options(given) {
-    options.validate(name());
+    detail::require_positive(name(), "size", options.size);
+    detail::require_allowed(name(), "eps", options.eps, Allowed::not_negative);
     if (rms()) {
       options.formula = LayerNormFormula::pytorch;
       options.scalar_gain = options.bias = false;
@@ -88,39 +83,13 @@ struct Norm {
 
 EIGENFORMER_MODULE_INSTANCES(Norm)
 
-/// Options of a LayerNorm.
-struct LayerNormOptions {
-  index_t size = 0;                       ///< features of a row; required
-  double eps = defaults::layer_norm_eps;  ///< added to the variance (teaching formula: to the deviation)
-  LayerNormFormula formula = LayerNormFormula::pytorch;  ///< PyTorch's, or that of The Annotated Transformer
-  bool scalar_gain = false;                              ///< one gain and one bias for all features
-  bool bias = true;                                      ///< add a bias
-};
-
-/// Normalises each row to mean 0 and variance 1, then scales and shifts it (Ba et al. 2016). Starts with gain
-/// 1 and bias 0.
+/// Normalises each row to mean 0 and variance 1, then scales and shifts it (Ba et al. 2016): a Norm of the
+/// default kind. Starts with gain 1 and bias 0.
 ///
 ///     ef::LayerNorm<float> norm({.size = 12});
 ///     auto y = norm(ctx, x);  // (..., 12) -> (..., 12)
 template <class T = float>
-struct LayerNorm : Norm<T> {
-  /// Throws ValueError that names the invalid field.
-  explicit LayerNorm(const LayerNormOptions& given)
-      : Norm<T>({.kind = NormKind::layer_norm,
-                 .size = given.size,
-                 .eps = given.eps,
-                 .formula = given.formula,
-                 .scalar_gain = given.scalar_gain,
-                 .bias = given.bias}) {}
-};
-
-EIGENFORMER_MODULE_INSTANCES(LayerNorm)
-
-/// Options of an RMSNorm.
-struct RMSNormOptions {
-  index_t size = 0;                       ///< features of a row; required
-  double eps = defaults::layer_norm_eps;  ///< added to the mean square
-};
+using LayerNorm = Norm<T>;
 
 /// Divides each row by its root mean square and scales it; no mean, no bias (Zhang and Sennrich 2019;
 /// PyTorch's nn.RMSNorm, whose default eps is the machine epsilon of its type). Starts with gain 1.
@@ -129,8 +98,8 @@ struct RMSNormOptions {
 ///     auto y = norm(ctx, x);  // (..., 12) -> (..., 12)
 template <class T = float>
 struct RMSNorm : Norm<T> {
-  /// Throws ValueError that names the invalid field.
-  explicit RMSNorm(const RMSNormOptions& given)
+  /// Only size and eps are used. Throws ValueError that names the invalid field.
+  explicit RMSNorm(const NormOptions& given)
       : Norm<T>({.kind = NormKind::rms_norm, .size = given.size, .eps = given.eps}) {}
 };
 

@@ -8,6 +8,8 @@
 
 namespace eigenformer {
 
+namespace detail {
+
 /// A sub-layer with its residual connection: norm(x + dropout(f(x))) (post-norm), or with norm_first x +
 /// dropout(f(norm(x))) (pre-norm). f: Var -> Var of the same shape. Throws ShapeError if f changes the shape.
 template <class T, class F>
@@ -16,8 +18,6 @@ template <class T, class F>
   if (norm_first) return add_dropout(ctx, x, Var<T>(f(norm(ctx, x))), dropout);
   return norm.add_and_norm(ctx, x, Var<T>(f(x)), dropout);
 }
-
-namespace detail {
 
 /// A sub-layer of a layer with these options: residual() with two additions. With a sandwich norm, `after`
 /// normalises f's output; with layer_drop, training skips the sub-layer for some sequences.
@@ -68,7 +68,7 @@ struct Residual {
   /// if f changes the shape.
   template <class F>
   [[nodiscard]] Var<T> operator()(const Context<T>& ctx, const Var<T>& x, F&& f) const {
-    return residual(ctx, x, norm, norm_first, dropout, std::forward<F>(f));
+    return detail::residual(ctx, x, norm, norm_first, dropout, std::forward<F>(f));
   }
 
   /// Calls visit(name, member) for each parameter, buffer and sub-module (see Module).

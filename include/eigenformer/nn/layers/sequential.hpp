@@ -7,6 +7,7 @@
 
 #include "eigenformer/autograd/ops/elementwise/dropout.hpp"
 #include "eigenformer/nn/module/module.hpp"
+#include "eigenformer/nn/options/layer.hpp"
 
 namespace eigenformer {
 
@@ -18,11 +19,7 @@ struct Dropout {
   double rate = 0.5;  ///< the probability of each element to become 0
 
   /// Throws ValueError for a rate outside [0, 1).
-  explicit Dropout(double p = 0.5) : rate(p) {
-    if (!(p >= 0 && p < 1)) {
-      throw ValueError("dropout", {"dropout rate is ", p, ", must be in [0, 1)"});
-    }
-  }
+  explicit Dropout(double p = 0.5) : rate(p) { detail::require_rate("dropout", "dropout rate", p); }
 
   /// x: any shape. Returns the same shape.
   [[nodiscard]] Var<T> operator()(const Context<T>& ctx, const Var<T>& x) const {

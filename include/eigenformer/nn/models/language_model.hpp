@@ -209,27 +209,28 @@ struct LanguageModel {
   }
 
   /// The weight of the output projection (V, D), the embedding's if tied.
-  const Parameter<T>& projection_weight() const noexcept {
-    return own_projection.defined() ? own_projection : embedding.embedding.weight;
-  }
+  const Parameter<T>& projection_weight() const noexcept { return projection_of(*this); }
 
   /// Calls visit(name, member) for each parameter, buffer and sub-module (see Module).
   static void fields(auto& self, auto&& visit) {
     visit("", self.embedding);
     visit("decoder", self.decoder);
-    visit("projection.weight",
-          self.own_projection.defined() ? self.own_projection : self.embedding.embedding.weight);
+    visit("projection.weight", projection_of(self));
     visit("projection.bias", self.projection_bias);
   }
   /// Calls visit(weight, {rows}) for the output projection, which pack_weights() packs in addition to the
   /// modules' matrices.
   static void products(auto& self, auto&& visit) {
-    auto& weight = self.own_projection.defined() ? self.own_projection : self.embedding.embedding.weight;
+    auto& weight = projection_of(self);
     visit(weight, {weight.shape()[0]});
   }
 
  private:
   static constexpr const char* name = "language_model";
+
+  static auto& projection_of(auto& self) noexcept {
+    return self.own_projection.defined() ? self.own_projection : self.embedding.embedding.weight;
+  }
 
   Var<T> scaled(const Var<T>& decoded) const {
     return options.logit_scale == 1 ? decoded : multiply(decoded, static_cast<T>(options.logit_scale));

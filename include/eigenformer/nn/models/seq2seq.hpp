@@ -206,30 +206,25 @@ struct Seq2SeqTransformer {
     return own_target_embedding ? *own_target_embedding : source_embedding;
   }
   /// The weight of the output projection (V, D), the target embedding's if tied.
-  const Parameter<T>& projection_weight() const noexcept {
-    return own_projection.defined() ? own_projection : target_embedding().weight;
-  }
+  const Parameter<T>& projection_weight() const noexcept { return projection_of(*this); }
 
   /// Calls visit(name, member) for each parameter, buffer and sub-module (see Module).
   static void fields(auto& self, auto&& visit) {
     // A tied parameter is listed under each of its names, first where it is stored.
-    auto& target_table = self.own_target_embedding ? *self.own_target_embedding : self.source_embedding;
     visit("source_embedding", self.source_embedding);
-    visit("target_embedding", target_table);
+    visit("target_embedding", self.own_target_embedding ? *self.own_target_embedding : self.source_embedding);
     visit("source_positions", self.source_positions);
     visit("target_positions", self.target_positions);
     visit("source_embedding_norm", self.source_embedding_norm);
     visit("target_embedding_norm", self.target_embedding_norm);
     visit("", self.transformer);
-    visit("projection.weight", self.own_projection.defined() ? self.own_projection : target_table.weight);
+    visit("projection.weight", projection_of(self));
     visit("projection.bias", self.projection_bias);
   }
   /// Calls visit(weight, {rows}) for the output projection, which pack_weights() packs in addition to the
   /// modules' matrices.
   static void products(auto& self, auto&& visit) {
-    auto& weight = self.own_projection.defined() ? self.own_projection
-                   : self.own_target_embedding   ? self.own_target_embedding->weight
-                                                 : self.source_embedding.weight;
+    auto& weight = projection_of(self);
     visit(weight, {weight.shape()[0]});
   }
 
@@ -240,7 +235,19 @@ struct Seq2SeqTransformer {
                const detail::PositionalEncoding<T>& positions, const detail::OptionalModule<Norm<T>>& norm,
                const Tokens& ids, const SequenceLayout& layout) const;
 
-  void finish(RandomGenerator& rng) {
+  // make_transformer() draws the weights of the stacks, after those of the embeddings.
+  template <class F>
+  Seq2SeqTransformer(const Seq2SeqOptions& given, RandomGenerator& rng, const F& make_transformer)
+      : source_embedding(
+            {detail::validated(name, given).source_vocab_size, given.layer.d_model, given.padding_index},
+            rng),
+        own_target_embedding(make_target_embedding(given, rng)),
+        source_positions(given, rng),
+        target_positions(given, rng),
+        source_embedding_norm(detail::optional_norm<T>(given.embedding_norm, given.layer)),
+        target_embedding_norm(detail::optional_norm<T>(given.embedding_norm, given.layer)),
+        transformer(make_transformer()),
+        options(given) {
     options.target_vocab_size = options.target_size();
     if (options.constant_id >= 0) {
       source_embedding.padding_index = options.constant_id;
@@ -260,8 +267,9 @@ struct Seq2SeqTransformer {
     if (o.tying == Tying::all) return {};
     return Embedding<T>({o.target_size(), o.layer.d_model, o.padding_index}, rng);
   }
-  static detail::PositionalEncoding<T> make_positions(const Seq2SeqOptions& o, RandomGenerator& rng) {
-    return detail::PositionalEncoding<T>(name, o.input_positions(), o.max_length, o.layer.d_model, rng);
+  static auto& projection_of(auto& self) noexcept {
+    if (self.own_projection.defined()) return self.own_projection;
+    return self.own_target_embedding ? self.own_target_embedding->weight : self.source_embedding.weight;
   }
 };
 
@@ -272,38 +280,19 @@ struct Seq2SeqTransformer {
 template <class T, class EncoderLayerType, class DecoderLayerType>
 Seq2SeqTransformer<T, EncoderLayerType, DecoderLayerType>::Seq2SeqTransformer(const Seq2SeqOptions& given,
                                                                               RandomGenerator& rng)
-    : source_embedding(
-          {detail::validated(name, given).source_vocab_size, given.layer.d_model, given.padding_index}, rng),
-      own_target_embedding(make_target_embedding(given, rng)),
-      source_positions(make_positions(given, rng)),
-      target_positions(make_positions(given, rng)),
-      source_embedding_norm(detail::optional_norm<T>(given.embedding_norm, given.layer)),
-      target_embedding_norm(detail::optional_norm<T>(given.embedding_norm, given.layer)),
-      transformer(given.transformer(), rng),
-      options(given) {
-  finish(rng);
-}
+    : Seq2SeqTransformer(given, rng, [&] { return decltype(transformer)(given.transformer(), rng); }) {}
 
 template <class T, class EncoderLayerType, class DecoderLayerType>
 Seq2SeqTransformer<T, EncoderLayerType, DecoderLayerType>::Seq2SeqTransformer(const Seq2SeqOptions& given,
                                                                               Stack<EncoderLayerType> encoder,
                                                                               Stack<DecoderLayerType> decoder,
                                                                               RandomGenerator& rng)
-    : source_embedding(
-          {detail::validated(name, given).source_vocab_size, given.layer.d_model, given.padding_index}, rng),
-      own_target_embedding(make_target_embedding(given, rng)),
-      source_positions(make_positions(given, rng)),
-      target_positions(make_positions(given, rng)),
-      source_embedding_norm(detail::optional_norm<T>(given.embedding_norm, given.layer)),
-      target_embedding_norm(detail::optional_norm<T>(given.embedding_norm, given.layer)),
-      transformer(std::move(encoder), std::move(decoder)),
-      options(given) {
-  if (transformer.d_model() != options.layer.d_model) {
-    throw ValueError(name, {"the stacks have d_model ", transformer.d_model(),
-                            ", must be layer.d_model, which is ", options.layer.d_model});
-  }
-  finish(rng);
-}
+    : Seq2SeqTransformer(given, rng, [&] {
+        decltype(transformer) made(std::move(encoder), std::move(decoder));
+        if (made.d_model() == given.layer.d_model) return made;
+        throw ValueError(name, {"the stacks have d_model ", made.d_model(),
+                                ", must be layer.d_model, which is ", given.layer.d_model});
+      }) {}
 
 template <class T, class EncoderLayerType, class DecoderLayerType>
 Seq2SeqTransformer<T, EncoderLayerType, DecoderLayerType>::~Seq2SeqTransformer() = default;

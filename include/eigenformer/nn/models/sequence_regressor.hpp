@@ -4,7 +4,6 @@
 
 #include "eigenformer/autograd/ops/elementwise/dropout.hpp"
 #include "eigenformer/nn/models/seq2seq_options.hpp"
-#include "eigenformer/nn/module/optional_module.hpp"
 #include "eigenformer/nn/stacks/transformer.hpp"
 
 namespace eigenformer {
@@ -84,8 +83,8 @@ struct SequenceRegressor {
   SequenceRegressor(const SequenceRegressorOptions& given, RandomGenerator& rng)
       : source_input({detail::validated(name, given).source_features, given.layer.d_model}, rng),
         target_input({given.target_features, given.layer.d_model}, rng),
-        source_positions(make_positions(given, rng)),
-        target_positions(make_positions(given, rng)),
+        source_positions(given, rng),
+        target_positions(given, rng),
         transformer(given.transformer(), rng),
         output({given.layer.d_model, given.output_features}, rng),
         options(given) {
@@ -138,11 +137,6 @@ struct SequenceRegressor {
                const Var<T>& x, const SequenceLayout& layout) const {
     detail::check_rows(name, "input", x.shape(), layout);
     return dropout(ctx.for_rows(layout), positions(ctx, input(ctx, x), layout), options.embedding_rate());
-  }
-
-  static detail::PositionalEncoding<T> make_positions(const SequenceRegressorOptions& o,
-                                                      RandomGenerator& rng) {
-    return detail::PositionalEncoding<T>(name, o.input_positions(), o.max_length, o.layer.d_model, rng);
   }
 };
 

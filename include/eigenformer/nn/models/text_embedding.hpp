@@ -56,7 +56,7 @@ struct TextEmbedding {
   TextEmbedding(const char* op, const TextEmbeddingOptions& given, detail::OptionalModule<Norm<T>> norm,
                 RandomGenerator& rng)
       : embedding({detail::validated(op, given).vocab_size, given.d_model, given.padding_index}, rng),
-        positions(op, given.positions, given.max_length, given.d_model, rng),
+        positions(given.positions, given.max_length, given.d_model, rng),
         embedding_norm(std::move(norm)),
         options(given) {
     if (options.num_token_types > 0) {

@@ -513,12 +513,13 @@ std::string summary(const M& module) {
 
 }  // namespace eigenformer
 
-/// EIGENFORMER_INSTANCES of a module, with the functions that visit its fields. Used in namespace
+/// EIGENFORMER_INSTANCE of a module of T, with the function that visits its fields. Used in namespace
 /// eigenformer. Modules must move without exceptions, as parts of vectors do.
-#define EIGENFORMER_MODULE_INSTANCES(MODULE)                                                       \
-  static_assert(std::is_nothrow_move_constructible_v<MODULE<float>>);                              \
-  EIGENFORMER_INSTANCES(struct MODULE)                                                             \
-  EIGENFORMER_INSTANCE(                                                                            \
-      void detail::visit_fields(const std::string&, MODULE<float>&, detail::FieldVisitor<float>&)) \
-  EIGENFORMER_INSTANCE(                                                                            \
-      void detail::visit_fields(const std::string&, MODULE<double>&, detail::FieldVisitor<double>&))
+#define EIGENFORMER_MODULE_INSTANCE(MODULE, T)                 \
+  static_assert(std::is_nothrow_move_constructible_v<MODULE>); \
+  EIGENFORMER_INSTANCE(struct MODULE)                          \
+  EIGENFORMER_INSTANCE(void detail::visit_fields(const std::string&, MODULE&, detail::FieldVisitor<T>&))
+/// The same of a class template for float and double.
+#define EIGENFORMER_MODULE_INSTANCES(MODULE)        \
+  EIGENFORMER_MODULE_INSTANCE(MODULE<float>, float) \
+  EIGENFORMER_MODULE_INSTANCE(MODULE<double>, double)

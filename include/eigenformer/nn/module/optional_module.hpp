@@ -28,13 +28,9 @@ class OptionalModule {
     held_.clear();
     return held_.emplace_back(std::forward<Args>(args)...);
   }
-  /// Destroys the module, if there is one.
-  void reset() noexcept { held_.clear(); }
 
   /// Whether there is a module.
   explicit operator bool() const noexcept { return !held_.empty(); }
-  /// Whether there is a module.
-  bool has_value() const noexcept { return !held_.empty(); }
   /// The module. There must be one, which is not checked.
   M& operator*() noexcept { return held_.front(); }
   /// The module, likewise.

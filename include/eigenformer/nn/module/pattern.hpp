@@ -3,9 +3,7 @@
 #include <cstddef>
 #include <string_view>
 
-namespace eigenformer {
-
-namespace detail {
+namespace eigenformer::detail {
 
 /// Whether a pattern matches a whole name; '*' stands for any text, dots included, and '?' for one character.
 [[nodiscard]] inline bool matches_pattern(std::string_view pattern, std::string_view name) {
@@ -27,6 +25,4 @@ namespace detail {
   return pattern.find_first_not_of('*', p) == std::string_view::npos;
 }
 
-}  // namespace detail
-
-}  // namespace eigenformer
+}  // namespace eigenformer::detail

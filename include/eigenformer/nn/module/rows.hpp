@@ -25,11 +25,9 @@ inline SequenceLayout full_layout(const char* op, const Shape& shape) {
 /// Throws ShapeError (`[op] ...`) unless a tensor of shape (rows, d) or (B, L, d) has the rows of the layout;
 /// `what` is its name in the message.
 inline void check_rows(const char* op, const char* what, const Shape& shape, const SequenceLayout& layout) {
-  const bool ranked = shape.rank() == 2 || shape.rank() == 3;
-  const bool batched = shape.rank() == 3;
-  if (ranked && shape.rows() == layout.rows() &&
-      (!batched || (!layout.is_packed() && shape[0] == layout.batch())))
-    return;
+  const bool flat = shape.rank() == 2,
+             batched = shape.rank() == 3 && !layout.is_packed() && shape[0] == layout.batch();
+  if ((flat || batched) && shape.rows() == layout.rows()) return;
   throw ShapeError(op,
                    {what, " of shape ", shape, " must fit its layout: ", layout.batch(),
                     (layout.is_packed() ? " packed" : " padded"), " sequences in ", layout.rows(), " rows"},
@@ -102,9 +100,9 @@ inline void check_tokens(const char* op, const char* what, const Tensor<std::int
 /// The packed form of a layout: the same sequences, sequence numbers and positions, without padding.
 inline SequenceLayout packed_layout(const SequenceLayout& layout) {
   if (layout.is_packed()) return layout;
+  const auto lengths = layout.lengths(), positions = layout.positions();
   const auto numbers = layout.sequence_numbers();
-  const auto positions = layout.positions();
-  return SequenceLayout::packed(layout.lengths())
+  return SequenceLayout::packed({lengths.begin(), lengths.end()})
       .with_sequence_numbers({numbers.begin(), numbers.end()})
       .with_first_position({positions.begin(), positions.end()});
 }

@@ -118,6 +118,16 @@ EIGENFORMER_NOINLINE inline void require_allowed(const char* op, const char* nam
   if (expected != nullptr) throw ValueError(op, {name, " is ", number_text(value), ", ", expected});
 }
 
+inline void require_positive(const char* op, const char* name, index_t value) {
+  require_allowed(op, name, static_cast<double>(value), Allowed::positive);
+}
+inline void require_not_negative(const char* op, const char* name, index_t value) {
+  require_allowed(op, name, static_cast<double>(value), Allowed::not_negative);
+}
+inline void require_rate(const char* op, const char* name, double value) {
+  require_allowed(op, name, value, Allowed::rate);
+}
+
 // Throws ValueError if a field is above a limit.
 EIGENFORMER_NOINLINE inline void require_at_most(const char* op, const char* name, index_t value,
                                                  index_t most) {
@@ -131,16 +141,6 @@ inline void require_at_most(const char* op, const char* name, index_t value, con
   throw ValueError(op, {name, " is ", value, ", must be at most ", other, ", which is ", most});
 }
 
-}  // namespace detail
-
-/// Checks each number of an options struct against the range in its list; of a variant the chosen
-/// alternative; whole numbers also against 2^31 - 1. Throws ValueError (`[op] ...`) that names the field, its
-/// value and what is expected.
-template <OptionsStruct O>
-void validate_fields(const char* op, const O& options);
-
-namespace detail {
-
 // Visits the fields for validate_fields(): one type for all structs, so that the list of a nested one is
 // compiled once.
 struct FieldCheck {
@@ -150,7 +150,9 @@ struct FieldCheck {
   void operator()(const Field& field, const Member& member) const {
     if constexpr (requires { field.allowed; }) {
       if constexpr (is_instance<Member, std::variant>) {
-        std::visit([this](const auto& chosen) { validate_fields(op, chosen); }, member);
+        std::visit(
+            [this](const auto& chosen) { std::remove_cvref_t<decltype(chosen)>::fields(chosen, *this); },
+            member);
       } else if constexpr (is_instance<Member, std::optional>) {
         if (member) (*this)(field, *member);
       } else if constexpr (std::floating_point<Member>) {
@@ -167,6 +169,9 @@ struct FieldCheck {
 
 }  // namespace detail
 
+/// Checks each number of an options struct against the range in its list; of a variant the chosen
+/// alternative; whole numbers also against 2^31 - 1. Throws ValueError (`[op] ...`) that names the field, its
+/// value and what is expected.
 template <OptionsStruct O>
 void validate_fields(const char* op, const O& options) {
   O::fields(options, detail::FieldCheck{op});
@@ -182,30 +187,27 @@ const O& validated(const char* op, const O& options) {
   return options;
 }
 
-/// Sets a variant to the alternative with this word, with default values; an alternative that is already
-/// chosen keeps its values. known, if not null, receives all words, separated by commas. Returns false, and
-/// leaves the variant as it is, if no alternative has the word.
-template <class Variant>
-bool choose_alternative(Variant& variant, const std::string& word, std::string* known = nullptr) {
-  bool found = false;
-  const auto offer = [&]<class Alternative>(std::type_identity<Alternative>) {
-    if (known != nullptr) *known += (known->empty() ? "" : ", ") + std::string(Alternative::word);
-    if (word != Alternative::word) return;
-    found = true;
-    if (!std::holds_alternative<Alternative>(variant)) variant = Alternative{};
-  };
-  [&]<class... Alternatives>(std::type_identity<std::variant<Alternatives...>>) {
-    (offer(std::type_identity<Alternatives>{}), ...);
-  }(std::type_identity<Variant>{});
-  return found;
-}
-
 /// Calls f(std::type_identity<Alternative>{}) for every alternative of a variant.
 template <class Variant, class F>
 void for_each_alternative(F&& f) {
   [&]<class... Alternatives>(std::type_identity<std::variant<Alternatives...>>) {
     (f(std::type_identity<Alternatives>{}), ...);
   }(std::type_identity<Variant>{});
+}
+
+/// Sets a variant to the alternative with this word, with default values; an alternative that is already
+/// chosen keeps its values. `known` receives all words, separated by commas. Returns false, and leaves the
+/// variant as it is, if no alternative has the word.
+template <class Variant>
+bool choose_alternative(Variant& variant, const std::string& word, std::string& known) {
+  bool found = false;
+  for_each_alternative<Variant>([&]<class Alternative>(std::type_identity<Alternative>) {
+    known += (known.empty() ? "" : ", ") + std::string(Alternative::word);
+    if (word != Alternative::word) return;
+    found = true;
+    if (!std::holds_alternative<Alternative>(variant)) variant = Alternative{};
+  });
+  return found;
 }
 
 /// The word of the chosen alternative.

@@ -54,21 +54,6 @@ inline constexpr double layer_norm_eps = 1e-5;    ///< added to the variance in 
 
 }  // namespace defaults
 
-namespace detail {
-
-// Each throws ValueError that names the field and its value.
-inline void require_positive(const char* op, const char* field, index_t value) {
-  require_allowed(op, field, static_cast<double>(value), Allowed::positive);
-}
-inline void require_not_negative(const char* op, const char* field, index_t value) {
-  require_allowed(op, field, static_cast<double>(value), Allowed::not_negative);
-}
-inline void require_rate(const char* op, const char* field, double value) {
-  require_allowed(op, field, value, Allowed::rate);
-}
-
-}  // namespace detail
-
 /// The dropout rates of a layer, used in training contexts only. `.dropout = {0}` turns all off.
 struct DropoutOptions {
   double rate = defaults::dropout;       ///< for those that are unset
@@ -261,8 +246,6 @@ struct ModelStack {
     visit(OptionField{"final_norm", "norm after this stack's last layer; not given: the model's final_norm"},
           self.final_norm);
   }
-  /// Whether all fields are equal.
-  friend bool operator==(const ModelStack&, const ModelStack&) = default;
 };
 
 }  // namespace detail
@@ -396,9 +379,7 @@ EIGENFORMER_FUNCTION void TransformerOptions::validate(const char* op) const {
   }
   for (const auto* stack : {&encoder, &decoder}) {
     const char* prefix = stack == &encoder ? "encoder" : "decoder";
-    if (stack->num_layers <= 0) {
-      throw ValueError(op, {prefix, ".num_layers is ", stack->num_layers, ", must be positive"});
-    }
+    detail::require_positive(op, (std::string(prefix) + ".num_layers").c_str(), stack->num_layers);
     if (!stack->layer) continue;
     stack->layer->validate((std::string(op) + ", " + prefix + ".layer").c_str());
     if (stack->layer->d_model != layer.d_model) {

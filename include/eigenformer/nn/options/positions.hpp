@@ -63,7 +63,7 @@ struct SinusoidalPositions {
 
 EIGENFORMER_FUNCTION void SinusoidalPositions::validate(const char* op, index_t d) const {
   validate_fields(op, *this);
-  detail::require_allowed(op, "d_model", static_cast<double>(d), Allowed::positive);
+  detail::require_positive(op, "d_model", d);
   if (order == SinusoidOrder::concatenated && d % 2 != 0) {
     throw ValueError(op, {"d_model is ", d, ", must be even for concatenated sines and cosines"});
   }
@@ -157,9 +157,7 @@ struct RelativeBiasPositions {
       throw ValueError(op, {"relative_bias_buckets is ", buckets, ", must be from ", least, " to ", most,
                             (least == 4 ? " (from 2 if relative_bias_bidirectional is false)" : "")});
     }
-    if (max_distance < 1) {
-      throw ValueError(op, {"relative_bias_max_distance is ", max_distance, ", must be positive"});
-    }
+    detail::require_positive(op, "relative_bias_max_distance", max_distance);
   }
   /// Whether all fields are equal.
   friend bool operator==(const RelativeBiasPositions&, const RelativeBiasPositions&) = default;

@@ -114,13 +114,10 @@ struct DecoderLayer {
                                   const DecoderMasks& masks = {}) const {
     return (*this)(ctx, x, detail::full_layout("decoder_layer", x.shape()), memory, masks);
   }
-  /// The same for rows in the given layout. maps, if not null, receives the weights (B, H, T, T) and (B, H,
-  /// T, S).
+  /// The same for rows in the given layout.
   [[nodiscard]] Var<T> operator()(const Context<T>& ctx, const Var<T>& x, const SequenceLayout& layout,
-                                  const Memory<T>& memory, const DecoderMasks& masks = {},
-                                  DecoderMaps<T>* maps = nullptr) const {
+                                  const Memory<T>& memory, const DecoderMasks& masks = {}) const {
     SequencePass<T> pass(layout, masks.target, {memory}, masks.memory);
-    pass.collect(maps);
     return (*this)(ctx.for_rows(layout), x, pass);
   }
 

@@ -68,15 +68,6 @@ inline StackOptions<LayerOptions> with_directions(StackOptions<LayerOptions> sta
   return stack;
 }
 
-template <class L>
-const char* stack_name() {
-  if constexpr (requires { L::stack_name; }) {
-    return L::stack_name;
-  } else {
-    return "stack";
-  }
-}
-
 // Draws the layers one after the other, so that they start different.
 template <class L>
 std::vector<L> make_layers(const char* op, const StackOptions<typename L::Options>& options,
@@ -199,7 +190,10 @@ struct Stack {
   }
 
  private:
-  static const char* name() { return detail::stack_name<L>(); }
+  static const char* name() {
+    if constexpr (requires { L::stack_name; }) return L::stack_name;
+    return "stack";
+  }
 
   void require_layers() const {
     if (layers.empty())
@@ -250,10 +244,6 @@ struct Stack {
 }  // namespace eigenformer
 
 /// EIGENFORMER_MODULE_INSTANCES for a Stack of a layer. Used in namespace eigenformer.
-#define EIGENFORMER_STACK_INSTANCES(LAYER)                                                               \
-  EIGENFORMER_INSTANCE(struct Stack<LAYER<float>>)                                                       \
-  EIGENFORMER_INSTANCE(struct Stack<LAYER<double>>)                                                      \
-  EIGENFORMER_INSTANCE(                                                                                  \
-      void detail::visit_fields(const std::string&, Stack<LAYER<float>>&, detail::FieldVisitor<float>&)) \
-  EIGENFORMER_INSTANCE(                                                                                  \
-      void detail::visit_fields(const std::string&, Stack<LAYER<double>>&, detail::FieldVisitor<double>&))
+#define EIGENFORMER_STACK_INSTANCES(LAYER)                \
+  EIGENFORMER_MODULE_INSTANCE(Stack<LAYER<float>>, float) \
+  EIGENFORMER_MODULE_INSTANCE(Stack<LAYER<double>>, double)
