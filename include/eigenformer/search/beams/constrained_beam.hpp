@@ -205,29 +205,24 @@ struct InputPhrases {
 };
 using PhrasesByPlace = std::map<std::size_t, InputPhrases>;
 
-/// NoRepeatNgrams with an exception for tokens that begin or continue a required phrase.
-class NoRepeatOutsidePhrases final : public BasicProcessor<NoRepeatOutsidePhrases> {
- public:
-  NoRepeatOutsidePhrases(index_t n, std::shared_ptr<const PhrasesByPlace> phrases)
-      : ngrams_(n), phrases_(std::move(phrases)) {}
+/// Forbids repeated n-grams, but not the tokens that begin or continue a required phrase.
+struct NoRepeatOutsidePhrases {
+  index_t n;
+  std::shared_ptr<const PhrasesByPlace> phrases;
 
   template <class T>
-  void process(const LogitsStep& step, std::span<T> scores) const {
-    const auto found = phrases_->find(step.input);
+  void operator()(const LogitsStep& step, std::span<T> scores) const {
+    const auto found = phrases->find(step.input);
     std::vector<std::pair<std::size_t, T>> kept;
-    if (found != phrases_->end()) {
+    if (found != phrases->end()) {
       PhraseState state = found->second.begun;
       for (const std::int32_t id : step.generated) found->second.automaton.advance(state, id);
       for (const std::int32_t id : found->second.automaton.next_ids(state))
         kept.emplace_back(static_cast<std::size_t>(id), scores[static_cast<std::size_t>(id)]);
     }
-    ngrams_.process(step, scores);
+    forbid_repeated_ngrams(step, scores, n);
     for (const auto& [id, score] : kept) scores[id] = score;
   }
-
- private:
-  NoRepeatNgrams ngrams_;
-  std::shared_ptr<const PhrasesByPlace> phrases_;
 };
 
 /// The constraints of the inputs of a batch.
@@ -264,7 +259,7 @@ class BatchConstraints {
     if (phrases_ == nullptr || options_->no_repeat_ngram_size == 0) return std::nullopt;
     SearchOptions changed = *options_;
     changed.processors.push_back(
-        std::make_shared<NoRepeatOutsidePhrases>(changed.no_repeat_ngram_size, phrases_));
+        logits_processor(NoRepeatOutsidePhrases{changed.no_repeat_ngram_size, phrases_}));
     changed.no_repeat_ngram_size = 0;
     return changed;
   }
