@@ -326,7 +326,7 @@ std::exception_ptr Translator::translate(std::span<const detail::BatchLine> batc
     std::vector<PreparedLine> lines;
     for (const auto& [job, line] : batch) lines.push_back(job->line(line));
     translations = batch.front().job->translator().alternatives(
-        lines, search_observer([this, batch](const SearchProgress& progress) {
+        lines, std::make_shared<const SearchObserver>([this, batch](const SearchProgress& progress) {
           const auto& [job, line] = batch[progress.input];
           return watch(job, line, progress);
         }));

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
 #include <set>
 #include <string>
 #include <utility>
@@ -243,7 +244,7 @@ TEST_CASE(
   // The options' observer gets the numbers of lines, not of parts.
   std::set<std::size_t> seen;
   TextTranslatorOptions options = translator.options();
-  options.search.observer = search_observer([&](const SearchProgress& progress) {
+  options.search.observer = std::make_shared<const SearchObserver>([&](const SearchProgress& progress) {
     seen.insert(progress.input);
     return true;
   });

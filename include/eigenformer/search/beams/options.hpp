@@ -57,37 +57,12 @@ struct SearchProgress {
   std::span<const Hypothesis> finished;
 };
 
-/// Observes searches while they run, and may end them.
-class SearchObserver {
- public:
-  virtual ~SearchObserver() = default;
-  /// Called after each step for each input (and group of a diverse beam) whose search is running, on the
-  /// searching threads, concurrently for different inputs. Returning false ends the search of the input (or
-  /// group) with the texts it has, finished or not, the best first; other inputs are not affected. An
-  /// exception is rethrown to the caller of the search, after the threads that decode other batches have
-  /// ended; no text is returned.
-  virtual bool operator()(const SearchProgress& progress) const = 0;
-};
-
-namespace detail {
-
-template <class F>
-class FunctionObserver final : public SearchObserver {
- public:
-  explicit FunctionObserver(F f) : f_(std::move(f)) {}
-  bool operator()(const SearchProgress& progress) const override { return f_(progress); }
-
- private:
-  F f_;
-};
-
-}  // namespace detail
-
-/// Creates an observer from a function (const SearchProgress&) that returns whether to continue.
-template <class F>
-std::shared_ptr<const SearchObserver> search_observer(F f) {
-  return std::make_shared<detail::FunctionObserver<F>>(std::move(f));
-}
+/// Observes searches while they run, and may end them. Called after each step for each input (and group of a
+/// diverse beam) whose search is running, on the searching threads, concurrently for different inputs.
+/// Returning false ends the search of the input (or group) with the texts it has, finished or not, the best
+/// first; other inputs are not affected. An exception is rethrown to the caller of the search, after the
+/// threads that decode other batches have ended; no text is returned.
+using SearchObserver = std::function<bool(const SearchProgress&)>;
 
 class BeamRule;
 class Shortlist;
@@ -217,7 +192,8 @@ struct SearchOptions {
   /// Restricts each batch to the ids it chooses for the batch's sources, and normalises probabilities over
   /// these: a result then depends on its batch. Null: none.
   std::shared_ptr<const Shortlist> shortlist{};
-  std::shared_ptr<const SearchObserver> observer{};  ///< observes each step and may end a search; null: none
+  /// Observes each step and may end a search: std::make_shared<const SearchObserver>(f); null: none.
+  std::shared_ptr<const SearchObserver> observer{};
 
   /// Compares all fields, pointers by address.
   friend bool operator==(const SearchOptions&, const SearchOptions&) = default;

@@ -35,7 +35,7 @@ std::vector<std::vector<Translation>> TextTranslator<M>::alternatives(std::span<
   std::shared_ptr<const SearchObserver> observer;
   const auto& own = options_.search.observer;
   if (own != nullptr) {
-    observer = search_observer([&](SearchProgress progress) {
+    observer = std::make_shared<const SearchObserver>([&](SearchProgress progress) {
       progress.input = parts.line_of(progress.input);
       return (*own)(progress);
     });
@@ -278,7 +278,7 @@ std::vector<std::vector<Hypothesis>> TextTranslator<M>::search(
   }
   if (const auto own = observer != nullptr ? observer : options.observer; own != nullptr) {
     // Observers see the caller's indices.
-    options.observer = search_observer([own, &work](SearchProgress progress) {
+    options.observer = std::make_shared<const SearchObserver>([own, &work](SearchProgress progress) {
       progress.input = work.places[progress.input];
       return (*own)(progress);
     });
