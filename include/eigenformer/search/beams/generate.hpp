@@ -69,7 +69,7 @@ std::vector<std::vector<Hypothesis>> search_batch(const M& model, const Context<
     }
   }
   const Prompts prompts = make_prompts("search", model, inputs, options, places);
-  ModelNextTokens<M> next("search", model, ctx, inputs);
+  ModelNextTokens<M> next(model, ctx, inputs);
   if (options.shortlist != nullptr) {
     std::vector<std::int32_t> more = constraint_ids(options, places);
     more.push_back(options.end_id);
