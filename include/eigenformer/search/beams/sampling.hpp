@@ -34,6 +34,7 @@ std::int32_t draw_token(std::span<const T> scores, const Sampling& options, doub
 #include <limits>
 #include <utility>
 
+#include "eigenformer/autograd/ops/shape/gather.hpp"
 #include "eigenformer/core/base/random.hpp"
 #include "eigenformer/search/processors/processors.hpp"
 
@@ -179,15 +180,6 @@ SampledToken sample_row(std::span<T> logits, const LogitsStep& step, const Proce
   return {id, normaliser(given.empty() ? logits[at] : given[at])};
 }
 
-// Repeats each row n times.
-template <class T>
-Tensor<T> repeated_rows(const Tensor<T>& x, index_t n) {
-  Tensor<T> y(Shape{x.dim(0) * n, x.dim(1)});
-  for (index_t row = 0; row < y.dim(0); ++row)
-    std::copy_n(x.data() + row / n * x.dim(1), x.dim(1), y.data() + row * x.dim(1));
-  return y;
-}
-
 // A text that grows, and the token drawn for it.
 struct GrowingText {
   std::size_t prompt, sample;
@@ -225,11 +217,13 @@ std::vector<std::vector<Hypothesis>> sample_texts(NextTokens<T>& model, const Pr
   const index_t most = max_steps(options);
   if (most == 0) return texts;  // prefix_ids leave no room for a text
   std::vector<GrowingText> growing, still;
+  std::vector<std::int32_t> prompt_of;  // of each growing text
   for (std::size_t i = 0; i < prompts.size(); ++i) {
     for (std::size_t k = 0; k < samples; ++k) growing.push_back({i, k});
+    prompt_of.insert(prompt_of.end(), samples, static_cast<std::int32_t>(i));
   }
   Tensor<T> logits = model.begin(prompts, options.prefix_length);
-  if (samples > 1) logits = repeated_rows(logits, options.num_hypotheses);
+  if (samples > 1) logits = index_select(logits, id_row(prompt_of)).value();
   for (index_t t = 0;; ++t) {
     draw_tokens(logits, prompts, inputs, processors, *options.sampling, t, texts, growing);
     for (const GrowingText& g : growing) {
