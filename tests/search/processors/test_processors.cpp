@@ -39,7 +39,7 @@ Ids random_ids(RandomGenerator& rng, index_t length, index_t vocabulary) {
 // in float too.
 template <class Expected>
 void check_processors(const SearchOptions& options, Expected&& expected) {
-  const detail::ProcessorList processors("search", options);
+  const detail::ProcessorList processors(options);
   RandomGenerator rng(5);
   for (int round = 0; round < 200; ++round) {
     const index_t vocabulary = 5 + rng.uniform_int(4);

@@ -10,10 +10,6 @@
 
 namespace eigenformer::detail {
 
-/// All ids in the constraints of some inputs, with duplicates.
-EIGENFORMER_FUNCTION std::vector<std::int32_t> constraint_ids(const SearchOptions& options,
-                                                              std::span<const std::size_t> places);
-
 /// Beam search (Wu et al. 2016, section 7) for a batch. inputs: the prompts' inputs as indices into the
 /// caller's list; limits: maximum target tokens of each after prefix_ids, empty: as max_length has it.
 /// end_score: see EndScore. Returns options.num_hypotheses texts for each prompt, or fewer if fewer are
@@ -47,18 +43,17 @@ namespace eigenformer::detail {
 template <class T>
 class StepScores {
  public:
-  StepScores(const ProcessorList& processors, ProcessorInput input)
-      : processors_(processors), input_(input) {}
+  /// columns: the ids of the logits' columns, which must outlive it; empty: all ids of the vocabulary.
+  StepScores(const ProcessorList& processors, ProcessorInput input, std::span<const std::int32_t> columns,
+             index_t vocabulary)
+      : processors_(processors),
+        input_(input),
+        columns_(columns),
+        all_(columns.empty() ? 0 : static_cast<std::size_t>(vocabulary),
+             -std::numeric_limits<T>::infinity()) {}
 
-  /// Sets the ids of the logits' columns; empty: all ids of the vocabulary. ids must outlive their use.
-  void use(std::span<const std::int32_t> ids, index_t vocabulary) {
-    columns_ = ids;
-    all_.assign(ids.empty() ? 0 : static_cast<std::size_t>(vocabulary), -std::numeric_limits<T>::infinity());
-  }
-
-  /// Finds the k best tokens of each row, the best first, for candidate(). logits: (rows, V), or (rows, ids)
-  /// after use(); they are overwritten. steps: the text of each row. Throws ValueError for logits that are
-  /// NaN or +infinity.
+  /// Finds the k best tokens of each row, the best first, for candidate(). logits: (rows, columns); they are
+  /// overwritten. steps: the text of each row. Throws ValueError for logits that are NaN or +infinity.
   void find(Tensor<T>& logits, std::span<const LogitsStep> steps, index_t k) {
     const index_t rows = logits.dim(0), vocabulary = logits.dim(1);
     k_ = static_cast<std::size_t>(std::min(k, vocabulary));
@@ -87,11 +82,11 @@ class StepScores {
       process(steps[r], row);
       if (processors_.changes_values())
         require_numbers<T>("search", row, steps[r].input, steps[r].step, true);
-      if (at_once && !still_best(r, row)) find_best(row.data(), 1, vocabulary, r, nullptr);
+      if (at_once && !still_best(r, row)) find_best(row.data(), 1, vocabulary, r);
     }
     if (input_ == ProcessorInput::renormalised_logits)
       kernels::log_sum_exp<T>(logits.data(), vocabulary, rows, vocabulary, sums_.data());
-    if (!at_once) find_best(logits.data(), rows, vocabulary, 0, nullptr);
+    if (!at_once) find_best(logits.data(), rows, vocabulary, 0);
     for (std::size_t i = 0; i < values_.size(); ++i) values_[i] -= sums_[i / k_];
     if (columns_.empty()) return;
     for (std::int32_t& id : ids_) id = columns_[static_cast<std::size_t>(id)];
@@ -123,15 +118,9 @@ class StepScores {
  private:
   // Finds the best of `rows` rows, stores them from row `first` of the results on, and computes the sums
   // unless `sums` is null.
-  void find_best(const T* logits, index_t rows, index_t vocabulary, std::size_t first, T* sums) {
-    T* const values = values_.data() + first * k_;
-    std::int32_t* const ids = ids_.data() + first * k_;
-    const auto k = static_cast<index_t>(k_);
-    if (sums != nullptr) {
-      kernels::top_k<T>(logits, vocabulary, rows, vocabulary, k, values, ids, sums);
-    } else {
-      kernels::top_k<T>(logits, vocabulary, rows, vocabulary, k, values, ids);
-    }
+  void find_best(const T* logits, index_t rows, index_t vocabulary, std::size_t first, T* sums = nullptr) {
+    kernels::top_k<T>(logits, vocabulary, rows, vocabulary, static_cast<index_t>(k_),
+                      values_.data() + first * k_, ids_.data() + first * k_, sums);
   }
 
   // Whether the best tokens of a row still have their scores.
@@ -337,20 +326,6 @@ class SentenceSearch {
   bool best_ended_ = false;           // see BeamState
 };
 
-EIGENFORMER_FUNCTION std::vector<std::int32_t> constraint_ids(const SearchOptions& options,
-                                                              std::span<const std::size_t> places) {
-  std::vector<std::int32_t> ids;
-  if (options.constraints.empty()) return ids;
-  for (const std::size_t place : places) {
-    for (const PhraseConstraint& constraint : options.constraints[place]) {
-      for (const auto* forms : {&constraint.forms, &constraint.initial_forms}) {
-        for (const auto& form : *forms) ids.insert(ids.end(), form.begin(), form.end());
-      }
-    }
-  }
-  return ids;
-}
-
 // The options of each input's search: one for all, or one per input when inputs have their own prefixes or
 // limits. inputs: indices into the caller's list; limits: maximum target tokens of each after the options'
 // prefix_ids, or empty. An input's own prefix leaves as many tokens after it.
@@ -449,9 +424,9 @@ std::vector<std::vector<Hypothesis>> search_beams(NextTokens<T>& model, const Pr
   const std::vector<SearchOptions> searched = search_options(options, inputs, limits);
   const BatchConstraints constraints(options, inputs);
   const auto processing = constraints.processing();
-  const ProcessorList processors("search", processing ? *processing : options);
+  const ProcessorList processors(processing ? *processing : options);
   const ProcessorInput scale = beam_rule(options).processor_input(options);
-  StepScores<T> scores(processors, scale);
+  StepScores<T> scores(processors, scale, model.columns(), model.vocabulary_size());
   std::vector<BatchBeam> beams;
   const auto end = [&](BatchBeam& beam, index_t length) {
     std::vector<Hypothesis>& into = results[beam.search.input()];
@@ -474,7 +449,6 @@ std::vector<std::vector<Hypothesis>> search_beams(NextTokens<T>& model, const Pr
   std::vector<Continuation> continuations;
   std::vector<std::int32_t> parents, ids, taken;
   Tensor<T> logits = model.begin(prompts, options.prefix_length);
-  scores.use(model.columns(), model.vocabulary_size());
   for (index_t t = 0; !beams.empty(); ++t) {
     place_rows(beams, rows, t, prompts, inputs, scale == ProcessorInput::log_probabilities);
     scores.find(logits, rows, 2 * options.beam_size);

@@ -71,8 +71,14 @@ std::vector<std::vector<Hypothesis>> search_batch(const M& model, const Context<
   const Prompts prompts = make_prompts("search", model, inputs, options, places);
   ModelNextTokens<M> next(model, ctx, inputs);
   if (options.shortlist != nullptr) {
-    std::vector<std::int32_t> more = constraint_ids(options, places);
-    more.push_back(options.end_id);
+    std::vector<std::int32_t> more{options.end_id};
+    for (std::size_t i = 0; i < places.size() && !options.constraints.empty(); ++i) {
+      for (const PhraseConstraint& constraint : options.constraints[places[i]]) {
+        for (const auto* forms : {&constraint.forms, &constraint.initial_forms}) {
+          for (const auto& form : *forms) more.insert(more.end(), form.begin(), form.end());
+        }
+      }
+    }
     next.use(*options.shortlist, inputs, more);
   }
   const std::vector<index_t> limits = length_limits(model, inputs, options);

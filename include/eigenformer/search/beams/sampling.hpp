@@ -211,7 +211,7 @@ std::vector<std::vector<Hypothesis>> sample_texts(NextTokens<T>& model, const Pr
                                                   std::span<const std::size_t> inputs,
                                                   std::span<const index_t> limits,
                                                   const SearchOptions& options) {
-  const ProcessorList processors("search", options);
+  const ProcessorList processors(options);
   const auto samples = static_cast<std::size_t>(options.num_hypotheses);
   std::vector<std::vector<Hypothesis>> texts(prompts.size(), std::vector<Hypothesis>(samples));
   const index_t most = max_steps(options);

@@ -115,12 +115,12 @@ void penalise_repetition(const LogitsStep& step, std::span<T> scores, T penalty)
 /// The processors of some options, in the order that LogitsProcessor describes.
 class ProcessorList {
  public:
-  /// op: the name in messages. options: valid ones. Throws ValueError for a null processor.
+  /// options: valid SearchOptions. Throws ValueError for a null processor.
   template <class Options>
-  ProcessorList(const char* op, const Options& options) : processors_(options.processors) {
+  explicit ProcessorList(const Options& options) : processors_(options.processors) {
     for (std::size_t i = 0; i < processors_.size(); ++i) {
       if (processors_[i] == nullptr)
-        throw ValueError(op, {"processors[", i, "] is null, must be a LogitsProcessor"});
+        throw ValueError("search", {"processors[", i, "] is null, must be a LogitsProcessor"});
     }
     const auto add = [&](auto f) { processors_.push_back(logits_processor(std::move(f))); };
     if (options.repetition_penalty != 1) {
