@@ -325,7 +325,7 @@ TEST_CASE("lines are cut and put together again, one translation for each line")
           return PreparedLine{.text = text, .cut = !at_most(words)(text)};
         });
   };
-  const auto translate = [](const detail::PreparedParts& split) {
+  const auto translate = [](detail::PreparedParts split) {
     std::vector<std::vector<Translation>> found;
     for (std::size_t i = 0; i < split.lines().size(); ++i) {
       const PreparedLine& part = split.lines()[i];

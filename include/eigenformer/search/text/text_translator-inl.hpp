@@ -26,7 +26,7 @@ std::vector<std::vector<Translation>> TextTranslator<M>::alternatives(std::span<
                                                                       std::span<const std::string> prefixes,
                                                                       bool weights) const {
   detail::require_one_prefix_each("text_translator", prefixes.size(), lines.size());
-  const detail::PreparedParts parts(
+  detail::PreparedParts parts(
       lines, options_.splitting, first, prefixes,
       [this](const std::string& text, std::uint64_t number, const std::string& prefix, std::size_t line) {
         return prepare(text, number, prefix, "the prefix of line " + std::to_string(line + 1));
