@@ -224,9 +224,9 @@ TEST_CASE(
     "for") {
   const auto loaded = small_translator(LearnedPositions{}, 5);
   CHECK(max_source_tokens(loaded.description) == 4);
-  CHECK_THROWS_AS((void)source_ids(loaded.description, *loaded.tokenizers.source, "a dog", -1), ValueError);
+  CHECK_THROWS_AS((void)source_ids(loaded.description.text, *loaded.tokenizers.source, "a dog", -1), ValueError);
   for (const char* blank : {"", " \t", "\u200B", "\uFEFF"})
-    CHECK(source_ids(loaded.description, *loaded.tokenizers.source, blank, 4).empty());
+    CHECK(source_ids(loaded.description.text, *loaded.tokenizers.source, blank, 4).empty());
   const TextTranslator translator(loaded);
   CHECK(translator.options().search.max_length == 5);
   const auto translations = translator.translate(lines);
@@ -359,7 +359,7 @@ TEST_CASE("the search of a model's conventions is that of its translator, with t
   CHECK(options.max_length == SearchOptions{}.max_length);
   CHECK(options.prefix_ids == std::vector<std::int32_t>{5});
   loaded.description.text.search = {{"beams", 3}};
-  CHECK(contains(message_of<ValueError>([&] { (void)search_options(loaded.description); }),
+  CHECK(contains(message_of<ValueError>([&] { (void)search_options(loaded.description.text); }),
                  "'beams' is not an option"));
   loaded.description.text.search = {{"min_length", -3}};
   CHECK(contains(message_of<ValueError>([&] { const TextTranslator translator(loaded); }),
@@ -369,7 +369,7 @@ TEST_CASE("the search of a model's conventions is that of its translator, with t
 TEST_CASE("a model and tokenizers translate lines without a folder") {
   const auto loaded = small_translator();
   CHECK(translate(loaded.model, loaded.tokenizers, lines) == translate(loaded, lines));
-  SearchOptions options = search_options(loaded.description);
+  SearchOptions options = search_options(loaded.description.text);
   options.max_length = 3;
   CHECK(translate(loaded.model, loaded.tokenizers, lines, options) == translate(loaded, lines, options));
   CHECK(contains(message_of<ValueError>([&] { (void)translate(loaded.model, {}, lines); }),

@@ -149,7 +149,7 @@ template <class M>
 void TextTranslator<M>::set(TextTranslatorOptions options) {
   SearchOptions& search = options.search;
   const auto forced = static_cast<index_t>(search.prefix_ids.size());
-  search.max_length = max_target_tokens(*description_, search.max_length - forced) + forced;
+  search.max_length = detail::max_target_tokens(*description_, search.max_length - forced) + forced;
   search.validate();
   options.batching.validate();
   if (options.alignment) options.alignment->validate();
@@ -189,7 +189,7 @@ PreparedLine TextTranslator<M>::prepare(const std::string& line, std::uint64_t n
 template <class M>
 std::optional<index_t> TextTranslator<M>::room_after(const Ids& prefix,
                                                      const std::string& prefix_name) const {
-  const index_t all = max_target_tokens(*description_, std::numeric_limits<index_t>::max());
+  const index_t all = detail::max_target_tokens(*description_, std::numeric_limits<index_t>::max());
   const auto taken = static_cast<index_t>(prefix.size());
   if (taken >= all) {
     throw ValueError("text_translator", {prefix_name, " has ", taken, " tokens, must be fewer than ", all,

@@ -82,7 +82,7 @@ inline bool translate_alike(const TextTranslatorOptions& a, const TextTranslator
 /// The options of a model's conventions; a start for others.
 template <class Options>
 TextTranslatorOptions text_translator_options(const FolderDescription<Options>& description) {
-  return {.search = search_options(description)};
+  return {.search = search_options(description.text)};
 }
 
 /// Translates text: tokenizes lines, searches or samples, and detokenizes the results. For models whose Input
@@ -293,7 +293,7 @@ std::vector<std::string> translate(
 /// The same with the options of the model's conventions.
 template <class M>
 std::vector<std::string> translate(const LoadedModel<M>& model, const std::vector<std::string>& lines) {
-  return translate(model, lines, search_options(model.description));
+  return translate(model, lines, search_options(model.description.text));
 }
 /// The same for a model and tokenizers that are not in one LoadedModel, with the default conventions (see
 /// SpecialIds): one trained in this program, for example. Throws ValueError without tokenizers, too.
