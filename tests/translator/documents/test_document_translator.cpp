@@ -387,8 +387,7 @@ TEST_CASE("by a model: long lines come whole, sentence by sentence as the model 
   options.search.max_length = 6;
   options.alignment.emplace();
   const TextTranslator translator(loaded, options);
-  CHECK(translator.fits("a man walks the dog ;"));
-  CHECK_FALSE(translator.fits("a man walks the dog ; a"));
+  CHECK_FALSE(translator.prepare("a man walks the dog ;").cut);
   CHECK(translator.prepare("a man walks the dog ; a").cut);
   CHECK(translator.translate("a man walks the dog ; a").in_parts);
   const DocumentTranslator documents(translator);

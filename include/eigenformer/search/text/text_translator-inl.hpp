@@ -55,16 +55,15 @@ std::vector<std::vector<Translation>> TextTranslator<M>::alternatives(
   std::vector<std::vector<Translation>> translations(lines.size());
   Work all;
   for (std::size_t i = 0; i < lines.size(); ++i) {
-    translations[i].emplace_back().cut = lines[i].cut;
-    if (lines[i].ids.empty()) continue;
-    if (const auto room = room_after(lines[i].prefix, "the prefix of line " + std::to_string(i + 1))) {
-      // The prefix reduces the maximum length of this line only.
-      Work one;
-      one.add(lines[i], terms_of(lines[i]), i);
-      run(one, *room, observer, translations);
-    } else {
-      all.add(lines[i], terms_of(lines[i]), i);
+    if (lines[i].ids.empty()) {
+      translations[i].emplace_back().cut = lines[i].cut;
+      continue;
     }
+    // A prefix that leaves less room reduces the maximum length of its own line only.
+    const auto room = room_after(lines[i].prefix, "the prefix of line " + std::to_string(i + 1));
+    Work one;
+    (room ? one : all).add(lines[i], terms_of(lines[i]), i);
+    if (room) run(one, room, observer, translations);
   }
   run(all, std::nullopt, observer, translations);
   return translations;
@@ -106,28 +105,18 @@ std::vector<Translation> TextTranslator<M>::score(std::span<const std::string> l
   }
   const auto scores = score_targets(model_, ctx_, std::span<const Ids>(sources), std::span<const Ids>(given),
                                     options_.search, options_.batching);
+  std::vector<Alignable> parts;
   for (std::size_t k = 0; k < scores.size(); ++k) {
+    Translation& translation = translations[places[k]];
     Hypothesis h{.ids = given[k], .log_probability = scores[k].log_probability, .finished = true};
     h.score =
         detail::hypothesis_score(h.log_probability, static_cast<index_t>(h.ids.size()) + 1, options_.search);
     h.token_log_probabilities = scores[k].token_log_probabilities;
-    const bool cut = translations[places[k]].cut;
-    translations[places[k]] = translation_of(h, {});
-    translations[places[k]].cut = cut;
+    fill(translation, h, {});
+    parts.push_back({&translation, &lines[places[k]], &targets[places[k]], &sources[k], given[k], true});
   }
-  std::vector<Alignable> parts;
-  for (std::size_t k = 0; k < scores.size(); ++k)
-    parts.push_back(
-        {&translations[places[k]], &lines[places[k]], &targets[places[k]], &sources[k], given[k], true});
   align(parts);
   return translations;
-}
-
-template <class M>
-bool TextTranslator<M>::fits(const std::string& line) const {
-  bool cut = false;
-  (void)source_ids(description_->text, *tokenizers_.source, line, max_source_tokens(*description_), &cut);
-  return !cut;
 }
 
 template <class M>
@@ -220,19 +209,19 @@ void TextTranslator<M>::align(const std::vector<Alignable>& parts) const {
       for (std::size_t k = 0; k < places.size(); ++k) {
         const Alignable& part = parts[places[k]];
         part.translation->alignment =
-            std::make_shared<const TextAlignment>(alignment_of(part, weights[k], options.prefix_ids.size()));
+            std::make_shared<const TextAlignment>(alignment_of(part, weights[k]));
       }
     });
   }
 }
 
 template <class M>
-TextAlignment TextTranslator<M>::alignment_of(const Alignable& part, const Tensor<float>& weights,
-                                              std::size_t forced) const {
+TextAlignment TextTranslator<M>::alignment_of(const Alignable& part, const Tensor<float>& weights) const {
   TextAlignment alignment;
+  const auto forced = static_cast<index_t>(options_.search.prefix_ids.size());
   alignment.attention =
       attention_of_head(weights, options_.alignment->head)
-          .rows(static_cast<index_t>(forced), static_cast<index_t>(part.target.size()) + (part.ended ? 1 : 0))
+          .rows(forced, static_cast<index_t>(part.target.size()) + (part.ended ? 1 : 0))
           .clone();
   alignment.links = attention_links(alignment.attention, options_.alignment->threshold);
   alignment.source = detail::source_spans(description_->text, *tokenizers_.source, *part.source, *part.line);
@@ -250,12 +239,11 @@ void TextTranslator<M>::run(const Work& work, std::optional<index_t> room,
   std::vector<Alignable> parts;
   for (std::size_t k = 0; k < found.size(); ++k) {
     std::vector<Translation>& of_line = translations[work.places[k]];
-    const bool cut = of_line.front().cut;
-    of_line.clear();
     for (const Hypothesis& h : found[k]) {
-      of_line.push_back(translation_of(h, work.prefixes[k]));
-      of_line.back().cut = cut;
-      of_line.back().terms = term_outcomes(work.terms[k], of_line.back().text);
+      Translation& translation = of_line.emplace_back();
+      fill(translation, h, work.prefixes[k]);
+      translation.cut = work.lines[k]->cut;
+      translation.terms = term_outcomes(work.terms[k], translation.text);
     }
     for (std::size_t i = 0; options_.alignment && i < found[k].size(); ++i) {
       parts.push_back({&of_line[i], &work.lines[k]->text, &of_line[i].text, &work.sources[k],
@@ -299,15 +287,14 @@ auto TextTranslator<M>::joined(const Ids& prefix, std::span<const std::int32_t> 
 }
 
 template <class M>
-Translation TextTranslator<M>::translation_of(const Hypothesis& h, const Ids& prefix) const {
-  Translation translation;
+void TextTranslator<M>::fill(Translation& translation, const Hypothesis& h, const Ids& prefix) const {
   const Ids ids = joined(prefix, h.ids);
   translation.text = tokenizers_.target->decode(ids);
   translation.score = h.score;
   translation.log_probability = h.log_probability;
   translation.attention = h.attention;
   const std::span<const double> scores(h.token_log_probabilities);
-  if (scores.empty()) return translation;
+  if (scores.empty()) return;
   for (std::size_t t = 0; t < scores.size(); ++t) {
     const std::int32_t id = t < h.ids.size() ? h.ids[t] : options_.search.end_id;
     translation.tokens.push_back({tokenizers_.target->token(id), scores[t]});
@@ -315,7 +302,6 @@ Translation TextTranslator<M>::translation_of(const Hypothesis& h, const Ids& pr
   translation.words =
       word_confidences(*tokenizers_.target, ids, scores.first(h.ids.size()), options_.confidence);
   translation.confidence = sentence_confidence(translation.words);
-  return translation;
 }
 
 template <class M>

@@ -166,9 +166,6 @@ class TextTranslator {
   std::vector<Translation> score(std::span<const std::string> lines,
                                  std::span<const std::string> targets) const;
 
-  /// Whether the model can read a line without cutting it. Throws ValueError when the tokenizer does.
-  bool fits(const std::string& line) const;
-
   /// Detokenizes a line's prefix followed by `ids`: a translation or its beginning.
   std::string text_of(const PreparedLine& line, std::span<const std::int32_t> ids) const {
     return tokenizers_.target->decode(joined(line.prefix, ids));
@@ -233,8 +230,8 @@ class TextTranslator {
 
   void align(const std::vector<Alignable>& parts) const;
 
-  // weights: of one layer, with rows for `forced` tokens before the text's own.
-  TextAlignment alignment_of(const Alignable& part, const Tensor<float>& weights, std::size_t forced) const;
+  // weights: of one layer, with rows for the conventions' prefix before the text's own.
+  TextAlignment alignment_of(const Alignable& part, const Tensor<float>& weights) const;
 
   void run(const Work& work, std::optional<index_t> room,
            const std::shared_ptr<const SearchObserver>& observer,
@@ -245,8 +242,8 @@ class TextTranslator {
 
   static Ids joined(const Ids& prefix, std::span<const std::int32_t> ids);
 
-  // prefix: forced tokens before those of the hypothesis.
-  Translation translation_of(const Hypothesis& h, const Ids& prefix) const;
+  // Sets what a hypothesis says of a translation. prefix: forced tokens before those of the hypothesis.
+  void fill(Translation& translation, const Hypothesis& h, const Ids& prefix) const;
 
   // Sampled texts represent the model's distribution by their frequencies, texts of a search by their
   // probabilities.
