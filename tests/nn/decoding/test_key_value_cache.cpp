@@ -233,12 +233,12 @@ TEST_CASE("a prefix comes in one step, one for each sequence, and linear attenti
 }
 
 TEST_CASE("a cache of fewer than no sequences is refused") {
-  CHECK_THROWS_AS(KeyValueCache<double>(-1), ValueError);
-  CHECK(KeyValueCache<double>(0).sequences() == 0);
+  CHECK_THROWS_AS(detail::KeyValueCache<double>(-1), ValueError);
+  CHECK(detail::KeyValueCache<double>(0).sequences() == 0);
 }
 
 TEST_CASE("a cache takes one count for each sequence, and rows of the step only") {
-  KeyValueCache<double> cache(2);
+  detail::KeyValueCache<double> cache(2);
   const auto begin = [&](std::vector<index_t> counts) { return [&cache, counts] { cache.begin(counts); }; };
   CHECK(contains(message_of<ShapeError>(begin({1})), "1 counts must be 2, one for each sequence"));
   CHECK(contains(message_of<ShapeError>(begin({1, 1, 1})), "3 counts must be 2, one for each sequence"));

@@ -11,7 +11,7 @@
 #include "eigenformer/nn/attention/attention.hpp"
 #include "eigenformer/nn/module/rows.hpp"
 
-namespace eigenformer {
+namespace eigenformer::detail {
 
 /// The keys and values of growing sequences for each self-attention of a decoder; for linear attention,
 /// windows and recurrences a state of constant size.
@@ -78,7 +78,7 @@ class KeyValueCache {
     keys_ = SequenceLayout::cached(total, capacity_).with_first_position(dropped_);
     // A single new token sees all earlier ones, so it needs no mask.
     const bool single = std::all_of(counts.begin(), counts.end(), [](index_t n) { return n <= 1; });
-    mask_ = single ? AttentionMask::none() : detail::prefix_mask(prefix).within_causal();
+    mask_ = single ? AttentionMask::none() : prefix_mask(prefix).within_causal();
     return queries_;
   }
 
@@ -144,7 +144,7 @@ class KeyValueCache {
     if (!state.defined()) state = Tensor<T>::zeros(Shape{sequences(), d});
     Tensor<T> out(input.shape());
     begin_change();
-    detail::kernels::recurrence_forward<T>(forget.value().data(), input.value().data(), queries_.offsets(),
+    kernels::recurrence_forward<T>(forget.value().data(), input.value().data(), queries_.offsets(),
                                            queries_.lengths(), d, state.data(), out.data());
     return Var<T>(std::move(out));
   }
@@ -339,12 +339,12 @@ class KeyValueCache {
   }
 
   // Appends the new keys and values to those in the block, and refers to these in their place.
-  void keep(detail::AttentionHeads<T>& heads, Tensor<T>& cache) const {
+  void keep(AttentionHeads<T>& heads, Tensor<T>& cache) const {
     const index_t side = heads.k.width;
     if (!cache.defined()) cache = Tensor<T>(Shape{block_, 2 * side});
     T* to = cache.data() + rows_ * 2 * side;
     for (index_t r = 0; r < queries_.rows(); ++r) {
-      for (const detail::AttentionInput<T>* x : {&heads.k, &heads.v}) {
+      for (const AttentionInput<T>* x : {&heads.k, &heads.v}) {
         to = std::copy_n(x->of.value().data() + r * x->of.dim(-1) + x->column, side, to);
       }
     }
@@ -382,4 +382,4 @@ class KeyValueCache {
 
 EIGENFORMER_INSTANCES(class KeyValueCache)
 
-}  // namespace eigenformer
+}  // namespace eigenformer::detail
