@@ -328,14 +328,13 @@ class KeyValueCache {
     index_t longest = 0;
     for (index_t b = 0; b < keys_.batch(); ++b)
       longest = std::max(longest, keys_.position(b) + keys_.length(b));
-    Tensor<T> all = Tensor<T>::zeros(weights.shape().with(3, longest));
-    const index_t rows = weights.dim(1) * weights.dim(2);
-    for (index_t r = 0; r < keys_.batch() * rows; ++r) {
-      const index_t b = r / rows;
-      std::copy_n(weights.data() + r * weights.dim(3), keys_.length(b),
-                  all.data() + r * longest + keys_.position(b));
+    Tensor<T> whole = Tensor<T>::zeros(weights.shape().with(3, longest));
+    for (index_t b = 0; b < keys_.batch(); ++b) {
+      const index_t first = keys_.position(b), count = keys_.length(b);
+      whole(b, eigenformer::all, eigenformer::all, range(first, first + count)) =
+          weights(b, eigenformer::all, eigenformer::all, range(0, count));
     }
-    return all;
+    return whole;
   }
 
   // Appends the new keys and values to those in the block, and refers to these in their place.

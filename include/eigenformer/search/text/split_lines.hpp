@@ -252,18 +252,16 @@ inline Tensor<float> joined_attention(const DocumentTranslation& document) {
     rows += alignment->attention.dim(0);
     columns += alignment->attention.dim(1);
   }
-  auto all = Tensor<float>::zeros(Shape{rows, columns});
+  auto joined = Tensor<float>::zeros(Shape{rows, columns});
   index_t row = 0, column = 0;
   for (const DocumentSentence& sentence : document.sentences) {
     if (sentence.translation.alignment == nullptr) continue;
     const Tensor<float>& one = sentence.translation.alignment->attention;
-    for (index_t i = 0; i < one.dim(0); ++i) {
-      std::copy_n(one.data() + i * one.dim(1), one.dim(1), all.data() + (row + i) * columns + column);
-    }
+    joined(range(row, row + one.dim(0)), range(column, column + one.dim(1))) = one;
     row += one.dim(0);
     column += one.dim(1);
   }
-  return all;
+  return joined;
 }
 
 EIGENFORMER_IO_FUNCTION Translation joined_translation(DocumentTranslation document, bool weights) {
