@@ -11,8 +11,8 @@ TEST_CASE("coverage_log: sums over the rows of a head, means over the heads") {
   AttentionMaps maps;
   maps.memory.push_back(
       Tensor<float>::from({2, 3, 2}, {0.25F, 0, 0.25F, 0.5F, 0.125F, 0.25F, 0.25F, 0.5F, 0, 0.25F, 0.5F, 0}));
-  CHECK(coverage_log(maps, true) == doctest::Approx(std::log(0.6875) + std::log(0.75)));
-  CHECK(coverage_log(maps, false) == doctest::Approx(std::log(0.375) + std::log(0.625)));
+  CHECK(detail::coverage_log(maps, true) == doctest::Approx(std::log(0.6875) + std::log(0.75)));
+  CHECK(detail::coverage_log(maps, false) == doctest::Approx(std::log(0.375) + std::log(0.625)));
 }
 
 TEST_CASE("generate: hypotheses come with the attention weights of every layer and head when asked to") {

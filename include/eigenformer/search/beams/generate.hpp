@@ -102,13 +102,10 @@ std::vector<std::vector<Hypothesis>> SearchRun<M>::run(const M& model, const Con
                                                        const BatchSearchOptions& batching) {
   using Input = typename M::Input;
   options.validate();
-  if (options.sampling && !options.sampling->numbers.empty() &&
-      options.sampling->numbers.size() != inputs.size()) {
-    throw ValueError("search", {"there are ", options.sampling->numbers.size(), " numbers, must be ",
-                                inputs.size(), ", one for each input"});
-  }
-  require_one_prefix_each("search", options.prefixes.size(), inputs.size());
-  require_one_constraint_list_each("search", options.constraints.size(), inputs.size());
+  if (options.sampling)
+    require_one_each("search", "numbers", options.sampling->numbers.size(), inputs.size());
+  require_one_each("search", "prefixes", options.prefixes.size(), inputs.size());
+  require_one_each("search", "lists of constraints", options.constraints.size(), inputs.size());
   if (options.attention) require_attention_maps<M>("attention weights are requested");
   std::vector<index_t> lengths;
   for (const Input& input : inputs) lengths.push_back(input_length(model, input));

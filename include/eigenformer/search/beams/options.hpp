@@ -1,14 +1,12 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <span>
-#include <utility>
 #include <vector>
 
 #include "eigenformer/core/base/config.hpp"
@@ -155,9 +153,9 @@ struct SearchOptions {
   /// Divides positive and multiplies negative scores of tokens that the text or the prompt contains; 1: off
   /// (Keskar et al. 2019).
   double repetition_penalty = 1;
-  /// beta: adds beta times coverage_log() to the score of a text that has ended or was cut off, which
-  /// penalises texts that leave out a part of the source (Wu et al. 2016, section 7); 0: off. Uses the mean
-  /// attention over the heads of the decoder's last layer; each such text takes another pass of the model.
+  /// beta: adds to the score of a text that has ended or was cut off beta times the sum over source tokens of
+  /// log(min(a, 1)), where a is the attention that the token receives, which penalises texts that leave out a
+  /// part of the source (Wu et al. 2016, section 7); 0: off. Uses the mean attention over the heads of the decoder's last layer; each such text takes another pass of the model.
   double coverage_penalty = 0;
   /// Groups of diverse beam search (Vijayakumar et al. 2018): each group pays a penalty for tokens that
   /// earlier groups chose in the same step. Must divide beam_size; 1: ordinary beam search.

@@ -90,6 +90,17 @@ inline void require_no_patience(const SearchOptions& options, const char* rule) 
                               rule, ", which has its own stopping criterion"});
 }
 
+/// A rule with the score log p / |y|^alpha, where |y| includes the end symbol and the forced prefix.
+class PlainLengthRule : public BeamRule {
+ public:
+  double score(double log_probability, index_t length, const SearchOptions& options) const override {
+    const index_t counted = length + static_cast<index_t>(options.prefix_ids.size());
+    return log_probability / std::pow(static_cast<double>(counted), options.length_penalty);
+  }
+
+  bool cut_competes() const override { return true; }
+};
+
 }  // namespace detail
 
 /// SearchRule::gnmt. Without a length penalty and a reward for length, scores only fall, so the search ends
@@ -113,21 +124,6 @@ class GnmtRule final : public BeamRule {
     throw ValueError("search", {"length_penalty is ", options.length_penalty, ", must not be negative"});
   }
 };
-
-namespace detail {
-
-/// A rule with the score log p / |y|^alpha, where |y| includes the end symbol and the forced prefix.
-class PlainLengthRule : public BeamRule {
- public:
-  double score(double log_probability, index_t length, const SearchOptions& options) const override {
-    const index_t counted = length + static_cast<index_t>(options.prefix_ids.size());
-    return log_probability / std::pow(static_cast<double>(counted), options.length_penalty);
-  }
-
-  bool cut_competes() const override { return true; }
-};
-
-}  // namespace detail
 
 /// SearchRule::huggingface: transformers' beam search, and its greedy search where beam_size is 1.
 class HuggingFaceRule final : public detail::PlainLengthRule {

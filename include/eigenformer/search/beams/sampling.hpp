@@ -133,23 +133,6 @@ std::int32_t draw_token(std::span<const T> scores, const Sampling& options, doub
   return tokens[sum_to([&](double sum) { return sum > drawn; })].id;
 }
 
-// Computes log-softmax in double: logit - (highest + log(sum of exp(logit - highest))).
-template <class T>
-struct LogNormaliser {
-  explicit LogNormaliser(std::span<const T> logits) {
-    highest = static_cast<double>(logits[0]);
-    for (const T x : logits) highest = std::max(highest, static_cast<double>(x));
-    double sum = 0;
-    for (const T x : logits) sum += std::exp(static_cast<double>(x) - highest);
-    log_sum = std::log(sum);
-  }
-  double operator()(T logit) const { return static_cast<double>(logit) - highest - log_sum; }
-  // Whether the logits contain NaN or +infinity, or only -infinity.
-  bool bad() const { return std::isnan(log_sum); }
-
-  double highest, log_sum;
-};
-
 // The uniform number in [0, 1) for the token at `place` of sample `sample` of text `number`: a function of
 // these and the seed, so that a text does not depend on its batch.
 inline double sampling_uniform(std::uint64_t seed, std::uint64_t number, index_t sample, index_t place) {
@@ -166,8 +149,12 @@ inline double sampling_uniform(std::uint64_t seed, std::uint64_t number, index_t
 template <class T>
 SampledToken sample_row(std::span<T> logits, const LogitsStep& step, const ProcessorList& processors,
                         const Sampling& options, std::uint64_t number, index_t sample) {
-  const LogNormaliser<T> normaliser(logits);
-  if (normaliser.bad()) require_numbers<T>("search", logits, step.input, step.step, false);
+  const auto highest = static_cast<double>(*std::max_element(logits.begin(), logits.end()));
+  double sum = 0;
+  for (const T x : logits) sum += std::exp(static_cast<double>(x) - highest);
+  const double log_sum = std::log(sum);
+  // The row has NaN or +infinity, or only -infinity, which is allowed.
+  if (std::isnan(log_sum)) require_numbers<T>("search", logits, step.input, step.step, false);
   std::vector<T> given;
   if (processors.changes_values()) given.assign(logits.begin(), logits.end());
   processors(step, logits);
@@ -177,7 +164,7 @@ SampledToken sample_row(std::span<T> logits, const LogitsStep& step, const Proce
   const std::int32_t id =
       draw_token<T>(logits, options, sampling_uniform(options.seed, number, sample, step.step));
   const auto at = static_cast<std::size_t>(id);
-  return {id, normaliser(given.empty() ? logits[at] : given[at])};
+  return {id, static_cast<double>(given.empty() ? logits[at] : given[at]) - highest - log_sum};
 }
 
 // A text that grows, and the token drawn for it.

@@ -113,7 +113,7 @@ std::vector<TargetScore> score_targets(const M& model, const Context<detail::Val
                      {inputs.size(), " inputs and ", targets.size(), " targets, expected equal numbers"});
   }
   options.validate();
-  detail::require_one_prefix_each("score", options.prefixes.size(), inputs.size());
+  detail::require_one_each("score", "prefixes", options.prefixes.size(), inputs.size());
   const auto vocabulary = static_cast<index_t>(model.vocabulary_size());
   detail::require_id("score", "end_id", options.end_id, vocabulary, 0);
   std::vector<index_t> lengths;

@@ -141,16 +141,12 @@ concept HasCrossAttention = requires(const M& model, const Context<typename M::v
     } -> std::convertible_to<std::vector<Tensor<float>>>;
 };
 
-}  // namespace detail
-
 /// The coverage of a source sentence by its translation (Wu et al. 2016, section 7, without beta): the sum
 /// over source tokens of log(min(a, 1)), where a is the attention that the token receives from all target
 /// tokens, averaged over the heads of the decoder's last layer. 0 when every token receives at least 1, else
 /// negative and finite: a is taken as at least the smallest normal float. ended: whether the row of the end
 /// symbol counts. Throws ValueError for maps without a layer in `memory`.
 EIGENFORMER_FUNCTION double coverage_log(const AttentionMaps& maps, bool ended);
-
-namespace detail {
 
 /// The decoder's output (rows, D) for the target tokens of a packed batch.
 template <class M, class T>
@@ -197,7 +193,7 @@ std::vector<std::int32_t> forced_choices(const Seq2SeqTransformer<T, E, D>& mode
 
 #if EIGENFORMER_DEFINITIONS
 
-namespace eigenformer {
+namespace eigenformer::detail {
 
 EIGENFORMER_FUNCTION double coverage_log(const AttentionMaps& maps, bool ended) {
   if (maps.memory.empty())
@@ -218,6 +214,6 @@ EIGENFORMER_FUNCTION double coverage_log(const AttentionMaps& maps, bool ended) 
   return sum;
 }
 
-}  // namespace eigenformer
+}  // namespace eigenformer::detail
 
 #endif

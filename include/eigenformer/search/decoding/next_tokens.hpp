@@ -95,9 +95,23 @@ class NextTokens {
 };
 
 /// Throws ShapeError unless a model's logits have the shape (rows, columns).
-EIGENFORMER_FUNCTION void require_logits(const char* op, const Shape& shape, index_t rows, index_t columns);
+inline void require_logits(const char* op, const Shape& shape, index_t rows, index_t columns) {
+  const Shape expected{rows, columns};
+  if (shape == expected) return;
+  throw ShapeError(op,
+                   {"the model's logits have shape ", shape, ", must be ", expected.str(),
+                    ", a row for each of the decoder's rows and a column for each id"},
+                   {shape, expected});
+}
+
 /// Throws ShapeError unless what a state's step returned has a row for each id.
-EIGENFORMER_FUNCTION void require_decoded(const char* op, const Shape& shape, std::size_t ids);
+inline void require_decoded(const char* op, const Shape& shape, std::size_t ids) {
+  if (shape.rank() == 2 && shape[0] == static_cast<index_t>(ids)) return;
+  throw ShapeError(
+      op,
+      {"the state's step returned rows of shape ", shape, ", must be (", ids, ", d_model), one for each id"},
+      {shape});
+}
 
 template <class M>
 class ModelNextTokens final : public NextTokens<typename M::value_type> {
@@ -172,28 +186,3 @@ class ModelNextTokens final : public NextTokens<typename M::value_type> {
 };
 
 }  // namespace eigenformer::detail
-
-#if EIGENFORMER_DEFINITIONS
-
-namespace eigenformer::detail {
-
-EIGENFORMER_FUNCTION void require_logits(const char* op, const Shape& shape, index_t rows, index_t columns) {
-  const Shape expected{rows, columns};
-  if (shape == expected) return;
-  throw ShapeError(op,
-                   {"the model's logits have shape ", shape, ", must be ", expected.str(),
-                    ", a row for each of the decoder's rows and a column for each id"},
-                   {shape, expected});
-}
-
-EIGENFORMER_FUNCTION void require_decoded(const char* op, const Shape& shape, std::size_t ids) {
-  if (shape.rank() == 2 && shape[0] == static_cast<index_t>(ids)) return;
-  throw ShapeError(
-      op,
-      {"the state's step returned rows of shape ", shape, ", must be (", ids, ", d_model), one for each id"},
-      {shape});
-}
-
-}  // namespace eigenformer::detail
-
-#endif

@@ -25,7 +25,7 @@ std::vector<std::vector<Translation>> TextTranslator<M>::alternatives(std::span<
                                                                       std::size_t first,
                                                                       std::span<const std::string> prefixes,
                                                                       bool weights) const {
-  detail::require_one_prefix_each("text_translator", prefixes.size(), lines.size());
+  detail::require_one_each("text_translator", "prefixes", prefixes.size(), lines.size());
   detail::PreparedParts parts(
       lines, options_.splitting, first, prefixes,
       [this](const std::string& text, std::uint64_t number, const std::string& prefix, std::size_t line) {
@@ -44,12 +44,6 @@ std::vector<std::vector<Translation>> TextTranslator<M>::alternatives(std::span<
 }
 
 template <class M>
-PreparedLine TextTranslator<M>::prepare(const std::string& line, std::uint64_t number,
-                                        const std::string& prefix) const {
-  return prepare(line, number, prefix, "the prefix");
-}
-
-template <class M>
 std::vector<std::vector<Translation>> TextTranslator<M>::alternatives(
     std::span<const PreparedLine> lines, std::shared_ptr<const SearchObserver> observer) const {
   std::vector<std::vector<Translation>> translations(lines.size());
@@ -62,7 +56,12 @@ std::vector<std::vector<Translation>> TextTranslator<M>::alternatives(
     // A prefix that leaves less room reduces the maximum length of its own line only.
     const auto room = room_after(lines[i].prefix, "the prefix of line " + std::to_string(i + 1));
     Work one;
-    (room ? one : all).add(lines[i], terms_of(lines[i]), i);
+    Work& work = room ? one : all;
+    work.lines.push_back(&lines[i]);
+    work.sources.push_back(lines[i].ids);
+    work.terms.emplace_back();
+    if (options_.glossary != nullptr) work.terms.back() = options_.glossary->find(lines[i].text);
+    work.places.push_back(i);
     if (room) run(one, room, observer, translations);
   }
   run(all, std::nullopt, observer, translations);
@@ -238,16 +237,17 @@ void TextTranslator<M>::run(const Work& work, std::optional<index_t> room,
   const auto found = search(work, room, observer);
   std::vector<Alignable> parts;
   for (std::size_t k = 0; k < found.size(); ++k) {
+    const PreparedLine& line = *work.lines[k];
     std::vector<Translation>& of_line = translations[work.places[k]];
     for (const Hypothesis& h : found[k]) {
       Translation& translation = of_line.emplace_back();
-      fill(translation, h, work.prefixes[k]);
-      translation.cut = work.lines[k]->cut;
+      fill(translation, h, line.prefix);
+      translation.cut = line.cut;
       translation.terms = term_outcomes(work.terms[k], translation.text);
     }
     for (std::size_t i = 0; options_.alignment && i < found[k].size(); ++i) {
-      parts.push_back({&of_line[i], &work.lines[k]->text, &of_line[i].text, &work.sources[k],
-                       joined(work.prefixes[k], found[k][i].ids), found[k][i].finished});
+      parts.push_back({&of_line[i], &line.text, &of_line[i].text, &line.ids,
+                       joined(line.prefix, found[k][i].ids), found[k][i].finished});
     }
   }
   align(parts);
@@ -271,10 +271,16 @@ std::vector<std::vector<Hypothesis>> TextTranslator<M>::search(
       return (*own)(progress);
     });
   }
-  if (options.sampling) options.sampling->numbers = work.numbers;
-  if (work.prefixed) options.prefixes = work.prefixes;
-  if (work.constrained) {
-    for (const auto& terms : work.terms) options.constraints.push_back(term_forms_.constraints(terms));
+  const bool prefixed = std::any_of(work.lines.begin(), work.lines.end(),
+                                    [](const PreparedLine* line) { return !line->prefix.empty(); });
+  const bool constrained = std::any_of(work.terms.begin(), work.terms.end(),
+                                       [](const auto& terms) { return !terms.empty(); });
+  if (prefixed) options.prefixes.clear();
+  if (options.sampling) options.sampling->numbers.clear();
+  for (std::size_t k = 0; k < work.lines.size(); ++k) {
+    if (prefixed) options.prefixes.push_back(work.lines[k]->prefix);
+    if (constrained) options.constraints.push_back(term_forms_.constraints(work.terms[k]));
+    if (options.sampling) options.sampling->numbers.push_back(work.lines[k]->number);
   }
   return generate(model_, ctx_, std::span<const Ids>(work.sources), options, options_.batching);
 }

@@ -138,10 +138,10 @@ class TextTranslator {
                                                      bool weights = true) const;
 
   /// Tokenizes a line for alternatives() without splitting it; PreparedLine::cut tells whether it is too long
-  /// for the model. number: of the line; prefix: as there. Throws ValueError when a tokenizer does and for a
-  /// prefix that is too long for the model.
-  PreparedLine prepare(const std::string& line, std::uint64_t number = 0,
-                       const std::string& prefix = {}) const;
+  /// for the model. number: of the line; prefix: as there; prefix_name: names it in messages. Throws
+  /// ValueError when a tokenizer does and for a prefix that is too long for the model.
+  PreparedLine prepare(const std::string& line, std::uint64_t number = 0, const std::string& prefix = {},
+                       const std::string& prefix_name = "the prefix") const;
 
   /// Translates prepared lines; a result does not depend on the other lines. observer: replaces the options'
   /// observer; SearchProgress::input is the index in `lines`. Throws ValueError for a prefix that is too long
@@ -187,33 +187,12 @@ class TextTranslator {
   // Lines translated together.
   struct Work {
     std::vector<const PreparedLine*> lines;
-    std::vector<Ids> sources, prefixes;
-    std::vector<std::uint64_t> numbers;
+    std::vector<Ids> sources;
     std::vector<std::vector<GlossaryTerm>> terms;
     std::vector<std::size_t> places;  // indices into the caller's lines
-    bool prefixed = false, constrained = false;
-
-    void add(const PreparedLine& line, std::vector<GlossaryTerm> found, std::size_t place) {
-      prefixed = prefixed || !line.prefix.empty();
-      constrained = constrained || !found.empty();
-      terms.push_back(std::move(found));
-      lines.push_back(&line);
-      sources.push_back(line.ids);
-      prefixes.push_back(line.prefix);
-      numbers.push_back(line.number);
-      places.push_back(place);
-    }
   };
 
   void set(TextTranslatorOptions options);
-
-  std::vector<GlossaryTerm> terms_of(const PreparedLine& line) const {
-    return options_.glossary != nullptr ? options_.glossary->find(line.text) : std::vector<GlossaryTerm>();
-  }
-
-  // prefix_name: names the prefix in messages.
-  PreparedLine prepare(const std::string& line, std::uint64_t number, const std::string& prefix,
-                       const std::string& prefix_name) const;
 
   // The tokens that the model has room for after the forced ones and a prefix, if fewer than max_length has.
   std::optional<index_t> room_after(const Ids& prefix, const std::string& prefix_name) const;
