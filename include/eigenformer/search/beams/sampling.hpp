@@ -173,32 +173,13 @@ struct GrowingText {
   SampledToken drawn{};
 };
 
-// Draws the token of step t for each text; overwrites the logits.
-template <class T>
-void draw_tokens(Tensor<T>& logits, const Prompts& prompts, std::span<const std::size_t> inputs,
-                 const ProcessorList& processors, const Sampling& sampling, index_t t,
-                 const std::vector<std::vector<Hypothesis>>& texts, std::vector<GrowingText>& growing) {
-  const index_t vocabulary = logits.dim(1);
-  parallel_for(static_cast<index_t>(growing.size()), std::max<index_t>(1, 4096 / vocabulary),
-               [&](index_t begin, index_t end) {
-                 for (index_t row = begin; row < end; ++row) {
-                   GrowingText& g = growing[static_cast<std::size_t>(row)];
-                   const std::size_t input = inputs[g.prompt];
-                   g.drawn = sample_row<T>(
-                       {logits.data() + row * vocabulary, static_cast<std::size_t>(vocabulary)},
-                       {input, t, prompts[g.prompt], texts[g.prompt][g.sample].ids, false}, processors,
-                       sampling, sampling.numbers.empty() ? input : sampling.numbers[input],
-                       static_cast<index_t>(g.sample));
-                 }
-               });
-}
-
 template <class T>
 std::vector<std::vector<Hypothesis>> sample_texts(NextTokens<T>& model, const Prompts& prompts,
                                                   std::span<const std::size_t> inputs,
                                                   std::span<const index_t> limits,
                                                   const SearchOptions& options) {
   const ProcessorList processors(options);
+  const Sampling& sampling = *options.sampling;
   const auto samples = static_cast<std::size_t>(options.num_hypotheses);
   std::vector<std::vector<Hypothesis>> texts(prompts.size(), std::vector<Hypothesis>(samples));
   const index_t most = max_steps(options);
@@ -212,7 +193,17 @@ std::vector<std::vector<Hypothesis>> sample_texts(NextTokens<T>& model, const Pr
   Tensor<T> logits = model.begin(prompts, options.prefix_length);
   if (samples > 1) logits = index_select(logits, id_row(prompt_of)).value();
   for (index_t t = 0;; ++t) {
-    draw_tokens(logits, prompts, inputs, processors, *options.sampling, t, texts, growing);
+    const index_t vocabulary = logits.dim(1), grain = std::max<index_t>(1, 4096 / vocabulary);
+    parallel_for(static_cast<index_t>(growing.size()), grain, [&](index_t begin, index_t end) {
+      for (index_t row = begin; row < end; ++row) {
+        GrowingText& g = growing[static_cast<std::size_t>(row)];
+        const std::size_t input = inputs[g.prompt];
+        g.drawn = sample_row<T>({logits.data() + row * vocabulary, static_cast<std::size_t>(vocabulary)},
+                                {input, t, prompts[g.prompt], texts[g.prompt][g.sample].ids, false},
+                                processors, sampling, sampling.numbers.empty() ? input : sampling.numbers[input],
+                                static_cast<index_t>(g.sample));
+      }
+    });
     for (const GrowingText& g : growing) {
       Hypothesis& text = texts[g.prompt][g.sample];
       text.log_probability += g.drawn.log_probability;
