@@ -61,7 +61,7 @@ class StepScores {
     values_.resize(sums_.size() * k_);
     ids_.resize(values_.size());
     // Forbidding a token changes neither the order of the others nor, without renormalisation, their scores:
-    // the best are found together with the sums, and of_input again only if one of them is forbidden.
+    // the best are found together with the sums, and searched again only if one of them is forbidden.
     const bool at_once = !processors_.changes_values() && input_ != ProcessorInput::renormalised_logits;
     if (at_once) {
       find_best(logits.data(), rows, vocabulary, 0, sums_.data());

@@ -45,17 +45,20 @@ std::vector<std::vector<Hypothesis>> search_batch(const M& model, const Context<
                                                   std::span<const typename M::Input> inputs,
                                                   std::span<const std::size_t> places,
                                                   const SearchOptions& options) {
-  require_id("search", "end_id", options.end_id, static_cast<index_t>(model.vocabulary_size()),
-             options.sampling ? -1 : 0);
+  const auto vocabulary = static_cast<index_t>(model.vocabulary_size());
+  require_id("search", "end_id", options.end_id, vocabulary, options.sampling ? -1 : 0);
   if (!detail::HasPrompt<M> && options.prefix_length > static_cast<index_t>(options.prefix_ids.size()) + 1) {
     throw ValueError("search", {"prefix_length is ", options.prefix_length, ", must be at most ",
                                 options.prefix_ids.size() + 1, ", the begin_id and the prefix_ids"});
   }
-  if (inputs.empty()) return {};
-  if (!options.constraints.empty()) {
-    for (const std::size_t place : places) {
-      require_possible("search", options.constraints[place], static_cast<index_t>(model.vocabulary_size()),
-                       options.end_id);
+  std::vector<std::int32_t> needed{options.end_id};  // the ids that a shortlist must have
+  for (std::size_t i = 0; i < places.size() && !options.constraints.empty(); ++i) {
+    const PhraseConstraints& constraints = options.constraints[places[i]];
+    require_possible("search", constraints, vocabulary, options.end_id);
+    for (const PhraseConstraint& constraint : constraints) {
+      for (const auto* forms : {&constraint.forms, &constraint.initial_forms}) {
+        for (const auto& form : *forms) needed.insert(needed.end(), form.begin(), form.end());
+      }
     }
   }
   EndScore coverage;
@@ -70,17 +73,7 @@ std::vector<std::vector<Hypothesis>> search_batch(const M& model, const Context<
   }
   const Prompts prompts = make_prompts("search", model, inputs, options, places);
   ModelNextTokens<M> next(model, ctx, inputs);
-  if (options.shortlist != nullptr) {
-    std::vector<std::int32_t> more{options.end_id};
-    for (std::size_t i = 0; i < places.size() && !options.constraints.empty(); ++i) {
-      for (const PhraseConstraint& constraint : options.constraints[places[i]]) {
-        for (const auto* forms : {&constraint.forms, &constraint.initial_forms}) {
-          for (const auto& form : *forms) more.insert(more.end(), form.begin(), form.end());
-        }
-      }
-    }
-    next.use(*options.shortlist, inputs, more);
-  }
+  if (options.shortlist != nullptr) next.use(*options.shortlist, inputs, needed);
   const std::vector<index_t> limits = length_limits(model, inputs, options);
   if (options.sampling) return sample_texts<ValueOf<M>>(next, prompts, places, limits, options);
   return search_beams<ValueOf<M>>(next, prompts, places, limits, options, coverage);
