@@ -246,7 +246,6 @@ class SentenceSearch {
       rows.push_back({c.parent, c.diversity});
       if (constrained_) constrained_->keep(i);
     }
-    if (constrained_) constrained_->finish_step();
     growing_ = std::move(next);
     rows_ = std::move(rows);
   }

@@ -100,8 +100,8 @@ class ConstrainedBeam {
     });
     stable_sort(std::span(choices).first(std::min(beam, choices.size())), likelier);
     continuations.clear();
+    growing_.clear();
     next_.clear();
-    kept_.clear();
     for (Choice& choice : choices) {
       continuations.push_back(choice.made);
       next_.push_back(std::move(choice.next));
@@ -109,13 +109,7 @@ class ConstrainedBeam {
   }
 
   /// Keeps the i-th continuation of order()'s result as the next growing hypothesis.
-  void keep(std::size_t i) { kept_.push_back(i); }
-
-  /// Ends the step: the kept continuations are the growing hypotheses.
-  void finish_step() {
-    growing_.clear();
-    for (const std::size_t i : kept_) growing_.push_back(std::move(next_[i]));
-  }
+  void keep(std::size_t i) { growing_.push_back(std::move(next_[i])); }
 
   /// The indices of the constraints that a text does not meet. ids: without the prefix.
   std::vector<std::size_t> unmet(std::span<const std::int32_t> ids) const {
@@ -192,7 +186,6 @@ class ConstrainedBeam {
   std::int32_t end_id_;
   PhraseState begun_;
   std::vector<Growing> growing_, next_;  // next_: of the continuations in order()'s result
-  std::vector<std::size_t> kept_;
 };
 
 /// The automaton of an input with constraints, and its state after the input's prefix.
