@@ -35,20 +35,18 @@ class CachedPass final : public LayerPass<T> {
     }
   }
 
-  /// Begins a step of counts[i] new tokens of sequence i and returns their layout. prefix as in
+  /// Begins a step of counts[i] new tokens of sequence i, whose layout is layout(). prefix as in
   /// KeyValueCache::begin. maps, if not null, receives the weights of every attention and must outlive the
   /// step. Throws as KeyValueCache::begin does.
-  const SequenceLayout& begin(std::span<const index_t> counts, const std::vector<index_t>& prefix,
-                              DecoderMaps<T>* maps) {
+  void begin(std::span<const index_t> counts, const std::vector<index_t>& prefix, DecoderMaps<T>* maps) {
     if (maps != nullptr) *maps = {};
     maps_ = maps;
     call_ = 0;
-    layout_ = cache_.begin(counts, prefix);
+    cache_.begin(counts, prefix);
     if (first_) {  // what an earlier one that threw has left
       calls_.clear();
       for (CachedMemory& cached : memories_) cached.made.clear();
     }
-    return layout_;
   }
   /// Ends the step. Throws ValueError if the model made fewer calls than in the first step.
   void commit() {
@@ -73,7 +71,7 @@ class CachedPass final : public LayerPass<T> {
   /// The keys, values and states of the sequences.
   const detail::KeyValueCache<T>& cache() const noexcept { return cache_; }
 
-  const SequenceLayout& layout() const noexcept override { return layout_; }
+  const SequenceLayout& layout() const noexcept override { return cache_.queries(); }
 
   Var<T> self_attention(const Context<T>& ctx, const MultiHeadAttention<T>& attention,
                         const Var<T>& x) override {
@@ -128,7 +126,6 @@ class CachedPass final : public LayerPass<T> {
 
   detail::KeyValueCache<T> cache_;
   std::vector<CachedMemory> memories_;
-  SequenceLayout layout_;
   Var<T> bias_;
   std::uint64_t bias_id_ = 0;
   DecoderMaps<T>* maps_ = nullptr;
@@ -164,7 +161,7 @@ Var<T> CachedPass<T>::memory_attention(const Context<T>& ctx, const MultiHeadAtt
   detail::AttentionHeads<T> heads{attention.project_query(ctx, x), {}, {}};
   if (!attention.linear_kind()) heads = detail::AttentionHeads<T>::side_by_side(heads.q, Var<T>(made));
   AttentionCall<T> call =
-      attention.call(ctx, std::move(heads), layout_, from.layout, {}, from.key_sequence);
+      attention.call(ctx, std::move(heads), layout(), from.layout, {}, from.key_sequence);
   if (attention.linear_kind()) call.state = &made;
   if (maps_ != nullptr) maps_->memory.push_back(call.weights(ctx));
   return attention.out_proj(ctx, call.run(ctx));
@@ -230,18 +227,16 @@ class DecoderState {
   }
 
   /// Appends the same number of tokens to every sequence: ids (sequences) or (sequences, n); returns
-  /// (sequences n, D). prefix: of every sequence. Throws ShapeError for other shapes, otherwise as above.
-  Var<T> step(const Tensor<std::int32_t>& ids, index_t prefix = 0, DecoderMaps<T>* maps = nullptr) {
+  /// (sequences n, D). Throws ShapeError for other shapes, otherwise as above.
+  Var<T> step(const Tensor<std::int32_t>& ids, DecoderMaps<T>* maps = nullptr) {
     if ((ids.rank() != 1 && ids.rank() != 2) || ids.dim(0) != sequences()) {
       throw ShapeError("decoder_state",
                        {"ids of shape ", ids.shape(), " must be (", sequences(), ") or (", sequences(),
                         ", n), a row for each sequence"},
                        {ids.shape()});
     }
-    const auto count = static_cast<std::size_t>(sequences());
-    const std::vector<index_t> counts(count, ids.rank() == 1 ? 1 : ids.dim(1));
-    return step(ids, counts, prefix == 0 ? std::vector<index_t>() : std::vector<index_t>(count, prefix),
-                maps);
+    const std::vector<index_t> counts(lengths().size(), ids.rank() == 1 ? 1 : ids.dim(1));
+    return step(ids, counts, {}, maps);
   }
 
   /// Sequence i continues what was sequence parents[i]; their number may change. Throws IndexError for a

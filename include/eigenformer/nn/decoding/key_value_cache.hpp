@@ -46,11 +46,14 @@ class KeyValueCache {
     return numbers * sizeof(T) + table_.size() * sizeof(index_t);
   }
 
-  /// Begins a step: makes room for counts[i] more tokens of sequence i and returns the packed layout of the
-  /// new rows. prefix: the number of first tokens of each sequence that see one another in both directions,
-  /// all of which must come in this step; empty: none. Throws ShapeError unless there is one count and one
-  /// prefix for each sequence, ValueError for a negative count and a prefix that does not come in one step.
-  const SequenceLayout& begin(std::span<const index_t> counts, const std::vector<index_t>& prefix = {}) {
+  /// The packed layout of the new rows of the step under way.
+  const SequenceLayout& queries() const noexcept { return queries_; }
+
+  /// Begins a step: makes room for counts[i] more tokens of sequence i. prefix: the number of first tokens of
+  /// each sequence that see one another in both directions, all of which must come in this step; empty: none.
+  /// Throws ShapeError unless there is one count and one prefix for each sequence, ValueError for a negative
+  /// count and a prefix that does not come in one step.
+  void begin(std::span<const index_t> counts, const std::vector<index_t>& prefix = {}) {
     require_whole();
     check_counts(counts);
     check_prefix(counts, prefix);
@@ -79,7 +82,6 @@ class KeyValueCache {
     // A single new token sees all earlier ones, so it needs no mask.
     const bool single = std::all_of(counts.begin(), counts.end(), [](index_t n) { return n <= 1; });
     mask_ = single ? AttentionMask::none() : prefix_mask(prefix).within_causal();
-    return queries_;
   }
 
   /// Causal self-attention of the new rows x, (rows, D), with the cached ones. bias: (heads, 2 R + 1), added

@@ -110,12 +110,12 @@ std::vector<std::vector<Hypothesis>> SearchRun<M>::run(const M& model, const Con
     std::vector<Input> batch;
     for (const std::size_t i : places) batch.push_back(inputs[i]);
     auto found = search_batch(model, ctx, std::span<const Input>(batch), places, options);
-    for (std::size_t k = 0; k < places.size(); ++k) results[places[k]] = std::move(found[k]);
-    if constexpr (HasAttentionMaps<M>) {
-      if (!options.attention) return;
-      // A pass over the finished text: during the search the weights of all discarded hypotheses would be
-      // kept.
-      for (std::size_t k = 0; k < places.size(); ++k) {
+    for (std::size_t k = 0; k < places.size(); ++k) {
+      results[places[k]] = std::move(found[k]);
+      if constexpr (HasAttentionMaps<M>) {
+        if (!options.attention) continue;
+        // A pass over the finished text: during the search the weights of all discarded hypotheses would be
+        // kept.
         for (Hypothesis& h : results[places[k]]) {
           h.attention = std::make_shared<const AttentionMaps>(
               hypothesis_maps(model, ctx, batch[k], places[k], h, options));
