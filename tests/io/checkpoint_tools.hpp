@@ -129,8 +129,8 @@ template <class T>
 std::vector<Ids> read_lines_as_ids(const TranslationModel<T>& model, const std::vector<std::string>& lines) {
   std::vector<Ids> ids;
   for (const std::string& line : lines) {
-    ids.push_back(
-        source_ids(model.description.text, *model.tokenizers.source, line, max_source_tokens(model.description)));
+    ids.push_back(source_ids(model.description.text, *model.tokenizers.source, line,
+                             max_source_tokens(model.description)));
   }
   return ids;
 }

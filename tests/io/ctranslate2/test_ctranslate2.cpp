@@ -270,8 +270,8 @@ TEST_CASE("lines are cut where learned positions end, and no search goes beyond 
   std::string line;
   for (int i = 0; i < 50; ++i) line += "w1 ";
   bool cut = false;
-  CHECK(source_ids(model.description.text, *model.tokenizers.source, line, max_source_tokens(model.description),
-                   &cut)
+  CHECK(source_ids(model.description.text, *model.tokenizers.source, line,
+                   max_source_tokens(model.description), &cut)
             .size() == 21);
   CHECK(cut);
   CHECK(translate(model, {line, "", " "}).size() == 3);

@@ -224,7 +224,8 @@ TEST_CASE(
     "for") {
   const auto loaded = small_translator(LearnedPositions{}, 5);
   CHECK(max_source_tokens(loaded.description) == 4);
-  CHECK_THROWS_AS((void)source_ids(loaded.description.text, *loaded.tokenizers.source, "a dog", -1), ValueError);
+  CHECK_THROWS_AS((void)source_ids(loaded.description.text, *loaded.tokenizers.source, "a dog", -1),
+                  ValueError);
   for (const char* blank : {"", " \t", "\u200B", "\uFEFF"})
     CHECK(source_ids(loaded.description.text, *loaded.tokenizers.source, blank, 4).empty());
   const TextTranslator translator(loaded);

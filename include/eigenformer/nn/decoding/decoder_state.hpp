@@ -19,8 +19,8 @@ namespace eigenformer {
 template <class T>
 class CachedPass final : public LayerPass<T> {
  public:
-  /// `sequences` without tokens; each memory is for all of them. Throws ValueError unless memory.key_sequence,
-  /// or if that is empty the memory's layout, has one sequence for each.
+  /// `sequences` without tokens; each memory is for all of them. Throws ValueError unless
+  /// memory.key_sequence, or if that is empty the memory's layout, has one sequence for each.
   CachedPass(index_t sequences, std::vector<Memory<T>> memories) : cache_(sequences) {
     for (Memory<T>& memory : memories) {
       if (memory.key_sequence.empty()) {
@@ -160,8 +160,7 @@ Var<T> CachedPass<T>::memory_attention(const Context<T>& ctx, const MultiHeadAtt
   }
   detail::AttentionHeads<T> heads{attention.project_query(ctx, x), {}, {}};
   if (!attention.linear_kind()) heads = detail::AttentionHeads<T>::side_by_side(heads.q, Var<T>(made));
-  AttentionCall<T> call =
-      attention.call(ctx, std::move(heads), layout(), from.layout, {}, from.key_sequence);
+  AttentionCall<T> call = attention.call(ctx, std::move(heads), layout(), from.layout, {}, from.key_sequence);
   if (attention.linear_kind()) call.state = &made;
   if (maps_ != nullptr) maps_->memory.push_back(call.weights(ctx));
   return attention.out_proj(ctx, call.run(ctx));

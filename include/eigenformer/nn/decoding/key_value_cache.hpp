@@ -147,7 +147,7 @@ class KeyValueCache {
     Tensor<T> out(input.shape());
     begin_change();
     kernels::recurrence_forward<T>(forget.value().data(), input.value().data(), queries_.offsets(),
-                                           queries_.lengths(), d, state.data(), out.data());
+                                   queries_.lengths(), d, state.data(), out.data());
     return Var<T>(std::move(out));
   }
 

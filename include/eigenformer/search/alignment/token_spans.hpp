@@ -72,7 +72,8 @@ inline std::vector<TextUnit> text_units(std::string_view text) {
 // a word.
 class TextMatching {
  public:
-  TextMatching(std::vector<TextUnit> normal, std::vector<TextUnit> text) : normal_(std::move(normal)), text_(std::move(text)), spans_(normal_.size()) {
+  TextMatching(std::vector<TextUnit> normal, std::vector<TextUnit> text)
+      : normal_(std::move(normal)), text_(std::move(text)), spans_(normal_.size()) {
     std::size_t i = 0, j = 0;
     while (i < normal_.size() && j < text_.size()) {
       if (normal_[i].c == text_[j].c) {
@@ -145,7 +146,8 @@ class TextMatching {
           best = cost;
           choice[a * (m + 1) + b] = edit;
         };
-        if (a > 0 && b > 0) offer(above[b - 1] + substitution(normal_[i + a - 1].c, text_[j + b - 1].c), match);
+        if (a > 0 && b > 0)
+          offer(above[b - 1] + substitution(normal_[i + a - 1].c, text_[j + b - 1].c), match);
         if (a > 0) offer(above[b] + removal(normal_[i + a - 1].c), remove);
         if (b > 0) {
           const char32_t before = i + a > 0 ? normal_[i + a - 1].c : U' ';
@@ -189,7 +191,8 @@ class TextMatching {
     return edits.size();
   }
 
-  std::pair<std::size_t, std::size_t> apply( const std::vector<Edit>& edits, std::size_t count, std::size_t i, std::size_t j) {
+  std::pair<std::size_t, std::size_t> apply(const std::vector<Edit>& edits, std::size_t count, std::size_t i,
+                                            std::size_t j) {
     for (std::size_t k = 0; k < count; ++k) {
       if (edits[k] == match) {
         spans_[i] = text_[j].bytes;
@@ -213,8 +216,7 @@ struct PartMatch {
   std::size_t end = 0;
   bool whole = false;
 };
-inline PartMatch match_part(std::string_view text, std::size_t begin, std::size_t at,
-                                             std::string_view part) {
+inline PartMatch match_part(std::string_view text, std::size_t begin, std::size_t at, std::string_view part) {
   std::size_t done = 0;
   bool same = true;
   for_each_code_point(part, [&](char32_t, std::string_view bytes) {
@@ -236,9 +238,8 @@ inline std::size_t replacement_characters(std::string_view text) {
 
 // The span of each token in the text that all of them decode to. Tokens are decoded one by one, or together
 // when only together they give text, such as the bytes of a character, complete or not.
-inline std::vector<ByteSpan> decoded_spans(const Tokenizer& tokenizer,
-                                                            std::span<const std::int32_t> ids,
-                                                            std::string_view text) {
+inline std::vector<ByteSpan> decoded_spans(const Tokenizer& tokenizer, std::span<const std::int32_t> ids,
+                                           std::string_view text) {
   constexpr std::size_t most_together = 8, farthest = 256;
   std::vector<ByteSpan> spans;
   std::size_t first = 0, begin = 0, done = 0;  // of the tokens decoded together

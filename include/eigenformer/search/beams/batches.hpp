@@ -88,8 +88,8 @@ inline void require_id(const char* op, const char* field, std::int32_t id, index
 /// Throws ValueError unless there is one of `what` per input or none at all.
 inline void require_one_each(const char* op, const char* what, std::size_t count, std::size_t inputs) {
   if (count == 0 || count == inputs) return;
-  throw ValueError(
-      op, {"there are ", count, " ", what, ", must be ", inputs, ", one for each input, or none"});
+  throw ValueError(op,
+                   {"there are ", count, " ", what, ", must be ", inputs, ", one for each input, or none"});
 }
 
 /// The prompt of each text: begin_id or the model's own prompt, then prefix_ids and the input's own prefix.

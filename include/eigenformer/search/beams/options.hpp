@@ -155,7 +155,8 @@ struct SearchOptions {
   double repetition_penalty = 1;
   /// beta: adds to the score of a text that has ended or was cut off beta times the sum over source tokens of
   /// log(min(a, 1)), where a is the attention that the token receives, which penalises texts that leave out a
-  /// part of the source (Wu et al. 2016, section 7); 0: off. Uses the mean attention over the heads of the decoder's last layer; each such text takes another pass of the model.
+  /// part of the source (Wu et al. 2016, section 7); 0: off. Uses the mean attention over the heads of the
+  /// decoder's last layer; each such text takes another pass of the model.
   double coverage_penalty = 0;
   /// Groups of diverse beam search (Vijayakumar et al. 2018): each group pays a penalty for tokens that
   /// earlier groups chose in the same step. Must divide beam_size; 1: ordinary beam search.

@@ -198,10 +198,10 @@ std::vector<std::vector<Hypothesis>> sample_texts(NextTokens<T>& model, const Pr
       for (index_t row = begin; row < end; ++row) {
         GrowingText& g = growing[static_cast<std::size_t>(row)];
         const std::size_t input = inputs[g.prompt];
-        g.drawn = sample_row<T>({logits.data() + row * vocabulary, static_cast<std::size_t>(vocabulary)},
-                                {input, t, prompts[g.prompt], texts[g.prompt][g.sample].ids, false},
-                                processors, sampling, sampling.numbers.empty() ? input : sampling.numbers[input],
-                                static_cast<index_t>(g.sample));
+        g.drawn = sample_row<T>(
+            {logits.data() + row * vocabulary, static_cast<std::size_t>(vocabulary)},
+            {input, t, prompts[g.prompt], texts[g.prompt][g.sample].ids, false}, processors, sampling,
+            sampling.numbers.empty() ? input : sampling.numbers[input], static_cast<index_t>(g.sample));
       }
     });
     for (const GrowingText& g : growing) {

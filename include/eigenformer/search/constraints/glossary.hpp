@@ -268,9 +268,8 @@ inline TokenEdges token_edges(const Tokenizer& tokenizer) {
 }
 
 EIGENFORMER_IO_FUNCTION PhraseConstraint TermForms::constraint(const std::vector<std::string>& terms) const {
-  std::call_once(edges_->made, [&] {
-    edges_->edges = std::make_shared<const TokenEdges>(token_edges(*tokenizer_));
-  });
+  std::call_once(edges_->made,
+                 [&] { edges_->edges = std::make_shared<const TokenEdges>(token_edges(*tokenizer_)); });
   PhraseConstraint made{.edges = edges_->edges};
   for (const std::string& term : terms) {
     for (const char* before : {"", "a ", ", ", "(", "\""}) add(made.forms, before, term, term);

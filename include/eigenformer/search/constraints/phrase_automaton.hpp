@@ -32,7 +32,8 @@ class PhraseAutomaton {
  public:
   /// constraints: must outlive it. Forms that contain a forbidden id are ignored; a text may end without a
   /// constraint all of whose forms do.
-  PhraseAutomaton(const PhraseConstraints& constraints, std::span<const std::int32_t> forbidden) : constraints_(&constraints) {
+  PhraseAutomaton(const PhraseConstraints& constraints, std::span<const std::int32_t> forbidden)
+      : constraints_(&constraints) {
     nodes_.emplace_back();
     const auto allowed = [&](const std::vector<std::int32_t>& form) {
       return std::none_of(form.begin(), form.end(), [&](std::int32_t id) {
@@ -81,7 +82,8 @@ class PhraseAutomaton {
     state.last = id;
     state.node = next(state.node, id);
     for (const End& end : nodes_[state.node].ends) {
-      if (state.met[end.constraint] != PhraseState::no || !stands(state, end.constraint, end.length)) continue;
+      if (state.met[end.constraint] != PhraseState::no || !stands(state, end.constraint, end.length))
+        continue;
       if (end.initial && state.length != end.length) continue;
       state.met[end.constraint] = edges(end.constraint) == nullptr ? PhraseState::yes : PhraseState::just_now;
     }
@@ -91,7 +93,8 @@ class PhraseAutomaton {
   /// fewer.
   std::size_t tokens_left(const PhraseState& state) const {
     std::size_t total = 0, saved = 0;
-    for (std::size_t c = 0; c < tokens_.size(); ++c) total += state.met[c] == PhraseState::no ? tokens_[c] : 0;
+    for (std::size_t c = 0; c < tokens_.size(); ++c)
+      total += state.met[c] == PhraseState::no ? tokens_[c] : 0;
     if (total == 0) return 0;
     for (const Partial& partial : nodes_[state.node].partials) {
       if (partial.matched > 0 && goes_on(state, partial) && partial.left < tokens_[partial.constraint])
@@ -114,7 +117,8 @@ class PhraseAutomaton {
   /// The edges of a phrase whose last word the next token must not continue; null: no such phrase.
   const TokenEdges* edges_after(const PhraseState& state) const {
     for (std::size_t c = 0; c < state.met.size(); ++c) {
-      if (state.met[c] == PhraseState::just_now && edges(c)->ends_inside[static_cast<std::size_t>(state.last)])
+      if (state.met[c] == PhraseState::just_now &&
+          edges(c)->ends_inside[static_cast<std::size_t>(state.last)])
         return edges(c);
     }
     return nullptr;

@@ -123,8 +123,8 @@ template <class T, class E, class D>
   const Tensor<T>& padded = pass.weights().value();  // (B, H, T, S), to the longest pair
   std::vector<Tensor<float>> weights;
   for (std::size_t i = 0; i < targets.size(); ++i) {
-    const Tensor<T> own = padded(i, eigenformer::all, range(0, lengths[i]),
-                                 range(0, static_cast<index_t>(sources[i].size())));
+    const Tensor<T> own =
+        padded(i, eigenformer::all, range(0, lengths[i]), range(0, static_cast<index_t>(sources[i].size())));
     weights.push_back(own.template to<float>());
   }
   return weights;

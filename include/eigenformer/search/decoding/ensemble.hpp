@@ -144,9 +144,8 @@ class Ensemble : public detail::ModelOptions<M> {
     for (const Member& member : members_)
       selected.push_back(detail::selected_logits(member.model, member.ctx, ids));
     return [this, selected, columns = static_cast<index_t>(ids.size())](const Var<T>& rows) {
-      return mean(rows, columns, [&](std::size_t m, const Var<T>& part) {
-               return Var<T>(selected[m](part));
-             }).value();
+      return mean(rows, columns, [&](std::size_t m, const Var<T>& part) { return Var<T>(selected[m](part)); })
+          .value();
     };
   }
 

@@ -86,9 +86,8 @@ inline bool ends_paragraph(std::string_view spaces, DocumentLayout layout) {
 }
 
 /// The paragraphs of a text, without the white space around them. boundaries: ascending.
-inline std::vector<ByteSpan> paragraphs_of(std::string_view text,
-                                                            std::span<const std::size_t> boundaries,
-                                                            DocumentLayout layout) {
+inline std::vector<ByteSpan> paragraphs_of(std::string_view text, std::span<const std::size_t> boundaries,
+                                           DocumentLayout layout) {
   std::vector<ByteSpan> paragraphs;
   const auto add = [&](std::size_t begin, std::size_t end) {
     const ByteSpan span = without_spaces(text, {begin, end});
@@ -134,8 +133,7 @@ inline bool is_closing(char32_t c) {
 
 /// The end of the longest beginning of `sentence` that fits, at least one code point. Found by doubling and
 /// bisection, so that a long text is not tokenized as a whole for each of its parts.
-inline std::size_t longest_fitting_end(std::string_view text, ByteSpan sentence,
-                                                        const SentenceFits& fits) {
+inline std::size_t longest_fitting_end(std::string_view text, ByteSpan sentence, const SentenceFits& fits) {
   const auto fits_to = [&](std::size_t end) {
     return fits(std::string(ByteSpan{sentence.begin, end}.of(text)));
   };
@@ -161,8 +159,8 @@ inline std::size_t longest_fitting_end(std::string_view text, ByteSpan sentence,
 /// Where to cut a sentence that does not fit: at the best place in the second half of what fits, else at the
 /// last white space, else between two characters. whole_sentences: the text is one sentence, so its full
 /// stops belong to abbreviations.
-inline std::size_t best_cut(std::string_view text, ByteSpan sentence,
-                                             const SentenceFits& fits, bool whole_sentences) {
+inline std::size_t best_cut(std::string_view text, ByteSpan sentence, const SentenceFits& fits,
+                            bool whole_sentences) {
   const std::size_t longest = longest_fitting_end(text, sentence, fits);
   if (longest == sentence.end) return longest;
   std::array<std::size_t, 4> places{};  // by rank; 0: none
@@ -215,8 +213,7 @@ EIGENFORMER_IO_FUNCTION std::vector<DocumentPart> document_parts(std::string_vie
     for (const ByteSpan sentence : sentences) {
       ByteSpan rest{paragraph.begin + sentence.begin, paragraph.begin + sentence.end};
       for (bool continues = false; !rest.empty(); continues = true) {
-        const std::size_t end =
-            fits ? best_cut(text, rest, fits, options.splitter != nullptr) : rest.end;
+        const std::size_t end = fits ? best_cut(text, rest, fits, options.splitter != nullptr) : rest.end;
         parts.push_back({without_spaces(text, {rest.begin, end}), continues, first});
         rest.begin = std::min(after_spaces(text, end), rest.end);
         first = false;

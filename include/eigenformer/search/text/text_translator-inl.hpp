@@ -207,8 +207,7 @@ void TextTranslator<M>::align(const std::vector<Alignable>& parts) const {
                                   options.begin_id, options.prefix_length, options_.alignment->layer);
       for (std::size_t k = 0; k < places.size(); ++k) {
         const Alignable& part = parts[places[k]];
-        part.translation->alignment =
-            std::make_shared<const TextAlignment>(alignment_of(part, weights[k]));
+        part.translation->alignment = std::make_shared<const TextAlignment>(alignment_of(part, weights[k]));
       }
     });
   }
@@ -218,10 +217,9 @@ template <class M>
 TextAlignment TextTranslator<M>::alignment_of(const Alignable& part, const Tensor<float>& weights) const {
   TextAlignment alignment;
   const auto forced = static_cast<index_t>(options_.search.prefix_ids.size());
-  alignment.attention =
-      attention_of_head(weights, options_.alignment->head)
-          .rows(forced, static_cast<index_t>(part.target.size()) + (part.ended ? 1 : 0))
-          .clone();
+  alignment.attention = attention_of_head(weights, options_.alignment->head)
+                            .rows(forced, static_cast<index_t>(part.target.size()) + (part.ended ? 1 : 0))
+                            .clone();
   alignment.links = attention_links(alignment.attention, options_.alignment->threshold);
   alignment.source = detail::source_spans(description_->text, *tokenizers_.source, *part.source, *part.line);
   const std::string& text = *part.text;
@@ -273,8 +271,8 @@ std::vector<std::vector<Hypothesis>> TextTranslator<M>::search(
   }
   const bool prefixed = std::any_of(work.lines.begin(), work.lines.end(),
                                     [](const PreparedLine* line) { return !line->prefix.empty(); });
-  const bool constrained = std::any_of(work.terms.begin(), work.terms.end(),
-                                       [](const auto& terms) { return !terms.empty(); });
+  const bool constrained =
+      std::any_of(work.terms.begin(), work.terms.end(), [](const auto& terms) { return !terms.empty(); });
   if (prefixed) options.prefixes.clear();
   if (options.sampling) options.sampling->numbers.clear();
   for (std::size_t k = 0; k < work.lines.size(); ++k) {
