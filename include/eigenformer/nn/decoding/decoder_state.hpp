@@ -57,16 +57,16 @@ class CachedPass final : public LayerPass<T> {
   /// Sequence i continues what was sequence parents[i]; their number may change. Throws IndexError for a
   /// parent that does not exist.
   void reorder(std::span<const std::int32_t> parents) {
-    cache_.check_parents(parents);
-    std::vector<std::vector<std::int32_t>> sequences;  // of each memory
-    for (const CachedMemory& cached : memories_) {
-      std::vector<std::int32_t>& next = sequences.emplace_back(parents.size());
-      for (std::size_t i = 0; i < parents.size(); ++i)
-        next[i] = cached.memory.key_sequence[static_cast<std::size_t>(parents[i])];
-    }
+    // Allocated first: nothing throws once the cache is re-ordered.
+    std::vector<std::vector<std::int32_t>> sequences(memories_.size(),
+                                                     std::vector<std::int32_t>(parents.size()));
     cache_.reorder(parents);
-    for (std::size_t i = 0; i < memories_.size(); ++i)
-      memories_[i].memory.key_sequence = std::move(sequences[i]);
+    for (std::size_t m = 0; m < memories_.size(); ++m) {
+      std::vector<std::int32_t>& sequence = memories_[m].memory.key_sequence;
+      for (std::size_t i = 0; i < parents.size(); ++i)
+        sequences[m][i] = sequence[static_cast<std::size_t>(parents[i])];
+      sequence = std::move(sequences[m]);
+    }
   }
   /// The keys, values and states of the sequences.
   const detail::KeyValueCache<T>& cache() const noexcept { return cache_; }

@@ -160,20 +160,15 @@ class KeyValueCache {
     whole_ = true;
   }
 
-  /// Throws IndexError for a parent that does not exist.
-  void check_parents(std::span<const std::int32_t> parents) const {
+  /// Sequence i continues what was sequence parents[i]; their number may change. Throws IndexError for a
+  /// parent that does not exist; then nothing changes.
+  void reorder(std::span<const std::int32_t> parents) {
+    require_whole();
     for (const std::int32_t parent : parents) {
       if (parent >= 0 && parent < sequences()) continue;
       throw IndexError("key_value_cache",
                        {"parent ", parent, " does not exist, there are ", sequences(), " sequences"});
     }
-  }
-
-  /// Sequence i continues what was sequence parents[i]; their number may change. Throws IndexError for a
-  /// parent that does not exist; then nothing changes.
-  void reorder(std::span<const std::int32_t> parents) {
-    require_whole();
-    check_parents(parents);
     std::vector<index_t> table(parents.size() * static_cast<std::size_t>(capacity_));
     std::vector<index_t> lengths(parents.size()), dropped(parents.size());
     for (std::size_t i = 0; i < parents.size(); ++i) {

@@ -46,75 +46,53 @@ struct SampledToken {
   double log_probability = 0;  // in nats, under the model's unmodified distribution
 };
 
-// The allowed tokens in descending order of score, of equal ones the lower id first; sorted lazily.
-template <class T>
-class LikeliestFirst {
- public:
-  // scores: -infinity forbids a token.
-  explicit LikeliestFirst(std::span<const T> scores) {
-    tokens_.reserve(scores.size());
-    for (std::size_t i = 0; i < scores.size(); ++i) {
-      if (scores[i] > -std::numeric_limits<T>::infinity())
-        tokens_.push_back({scores[i], static_cast<std::int32_t>(i)});
-    }
-  }
-
-  struct Token {
-    T score;
-    std::int32_t id;
-  };
-  std::size_t size() const noexcept { return tokens_.size(); }
-  std::span<const Token> tokens() const noexcept { return tokens_; }
-
-  // The i-th likeliest. Accessed in order, the first few cost one pass, all of them about one sort.
-  const Token& operator[](std::size_t i) {
-    if (i >= sorted_)
-      sort_to(std::max(i + 1, std::min(tokens_.size(), std::max<std::size_t>(64, 8 * sorted_))));
-    return tokens_[i];
-  }
-
-  // Removes all but the k likeliest.
-  void keep(std::size_t k) {
-    if (k >= tokens_.size()) return;
-    sort_to(k);
-    tokens_.resize(k);
-  }
-
- private:
-  void sort_to(std::size_t n) {
-    const auto likelier = [](const Token& a, const Token& b) {
-      return a.score != b.score ? a.score > b.score : a.id < b.id;
-    };
-    const auto begin = tokens_.begin() + static_cast<std::ptrdiff_t>(sorted_),
-               end = tokens_.begin() + static_cast<std::ptrdiff_t>(n);
-    if (end != tokens_.end()) std::nth_element(begin, end, tokens_.end(), likelier);
-    std::sort(begin, end, likelier);
-    sorted_ = n;
-  }
-
-  std::vector<Token> tokens_;
-  std::size_t sorted_ = 0;
-};
-
 template <class T>
 std::int32_t draw_token(std::span<const T> scores, const Sampling& options, double uniform) {
   const auto likeliest =
       static_cast<std::size_t>(std::max_element(scores.begin(), scores.end()) - scores.begin());
   if (options.temperature == 0) return static_cast<std::int32_t>(likeliest);
-  LikeliestFirst<T> tokens(scores);
-  if (options.top_k > 0) tokens.keep(static_cast<std::size_t>(options.top_k));
+  struct Token {
+    T score;
+    std::int32_t id;
+  };
+  std::vector<Token> tokens;  // the allowed ones
+  tokens.reserve(scores.size());
+  for (std::size_t i = 0; i < scores.size(); ++i) {
+    if (scores[i] > -std::numeric_limits<T>::infinity())
+      tokens.push_back({scores[i], static_cast<std::int32_t>(i)});
+  }
+  std::size_t sorted = 0;  // the first of them are the likeliest, in order
+  const auto sort_to = [&](std::size_t n) {
+    const auto likelier = [](const Token& a, const Token& b) {
+      return a.score != b.score ? a.score > b.score : a.id < b.id;
+    };
+    const auto begin = tokens.begin() + static_cast<std::ptrdiff_t>(sorted),
+               end = tokens.begin() + static_cast<std::ptrdiff_t>(n);
+    if (end != tokens.end()) std::nth_element(begin, end, tokens.end(), likelier);
+    std::sort(begin, end, likelier);
+    sorted = n;
+  };
+  if (options.top_k > 0 && static_cast<std::size_t>(options.top_k) < tokens.size()) {
+    sort_to(static_cast<std::size_t>(options.top_k));
+    tokens.resize(sorted);
+  }
+  // The i-th likeliest. Asked in order, the first few cost one pass, all of them about one sort.
+  const auto token = [&](std::size_t i) {
+    if (i >= sorted) sort_to(std::max(i + 1, std::min(tokens.size(), std::max<std::size_t>(64, 8 * sorted))));
+    return tokens[i];
+  };
   const double best = static_cast<double>(scores[likeliest]);
   const auto weight = [&](T score) {
     return std::exp((static_cast<double>(score) - best) / options.temperature);
   };
   double total = 0;
-  for (const auto& token : tokens.tokens()) total += weight(token.score);
+  for (const Token& t : tokens) total += weight(t.score);
   // Sums the weights of the likeliest tokens until `enough`.
   std::vector<double> sums;
   const auto sum_to = [&](auto&& enough) {
     std::size_t i = 0;
     for (;; ++i) {
-      if (i == sums.size()) sums.push_back((i == 0 ? 0 : sums.back()) + weight(tokens[i].score));
+      if (i == sums.size()) sums.push_back((i == 0 ? 0 : sums.back()) + weight(token(i).score));
       if (i + 1 == tokens.size() || enough(sums[i])) return i;
     }
   };
@@ -123,14 +101,14 @@ std::int32_t draw_token(std::span<const T> scores, const Sampling& options, doub
     std::size_t kept = sum_to([&](double sum) {
       // The likeliest token has weight 1.
       return sum >= share ||
-             (sums.size() < tokens.size() && weight(tokens[sums.size()].score) < options.min_p);
+             (sums.size() < tokens.size() && weight(token(sums.size()).score) < options.min_p);
     });
     const double drawn = uniform * sums[kept];
     const auto last = sums.begin() + static_cast<std::ptrdiff_t>(kept);
-    return tokens[static_cast<std::size_t>(std::upper_bound(sums.begin(), last, drawn) - sums.begin())].id;
+    return token(static_cast<std::size_t>(std::upper_bound(sums.begin(), last, drawn) - sums.begin())).id;
   }
   const double drawn = uniform * total;
-  return tokens[sum_to([&](double sum) { return sum > drawn; })].id;
+  return token(sum_to([&](double sum) { return sum > drawn; })).id;
 }
 
 // The uniform number in [0, 1) for the token at `place` of sample `sample` of text `number`: a function of
