@@ -151,7 +151,7 @@ TEST_CASE("weights are shown for all keys, zero for those that a window has left
   (void)model.decode(ctx, id_tensor(target), SequenceLayout::packed({8}), memory, {}, &expected);
   const std::size_t without = model.begin(ctx, memory).cache_bytes();
   for (index_t t = 0; t < 8; ++t) {
-    (void)decoder.step(id_tensor({target[static_cast<std::size_t>(t)]}), 0, &maps);
+    (void)decoder.step(id_tensor({target[static_cast<std::size_t>(t)]}), &maps);
     CHECK(maps.target[1].shape() == Shape{1, 3, 1, t + 1});
     for (index_t h = 0; h < 3; ++h) {
       for (index_t j = 0; j <= t; ++j) {

@@ -40,7 +40,7 @@ TEST_CASE("generate: hypotheses come with the attention weights of every layer a
       DecoderState<double> decoder = model.begin(ctx, encode(model, {sources[s]}));
       for (index_t t = 0; t < target; ++t) {
         DecoderMaps<double> step;
-        (void)decoder.step(id_tensor({t == 0 ? options.begin_id : h.ids[static_cast<std::size_t>(t - 1)]}), 0,
+        (void)decoder.step(id_tensor({t == 0 ? options.begin_id : h.ids[static_cast<std::size_t>(t - 1)]}),
                            &step);
         for (index_t head = 0; head < 3; ++head) {
           for (index_t j = 0; j < source; ++j)
