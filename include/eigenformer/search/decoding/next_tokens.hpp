@@ -39,6 +39,7 @@ concept SelectsLogits = requires(const M& model, const std::vector<std::int32_t>
   { model.selected_logits(ids) } -> std::convertible_to<SelectedLogits<typename M::value_type>>;
 };
 
+/// The logits of some ids can be computed alone.
 template <class M>
 concept CanSelectLogits = HasOutputRows<M> || SelectsLogits<M>;
 
@@ -150,9 +151,8 @@ class ModelNextTokens final : public NextTokens<typename M::value_type> {
   std::span<const std::int32_t> columns() const override { return columns_; }
 
   Tensor<T> begin(const Prompts& prompts, index_t prefix_length) override {
-    std::vector<std::int32_t> ids;
+    std::vector<std::int32_t> ids, last;
     std::vector<index_t> counts, prefix;
-    std::vector<std::int32_t> last;
     for (const auto& prompt : prompts) {
       ids.insert(ids.end(), prompt.begin(), prompt.end());
       counts.push_back(static_cast<index_t>(prompt.size()));
