@@ -191,7 +191,7 @@ struct SearchOptions {
   /// Restricts each batch to the ids it chooses for the batch's sources, and normalises probabilities over
   /// these: a result then depends on its batch. Null: none.
   std::shared_ptr<const Shortlist> shortlist{};
-  /// Observes each step and may end a search: std::make_shared<const SearchObserver>(f); null: none.
+  /// Observes each step and may end a search, `std::make_shared<const SearchObserver>(f)`; null: none.
   std::shared_ptr<const SearchObserver> observer{};
 
   /// Compares all fields, pointers by address.
