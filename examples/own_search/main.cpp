@@ -11,9 +11,9 @@
 
 namespace ef = eigenformer;
 
-struct NoStutter : ef::BasicProcessor<NoStutter> {
+struct NoStutter {
   template <class T>
-  void process(const ef::LogitsStep& step, std::span<T> scores) const {
+  void operator()(const ef::LogitsStep& step, std::span<T> scores) const {
     if (step.generated.empty()) return;
     scores[static_cast<std::size_t>(step.generated.back())] = -std::numeric_limits<T>::infinity();
   }
@@ -33,7 +33,7 @@ int run(const example::Arguments&) {
   const auto ctx = ef::Context<float>::inference();
   ef::SearchOptions options{.max_length = 8};
   print("without processors", ef::generate(model, ctx, sentences, options));
-  options.processors.push_back(std::make_shared<NoStutter>());
+  options.processors.push_back(ef::logits_processor(NoStutter{}));
   options.processors.push_back(ef::logits_processor([](const ef::LogitsStep& step, auto scores) {
     for (std::size_t id = 0; step.step == 0 && id < scores.size(); ++id) {
       if (id != 12) scores[id] = -std::numeric_limits<typename decltype(scores)::value_type>::infinity();

@@ -12,7 +12,6 @@
 #include "eigenformer/io.hpp"
 #include "eigenformer/metrics/chrf.hpp"
 #include "eigenformer/metrics/pairwise.hpp"
-#include "eigenformer/search/constraints/phrase_automaton.hpp"
 #include "eigenformer/search/text/text_translator.hpp"
 #include "eigenformer/train/distributed/thread_communicator.hpp"
 #include "eigenformer/train/plan.hpp"

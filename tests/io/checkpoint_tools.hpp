@@ -80,7 +80,7 @@ template <class T>
 void check_beams(const TranslationModel<T>& model, const CheckpointReference& reference,
                  const std::vector<Ids>& sources) {
   for (const nlohmann::json& beam : reference.json.at("beams")) {
-    SearchOptions options = search_options(model.description);
+    SearchOptions options = search_options(model.description.text);
     options.beam_size = beam.at("beam_size");
     options.num_hypotheses = options.beam_size;
     options.length_penalty = beam.at("length_penalty");
@@ -113,7 +113,7 @@ void check_beams(const TranslationModel<T>& model, const CheckpointReference& re
 template <class T>
 std::vector<Ids> greedy(const TranslationModel<T>& model, const std::vector<Ids>& sources,
                         index_t max_length) {
-  SearchOptions options = search_options(model.description);
+  SearchOptions options = search_options(model.description.text);
   options.beam_size = 1;
   options.max_length = max_length;
   std::vector<Ids> ids;
@@ -129,8 +129,8 @@ template <class T>
 std::vector<Ids> read_lines_as_ids(const TranslationModel<T>& model, const std::vector<std::string>& lines) {
   std::vector<Ids> ids;
   for (const std::string& line : lines) {
-    ids.push_back(
-        source_ids(model.description, *model.tokenizers.source, line, max_source_tokens(model.description)));
+    ids.push_back(source_ids(model.description.text, *model.tokenizers.source, line,
+                             max_source_tokens(model.description)));
   }
   return ids;
 }

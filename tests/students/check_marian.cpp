@@ -108,14 +108,14 @@ bool check(const fs::path& folder, const Student& student, const std::string& pr
   double worst = 0;
   for (const auto& [number, list] : expected) {
     const std::string& line = lines.at(static_cast<std::size_t>(number));
-    const Ids source = ef::source_ids(loaded.description, *loaded.tokenizers.source, line, 1000);
+    const Ids source = ef::source_ids(loaded.description.text, *loaded.tokenizers.source, line, 1000);
     if (source.empty()) continue;
     Ids given;
     std::istringstream in(ids_lines.at(static_cast<std::size_t>(number)));
     for (std::int32_t id = 0; in >> id;) given.push_back(id);
     given.push_back(0);
     cut_ids += given == source ? 0 : 1;
-    ef::SearchOptions options = ef::search_options(loaded.description);
+    ef::SearchOptions options = ef::search_options(loaded.description.text);
     options.beam_size = search.beam;
     options.length_penalty = search.normalize;
     options.num_hypotheses = static_cast<ef::index_t>(list.size());

@@ -63,7 +63,7 @@ RequestStatus Translator::submit(TranslationRequest request, OutcomeHandler done
     throw ValueError("translator", "a request has no lines, must have at least one");
   if (!request.lines.empty() && !request.prepared.empty())
     throw ValueError("translator", "a request has both lines and prepared lines, expected one of the two");
-  detail::require_one_prefix_each("translator", request.prefixes.size(), request.lines.size());
+  detail::require_one_each("translator", "prefixes", request.prefixes.size(), request.lines.size());
   // Refuses early, before tokenizing.
   const auto lines = static_cast<index_t>(request.lines.size() + request.prepared.size());
   {
@@ -326,7 +326,7 @@ std::exception_ptr Translator::translate(std::span<const detail::BatchLine> batc
     std::vector<PreparedLine> lines;
     for (const auto& [job, line] : batch) lines.push_back(job->line(line));
     translations = batch.front().job->translator().alternatives(
-        lines, search_observer([this, batch](const SearchProgress& progress) {
+        lines, std::make_shared<const SearchObserver>([this, batch](const SearchProgress& progress) {
           const auto& [job, line] = batch[progress.input];
           return watch(job, line, progress);
         }));

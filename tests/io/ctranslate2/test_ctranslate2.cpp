@@ -247,7 +247,7 @@ TEST_CASE("an imported CTranslate2 model is saved as a model folder and translat
     const auto loaded = load_model_folder<float>(folder.path());
     CHECK(loaded.description.text == model.description.text);
     const auto lines = reference.json.at("lines").get<std::vector<std::string>>();
-    SearchOptions options = search_options(model.description);
+    SearchOptions options = search_options(model.description.text);
     options.max_length = 14;
     CHECK(translate(loaded, lines, options) == translate(model, lines, options));
     options.beam_size = 1;
@@ -270,8 +270,8 @@ TEST_CASE("lines are cut where learned positions end, and no search goes beyond 
   std::string line;
   for (int i = 0; i < 50; ++i) line += "w1 ";
   bool cut = false;
-  CHECK(source_ids(model.description, *model.tokenizers.source, line, max_source_tokens(model.description),
-                   &cut)
+  CHECK(source_ids(model.description.text, *model.tokenizers.source, line,
+                   max_source_tokens(model.description), &cut)
             .size() == 21);
   CHECK(cut);
   CHECK(translate(model, {line, "", " "}).size() == 3);

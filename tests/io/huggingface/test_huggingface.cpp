@@ -92,7 +92,7 @@ TEST_CASE("an imported Hugging Face model is saved as a model folder and transla
                       WeightFormat::float32, model.description.text);
     const auto loaded = load_model_folder<float>(folder.path());
     CHECK(loaded.description.text == model.description.text);
-    SearchOptions options = search_options(model.description);
+    SearchOptions options = search_options(model.description.text);
     options.beam_size = 1;
     options.max_length = 13;
     const auto lines = reference.json.at("lines").get<std::vector<std::string>>();
@@ -361,7 +361,7 @@ TEST_CASE("settings of generation_config.json are used, or listed in a warning")
   for (const auto& [name, value] : done.items()) copy.set("generation_config.json", name, value);
   const ModelDescription description = import();
   CHECK(told.empty());
-  const SearchOptions search = search_options(description);
+  const SearchOptions search = search_options(description.text);
   CHECK(search.beam_size == 5);
   CHECK(search.max_length == 40);  // theirs counts the start, and both count the language
   CHECK(search.min_length == 2);
@@ -569,7 +569,7 @@ TEST_CASE("the maximum length counts a forced first token, as transformers' max_
       const index_t most = of_length.at("max_length");
       CAPTURE(most);
       CHECK(greedy(model, sources, most) == of_length.at("greedy").get<std::vector<Ids>>());
-      SearchOptions options = search_options(model.description);
+      SearchOptions options = search_options(model.description.text);
       options.beam_size = 3;
       options.max_length = most;
       const auto found =

@@ -87,7 +87,7 @@ TEST_CASE("every variant decodes with a cache what it decodes without, with the 
         std::copy_n(h.end() - n, n, ids.data() + i * n);
       }
       DecoderMaps<double> maps;
-      const auto y = decoder.step(ids, 0, &maps).value();
+      const auto y = decoder.step(ids, &maps).value();
       for (index_t i = 0; i < count; ++i) {
         const Ids& h = hypotheses[static_cast<std::size_t>(i)];
         const auto length = static_cast<index_t>(h.size());

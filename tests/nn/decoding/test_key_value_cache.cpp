@@ -151,7 +151,7 @@ TEST_CASE("weights are shown for all keys, zero for those that a window has left
   (void)model.decode(ctx, id_tensor(target), SequenceLayout::packed({8}), memory, {}, &expected);
   const std::size_t without = model.begin(ctx, memory).cache_bytes();
   for (index_t t = 0; t < 8; ++t) {
-    (void)decoder.step(id_tensor({target[static_cast<std::size_t>(t)]}), 0, &maps);
+    (void)decoder.step(id_tensor({target[static_cast<std::size_t>(t)]}), &maps);
     CHECK(maps.target[1].shape() == Shape{1, 3, 1, t + 1});
     for (index_t h = 0; h < 3; ++h) {
       for (index_t j = 0; j <= t; ++j) {
@@ -233,12 +233,12 @@ TEST_CASE("a prefix comes in one step, one for each sequence, and linear attenti
 }
 
 TEST_CASE("a cache of fewer than no sequences is refused") {
-  CHECK_THROWS_AS(KeyValueCache<double>(-1), ValueError);
-  CHECK(KeyValueCache<double>(0).sequences() == 0);
+  CHECK_THROWS_AS(detail::KeyValueCache<double>(-1), ValueError);
+  CHECK(detail::KeyValueCache<double>(0).sequences() == 0);
 }
 
 TEST_CASE("a cache takes one count for each sequence, and rows of the step only") {
-  KeyValueCache<double> cache(2);
+  detail::KeyValueCache<double> cache(2);
   const auto begin = [&](std::vector<index_t> counts) { return [&cache, counts] { cache.begin(counts); }; };
   CHECK(contains(message_of<ShapeError>(begin({1})), "1 counts must be 2, one for each sequence"));
   CHECK(contains(message_of<ShapeError>(begin({1, 1, 1})), "3 counts must be 2, one for each sequence"));

@@ -17,6 +17,11 @@ struct Scored {
   double score = -std::numeric_limits<double>::infinity();
 };
 
+// As Wu et al. 2016, section 7, divide scores.
+double length_penalty(index_t length, double alpha) {
+  return std::pow((5.0 + static_cast<double>(length)) / 6.0, alpha);
+}
+
 // The best of all finished sentences of at most max_length tokens, end included, found by trying every one.
 void exhaust(const Seq2SeqTransformer<double>& model, const Memory<double>& memory,
              const SearchOptions& options, Ids prefix, double log_probability, Scored& best) {

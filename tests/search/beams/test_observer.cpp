@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <stdexcept>
 #include <string>
@@ -71,14 +72,14 @@ TEST_CASE("an observer sees each step of a search, and what it ends leaves the o
         wrong += static_cast<index_t>(h.ids.size()) <= progress.step ? 0 : 1;
       return true;
     };
-    options.observer = search_observer(watch);
+    options.observer = std::make_shared<const SearchObserver>(watch);
     const auto watched = generate(model, ctx, std::span<const Ids>(inputs), options, {.batch_size = 3});
     for (std::size_t i = 0; i < inputs.size(); ++i) check_same(watched[i], alone[i]);
     CHECK(wrong == 0);
     CHECK(steps.size() == inputs.size() * static_cast<std::size_t>(groups));
     for (const auto& [place, step] : steps) CHECK(step >= 4);
     // Inputs 1 and 3 end after two steps, with texts of two tokens.
-    options.observer = search_observer(
+    options.observer = std::make_shared<const SearchObserver>(
         [](const SearchProgress& progress) { return progress.input % 2 == 0 || progress.step < 2; });
     const auto ended = generate(model, ctx, std::span<const Ids>(inputs), options);
     check_same(ended[0], alone[0]);
@@ -90,7 +91,7 @@ TEST_CASE("an observer sees each step of a search, and what it ends leaves the o
         CHECK_FALSE(h.finished);
       }
     }
-    options.observer = search_observer([](const SearchProgress& progress) -> bool {
+    options.observer = std::make_shared<const SearchObserver>([](const SearchProgress& progress) -> bool {
       throw std::runtime_error("input " + std::to_string(progress.input));
     });
     CHECK_THROWS_AS(generate(model, ctx, std::span<const Ids>(inputs), options), std::runtime_error);
@@ -108,7 +109,7 @@ TEST_CASE("an observer sees each token that is drawn, and what it ends leaves th
     const auto alone = draw(model, ctx, std::span<const Ids>(inputs), options);
     std::vector<Hypothesis> last(alone.size());
     std::vector<index_t> steps(inputs.size());
-    options.observer = search_observer([&](const SearchProgress& progress) {
+    options.observer = std::make_shared<const SearchObserver>([&](const SearchProgress& progress) {
       REQUIRE(progress.growing.size() == n);
       CHECK(progress.finished.empty());
       CHECK(progress.step == ++steps[progress.input]);
@@ -122,7 +123,7 @@ TEST_CASE("an observer sees each token that is drawn, and what it ends leaves th
       CHECK(last[i].ids == alone[i].ids);
       CHECK(last[i].finished == alone[i].finished);
     }
-    options.observer = search_observer(
+    options.observer = std::make_shared<const SearchObserver>(
         [](const SearchProgress& progress) { return progress.input != 1 || progress.step < 2; });
     const auto ended = draw(model, ctx, std::span<const Ids>(inputs), options);
     for (std::size_t i = 0; i < alone.size(); ++i) {

@@ -176,10 +176,10 @@ TEST_CASE(
   maps.memory.push_back(
       Tensor<float>::from({2, 3, 3}, {1, 0, 0, 0.5F, 0.5F, 0, 0, 0, 1, 0, 1, 0, 0.5F, 0.5F, 0, 0, 1, 0}));
   // Without the end: 0.5 + 0.5, 0.5 + 0.5 and 0; with it: 1, 1.5 and 0.5.
-  CHECK(coverage_log(maps, true) == doctest::Approx(std::log(0.5)));
-  CHECK(coverage_log(maps, false) < -80);
-  CHECK(std::isfinite(coverage_log(maps, false)));
-  CHECK(contains(message_of<ValueError>([] { (void)coverage_log(AttentionMaps{}, true); }),
+  CHECK(detail::coverage_log(maps, true) == doctest::Approx(std::log(0.5)));
+  CHECK(detail::coverage_log(maps, false) < -80);
+  CHECK(std::isfinite(detail::coverage_log(maps, false)));
+  CHECK(contains(message_of<ValueError>([] { (void)detail::coverage_log(AttentionMaps{}, true); }),
                  "no attention to the source, expected at least one layer"));
 }
 

@@ -11,8 +11,8 @@ TEST_CASE("coverage_log: sums over the rows of a head, means over the heads") {
   AttentionMaps maps;
   maps.memory.push_back(
       Tensor<float>::from({2, 3, 2}, {0.25F, 0, 0.25F, 0.5F, 0.125F, 0.25F, 0.25F, 0.5F, 0, 0.25F, 0.5F, 0}));
-  CHECK(coverage_log(maps, true) == doctest::Approx(std::log(0.6875) + std::log(0.75)));
-  CHECK(coverage_log(maps, false) == doctest::Approx(std::log(0.375) + std::log(0.625)));
+  CHECK(detail::coverage_log(maps, true) == doctest::Approx(std::log(0.6875) + std::log(0.75)));
+  CHECK(detail::coverage_log(maps, false) == doctest::Approx(std::log(0.375) + std::log(0.625)));
 }
 
 TEST_CASE("generate: hypotheses come with the attention weights of every layer and head when asked to") {
@@ -40,7 +40,7 @@ TEST_CASE("generate: hypotheses come with the attention weights of every layer a
       DecoderState<double> decoder = model.begin(ctx, encode(model, {sources[s]}));
       for (index_t t = 0; t < target; ++t) {
         DecoderMaps<double> step;
-        (void)decoder.step(id_tensor({t == 0 ? options.begin_id : h.ids[static_cast<std::size_t>(t - 1)]}), 0,
+        (void)decoder.step(id_tensor({t == 0 ? options.begin_id : h.ids[static_cast<std::size_t>(t - 1)]}),
                            &step);
         for (index_t head = 0; head < 3; ++head) {
           for (index_t j = 0; j < source; ++j)

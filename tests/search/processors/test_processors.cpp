@@ -35,9 +35,11 @@ Ids random_ids(RandomGenerator& rng, index_t length, index_t vocabulary) {
   return ids;
 }
 
-// Runs a processor on random texts and compares with expected(scores, prompt, generated), in float too.
+// Runs the processors of some options on random texts and compares with expected(scores, prompt, generated),
+// in float too.
 template <class Expected>
-void check_processor(const LogitsProcessor& processor, Expected&& expected) {
+void check_processors(const SearchOptions& options, Expected&& expected) {
+  const detail::ProcessorList processors(options);
   RandomGenerator rng(5);
   for (int round = 0; round < 200; ++round) {
     const index_t vocabulary = 5 + rng.uniform_int(4);
@@ -46,11 +48,11 @@ void check_processor(const LogitsProcessor& processor, Expected&& expected) {
     const std::vector<double> given = random_scores(rng, vocabulary);
     std::vector<double> scores = given;
     const LogitsStep step{0, static_cast<index_t>(generated.size()), prompt, generated, false};
-    processor(step, std::span<double>(scores));
+    processors(step, std::span<double>(scores));
     const std::vector<double> wanted = expected(given, prompt, generated);
     CHECK(scores == wanted);
     std::vector<float> single(given.begin(), given.end());
-    processor(step, std::span<float>(single));
+    processors(step, std::span<float>(single));
     for (std::size_t i = 0; i < single.size(); ++i) {
       CHECK((single[i] == static_cast<float>(wanted[i]) ||
              std::abs(static_cast<double>(single[i]) - wanted[i]) < 1e-5));
@@ -61,20 +63,21 @@ void check_processor(const LogitsProcessor& processor, Expected&& expected) {
 }  // namespace
 
 TEST_CASE("forbidden ids and the minimum length, beside plain loops") {
-  check_processor(detail::SuppressedTokens({1, 4, 100, -1}),
-                  [](std::vector<double> x, const Ids&, const Ids&) {
-                    x[1] = x[4] = forbidden;
-                    return x;
-                  });
-  check_processor(detail::MinimumLength(3, 2), [](std::vector<double> x, const Ids&, const Ids& generated) {
-    if (generated.size() < 3) x[2] = forbidden;
+  check_processors({.forbidden_ids = {1, 4, 100, -1}}, [](std::vector<double> x, const Ids&, const Ids&) {
+    x[1] = x[4] = forbidden;
     return x;
   });
+  check_processors({.min_length = 3, .end_id = 2, .forbidden_ids = {}},
+                   [](std::vector<double> x, const Ids&, const Ids& generated) {
+                     if (generated.size() < 3) x[2] = forbidden;
+                     return x;
+                   });
 }
 
 TEST_CASE("no n tokens in a row twice, beside a loop over all of them") {
   for (const index_t n : {1, 2, 3, 4}) {
-    check_processor(detail::NoRepeatNgrams(n), [n](std::vector<double> x, Ids all, const Ids& generated) {
+    const SearchOptions options{.no_repeat_ngram_size = n, .forbidden_ids = {}};
+    check_processors(options, [n](std::vector<double> x, Ids all, const Ids& generated) {
       all.insert(all.end(), generated.begin(), generated.end());
       std::set<Ids> seen;
       const auto size = static_cast<std::size_t>(n);
@@ -90,13 +93,12 @@ TEST_CASE("no n tokens in a row twice, beside a loop over all of them") {
       return x;
     });
   }
-  CHECK(contains(message_of<ValueError>([] { detail::NoRepeatNgrams(0); }), "n is 0, must be at least 1"));
 }
 
 TEST_CASE("repetition penalty, beside a loop over the vocabulary") {
   for (const double penalty : {1.3, 0.5}) {
-    check_processor(detail::RepetitionPenalty(penalty), [penalty](std::vector<double> x, const Ids& prompt,
-                                                                  const Ids& generated) {
+    const SearchOptions options{.repetition_penalty = penalty, .forbidden_ids = {}};
+    check_processors(options, [penalty](std::vector<double> x, const Ids& prompt, const Ids& generated) {
       for (std::size_t id = 0; id < x.size(); ++id) {
         bool came = false;
         for (const Ids* ids : {&prompt, &generated})
@@ -107,14 +109,15 @@ TEST_CASE("repetition penalty, beside a loop over the vocabulary") {
     });
   }
   for (const double bad : {0.0, -1.0, std::numeric_limits<double>::infinity()}) {
-    CHECK(contains(message_of<ValueError>([&] { detail::RepetitionPenalty{bad}; }),
-                   "must be positive and finite"));
+    CHECK(contains(message_of<ValueError>([&] { SearchOptions{.repetition_penalty = bad}.validate(); }),
+                   bad > 0 ? "repetition_penalty is inf, must be finite" : "must be positive"));
   }
 }
 
 TEST_CASE("a function that allows ids, beside a plain loop") {
-  const auto even = allow_only([](const Ids& ids) { return ids.size() % 2 == 0 ? Ids{0, 2, 4} : Ids{}; });
-  check_processor(*even, [](std::vector<double> x, const Ids&, const Ids& generated) {
+  SearchOptions even{.forbidden_ids = {}};
+  even.processors = {allow_only([](const Ids& ids) { return ids.size() % 2 == 0 ? Ids{0, 2, 4} : Ids{}; })};
+  check_processors(even, [](std::vector<double> x, const Ids&, const Ids& generated) {
     for (std::size_t id = 0; id < x.size(); ++id) {
       if (id % 2 != 0 || id > 4 || generated.size() % 2 != 0) x[id] = forbidden;
     }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
 #include <set>
 #include <string>
 #include <utility>
@@ -223,9 +224,10 @@ TEST_CASE(
     "for") {
   const auto loaded = small_translator(LearnedPositions{}, 5);
   CHECK(max_source_tokens(loaded.description) == 4);
-  CHECK_THROWS_AS((void)source_ids(loaded.description, *loaded.tokenizers.source, "a dog", -1), ValueError);
+  CHECK_THROWS_AS((void)source_ids(loaded.description.text, *loaded.tokenizers.source, "a dog", -1),
+                  ValueError);
   for (const char* blank : {"", " \t", "\u200B", "\uFEFF"})
-    CHECK(source_ids(loaded.description, *loaded.tokenizers.source, blank, 4).empty());
+    CHECK(source_ids(loaded.description.text, *loaded.tokenizers.source, blank, 4).empty());
   const TextTranslator translator(loaded);
   CHECK(translator.options().search.max_length == 5);
   const auto translations = translator.translate(lines);
@@ -243,7 +245,7 @@ TEST_CASE(
   // The options' observer gets the numbers of lines, not of parts.
   std::set<std::size_t> seen;
   TextTranslatorOptions options = translator.options();
-  options.search.observer = search_observer([&](const SearchProgress& progress) {
+  options.search.observer = std::make_shared<const SearchObserver>([&](const SearchProgress& progress) {
     seen.insert(progress.input);
     return true;
   });
@@ -358,7 +360,7 @@ TEST_CASE("the search of a model's conventions is that of its translator, with t
   CHECK(options.max_length == SearchOptions{}.max_length);
   CHECK(options.prefix_ids == std::vector<std::int32_t>{5});
   loaded.description.text.search = {{"beams", 3}};
-  CHECK(contains(message_of<ValueError>([&] { (void)search_options(loaded.description); }),
+  CHECK(contains(message_of<ValueError>([&] { (void)search_options(loaded.description.text); }),
                  "'beams' is not an option"));
   loaded.description.text.search = {{"min_length", -3}};
   CHECK(contains(message_of<ValueError>([&] { const TextTranslator translator(loaded); }),
@@ -368,7 +370,7 @@ TEST_CASE("the search of a model's conventions is that of its translator, with t
 TEST_CASE("a model and tokenizers translate lines without a folder") {
   const auto loaded = small_translator();
   CHECK(translate(loaded.model, loaded.tokenizers, lines) == translate(loaded, lines));
-  SearchOptions options = search_options(loaded.description);
+  SearchOptions options = search_options(loaded.description.text);
   options.max_length = 3;
   CHECK(translate(loaded.model, loaded.tokenizers, lines, options) == translate(loaded, lines, options));
   CHECK(contains(message_of<ValueError>([&] { (void)translate(loaded.model, {}, lines); }),

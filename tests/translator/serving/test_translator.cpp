@@ -427,7 +427,8 @@ TEST_CASE("impossible requests and options are refused with a reason") {
   options.search = {.constraints = {{}}};
   CHECK_THROWS_WITH_AS(refuse({.lines = {"1"}, .options = options}),
                        "[translator] a request's options have constraints, expected a glossary", ValueError);
-  options.search = {.observer = search_observer([](const SearchProgress&) { return true; })};
+  options.search = {.observer =
+                        std::make_shared<const SearchObserver>([](const SearchProgress&) { return true; })};
   CHECK_THROWS_WITH_AS(refuse({.lines = {"1"}, .options = options}),
                        "[translator] a request's options have an observer, expected on_progress", ValueError);
   options.search = {};

@@ -60,7 +60,7 @@ inline void translate_markup_document(const TranslateOptions& options) {
         }
         return translations;
       },
-      reading, [&translator](const std::string& line) { return translator.fits(line); });
+      reading, [&translator](const std::string& line) { return !translator.prepare(line).cut; });
   ResultOutput output(options.output);
   LineReader reader(options.input);
   std::string document = reader.rest();

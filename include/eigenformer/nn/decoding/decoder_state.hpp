@@ -13,85 +13,40 @@
 
 namespace eigenformer {
 
-namespace detail {
-
-/// A memory during decoding: its keys and values are computed once for each attention, and each hypothesis
-/// has the number of the memory's sequence that it attends to. Used by CachedPass.
-template <class T>
-class CachedMemory {
- public:
-  /// Throws ValueError unless memory.key_sequence, or if that is empty the memory's layout, has one sequence
-  /// for each of `sequences`.
-  CachedMemory(Memory<T> memory, index_t sequences)
-      : memory_(std::move(memory)), sequence_(memory_.key_sequence) {
-    if (sequence_.empty()) {
-      sequence_.resize(static_cast<std::size_t>(memory_.layout.batch()));
-      std::iota(sequence_.begin(), sequence_.end(), 0);
-    }
-    if (static_cast<index_t>(sequence_.size()) != sequences) {
-      throw ValueError("decoder_state",
-                       {"a memory is for ", sequence_.size(), " sequences, must be for ", sequences});
-    }
-  }
-
-  /// For each hypothesis, the memory's sequence that it attends to.
-  std::span<const std::int32_t> sequences() const noexcept { return sequence_; }
-
-  /// Drops the keys and values of a first step that threw.
-  void clear() noexcept { made_.clear(); }
-
-  /// The attention of the new rows x, (rows, D), with the layout `queries`. slot: the number of the attention
-  /// in the model. weights, if not null, receives the attention weights; linear attention has none and throws
-  /// ValueError. Returns (rows, D).
-  Var<T> attend(const Context<T>& ctx, std::size_t slot, const MultiHeadAttention<T>& attention,
-                const Var<T>& x, const SequenceLayout& queries, Var<T>* weights);
-
-  /// The value of sequences() after re-ordering by parents, which must exist.
-  std::vector<std::int32_t> reordered(std::span<const std::int32_t> parents) const {
-    std::vector<std::int32_t> sequence(parents.size());
-    for (std::size_t i = 0; i < parents.size(); ++i)
-      sequence[i] = sequence_[static_cast<std::size_t>(parents[i])];
-    return sequence;
-  }
-  /// Sets sequences(), as reordered() returned it.
-  void set_sequences(std::vector<std::int32_t> sequence) noexcept { sequence_ = std::move(sequence); }
-
- private:
-  Memory<T> memory_;
-  std::vector<std::int32_t> sequence_;  // of memory, by hypothesis
-  // By slot: (rows, 2 G head_dim) keys and values, or the state of linear attention.
-  std::vector<Tensor<T>> made_;
-};
-
-}  // namespace detail
-
 /// The pass of decoding: new tokens, whose predecessors and memories are cached. For inference contexts; used
 /// by DecoderState. A step is begin(), the layers' calls and commit(); every step must make the same calls in
 /// the same order.
 template <class T>
 class CachedPass final : public LayerPass<T> {
  public:
-  /// `sequences` without tokens; each memory is for all of them. Throws ValueError for a memory with another
-  /// number of sequences.
+  /// `sequences` without tokens; each memory is for all of them. Throws ValueError unless
+  /// memory.key_sequence, or if that is empty the memory's layout, has one sequence for each.
   CachedPass(index_t sequences, std::vector<Memory<T>> memories) : cache_(sequences) {
-    for (Memory<T>& memory : memories) memories_.emplace_back(std::move(memory), sequences);
+    for (Memory<T>& memory : memories) {
+      if (memory.key_sequence.empty()) {
+        memory.key_sequence.resize(static_cast<std::size_t>(memory.layout.batch()));
+        std::iota(memory.key_sequence.begin(), memory.key_sequence.end(), 0);
+      }
+      if (static_cast<index_t>(memory.key_sequence.size()) != sequences) {
+        throw ValueError("decoder_state", {"a memory is for ", memory.key_sequence.size(),
+                                           " sequences, must be for ", sequences});
+      }
+      memories_.push_back({std::move(memory)});
+    }
   }
 
-  /// Begins a step of counts[i] new tokens of sequence i and returns their layout. prefix as in
+  /// Begins a step of counts[i] new tokens of sequence i, whose layout is layout(). prefix as in
   /// KeyValueCache::begin. maps, if not null, receives the weights of every attention and must outlive the
   /// step. Throws as KeyValueCache::begin does.
-  const SequenceLayout& begin(std::span<const index_t> counts, const std::vector<index_t>& prefix,
-                              DecoderMaps<T>* maps) {
+  void begin(std::span<const index_t> counts, const std::vector<index_t>& prefix, DecoderMaps<T>* maps) {
     if (maps != nullptr) *maps = {};
     maps_ = maps;
     call_ = 0;
-    const SequenceLayout& queries = cache_.begin(counts, prefix);
-    layout_ = queries;
+    cache_.begin(counts, prefix);
     if (first_) {  // what an earlier one that threw has left
       calls_.clear();
-      for (auto& memory : memories_) memory.clear();
+      for (CachedMemory& cached : memories_) cached.made.clear();
     }
-    return layout_;
   }
   /// Ends the step. Throws ValueError if the model made fewer calls than in the first step.
   void commit() {
@@ -102,18 +57,21 @@ class CachedPass final : public LayerPass<T> {
   /// Sequence i continues what was sequence parents[i]; their number may change. Throws IndexError for a
   /// parent that does not exist.
   void reorder(std::span<const std::int32_t> parents) {
-    cache_.check_parents(parents);
-    std::vector<std::vector<std::int32_t>> sequences;
-    for (const auto& memory : memories_) sequences.push_back(memory.reordered(parents));
+    // Allocated first: nothing throws once the cache is re-ordered.
+    std::vector<std::vector<std::int32_t>> sequences(memories_.size(),
+                                                     std::vector<std::int32_t>(parents.size()));
     cache_.reorder(parents);
-    for (std::size_t i = 0; i < memories_.size(); ++i) memories_[i].set_sequences(std::move(sequences[i]));
+    for (std::size_t m = 0; m < memories_.size(); ++m) {
+      std::vector<std::int32_t>& sequence = memories_[m].memory.key_sequence;
+      for (std::size_t i = 0; i < parents.size(); ++i)
+        sequences[m][i] = sequence[static_cast<std::size_t>(parents[i])];
+      sequence = std::move(sequences[m]);
+    }
   }
   /// The keys, values and states of the sequences.
-  const KeyValueCache<T>& cache() const noexcept { return cache_; }
-  /// The memories, in the constructor's order.
-  const std::vector<detail::CachedMemory<T>>& memories() const noexcept { return memories_; }
+  const detail::KeyValueCache<T>& cache() const noexcept { return cache_; }
 
-  const SequenceLayout& layout() const noexcept override { return layout_; }
+  const SequenceLayout& layout() const noexcept override { return cache_.queries(); }
 
   Var<T> self_attention(const Context<T>& ctx, const MultiHeadAttention<T>& attention,
                         const Var<T>& x) override {
@@ -122,22 +80,7 @@ class CachedPass final : public LayerPass<T> {
                          maps_ == nullptr ? nullptr : &maps_->target.emplace_back());
   }
   Var<T> memory_attention(const Context<T>& ctx, const MultiHeadAttention<T>& attention, const Var<T>& x,
-                          std::size_t memory = 0) override {
-    if (memory >= memories_.size()) {
-      throw ValueError("memory_attention",
-                       {"memory ", memory, " does not exist: the pass has ", memories_.size()});
-    }
-    const AttentionOptions& o = attention.options.attention;
-    if (!std::holds_alternative<NoPositions>(o.positions) || o.window != 0) {
-      throw ValueError(
-          "memory_attention",
-          "the attention has positions or a window, which decoding with a cache does not support; "
-          "expected one with neither");
-    }
-    const std::size_t slot = next({Call::of_memory, attention.out_proj.weight.id()});
-    return memories_[memory].attend(ctx, slot, attention, x, layout_,
-                                    maps_ == nullptr ? nullptr : &maps_->memory.emplace_back());
-  }
+                          std::size_t memory = 0) override;
   Var<T> window(const Context<T>&, const Var<T>& x, index_t n) override {
     this->require_window("window", n);
     return cache_.window(next({Call::of_window, static_cast<std::uint64_t>(n)}), x, n);
@@ -175,9 +118,14 @@ class CachedPass final : public LayerPass<T> {
                      "must use the same ones in the same order");
   }
 
-  KeyValueCache<T> cache_;
-  std::vector<detail::CachedMemory<T>> memories_;
-  SequenceLayout layout_;
+  struct CachedMemory {
+    Memory<T> memory;
+    // By slot, computed once: (rows, 2 G head_dim) keys and values, or the state of linear attention.
+    std::vector<Tensor<T>> made{};
+  };
+
+  detail::KeyValueCache<T> cache_;
+  std::vector<CachedMemory> memories_;
   Var<T> bias_;
   std::uint64_t bias_id_ = 0;
   DecoderMaps<T>* maps_ = nullptr;
@@ -186,32 +134,37 @@ class CachedPass final : public LayerPass<T> {
   bool first_ = true;
 };
 
-namespace detail {
-
 template <class T>
-Var<T> CachedMemory<T>::attend(const Context<T>& ctx, std::size_t slot,
-                               const MultiHeadAttention<T>& attention, const Var<T>& x,
-                               const SequenceLayout& queries, Var<T>* weights) {
-  if (slot >= made_.size()) made_.resize(slot + 1);
-  Tensor<T>& made = made_[slot];
+Var<T> CachedPass<T>::memory_attention(const Context<T>& ctx, const MultiHeadAttention<T>& attention,
+                                       const Var<T>& x, std::size_t memory) {
+  if (memory >= memories_.size()) {
+    throw ValueError("memory_attention",
+                     {"memory ", memory, " does not exist: the pass has ", memories_.size()});
+  }
+  const AttentionOptions& o = attention.options.attention;
+  if (!std::holds_alternative<NoPositions>(o.positions) || o.window != 0) {
+    throw ValueError("memory_attention",
+                     "the attention has positions or a window, which decoding with a cache does not support; "
+                     "expected one with neither");
+  }
+  const std::size_t slot = next({Call::of_memory, attention.out_proj.weight.id()});
+  auto& [from, made_by_slot] = memories_[memory];
+  if (slot >= made_by_slot.size()) made_by_slot.resize(slot + 1);
+  Tensor<T>& made = made_by_slot[slot];
   if (!made.defined()) {
-    made = attention.project_key_value(ctx, memory_.rows).value();
+    made = attention.project_key_value(ctx, from.rows).value();
     if (attention.linear_kind()) {
-      const auto keys = AttentionHeads<T>::side_by_side(Var<T>(), Var<T>(made));
-      made = detail::linear_attention_state(keys.k, keys.v, memory_.layout, attention.options.num_heads);
+      const auto keys = detail::AttentionHeads<T>::side_by_side(Var<T>(), Var<T>(made));
+      made = detail::linear_attention_state(keys.k, keys.v, from.layout, attention.options.num_heads);
     }
   }
-  AttentionHeads<T> heads{attention.project_query(ctx, x), {}, {}};
-  if (!attention.linear_kind()) heads = AttentionHeads<T>::side_by_side(heads.q, Var<T>(made));
-  AttentionCall<T> call = attention.call(ctx, std::move(heads), queries, memory_.layout, {}, sequence_);
+  detail::AttentionHeads<T> heads{attention.project_query(ctx, x), {}, {}};
+  if (!attention.linear_kind()) heads = detail::AttentionHeads<T>::side_by_side(heads.q, Var<T>(made));
+  AttentionCall<T> call = attention.call(ctx, std::move(heads), layout(), from.layout, {}, from.key_sequence);
   if (attention.linear_kind()) call.state = &made;
-  if (weights != nullptr) *weights = call.weights(ctx);
+  if (maps_ != nullptr) maps_->memory.push_back(call.weights(ctx));
   return attention.out_proj(ctx, call.run(ctx));
 }
-
-EIGENFORMER_INSTANCES(class CachedMemory)
-
-}  // namespace detail
 
 EIGENFORMER_INSTANCES(class CachedPass)
 
@@ -247,15 +200,6 @@ class DecoderState {
   /// Bytes of the cached keys, values and states; if every attention has a window, it is independent of the
   /// sequences' length. Memories are not included.
   std::size_t cache_bytes() const noexcept { return pass_.cache().bytes(); }
-  /// For each sequence, the memory's sequence that it attends to. Throws IndexError for a memory that does
-  /// not exist.
-  std::span<const std::int32_t> memory_sequences(std::size_t memory = 0) const {
-    if (memory >= pass_.memories().size()) {
-      throw IndexError("decoder_state",
-                       {"memory ", memory, " does not exist, there are ", pass_.memories().size()});
-    }
-    return pass_.memories()[memory].sequences();
-  }
 
   /// Appends counts[i] tokens to sequence i and returns the decoder's output for them. ids: (rows), those of
   /// the first sequence first; returns (rows, D). prefix: the number of first tokens of each sequence that
@@ -282,18 +226,16 @@ class DecoderState {
   }
 
   /// Appends the same number of tokens to every sequence: ids (sequences) or (sequences, n); returns
-  /// (sequences n, D). prefix: of every sequence. Throws ShapeError for other shapes, otherwise as above.
-  Var<T> step(const Tensor<std::int32_t>& ids, index_t prefix = 0, DecoderMaps<T>* maps = nullptr) {
+  /// (sequences n, D). Throws ShapeError for other shapes, otherwise as above.
+  Var<T> step(const Tensor<std::int32_t>& ids, DecoderMaps<T>* maps = nullptr) {
     if ((ids.rank() != 1 && ids.rank() != 2) || ids.dim(0) != sequences()) {
       throw ShapeError("decoder_state",
                        {"ids of shape ", ids.shape(), " must be (", sequences(), ") or (", sequences(),
                         ", n), a row for each sequence"},
                        {ids.shape()});
     }
-    const auto count = static_cast<std::size_t>(sequences());
-    const std::vector<index_t> counts(count, ids.rank() == 1 ? 1 : ids.dim(1));
-    return step(ids, counts, prefix == 0 ? std::vector<index_t>() : std::vector<index_t>(count, prefix),
-                maps);
+    const std::vector<index_t> counts(lengths().size(), ids.rank() == 1 ? 1 : ids.dim(1));
+    return step(ids, counts, {}, maps);
   }
 
   /// Sequence i continues what was sequence parents[i]; their number may change. Throws IndexError for a

@@ -11,7 +11,7 @@
 #include "eigenformer/nn/attention/attention.hpp"
 #include "eigenformer/nn/module/rows.hpp"
 
-namespace eigenformer {
+namespace eigenformer::detail {
 
 /// The keys and values of growing sequences for each self-attention of a decoder; for linear attention,
 /// windows and recurrences a state of constant size.
@@ -46,11 +46,14 @@ class KeyValueCache {
     return numbers * sizeof(T) + table_.size() * sizeof(index_t);
   }
 
-  /// Begins a step: makes room for counts[i] more tokens of sequence i and returns the packed layout of the
-  /// new rows. prefix: the number of first tokens of each sequence that see one another in both directions,
-  /// all of which must come in this step; empty: none. Throws ShapeError unless there is one count and one
-  /// prefix for each sequence, ValueError for a negative count and a prefix that does not come in one step.
-  const SequenceLayout& begin(std::span<const index_t> counts, const std::vector<index_t>& prefix = {}) {
+  /// The packed layout of the new rows of the step under way.
+  const SequenceLayout& queries() const noexcept { return queries_; }
+
+  /// Begins a step: makes room for counts[i] more tokens of sequence i. prefix: the number of first tokens of
+  /// each sequence that see one another in both directions, all of which must come in this step; empty: none.
+  /// Throws ShapeError unless there is one count and one prefix for each sequence, ValueError for a negative
+  /// count and a prefix that does not come in one step.
+  void begin(std::span<const index_t> counts, const std::vector<index_t>& prefix = {}) {
     require_whole();
     check_counts(counts);
     check_prefix(counts, prefix);
@@ -78,8 +81,7 @@ class KeyValueCache {
     keys_ = SequenceLayout::cached(std::move(total), capacity_).with_first_position(dropped_);
     // A single new token sees all earlier ones, so it needs no mask.
     const bool single = std::all_of(counts.begin(), counts.end(), [](index_t n) { return n <= 1; });
-    mask_ = single ? AttentionMask::none() : detail::prefix_mask(prefix).within_causal();
-    return queries_;
+    mask_ = single ? AttentionMask::none() : prefix_mask(prefix).within_causal();
   }
 
   /// Causal self-attention of the new rows x, (rows, D), with the cached ones. bias: (heads, 2 R + 1), added
@@ -144,8 +146,8 @@ class KeyValueCache {
     if (!state.defined()) state = Tensor<T>::zeros(Shape{sequences(), d});
     Tensor<T> out(input.shape());
     begin_change();
-    detail::kernels::recurrence_forward<T>(forget.value().data(), input.value().data(), queries_.offsets(),
-                                           queries_.lengths(), d, state.data(), out.data());
+    kernels::recurrence_forward<T>(forget.value().data(), input.value().data(), queries_.offsets(),
+                                   queries_.lengths(), d, state.data(), out.data());
     return Var<T>(std::move(out));
   }
 
@@ -158,20 +160,15 @@ class KeyValueCache {
     whole_ = true;
   }
 
-  /// Throws IndexError for a parent that does not exist.
-  void check_parents(std::span<const std::int32_t> parents) const {
+  /// Sequence i continues what was sequence parents[i]; their number may change. Throws IndexError for a
+  /// parent that does not exist; then nothing changes.
+  void reorder(std::span<const std::int32_t> parents) {
+    require_whole();
     for (const std::int32_t parent : parents) {
       if (parent >= 0 && parent < sequences()) continue;
       throw IndexError("key_value_cache",
                        {"parent ", parent, " does not exist, there are ", sequences(), " sequences"});
     }
-  }
-
-  /// Sequence i continues what was sequence parents[i]; their number may change. Throws IndexError for a
-  /// parent that does not exist; then nothing changes.
-  void reorder(std::span<const std::int32_t> parents) {
-    require_whole();
-    check_parents(parents);
     std::vector<index_t> table(parents.size() * static_cast<std::size_t>(capacity_));
     std::vector<index_t> lengths(parents.size()), dropped(parents.size());
     for (std::size_t i = 0; i < parents.size(); ++i) {
@@ -328,23 +325,22 @@ class KeyValueCache {
     index_t longest = 0;
     for (index_t b = 0; b < keys_.batch(); ++b)
       longest = std::max(longest, keys_.position(b) + keys_.length(b));
-    Tensor<T> all = Tensor<T>::zeros(weights.shape().with(3, longest));
-    const index_t rows = weights.dim(1) * weights.dim(2);
-    for (index_t r = 0; r < keys_.batch() * rows; ++r) {
-      const index_t b = r / rows;
-      std::copy_n(weights.data() + r * weights.dim(3), keys_.length(b),
-                  all.data() + r * longest + keys_.position(b));
+    Tensor<T> whole = Tensor<T>::zeros(weights.shape().with(3, longest));
+    for (index_t b = 0; b < keys_.batch(); ++b) {
+      const index_t first = keys_.position(b), count = keys_.length(b);
+      whole(b, eigenformer::all, eigenformer::all, range(first, first + count)) =
+          weights(b, eigenformer::all, eigenformer::all, range(0, count));
     }
-    return all;
+    return whole;
   }
 
   // Appends the new keys and values to those in the block, and refers to these in their place.
-  void keep(detail::AttentionHeads<T>& heads, Tensor<T>& cache) const {
+  void keep(AttentionHeads<T>& heads, Tensor<T>& cache) const {
     const index_t side = heads.k.width;
     if (!cache.defined()) cache = Tensor<T>(Shape{block_, 2 * side});
     T* to = cache.data() + rows_ * 2 * side;
     for (index_t r = 0; r < queries_.rows(); ++r) {
-      for (const detail::AttentionInput<T>* x : {&heads.k, &heads.v}) {
+      for (const AttentionInput<T>* x : {&heads.k, &heads.v}) {
         to = std::copy_n(x->of.value().data() + r * x->of.dim(-1) + x->column, side, to);
       }
     }
@@ -382,4 +378,4 @@ class KeyValueCache {
 
 EIGENFORMER_INSTANCES(class KeyValueCache)
 
-}  // namespace eigenformer
+}  // namespace eigenformer::detail

@@ -36,10 +36,6 @@ struct BatchSearchOptions {
   void validate(const char* op = "search") const;
 };
 
-#if EIGENFORMER_DEFINITIONS
-EIGENFORMER_FUNCTION void BatchSearchOptions::validate(const char* op) const { validate_fields(op, *this); }
-#endif
-
 namespace detail {
 
 /// Calls run(places) for each batch of inputs of similar length. places: their indices in `lengths`, the
@@ -48,43 +44,6 @@ namespace detail {
 /// batch size.
 EIGENFORMER_FUNCTION void each_batch(const std::vector<index_t>& lengths, const BatchSearchOptions& batching,
                                      const std::function<void(std::span<const std::size_t> places)>& run);
-
-#if EIGENFORMER_DEFINITIONS
-
-EIGENFORMER_FUNCTION void each_batch(const std::vector<index_t>& lengths, const BatchSearchOptions& batching,
-                                     const std::function<void(std::span<const std::size_t> places)>& run) {
-  batching.validate();
-  const std::vector<std::size_t> order =
-      stable_order(lengths.size(), [&](std::size_t a, std::size_t b) { return lengths[a] > lengths[b]; });
-  std::vector<std::span<const std::size_t>> batches;
-  for (std::size_t begin = 0; begin < order.size(); begin += batches.back().size()) {
-    std::size_t end = begin;
-    index_t tokens = 0;
-    while (end < order.size() && static_cast<index_t>(end - begin) < batching.batch_size &&
-           (end == begin || tokens + lengths[order[end]] <= batching.batch_tokens)) {
-      tokens += lengths[order[end++]];
-    }
-    batches.push_back(std::span(order).subspan(begin, end - begin));
-  }
-  const index_t threads = Runtime::instance().threads();
-  if (static_cast<index_t>(batches.size()) < 2 * threads) {
-    for (const auto& batch : batches) run(batch);
-    return;
-  }
-  std::atomic<std::size_t> next{0};
-  parallel_for(threads, 1, [&](index_t begin, index_t end) {
-    for (index_t worker = begin; worker < end; ++worker) {
-      try {
-        for (std::size_t i = next++; i < batches.size(); i = next++) run(batches[i]);
-      } catch (...) {
-        next = batches.size();  // the other threads begin no further batch
-        throw;
-      }
-    }
-  });
-}
-
-#endif
 
 template <class M>
 index_t input_length(const M& model, const typename M::Input& input) {
@@ -126,11 +85,11 @@ inline void require_id(const char* op, const char* field, std::int32_t id, index
                                     : "below the vocabulary's size " + std::to_string(vocabulary))});
 }
 
-/// Throws ValueError unless there is one prefix per input or none at all.
-inline void require_one_prefix_each(const char* op, std::size_t prefixes, std::size_t inputs) {
-  if (prefixes == 0 || prefixes == inputs) return;
+/// Throws ValueError unless there is one of `what` per input or none at all.
+inline void require_one_each(const char* op, const char* what, std::size_t count, std::size_t inputs) {
+  if (count == 0 || count == inputs) return;
   throw ValueError(op,
-                   {"there are ", prefixes, " prefixes, must be ", inputs, ", one for each input, or none"});
+                   {"there are ", count, " ", what, ", must be ", inputs, ", one for each input, or none"});
 }
 
 /// The prompt of each text: begin_id or the model's own prompt, then prefix_ids and the input's own prefix.
@@ -163,5 +122,45 @@ Prompts make_prompts(const char* op, const M& model, std::span<const typename M:
 }
 
 }  // namespace detail
+
+#if EIGENFORMER_DEFINITIONS
+
+EIGENFORMER_FUNCTION void BatchSearchOptions::validate(const char* op) const { validate_fields(op, *this); }
+
+EIGENFORMER_FUNCTION void detail::each_batch(
+    const std::vector<index_t>& lengths, const BatchSearchOptions& batching,
+    const std::function<void(std::span<const std::size_t> places)>& run) {
+  batching.validate();
+  const std::vector<std::size_t> order =
+      stable_order(lengths.size(), [&](std::size_t a, std::size_t b) { return lengths[a] > lengths[b]; });
+  std::vector<std::span<const std::size_t>> batches;
+  for (std::size_t begin = 0; begin < order.size(); begin += batches.back().size()) {
+    std::size_t end = begin;
+    index_t tokens = 0;
+    while (end < order.size() && static_cast<index_t>(end - begin) < batching.batch_size &&
+           (end == begin || tokens + lengths[order[end]] <= batching.batch_tokens)) {
+      tokens += lengths[order[end++]];
+    }
+    batches.push_back(std::span(order).subspan(begin, end - begin));
+  }
+  const index_t threads = Runtime::instance().threads();
+  if (static_cast<index_t>(batches.size()) < 2 * threads) {
+    for (const auto& batch : batches) run(batch);
+    return;
+  }
+  std::atomic<std::size_t> next{0};
+  parallel_for(threads, 1, [&](index_t begin, index_t end) {
+    for (index_t worker = begin; worker < end; ++worker) {
+      try {
+        for (std::size_t i = next++; i < batches.size(); i = next++) run(batches[i]);
+      } catch (...) {
+        next = batches.size();  // the other threads begin no further batch
+        throw;
+      }
+    }
+  });
+}
+
+#endif
 
 }  // namespace eigenformer

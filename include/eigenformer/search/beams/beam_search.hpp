@@ -10,10 +10,6 @@
 
 namespace eigenformer::detail {
 
-/// All ids in the constraints of some inputs, with duplicates.
-EIGENFORMER_FUNCTION std::vector<std::int32_t> constraint_ids(const SearchOptions& options,
-                                                              std::span<const std::size_t> places);
-
 /// Beam search (Wu et al. 2016, section 7) for a batch. inputs: the prompts' inputs as indices into the
 /// caller's list; limits: maximum target tokens of each after prefix_ids, empty: as max_length has it.
 /// end_score: see EndScore. Returns options.num_hypotheses texts for each prompt, or fewer if fewer are
@@ -47,18 +43,17 @@ namespace eigenformer::detail {
 template <class T>
 class StepScores {
  public:
-  StepScores(const ProcessorList& processors, ProcessorInput input)
-      : processors_(processors), input_(input) {}
+  /// columns: the ids of the logits' columns, which must outlive it; empty: all ids of the vocabulary.
+  StepScores(const ProcessorList& processors, ProcessorInput input, std::span<const std::int32_t> columns,
+             index_t vocabulary)
+      : processors_(processors),
+        input_(input),
+        columns_(columns),
+        all_(columns.empty() ? 0 : static_cast<std::size_t>(vocabulary),
+             -std::numeric_limits<T>::infinity()) {}
 
-  /// Sets the ids of the logits' columns; empty: all ids of the vocabulary. ids must outlive their use.
-  void use(std::span<const std::int32_t> ids, index_t vocabulary) {
-    columns_ = ids;
-    all_.assign(ids.empty() ? 0 : static_cast<std::size_t>(vocabulary), -std::numeric_limits<T>::infinity());
-  }
-
-  /// Finds the k best tokens of each row, the best first, for candidate(). logits: (rows, V), or (rows, ids)
-  /// after use(); they are overwritten. steps: the text of each row. Throws ValueError for logits that are
-  /// NaN or +infinity.
+  /// Finds the k best tokens of each row, the best first, for candidate(). logits: (rows, columns); they are
+  /// overwritten. steps: the text of each row. Throws ValueError for logits that are NaN or +infinity.
   void find(Tensor<T>& logits, std::span<const LogitsStep> steps, index_t k) {
     const index_t rows = logits.dim(0), vocabulary = logits.dim(1);
     k_ = static_cast<std::size_t>(std::min(k, vocabulary));
@@ -87,11 +82,11 @@ class StepScores {
       process(steps[r], row);
       if (processors_.changes_values())
         require_numbers<T>("search", row, steps[r].input, steps[r].step, true);
-      if (at_once && !still_best(r, row)) find_best(row.data(), 1, vocabulary, r, nullptr);
+      if (at_once && !still_best(r, row)) find_best(row.data(), 1, vocabulary, r);
     }
     if (input_ == ProcessorInput::renormalised_logits)
       kernels::log_sum_exp<T>(logits.data(), vocabulary, rows, vocabulary, sums_.data());
-    if (!at_once) find_best(logits.data(), rows, vocabulary, 0, nullptr);
+    if (!at_once) find_best(logits.data(), rows, vocabulary, 0);
     for (std::size_t i = 0; i < values_.size(); ++i) values_[i] -= sums_[i / k_];
     if (columns_.empty()) return;
     for (std::int32_t& id : ids_) id = columns_[static_cast<std::size_t>(id)];
@@ -123,15 +118,9 @@ class StepScores {
  private:
   // Finds the best of `rows` rows, stores them from row `first` of the results on, and computes the sums
   // unless `sums` is null.
-  void find_best(const T* logits, index_t rows, index_t vocabulary, std::size_t first, T* sums) {
-    T* const values = values_.data() + first * k_;
-    std::int32_t* const ids = ids_.data() + first * k_;
-    const auto k = static_cast<index_t>(k_);
-    if (sums != nullptr) {
-      kernels::top_k<T>(logits, vocabulary, rows, vocabulary, k, values, ids, sums);
-    } else {
-      kernels::top_k<T>(logits, vocabulary, rows, vocabulary, k, values, ids);
-    }
+  void find_best(const T* logits, index_t rows, index_t vocabulary, std::size_t first, T* sums = nullptr) {
+    kernels::top_k<T>(logits, vocabulary, rows, vocabulary, static_cast<index_t>(k_),
+                      values_.data() + first * k_, ids_.data() + first * k_, sums);
   }
 
   // Whether the best tokens of a row still have their scores.
@@ -198,6 +187,9 @@ class SentenceSearch {
   /// Enforces constraints; null: there are none.
   const ConstrainedBeam* constrained() const noexcept { return constrained_ ? &*constrained_ : nullptr; }
 
+  std::size_t first_row = 0;  ///< of the growing hypotheses in the logits of a step
+  bool over = false;          ///< whether its result was taken
+
   /// Ends hypothesis h of growing(), which has `length` tokens and no continuation, as a text without an end
   /// symbol. Call before advance().
   void stop(std::size_t h, index_t length) {
@@ -254,7 +246,6 @@ class SentenceSearch {
       rows.push_back({c.parent, c.diversity});
       if (constrained_) constrained_->keep(i);
     }
-    if (constrained_) constrained_->finish_step();
     growing_ = std::move(next);
     rows_ = std::move(rows);
   }
@@ -337,20 +328,6 @@ class SentenceSearch {
   bool best_ended_ = false;           // see BeamState
 };
 
-EIGENFORMER_FUNCTION std::vector<std::int32_t> constraint_ids(const SearchOptions& options,
-                                                              std::span<const std::size_t> places) {
-  std::vector<std::int32_t> ids;
-  if (options.constraints.empty()) return ids;
-  for (const std::size_t place : places) {
-    for (const PhraseConstraint& constraint : options.constraints[place]) {
-      for (const auto* forms : {&constraint.forms, &constraint.initial_forms}) {
-        for (const auto& form : *forms) ids.insert(ids.end(), form.begin(), form.end());
-      }
-    }
-  }
-  return ids;
-}
-
 // The options of each input's search: one for all, or one per input when inputs have their own prefixes or
 // limits. inputs: indices into the caller's list; limits: maximum target tokens of each after the options'
 // prefix_ids, or empty. An input's own prefix leaves as many tokens after it.
@@ -388,38 +365,30 @@ inline void merge_groups(std::vector<Hypothesis>& found, const SearchOptions& op
   found = std::move(merged);
 }
 
-/// A search of the batch, and the rows of its growing hypotheses in the logits of a step.
-struct BatchBeam {
-  SentenceSearch search;
-  std::size_t first_row = 0;
-  bool over = false;
-};
-
 /// Gives the searches their rows in step t and lists the rows' texts.
-inline void place_rows(std::vector<BatchBeam>& beams, std::vector<LogitsStep>& rows, index_t t,
+inline void place_rows(std::vector<SentenceSearch>& searches, std::vector<LogitsStep>& rows, index_t t,
                        const Prompts& prompts, std::span<const std::size_t> inputs, bool normalised) {
   rows.clear();
-  for (BatchBeam& beam : beams) {
-    const std::size_t i = beam.search.input();
+  for (SentenceSearch& search : searches) {
+    const std::size_t i = search.input();
     // In the first step all groups share the prompt's row.
-    const bool shares = t == 0 && beam.search.group() > 0;
-    beam.first_row = shares ? rows.size() - 1 : rows.size();
+    const bool shares = t == 0 && search.group() > 0;
+    search.first_row = shares ? rows.size() - 1 : rows.size();
     if (shares) continue;
-    for (const Hypothesis& h : beam.search.growing())
+    for (const Hypothesis& h : search.growing())
       rows.push_back({inputs[i], t, prompts[i], h.ids, normalised});
   }
 }
 
 /// Lists the continuations of a search's growing hypotheses, and stops those without any.
 template <class T>
-void find_continuations(std::vector<Continuation>& continuations, BatchBeam& beam,
+void find_continuations(std::vector<Continuation>& continuations, SentenceSearch& search,
                         const StepScores<T>& scores, const Tensor<T>& logits, index_t t,
                         const SearchOptions& options) {
   continuations.clear();
-  SentenceSearch& search = beam.search;
   const bool forced = options.force_end && t + 1 == search.max_steps();
   for (std::size_t h = 0; h < search.growing().size(); ++h) {
-    const std::size_t row = beam.first_row + h, first = continuations.size();
+    const std::size_t row = search.first_row + h, first = continuations.size();
     const double before = search.growing()[h].log_probability;
     if (forced) {
       continuations.push_back({before, h, 0, options.end_id});
@@ -446,61 +415,58 @@ std::vector<std::vector<Hypothesis>> search_beams(NextTokens<T>& model, const Pr
                                                   std::span<const index_t> limits,
                                                   const SearchOptions& options, const EndScore& end_score) {
   std::vector<std::vector<Hypothesis>> results(prompts.size());
-  const std::vector<SearchOptions> searched = search_options(options, inputs, limits);
+  const std::vector<SearchOptions> of_input = search_options(options, inputs, limits);
   const BatchConstraints constraints(options, inputs);
   const auto processing = constraints.processing();
-  const ProcessorList processors("search", processing ? *processing : options);
+  const ProcessorList processors(processing ? *processing : options);
   const ProcessorInput scale = beam_rule(options).processor_input(options);
-  StepScores<T> scores(processors, scale);
-  std::vector<BatchBeam> beams;
-  const auto end = [&](BatchBeam& beam, index_t length) {
-    std::vector<Hypothesis>& into = results[beam.search.input()];
-    auto found = std::move(beam.search).result(length);
+  StepScores<T> scores(processors, scale, model.columns(), model.vocabulary_size());
+  std::vector<SentenceSearch> searches;
+  const auto end = [&](SentenceSearch& search, index_t length) {
+    std::vector<Hypothesis>& into = results[search.input()];
+    auto found = std::move(search).result(length);
     std::move(found.begin(), found.end(), std::back_inserter(into));
-    beam.over = true;
+    search.over = true;
   };
   for (std::size_t i = 0; i < prompts.size(); ++i) {
     for (index_t group = 0; group < options.num_beam_groups; ++group) {
-      const SearchOptions& own = searched.size() == 1 ? searched[0] : searched[i];
-      beams.push_back(
-          {SentenceSearch(i, group, own, end_score, constraints.beam(inputs[i], max_steps(own)))});
-      if (max_steps(own) == 0) end(beams.back(), 0);  // prefix_ids leave no room for a text
+      const SearchOptions& own = of_input.size() == 1 ? of_input[0] : of_input[i];
+      searches.emplace_back(i, group, own, end_score, constraints.beam(inputs[i], max_steps(own)));
+      if (max_steps(own) == 0) end(searches.back(), 0);  // prefix_ids leave no room for a text
     }
   }
-  const auto is_over = [](const BatchBeam& beam) { return beam.over; };
-  std::erase_if(beams, is_over);
-  if (beams.empty()) return results;
+  const auto is_over = [](const SentenceSearch& search) { return search.over; };
+  std::erase_if(searches, is_over);
+  if (searches.empty()) return results;
   std::vector<LogitsStep> rows;
   std::vector<Continuation> continuations;
   std::vector<std::int32_t> parents, ids, taken;
   Tensor<T> logits = model.begin(prompts, options.prefix_length);
-  scores.use(model.columns(), model.vocabulary_size());
-  for (index_t t = 0; !beams.empty(); ++t) {
-    place_rows(beams, rows, t, prompts, inputs, scale == ProcessorInput::log_probabilities);
+  for (index_t t = 0; !searches.empty(); ++t) {
+    place_rows(searches, rows, t, prompts, inputs, scale == ProcessorInput::log_probabilities);
     scores.find(logits, rows, 2 * options.beam_size);
     parents.clear();
     ids.clear();
     std::size_t input = prompts.size();
-    for (BatchBeam& beam : beams) {
-      SentenceSearch& search = beam.search;
+    for (SentenceSearch& search : searches) {
       if (search.input() != input) taken.clear();
       input = search.input();
-      find_continuations(continuations, beam, scores, logits, t, options);
+      find_continuations(continuations, search, scores, logits, t, options);
       search.advance(continuations, t, taken);
       const bool goes_on =
           options.observer == nullptr ||
           (*options.observer)({inputs[input], t + 1, search.group(), search.growing(), search.finished()});
       if (t + 1 == search.max_steps() || !goes_on || search.done(t + 1)) {
-        end(beam, t + 1);
+        end(search, t + 1);
         continue;
       }
       for (std::size_t h = 0; h < search.growing().size(); ++h) {
-        parents.push_back(static_cast<std::int32_t>(beam.first_row + search.parent(h)));
+        parents.push_back(static_cast<std::int32_t>(search.first_row + search.parent(h)));
         ids.push_back(search.growing()[h].ids.back());
       }
     }
-    std::erase_if(beams, is_over);
-    if (!beams.empty()) logits = model.step(parents, ids);
+    std::erase_if(searches, is_over);
+    if (!searches.empty()) logits = model.step(parents, ids);
   }
   if (options.num_beam_groups > 1) {
     for (std::vector<Hypothesis>& result : results) merge_groups(result, options);

@@ -49,14 +49,11 @@ class ConstrainedBeam {
  public:
   /// automaton: must outlive it. begun: the state before the first token. most: maximum tokens of a text.
   ConstrainedBeam(const PhraseAutomaton& automaton, PhraseState begun, index_t most, std::int32_t end_id)
-      : automaton_(&automaton), most_(static_cast<std::size_t>(most)), end_id_(end_id) {
-    begun_length_ = begun.length;
-    begun_ = begun;
-    Growing first;
-    first.left = automaton.tokens_left(begun);
-    first.state = std::move(begun);
-    growing_.push_back(std::move(first));
-  }
+      : automaton_(&automaton),
+        most_(static_cast<std::size_t>(most)),
+        end_id_(end_id),
+        begun_(std::move(begun)),
+        growing_(1, Growing{begun_, automaton.tokens_left(begun_)}) {}
 
   /// Adds the continuations of hypothesis `parent` that continue or begin a phrase and, after the last word
   /// of a phrase, the likeliest one that does not continue that word. Those of the hypothesis that exist
@@ -103,8 +100,8 @@ class ConstrainedBeam {
     });
     stable_sort(std::span(choices).first(std::min(beam, choices.size())), likelier);
     continuations.clear();
+    growing_.clear();
     next_.clear();
-    kept_.clear();
     for (Choice& choice : choices) {
       continuations.push_back(choice.made);
       next_.push_back(std::move(choice.next));
@@ -112,13 +109,7 @@ class ConstrainedBeam {
   }
 
   /// Keeps the i-th continuation of order()'s result as the next growing hypothesis.
-  void keep(std::size_t i) { kept_.push_back(i); }
-
-  /// Ends the step: the kept continuations are the growing hypotheses.
-  void finish_step() {
-    growing_.clear();
-    for (const std::size_t i : kept_) growing_.push_back(std::move(next_[i]));
-  }
+  void keep(std::size_t i) { growing_.push_back(std::move(next_[i])); }
 
   /// The indices of the constraints that a text does not meet. ids: without the prefix.
   std::vector<std::size_t> unmet(std::span<const std::int32_t> ids) const {
@@ -175,7 +166,7 @@ class ConstrainedBeam {
       next.late = late && next.left > 0;
       const bool begins = goes_on && likeliest.log_probability - c.log_probability > unlikely;
       next.begun = (from.begun || begins) && goes_on && automaton_->within_phrase(next.state);
-      const std::size_t length = next.state.length - begun_length_;
+      const std::size_t length = next.state.length - begun_.length;
       choice.kind = (length + next.left > most_ ? 2 : 0) + (astray || lost ? 1 : 0);
       choices.push_back(std::move(choice));
     }
@@ -191,11 +182,10 @@ class ConstrainedBeam {
   }
 
   const PhraseAutomaton* automaton_;
-  std::size_t most_, begun_length_ = 0;
+  std::size_t most_;
   std::int32_t end_id_;
   PhraseState begun_;
   std::vector<Growing> growing_, next_;  // next_: of the continuations in order()'s result
-  std::vector<std::size_t> kept_;
 };
 
 /// The automaton of an input with constraints, and its state after the input's prefix.
@@ -205,29 +195,24 @@ struct InputPhrases {
 };
 using PhrasesByPlace = std::map<std::size_t, InputPhrases>;
 
-/// NoRepeatNgrams with an exception for tokens that begin or continue a required phrase.
-class NoRepeatOutsidePhrases final : public BasicProcessor<NoRepeatOutsidePhrases> {
- public:
-  NoRepeatOutsidePhrases(index_t n, std::shared_ptr<const PhrasesByPlace> phrases)
-      : ngrams_(n), phrases_(std::move(phrases)) {}
+/// Forbids repeated n-grams, but not the tokens that begin or continue a required phrase.
+struct NoRepeatOutsidePhrases {
+  index_t n;
+  std::shared_ptr<const PhrasesByPlace> phrases;
 
   template <class T>
-  void process(const LogitsStep& step, std::span<T> scores) const {
-    const auto found = phrases_->find(step.input);
+  void operator()(const LogitsStep& step, std::span<T> scores) const {
+    const auto found = phrases->find(step.input);
     std::vector<std::pair<std::size_t, T>> kept;
-    if (found != phrases_->end()) {
+    if (found != phrases->end()) {
       PhraseState state = found->second.begun;
       for (const std::int32_t id : step.generated) found->second.automaton.advance(state, id);
       for (const std::int32_t id : found->second.automaton.next_ids(state))
         kept.emplace_back(static_cast<std::size_t>(id), scores[static_cast<std::size_t>(id)]);
     }
-    ngrams_.process(step, scores);
+    forbid_repeated_ngrams(step, scores, n);
     for (const auto& [id, score] : kept) scores[id] = score;
   }
-
- private:
-  NoRepeatNgrams ngrams_;
-  std::shared_ptr<const PhrasesByPlace> phrases_;
 };
 
 /// The constraints of the inputs of a batch.
@@ -236,22 +221,19 @@ class BatchConstraints {
   /// options: of all inputs; must outlive it. places: the batch's inputs, as indices into its lists.
   BatchConstraints(const SearchOptions& options, std::span<const std::size_t> places) : options_(&options) {
     if (options.constraints.empty()) return;
-    auto phrases = std::make_shared<PhrasesByPlace>();
     for (const std::size_t place : places) {
       const PhraseConstraints& constraints = options.constraints[place];
       if (constraints.empty()) continue;
       PhraseAutomaton automaton(constraints, options.forbidden_ids);
       PhraseState begun =
           options.prefixes.empty() ? automaton.begin() : automaton.begin(options.prefixes[place]);
-      phrases->emplace(place, InputPhrases{std::move(automaton), std::move(begun)});
+      phrases_->emplace(place, InputPhrases{std::move(automaton), std::move(begun)});
     }
-    if (!phrases->empty()) phrases_ = std::move(phrases);
   }
 
   /// The constrained beam for a search of an input; empty when the input has no constraints. max_steps:
   /// tokens that the search may add.
   std::optional<ConstrainedBeam> beam(std::size_t place, index_t max_steps) const {
-    if (phrases_ == nullptr) return std::nullopt;
     const auto found = phrases_->find(place);
     if (found == phrases_->end()) return std::nullopt;
     const index_t most = options_->force_end ? std::max<index_t>(0, max_steps - 1) : max_steps;
@@ -261,17 +243,17 @@ class BatchConstraints {
   /// The options with processors that exempt phrases from no_repeat_ngram_size; empty: the given options
   /// are enough.
   std::optional<SearchOptions> processing() const {
-    if (phrases_ == nullptr || options_->no_repeat_ngram_size == 0) return std::nullopt;
+    if (phrases_->empty() || options_->no_repeat_ngram_size == 0) return std::nullopt;
     SearchOptions changed = *options_;
     changed.processors.push_back(
-        std::make_shared<NoRepeatOutsidePhrases>(changed.no_repeat_ngram_size, phrases_));
+        logits_processor(NoRepeatOutsidePhrases{changed.no_repeat_ngram_size, phrases_}));
     changed.no_repeat_ngram_size = 0;
     return changed;
   }
 
  private:
   const SearchOptions* options_;
-  std::shared_ptr<const PhrasesByPlace> phrases_;  // null: no constraints
+  std::shared_ptr<PhrasesByPlace> phrases_ = std::make_shared<PhrasesByPlace>();
 };
 
 }  // namespace eigenformer::detail

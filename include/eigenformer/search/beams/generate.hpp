@@ -45,17 +45,20 @@ std::vector<std::vector<Hypothesis>> search_batch(const M& model, const Context<
                                                   std::span<const typename M::Input> inputs,
                                                   std::span<const std::size_t> places,
                                                   const SearchOptions& options) {
-  require_id("search", "end_id", options.end_id, static_cast<index_t>(model.vocabulary_size()),
-             options.sampling ? -1 : 0);
+  const auto vocabulary = static_cast<index_t>(model.vocabulary_size());
+  require_id("search", "end_id", options.end_id, vocabulary, options.sampling ? -1 : 0);
   if (!detail::HasPrompt<M> && options.prefix_length > static_cast<index_t>(options.prefix_ids.size()) + 1) {
     throw ValueError("search", {"prefix_length is ", options.prefix_length, ", must be at most ",
                                 options.prefix_ids.size() + 1, ", the begin_id and the prefix_ids"});
   }
-  if (inputs.empty()) return {};
-  if (!options.constraints.empty()) {
-    for (const std::size_t place : places) {
-      require_possible("search", options.constraints[place], static_cast<index_t>(model.vocabulary_size()),
-                       options.end_id);
+  std::vector<std::int32_t> needed{options.end_id};  // the ids that a shortlist must have
+  for (std::size_t i = 0; i < places.size() && !options.constraints.empty(); ++i) {
+    const PhraseConstraints& constraints = options.constraints[places[i]];
+    require_possible("search", constraints, vocabulary, options.end_id);
+    for (const PhraseConstraint& constraint : constraints) {
+      for (const auto* forms : {&constraint.forms, &constraint.initial_forms}) {
+        for (const auto& form : *forms) needed.insert(needed.end(), form.begin(), form.end());
+      }
     }
   }
   EndScore coverage;
@@ -69,12 +72,8 @@ std::vector<std::vector<Hypothesis>> search_batch(const M& model, const Context<
     }
   }
   const Prompts prompts = make_prompts("search", model, inputs, options, places);
-  ModelNextTokens<M> next("search", model, ctx, inputs);
-  if (options.shortlist != nullptr) {
-    std::vector<std::int32_t> more = constraint_ids(options, places);
-    more.push_back(options.end_id);
-    next.use(*options.shortlist, inputs, more);
-  }
+  ModelNextTokens<M> next(model, ctx, inputs);
+  if (options.shortlist != nullptr) next.use(*options.shortlist, inputs, needed);
   const std::vector<index_t> limits = length_limits(model, inputs, options);
   if (options.sampling) return sample_texts<ValueOf<M>>(next, prompts, places, limits, options);
   return search_beams<ValueOf<M>>(next, prompts, places, limits, options, coverage);
@@ -96,13 +95,10 @@ std::vector<std::vector<Hypothesis>> SearchRun<M>::run(const M& model, const Con
                                                        const BatchSearchOptions& batching) {
   using Input = typename M::Input;
   options.validate();
-  if (options.sampling && !options.sampling->numbers.empty() &&
-      options.sampling->numbers.size() != inputs.size()) {
-    throw ValueError("search", {"there are ", options.sampling->numbers.size(), " numbers, must be ",
-                                inputs.size(), ", one for each input"});
-  }
-  require_one_prefix_each("search", options.prefixes.size(), inputs.size());
-  require_one_constraint_list_each("search", options.constraints.size(), inputs.size());
+  if (options.sampling)
+    require_one_each("search", "numbers", options.sampling->numbers.size(), inputs.size());
+  require_one_each("search", "prefixes", options.prefixes.size(), inputs.size());
+  require_one_each("search", "lists of constraints", options.constraints.size(), inputs.size());
   if (options.attention) require_attention_maps<M>("attention weights are requested");
   std::vector<index_t> lengths;
   for (const Input& input : inputs) lengths.push_back(input_length(model, input));
@@ -114,12 +110,12 @@ std::vector<std::vector<Hypothesis>> SearchRun<M>::run(const M& model, const Con
     std::vector<Input> batch;
     for (const std::size_t i : places) batch.push_back(inputs[i]);
     auto found = search_batch(model, ctx, std::span<const Input>(batch), places, options);
-    for (std::size_t k = 0; k < places.size(); ++k) results[places[k]] = std::move(found[k]);
-    if constexpr (HasAttentionMaps<M>) {
-      if (!options.attention) return;
-      // A pass over the finished text: during the search the weights of all discarded hypotheses would be
-      // kept.
-      for (std::size_t k = 0; k < places.size(); ++k) {
+    for (std::size_t k = 0; k < places.size(); ++k) {
+      results[places[k]] = std::move(found[k]);
+      if constexpr (HasAttentionMaps<M>) {
+        if (!options.attention) continue;
+        // A pass over the finished text: during the search the weights of all discarded hypotheses would be
+        // kept.
         for (Hypothesis& h : results[places[k]]) {
           h.attention = std::make_shared<const AttentionMaps>(
               hypothesis_maps(model, ctx, batch[k], places[k], h, options));

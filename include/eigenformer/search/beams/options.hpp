@@ -1,14 +1,12 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <span>
-#include <utility>
 #include <vector>
 
 #include "eigenformer/core/base/config.hpp"
@@ -57,37 +55,12 @@ struct SearchProgress {
   std::span<const Hypothesis> finished;
 };
 
-/// Observes searches while they run, and may end them.
-class SearchObserver {
- public:
-  virtual ~SearchObserver() = default;
-  /// Called after each step for each input (and group of a diverse beam) whose search is running, on the
-  /// searching threads, concurrently for different inputs. Returning false ends the search of the input (or
-  /// group) with the texts it has, finished or not, the best first; other inputs are not affected. An
-  /// exception is rethrown to the caller of the search, after the threads that decode other batches have
-  /// ended; no text is returned.
-  virtual bool operator()(const SearchProgress& progress) const = 0;
-};
-
-namespace detail {
-
-template <class F>
-class FunctionObserver final : public SearchObserver {
- public:
-  explicit FunctionObserver(F f) : f_(std::move(f)) {}
-  bool operator()(const SearchProgress& progress) const override { return f_(progress); }
-
- private:
-  F f_;
-};
-
-}  // namespace detail
-
-/// Creates an observer from a function (const SearchProgress&) that returns whether to continue.
-template <class F>
-std::shared_ptr<const SearchObserver> search_observer(F f) {
-  return std::make_shared<detail::FunctionObserver<F>>(std::move(f));
-}
+/// Observes searches while they run, and may end them. Called after each step for each input (and group of a
+/// diverse beam) whose search is running, on the searching threads, concurrently for different inputs.
+/// Returning false ends the search of the input (or group) with the texts it has, finished or not, the best
+/// first; other inputs are not affected. An exception is rethrown to the caller of the search, after the
+/// threads that decode other batches have ended; no text is returned.
+using SearchObserver = std::function<bool(const SearchProgress&)>;
 
 class BeamRule;
 class Shortlist;
@@ -180,9 +153,10 @@ struct SearchOptions {
   /// Divides positive and multiplies negative scores of tokens that the text or the prompt contains; 1: off
   /// (Keskar et al. 2019).
   double repetition_penalty = 1;
-  /// beta: adds beta times coverage_log() to the score of a text that has ended or was cut off, which
-  /// penalises texts that leave out a part of the source (Wu et al. 2016, section 7); 0: off. Uses the mean
-  /// attention over the heads of the decoder's last layer; each such text takes another pass of the model.
+  /// beta: adds to the score of a text that has ended or was cut off beta times the sum over source tokens of
+  /// log(min(a, 1)), where a is the attention that the token receives, which penalises texts that leave out a
+  /// part of the source (Wu et al. 2016, section 7); 0: off. Uses the mean attention over the heads of the
+  /// decoder's last layer; each such text takes another pass of the model.
   double coverage_penalty = 0;
   /// Groups of diverse beam search (Vijayakumar et al. 2018): each group pays a penalty for tokens that
   /// earlier groups chose in the same step. Must divide beam_size; 1: ordinary beam search.
@@ -217,7 +191,8 @@ struct SearchOptions {
   /// Restricts each batch to the ids it chooses for the batch's sources, and normalises probabilities over
   /// these: a result then depends on its batch. Null: none.
   std::shared_ptr<const Shortlist> shortlist{};
-  std::shared_ptr<const SearchObserver> observer{};  ///< observes each step and may end a search; null: none
+  /// Observes each step and may end a search, `std::make_shared<const SearchObserver>(f)`; null: none.
+  std::shared_ptr<const SearchObserver> observer{};
 
   /// Compares all fields, pointers by address.
   friend bool operator==(const SearchOptions&, const SearchOptions&) = default;

@@ -67,18 +67,15 @@ class BeamRule {
   virtual void validate(const SearchOptions&) const {}
 };
 
-/// ((5 + length) / 6)^alpha (Wu et al. 2016, section 7). length: tokens with the end symbol, without the
-/// begin symbol.
-inline double length_penalty(index_t length, double alpha) {
-  return std::pow((5.0 + static_cast<double>(length)) / 6.0, alpha);
-}
-
 namespace detail {
 
 /// The score of a hypothesis by the options' rule and word penalty, without the coverage penalty. length: its
 /// tokens without begin symbol and prefix, with the end symbol if it has one.
 EIGENFORMER_FUNCTION double hypothesis_score(double log_probability, index_t length,
                                              const SearchOptions& options);
+
+/// The options' own_rule, or else the rule that they name. Valid as long as the options.
+EIGENFORMER_FUNCTION const BeamRule& beam_rule(const SearchOptions& options);
 
 // The number of finished hypotheses that ends a search with patience.
 inline index_t enough_ended(const SearchOptions& options) {
@@ -93,6 +90,17 @@ inline void require_no_patience(const SearchOptions& options, const char* rule) 
                               rule, ", which has its own stopping criterion"});
 }
 
+/// A rule with the score log p / |y|^alpha, where |y| includes the end symbol and the forced prefix.
+class PlainLengthRule : public BeamRule {
+ public:
+  double score(double log_probability, index_t length, const SearchOptions& options) const override {
+    const index_t counted = length + static_cast<index_t>(options.prefix_ids.size());
+    return log_probability / std::pow(static_cast<double>(counted), options.length_penalty);
+  }
+
+  bool cut_competes() const override { return true; }
+};
+
 }  // namespace detail
 
 /// SearchRule::gnmt. Without a length penalty and a reward for length, scores only fall, so the search ends
@@ -102,7 +110,7 @@ inline void require_no_patience(const SearchOptions& options, const char* rule) 
 class GnmtRule final : public BeamRule {
  public:
   double score(double log_probability, index_t length, const SearchOptions& options) const override {
-    return log_probability / length_penalty(length, options.length_penalty);
+    return log_probability / std::pow((5.0 + static_cast<double>(length)) / 6.0, options.length_penalty);
   }
   bool done(const detail::BeamState& state, const SearchOptions& options) const override {
     const bool only_falls = options.length_penalty == 0 && options.word_penalty >= 0;
@@ -116,21 +124,6 @@ class GnmtRule final : public BeamRule {
     throw ValueError("search", {"length_penalty is ", options.length_penalty, ", must not be negative"});
   }
 };
-
-namespace detail {
-
-/// A rule with the score log p / |y|^alpha, where |y| includes the end symbol and the forced prefix.
-class PlainLengthRule : public BeamRule {
- public:
-  double score(double log_probability, index_t length, const SearchOptions& options) const override {
-    const index_t counted = length + static_cast<index_t>(options.prefix_ids.size());
-    return log_probability / std::pow(static_cast<double>(counted), options.length_penalty);
-  }
-
-  bool cut_competes() const override { return true; }
-};
-
-}  // namespace detail
 
 /// SearchRule::huggingface: transformers' beam search, and its greedy search where beam_size is 1.
 class HuggingFaceRule final : public detail::PlainLengthRule {
@@ -178,16 +171,15 @@ class MarianRule : public detail::PlainLengthRule {
   }
 };
 
-namespace detail {
-
-/// The options' own_rule, or else the rule that they name. Valid as long as the options.
-EIGENFORMER_FUNCTION const BeamRule& beam_rule(const SearchOptions& options);
-
-}  // namespace detail
-
 #if EIGENFORMER_DEFINITIONS
 
 namespace detail {
+
+EIGENFORMER_FUNCTION double hypothesis_score(double log_probability, index_t length,
+                                             const SearchOptions& options) {
+  const double penalty = options.word_penalty * static_cast<double>(length);
+  return beam_rule(options).score(log_probability - penalty, length, options);
+}
 
 EIGENFORMER_FUNCTION const BeamRule& beam_rule(const SearchOptions& options) {
   static const GnmtRule gnmt;
@@ -239,16 +231,6 @@ EIGENFORMER_FUNCTION void SearchOptions::validate(const char* op) const {
   }
   detail::beam_rule(*this).validate(*this);
 }
-
-namespace detail {
-
-EIGENFORMER_FUNCTION double hypothesis_score(double log_probability, index_t length,
-                                             const SearchOptions& options) {
-  const double penalty = options.word_penalty * static_cast<double>(length);
-  return beam_rule(options).score(log_probability - penalty, length, options);
-}
-
-}  // namespace detail
 
 #endif
 

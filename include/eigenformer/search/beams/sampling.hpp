@@ -34,6 +34,7 @@ std::int32_t draw_token(std::span<const T> scores, const Sampling& options, doub
 #include <limits>
 #include <utility>
 
+#include "eigenformer/autograd/ops/shape/gather.hpp"
 #include "eigenformer/core/base/random.hpp"
 #include "eigenformer/search/processors/processors.hpp"
 
@@ -45,75 +46,53 @@ struct SampledToken {
   double log_probability = 0;  // in nats, under the model's unmodified distribution
 };
 
-// The allowed tokens in descending order of score, of equal ones the lower id first; sorted lazily.
-template <class T>
-class LikeliestFirst {
- public:
-  // scores: -infinity forbids a token.
-  explicit LikeliestFirst(std::span<const T> scores) {
-    tokens_.reserve(scores.size());
-    for (std::size_t i = 0; i < scores.size(); ++i) {
-      if (scores[i] > -std::numeric_limits<T>::infinity())
-        tokens_.push_back({scores[i], static_cast<std::int32_t>(i)});
-    }
-  }
-
-  struct Token {
-    T score;
-    std::int32_t id;
-  };
-  std::size_t size() const noexcept { return tokens_.size(); }
-  std::span<const Token> tokens() const noexcept { return tokens_; }
-
-  // The i-th likeliest. Accessed in order, the first few cost one pass, all of them about one sort.
-  const Token& operator[](std::size_t i) {
-    if (i >= sorted_)
-      sort_to(std::max(i + 1, std::min(tokens_.size(), std::max<std::size_t>(64, 8 * sorted_))));
-    return tokens_[i];
-  }
-
-  // Removes all but the k likeliest.
-  void keep(std::size_t k) {
-    if (k >= tokens_.size()) return;
-    sort_to(k);
-    tokens_.resize(k);
-  }
-
- private:
-  void sort_to(std::size_t n) {
-    const auto likelier = [](const Token& a, const Token& b) {
-      return a.score != b.score ? a.score > b.score : a.id < b.id;
-    };
-    const auto begin = tokens_.begin() + static_cast<std::ptrdiff_t>(sorted_),
-               end = tokens_.begin() + static_cast<std::ptrdiff_t>(n);
-    if (end != tokens_.end()) std::nth_element(begin, end, tokens_.end(), likelier);
-    std::sort(begin, end, likelier);
-    sorted_ = n;
-  }
-
-  std::vector<Token> tokens_;
-  std::size_t sorted_ = 0;
-};
-
 template <class T>
 std::int32_t draw_token(std::span<const T> scores, const Sampling& options, double uniform) {
   const auto likeliest =
       static_cast<std::size_t>(std::max_element(scores.begin(), scores.end()) - scores.begin());
   if (options.temperature == 0) return static_cast<std::int32_t>(likeliest);
-  LikeliestFirst<T> tokens(scores);
-  if (options.top_k > 0) tokens.keep(static_cast<std::size_t>(options.top_k));
+  struct Token {
+    T score;
+    std::int32_t id;
+  };
+  std::vector<Token> tokens;  // the allowed ones
+  tokens.reserve(scores.size());
+  for (std::size_t i = 0; i < scores.size(); ++i) {
+    if (scores[i] > -std::numeric_limits<T>::infinity())
+      tokens.push_back({scores[i], static_cast<std::int32_t>(i)});
+  }
+  std::size_t sorted = 0;  // the first of them are the likeliest, in order
+  const auto sort_to = [&](std::size_t n) {
+    const auto likelier = [](const Token& a, const Token& b) {
+      return a.score != b.score ? a.score > b.score : a.id < b.id;
+    };
+    const auto begin = tokens.begin() + static_cast<std::ptrdiff_t>(sorted),
+               end = tokens.begin() + static_cast<std::ptrdiff_t>(n);
+    if (end != tokens.end()) std::nth_element(begin, end, tokens.end(), likelier);
+    std::sort(begin, end, likelier);
+    sorted = n;
+  };
+  if (options.top_k > 0 && static_cast<std::size_t>(options.top_k) < tokens.size()) {
+    sort_to(static_cast<std::size_t>(options.top_k));
+    tokens.resize(sorted);
+  }
+  // The i-th likeliest. Asked in order, the first few cost one pass, all of them about one sort.
+  const auto token = [&](std::size_t i) {
+    if (i >= sorted) sort_to(std::max(i + 1, std::min(tokens.size(), std::max<std::size_t>(64, 8 * sorted))));
+    return tokens[i];
+  };
   const double best = static_cast<double>(scores[likeliest]);
   const auto weight = [&](T score) {
     return std::exp((static_cast<double>(score) - best) / options.temperature);
   };
   double total = 0;
-  for (const auto& token : tokens.tokens()) total += weight(token.score);
+  for (const Token& t : tokens) total += weight(t.score);
   // Sums the weights of the likeliest tokens until `enough`.
   std::vector<double> sums;
   const auto sum_to = [&](auto&& enough) {
     std::size_t i = 0;
     for (;; ++i) {
-      if (i == sums.size()) sums.push_back((i == 0 ? 0 : sums.back()) + weight(tokens[i].score));
+      if (i == sums.size()) sums.push_back((i == 0 ? 0 : sums.back()) + weight(token(i).score));
       if (i + 1 == tokens.size() || enough(sums[i])) return i;
     }
   };
@@ -122,32 +101,15 @@ std::int32_t draw_token(std::span<const T> scores, const Sampling& options, doub
     std::size_t kept = sum_to([&](double sum) {
       // The likeliest token has weight 1.
       return sum >= share ||
-             (sums.size() < tokens.size() && weight(tokens[sums.size()].score) < options.min_p);
+             (sums.size() < tokens.size() && weight(token(sums.size()).score) < options.min_p);
     });
     const double drawn = uniform * sums[kept];
     const auto last = sums.begin() + static_cast<std::ptrdiff_t>(kept);
-    return tokens[static_cast<std::size_t>(std::upper_bound(sums.begin(), last, drawn) - sums.begin())].id;
+    return token(static_cast<std::size_t>(std::upper_bound(sums.begin(), last, drawn) - sums.begin())).id;
   }
   const double drawn = uniform * total;
-  return tokens[sum_to([&](double sum) { return sum > drawn; })].id;
+  return token(sum_to([&](double sum) { return sum > drawn; })).id;
 }
-
-// Computes log-softmax in double: logit - (highest + log(sum of exp(logit - highest))).
-template <class T>
-struct LogNormaliser {
-  explicit LogNormaliser(std::span<const T> logits) {
-    highest = static_cast<double>(logits[0]);
-    for (const T x : logits) highest = std::max(highest, static_cast<double>(x));
-    double sum = 0;
-    for (const T x : logits) sum += std::exp(static_cast<double>(x) - highest);
-    log_sum = std::log(sum);
-  }
-  double operator()(T logit) const { return static_cast<double>(logit) - highest - log_sum; }
-  // Whether the logits contain NaN or +infinity, or only -infinity.
-  bool bad() const { return std::isnan(log_sum); }
-
-  double highest, log_sum;
-};
 
 // The uniform number in [0, 1) for the token at `place` of sample `sample` of text `number`: a function of
 // these and the seed, so that a text does not depend on its batch.
@@ -165,8 +127,12 @@ inline double sampling_uniform(std::uint64_t seed, std::uint64_t number, index_t
 template <class T>
 SampledToken sample_row(std::span<T> logits, const LogitsStep& step, const ProcessorList& processors,
                         const Sampling& options, std::uint64_t number, index_t sample) {
-  const LogNormaliser<T> normaliser(logits);
-  if (normaliser.bad()) require_numbers<T>("search", logits, step.input, step.step, false);
+  const auto highest = static_cast<double>(*std::max_element(logits.begin(), logits.end()));
+  double sum = 0;
+  for (const T x : logits) sum += std::exp(static_cast<double>(x) - highest);
+  const double log_sum = std::log(sum);
+  // The row has NaN or +infinity, or only -infinity, which is allowed.
+  if (std::isnan(log_sum)) require_numbers<T>("search", logits, step.input, step.step, false);
   std::vector<T> given;
   if (processors.changes_values()) given.assign(logits.begin(), logits.end());
   processors(step, logits);
@@ -176,16 +142,7 @@ SampledToken sample_row(std::span<T> logits, const LogitsStep& step, const Proce
   const std::int32_t id =
       draw_token<T>(logits, options, sampling_uniform(options.seed, number, sample, step.step));
   const auto at = static_cast<std::size_t>(id);
-  return {id, normaliser(given.empty() ? logits[at] : given[at])};
-}
-
-// Repeats each row n times.
-template <class T>
-Tensor<T> repeated_rows(const Tensor<T>& x, index_t n) {
-  Tensor<T> y(Shape{x.dim(0) * n, x.dim(1)});
-  for (index_t row = 0; row < y.dim(0); ++row)
-    std::copy_n(x.data() + row / n * x.dim(1), x.dim(1), y.data() + row * x.dim(1));
-  return y;
+  return {id, static_cast<double>(given.empty() ? logits[at] : given[at]) - highest - log_sum};
 }
 
 // A text that grows, and the token drawn for it.
@@ -194,44 +151,37 @@ struct GrowingText {
   SampledToken drawn{};
 };
 
-// Draws the token of step t for each text; overwrites the logits.
-template <class T>
-void draw_tokens(Tensor<T>& logits, const Prompts& prompts, std::span<const std::size_t> inputs,
-                 const ProcessorList& processors, const Sampling& sampling, index_t t,
-                 const std::vector<std::vector<Hypothesis>>& texts, std::vector<GrowingText>& growing) {
-  const index_t vocabulary = logits.dim(1);
-  parallel_for(static_cast<index_t>(growing.size()), std::max<index_t>(1, 4096 / vocabulary),
-               [&](index_t begin, index_t end) {
-                 for (index_t row = begin; row < end; ++row) {
-                   GrowingText& g = growing[static_cast<std::size_t>(row)];
-                   const std::size_t input = inputs[g.prompt];
-                   g.drawn = sample_row<T>(
-                       {logits.data() + row * vocabulary, static_cast<std::size_t>(vocabulary)},
-                       {input, t, prompts[g.prompt], texts[g.prompt][g.sample].ids, false}, processors,
-                       sampling, sampling.numbers.empty() ? input : sampling.numbers[input],
-                       static_cast<index_t>(g.sample));
-                 }
-               });
-}
-
 template <class T>
 std::vector<std::vector<Hypothesis>> sample_texts(NextTokens<T>& model, const Prompts& prompts,
                                                   std::span<const std::size_t> inputs,
                                                   std::span<const index_t> limits,
                                                   const SearchOptions& options) {
-  const ProcessorList processors("search", options);
+  const ProcessorList processors(options);
+  const Sampling& sampling = *options.sampling;
   const auto samples = static_cast<std::size_t>(options.num_hypotheses);
   std::vector<std::vector<Hypothesis>> texts(prompts.size(), std::vector<Hypothesis>(samples));
   const index_t most = max_steps(options);
   if (most == 0) return texts;  // prefix_ids leave no room for a text
   std::vector<GrowingText> growing, still;
+  std::vector<std::int32_t> prompt_of;  // of each growing text
   for (std::size_t i = 0; i < prompts.size(); ++i) {
     for (std::size_t k = 0; k < samples; ++k) growing.push_back({i, k});
+    prompt_of.insert(prompt_of.end(), samples, static_cast<std::int32_t>(i));
   }
   Tensor<T> logits = model.begin(prompts, options.prefix_length);
-  if (samples > 1) logits = repeated_rows(logits, options.num_hypotheses);
+  if (samples > 1) logits = index_select(logits, id_row(prompt_of)).value();
   for (index_t t = 0;; ++t) {
-    draw_tokens(logits, prompts, inputs, processors, *options.sampling, t, texts, growing);
+    const index_t vocabulary = logits.dim(1), grain = std::max<index_t>(1, 4096 / vocabulary);
+    parallel_for(static_cast<index_t>(growing.size()), grain, [&](index_t begin, index_t end) {
+      for (index_t row = begin; row < end; ++row) {
+        GrowingText& g = growing[static_cast<std::size_t>(row)];
+        const std::size_t input = inputs[g.prompt];
+        g.drawn = sample_row<T>(
+            {logits.data() + row * vocabulary, static_cast<std::size_t>(vocabulary)},
+            {input, t, prompts[g.prompt], texts[g.prompt][g.sample].ids, false}, processors, sampling,
+            sampling.numbers.empty() ? input : sampling.numbers[input], static_cast<index_t>(g.sample));
+      }
+    });
     for (const GrowingText& g : growing) {
       Hypothesis& text = texts[g.prompt][g.sample];
       text.log_probability += g.drawn.log_probability;

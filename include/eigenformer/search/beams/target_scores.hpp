@@ -3,11 +3,10 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <numeric>
 #include <span>
-#include <utility>
 #include <vector>
 
+#include "eigenformer/autograd/ops/shape/gather.hpp"
 #include "eigenformer/kernels/reduction/top_k.hpp"
 #include "eigenformer/search/beams/batches.hpp"
 #include "eigenformer/search/processors/processors.hpp"
@@ -24,40 +23,39 @@ namespace detail {
 
 // A row of the decoder's output that predicts a token of a target.
 struct ScoredRow {
-  index_t row;
+  std::int32_t row;
   std::size_t input;
   index_t step;
   std::int32_t id;  // of the token
 };
 
-// The log-probability of each row's token.
+// Appends the log-probability of each row's token to the score of its input. decoded: (rows, D).
 template <class M>
-std::vector<double> scores_of_rows(const M& model, const Context<ValueOf<M>>& ctx,
-                                   const Tensor<ValueOf<M>>& decoded, const std::vector<ScoredRow>& rows) {
+void score_rows(const M& model, const Context<ValueOf<M>>& ctx, const Var<ValueOf<M>>& decoded,
+                std::span<const ScoredRow> rows, std::vector<TargetScore>& scores) {
   using T = ValueOf<M>;
-  // Blocks of rows, so that memory does not grow with rows x vocabulary.
-  constexpr std::size_t block = 256;
-  const index_t d = decoded.dim(1);
-  std::vector<double> found;
-  for (std::size_t begin = 0; begin < rows.size(); begin += block) {
-    const std::size_t count = std::min(block, rows.size() - begin);
-    Tensor<T> part(Shape{static_cast<index_t>(count), d});
-    for (std::size_t r = 0; r < count; ++r)
-      std::copy_n(decoded.data() + rows[begin + r].row * d, d, part.data() + static_cast<index_t>(r) * d);
-    const Tensor<T> logits = Var<T>(model.logits(ctx, Var<T>(std::move(part)))).value();
+  while (!rows.empty()) {
+    // So that memory does not grow with rows x vocabulary.
+    const auto block = rows.first(std::min<std::size_t>(256, rows.size()));
+    rows = rows.subspan(block.size());
+    std::vector<std::int32_t> places;
+    for (const ScoredRow& of : block) places.push_back(of.row);
+    const auto count = static_cast<index_t>(places.size());
     const auto vocabulary = static_cast<index_t>(model.vocabulary_size());
-    require_logits("score", logits.shape(), static_cast<index_t>(count), vocabulary);
-    std::vector<T> sums(count);
-    kernels::log_sum_exp<T>(logits.data(), vocabulary, static_cast<index_t>(count), vocabulary, sums.data());
-    for (std::size_t r = 0; r < count; ++r) {
+    const Tensor<T> logits = Var<T>(model.logits(ctx, index_select(decoded, id_row(places)))).value();
+    require_logits("score", logits.shape(), count, vocabulary);
+    std::vector<T> sums(places.size());
+    kernels::log_sum_exp<T>(logits.data(), vocabulary, count, vocabulary, sums.data());
+    for (std::size_t r = 0; r < places.size(); ++r) {
       const std::span<const T> row(logits.data() + static_cast<index_t>(r) * vocabulary,
                                    static_cast<std::size_t>(vocabulary));
-      const ScoredRow& of = rows[begin + r];
+      const ScoredRow& of = block[r];
       if (std::isnan(sums[r])) require_numbers<T>("score", row, of.input, of.step, false);
-      found.push_back(static_cast<double>(row[static_cast<std::size_t>(of.id)] - sums[r]));
+      const auto found = static_cast<double>(row[static_cast<std::size_t>(of.id)] - sums[r]);
+      scores[of.input].token_log_probabilities.push_back(found);
+      scores[of.input].log_probability += found;
     }
   }
-  return found;
 }
 
 // Scores one batch. places: its pairs, as indices into the caller's lists.
@@ -65,7 +63,6 @@ template <class M>
 void score_batch(const M& model, const Context<ValueOf<M>>& ctx, std::span<const typename M::Input> inputs,
                  std::span<const std::vector<std::int32_t>> targets, std::span<const std::size_t> places,
                  const SearchOptions& options, std::vector<TargetScore>& scores) {
-  using T = ValueOf<M>;
   std::vector<typename M::Input> batch;
   for (const std::size_t i : places) batch.push_back(inputs[i]);
   const std::span<const typename M::Input> given(batch);
@@ -75,28 +72,21 @@ void score_batch(const M& model, const Context<ValueOf<M>>& ctx, std::span<const
   std::vector<ScoredRow> rows;
   for (std::size_t k = 0; k < places.size(); ++k) {
     const std::vector<std::int32_t>& target = targets[places[k]];
-    const auto first = static_cast<index_t>(ids.size() + prompts[k].size()) - 1;
     ids.insert(ids.end(), prompts[k].begin(), prompts[k].end());
     ids.insert(ids.end(), target.begin(), target.end());
     counts.push_back(static_cast<index_t>(prompts[k].size() + target.size()));
     if (options.prefix_length > 0)
       prefix.push_back(std::min(options.prefix_length, static_cast<index_t>(prompts[k].size())));
-    for (index_t t = 0; t <= static_cast<index_t>(target.size()); ++t)
-      rows.push_back(
-          {first + t, places[k], t,
-           t < static_cast<index_t>(target.size()) ? target[static_cast<std::size_t>(t)] : options.end_id});
+    const std::size_t first = ids.size() - target.size() - 1;
+    for (std::size_t t = 0; t <= target.size(); ++t) {
+      rows.push_back({static_cast<std::int32_t>(first + t), places[k], static_cast<index_t>(t),
+                      t < target.size() ? target[t] : options.end_id});
+    }
   }
   auto state = model.begin(ctx, given);
-  const Tensor<T> decoded = Var<T>(state.step(id_row(ids), std::span<const index_t>(counts), prefix)).value();
+  const Var<ValueOf<M>> decoded = state.step(id_row(ids), std::span<const index_t>(counts), prefix);
   require_decoded("score", decoded.shape(), ids.size());
-  const std::vector<double> found = scores_of_rows(model, ctx, decoded, rows);
-  auto at = found.begin();
-  for (const std::size_t i : places) {
-    const auto end = at + static_cast<std::ptrdiff_t>(targets[i].size()) + 1;
-    scores[i].token_log_probabilities.assign(at, end);
-    scores[i].log_probability = std::accumulate(at, end, 0.0);
-    at = end;
-  }
+  score_rows(model, ctx, decoded, rows, scores);
 }
 
 }  // namespace detail
@@ -123,7 +113,7 @@ std::vector<TargetScore> score_targets(const M& model, const Context<detail::Val
                      {inputs.size(), " inputs and ", targets.size(), " targets, expected equal numbers"});
   }
   options.validate();
-  detail::require_one_prefix_each("score", options.prefixes.size(), inputs.size());
+  detail::require_one_each("score", "prefixes", options.prefixes.size(), inputs.size());
   const auto vocabulary = static_cast<index_t>(model.vocabulary_size());
   detail::require_id("score", "end_id", options.end_id, vocabulary, 0);
   std::vector<index_t> lengths;

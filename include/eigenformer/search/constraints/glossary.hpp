@@ -56,72 +56,12 @@ inline bool is_in_word(char32_t c) {
          !within(0x2E80, 0xA4CF) && !within(0xF900, 0xFAFF) && !within(0x20000, 0x3FFFF);
 }
 
-/// The code points of a text with their bytes; a run of white space is one space.
-struct SpacedText {
-  std::u32string points;
-  std::vector<ByteSpan> spans;
-
-  /// ignore_case: whether to fold letters.
-  explicit SpacedText(std::string_view text, bool ignore_case = false);
-
-  /// Whether there is a word boundary before the i-th code point.
-  bool is_edge(std::size_t i) const {
-    return i == 0 || i >= points.size() || !is_in_word(points[i - 1]) || !is_in_word(points[i]);
-  }
-};
+struct SpacedText;
 
 /// Whether a text contains a phrase as whole words, or begins with it capitalized.
 EIGENFORMER_IO_FUNCTION bool has_phrase(std::string_view text, std::string_view phrase);
 
 }  // namespace eigenformer::detail
-
-#if EIGENFORMER_IO_DEFINITIONS
-
-namespace eigenformer::detail {
-
-EIGENFORMER_IO_FUNCTION std::string capitalized(std::string_view text) {
-  if (text.empty()) return {};
-  const DecodedCodePoint first = decode_front(text);
-  if (first.length == 0) return std::string(text);
-  char32_t c = first.value;
-  if (const auto* icu = find_linked<CaseFunctions>()) {
-    c = icu->upper(c);
-  } else if (c >= U'a' && c <= U'z') {
-    c -= U'a' - U'A';
-  }
-  return utf8_of(c) + std::string(text.substr(first.length));
-}
-
-EIGENFORMER_IO_FUNCTION SpacedText::SpacedText(std::string_view text, bool ignore_case) {
-  for_each_code_point(text, [&](char32_t c, std::string_view bytes) {
-    const auto begin = static_cast<std::size_t>(bytes.data() - text.data());
-    if (is_space(c)) {
-      if (!points.empty() && points.back() == U' ') {
-        spans.back().end = begin + bytes.size();
-        return;
-      }
-      c = U' ';
-    }
-    points += ignore_case ? folded(c) : c;
-    spans.push_back({begin, begin + bytes.size()});
-  });
-}
-
-EIGENFORMER_IO_FUNCTION bool has_phrase(std::string_view text, std::string_view phrase) {
-  const SpacedText in(text);
-  const std::u32string wanted = SpacedText(phrase).points;
-  if (wanted.empty()) return false;
-  for (std::size_t at = in.points.find(wanted); at != std::u32string::npos;
-       at = in.points.find(wanted, at + 1)) {
-    if (in.is_edge(at) && in.is_edge(at + wanted.size())) return true;
-  }
-  const std::u32string initial = SpacedText(capitalized(phrase)).points;
-  return in.points.starts_with(initial) && in.is_edge(initial.size());
-}
-
-}  // namespace eigenformer::detail
-
-#endif
 
 namespace eigenformer {
 
@@ -196,9 +136,169 @@ class Glossary {
 
 }  // namespace eigenformer
 
+namespace eigenformer::detail {
+
+/// Converts terms to constraints: each term to the token sequences that it may have within a text.
+/// Thread-safe.
+class TermForms {
+ public:
+  /// tokenizer: of the target texts. Its TokenEdges are computed with the first constraint, once for all
+  /// copies.
+  explicit TermForms(std::shared_ptr<const Tokenizer> tokenizer) : tokenizer_(std::move(tokenizer)) {}
+
+  /// A constraint that any one of these terms meets, as whole words: at the beginning of a text (also
+  /// capitalized), after a word and after punctuation. Its `forms` are empty when the vocabulary cannot write
+  /// the terms.
+  PhraseConstraint constraint(const std::vector<std::string>& terms) const;
+
+  /// The constraints of a line's terms, without terms that the vocabulary cannot write.
+  PhraseConstraints constraints(std::span<const GlossaryTerm> terms) const;
+
+ private:
+  using Ids = std::vector<std::int32_t>;
+
+  // Adds the tokens of a term after some text, unless they decode differently or are known already.
+  void add(std::vector<Ids>& forms, std::string_view before, const std::string& term,
+           const std::string& wanted) const;
+
+  struct SharedEdges {
+    std::once_flag made{};
+    std::shared_ptr<const TokenEdges> edges{};
+  };
+
+  std::shared_ptr<const Tokenizer> tokenizer_;
+  std::shared_ptr<SharedEdges> edges_ = std::make_shared<SharedEdges>();
+};
+
+}  // namespace eigenformer::detail
+
 #if EIGENFORMER_IO_DEFINITIONS
 
 namespace eigenformer {
+
+namespace detail {
+
+EIGENFORMER_IO_FUNCTION std::string capitalized(std::string_view text) {
+  if (text.empty()) return {};
+  const DecodedCodePoint first = decode_front(text);
+  if (first.length == 0) return std::string(text);
+  char32_t c = first.value;
+  if (const auto* icu = find_linked<CaseFunctions>()) {
+    c = icu->upper(c);
+  } else if (c >= U'a' && c <= U'z') {
+    c -= U'a' - U'A';
+  }
+  return utf8_of(c) + std::string(text.substr(first.length));
+}
+
+/// The code points of a text with their bytes; a run of white space is one space.
+struct SpacedText {
+  std::u32string points;
+  std::vector<ByteSpan> spans;
+
+  /// ignore_case: whether to fold letters.
+  explicit SpacedText(std::string_view text, bool ignore_case = false) {
+    for_each_code_point(text, [&](char32_t c, std::string_view bytes) {
+      const auto begin = static_cast<std::size_t>(bytes.data() - text.data());
+      if (is_space(c)) {
+        if (!points.empty() && points.back() == U' ') {
+          spans.back().end = begin + bytes.size();
+          return;
+        }
+        c = U' ';
+      }
+      points += ignore_case ? folded(c) : c;
+      spans.push_back({begin, begin + bytes.size()});
+    });
+  }
+
+  /// Whether there is a word boundary before the i-th code point.
+  bool is_edge(std::size_t i) const {
+    return i == 0 || i >= points.size() || !is_in_word(points[i - 1]) || !is_in_word(points[i]);
+  }
+};
+
+EIGENFORMER_IO_FUNCTION bool has_phrase(std::string_view text, std::string_view phrase) {
+  const SpacedText in(text);
+  const std::u32string wanted = SpacedText(phrase).points;
+  if (wanted.empty()) return false;
+  for (std::size_t at = in.points.find(wanted); at != std::u32string::npos;
+       at = in.points.find(wanted, at + 1)) {
+    if (in.is_edge(at) && in.is_edge(at + wanted.size())) return true;
+  }
+  const std::u32string initial = SpacedText(capitalized(phrase)).points;
+  return in.points.starts_with(initial) && in.is_edge(initial.size());
+}
+
+inline bool ends_in_word(std::string_view text) {
+  char32_t last = 0;
+  for_each_code_point(text, [&](char32_t c, std::string_view) { last = c; });
+  return is_in_word(last);
+}
+
+// Tokens of a text that ends in a word and survives encoding and decoding.
+inline std::vector<std::int32_t> some_word(const Tokenizer& tokenizer) {
+  for (std::int32_t id = 0; id < static_cast<std::int32_t>(tokenizer.vocabulary_size()); ++id) {
+    const std::string text = tokenizer.decode(std::vector<std::int32_t>{id});
+    if (find_invalid_utf8(text) || !ends_in_word(text)) continue;
+    std::vector<std::int32_t> ids = tokenizer.encode(text);
+    if (!ids.empty() && tokenizer.decode(ids) == text) return ids;
+  }
+  return {};
+}
+
+/// Finds out which tokens of a vocabulary continue words, by decoding each one after a word. Takes one
+/// decode() per id.
+inline TokenEdges token_edges(const Tokenizer& tokenizer) {
+  const auto size = static_cast<std::size_t>(tokenizer.vocabulary_size());
+  TokenEdges edges{std::vector<bool>(size), std::vector<bool>(size)};
+  const std::vector<std::int32_t> word = some_word(tokenizer);
+  const std::string before = tokenizer.decode(word);
+  std::vector<std::int32_t> ids = word;
+  ids.push_back(0);
+  for (std::size_t id = 0; id < size; ++id) {
+    ids.back() = static_cast<std::int32_t>(id);
+    const std::string text = tokenizer.decode(ids);
+    const bool added = text.starts_with(before) && text.size() > before.size();
+    edges.begins_inside[id] =
+        added && is_in_word(decode_front(std::string_view(text).substr(before.size())).value);
+    edges.ends_inside[id] = text != before && ends_in_word(text);
+  }
+  return edges;
+}
+
+EIGENFORMER_IO_FUNCTION PhraseConstraint TermForms::constraint(const std::vector<std::string>& terms) const {
+  std::call_once(edges_->made,
+                 [&] { edges_->edges = std::make_shared<const TokenEdges>(token_edges(*tokenizer_)); });
+  PhraseConstraint made{.edges = edges_->edges};
+  for (const std::string& term : terms) {
+    for (const char* before : {"", "a ", ", ", "(", "\""}) add(made.forms, before, term, term);
+    const std::string initial = capitalized(term);
+    if (initial != term) add(made.initial_forms, "", initial, term);
+  }
+  return made;
+}
+
+EIGENFORMER_IO_FUNCTION PhraseConstraints TermForms::constraints(std::span<const GlossaryTerm> terms) const {
+  PhraseConstraints all;
+  for (const GlossaryTerm& term : terms) {
+    PhraseConstraint made = constraint(term.targets);
+    if (!made.forms.empty()) all.push_back(std::move(made));
+  }
+  return all;
+}
+
+EIGENFORMER_IO_FUNCTION void TermForms::add(std::vector<Ids>& forms, std::string_view before,
+                                            const std::string& term, const std::string& wanted) const {
+  const Ids context = tokenizer_->encode(before);
+  Ids form = tokenizer_->encode(std::string(before) + term);
+  if (form.size() <= context.size() || !std::equal(context.begin(), context.end(), form.begin())) return;
+  form.erase(form.begin(), form.begin() + static_cast<std::ptrdiff_t>(context.size()));
+  if (form.size() > max_form_length || !has_phrase(tokenizer_->decode(form), wanted)) return;
+  if (std::find(forms.begin(), forms.end(), form) == forms.end()) forms.push_back(std::move(form));
+}
+
+}  // namespace detail
 
 EIGENFORMER_IO_FUNCTION std::vector<TermOutcome> term_outcomes(std::span<const GlossaryTerm> terms,
                                                                std::string_view translation) {
@@ -292,122 +392,5 @@ EIGENFORMER_IO_FUNCTION std::pair<std::size_t, const std::vector<std::string>*> 
 }
 
 }  // namespace eigenformer
-
-#endif
-
-namespace eigenformer::detail {
-
-inline bool ends_in_word(std::string_view text) {
-  char32_t last = 0;
-  for_each_code_point(text, [&](char32_t c, std::string_view) { last = c; });
-  return is_in_word(last);
-}
-
-// Tokens of a text that ends in a word and survives encoding and decoding.
-EIGENFORMER_IO_FUNCTION std::vector<std::int32_t> some_word(const Tokenizer& tokenizer);
-
-/// Finds out which tokens of a vocabulary continue words, by decoding each one after a word. Takes one
-/// decode() per id.
-EIGENFORMER_IO_FUNCTION detail::TokenEdges token_edges(const Tokenizer& tokenizer);
-
-/// Converts terms to constraints: each term to the token sequences that it may have within a text.
-/// Thread-safe.
-class TermForms {
- public:
-  /// tokenizer: of the target texts. Its TokenEdges are computed with the first constraint, once for all
-  /// copies.
-  explicit TermForms(std::shared_ptr<const Tokenizer> tokenizer) : tokenizer_(std::move(tokenizer)) {}
-
-  /// A constraint that any one of these terms meets, as whole words: at the beginning of a text (also
-  /// capitalized), after a word and after punctuation. Its `forms` are empty when the vocabulary cannot write
-  /// the terms.
-  PhraseConstraint constraint(const std::vector<std::string>& terms) const;
-
-  /// The constraints of a line's terms, without terms that the vocabulary cannot write.
-  PhraseConstraints constraints(std::span<const GlossaryTerm> terms) const;
-
- private:
-  using Ids = std::vector<std::int32_t>;
-
-  // Adds the tokens of a term after some text, unless they decode differently or are known already.
-  void add(std::vector<Ids>& forms, std::string_view before, const std::string& term,
-           const std::string& wanted) const;
-
-  struct SharedEdges {
-    std::once_flag made{};
-    std::shared_ptr<const detail::TokenEdges> edges{};
-  };
-
-  std::shared_ptr<const Tokenizer> tokenizer_;
-  std::shared_ptr<SharedEdges> edges_ = std::make_shared<SharedEdges>();
-};
-
-}  // namespace eigenformer::detail
-
-#if EIGENFORMER_IO_DEFINITIONS
-
-namespace eigenformer::detail {
-
-EIGENFORMER_IO_FUNCTION std::vector<std::int32_t> some_word(const Tokenizer& tokenizer) {
-  for (std::int32_t id = 0; id < static_cast<std::int32_t>(tokenizer.vocabulary_size()); ++id) {
-    const std::string text = tokenizer.decode(std::vector<std::int32_t>{id});
-    if (find_invalid_utf8(text) || !ends_in_word(text)) continue;
-    std::vector<std::int32_t> ids = tokenizer.encode(text);
-    if (!ids.empty() && tokenizer.decode(ids) == text) return ids;
-  }
-  return {};
-}
-
-EIGENFORMER_IO_FUNCTION detail::TokenEdges token_edges(const Tokenizer& tokenizer) {
-  const auto size = static_cast<std::size_t>(tokenizer.vocabulary_size());
-  detail::TokenEdges edges{std::vector<bool>(size), std::vector<bool>(size)};
-  const std::vector<std::int32_t> word = detail::some_word(tokenizer);
-  const std::string before = tokenizer.decode(word);
-  std::vector<std::int32_t> ids = word;
-  ids.push_back(0);
-  for (std::size_t id = 0; id < size; ++id) {
-    ids.back() = static_cast<std::int32_t>(id);
-    const std::string text = tokenizer.decode(ids);
-    const bool added = text.starts_with(before) && text.size() > before.size();
-    edges.begins_inside[id] =
-        added && detail::is_in_word(detail::decode_front(std::string_view(text).substr(before.size())).value);
-    edges.ends_inside[id] = text != before && detail::ends_in_word(text);
-  }
-  return edges;
-}
-
-EIGENFORMER_IO_FUNCTION PhraseConstraint TermForms::constraint(const std::vector<std::string>& terms) const {
-  std::call_once(edges_->made, [&] {
-    edges_->edges = std::make_shared<const detail::TokenEdges>(token_edges(*tokenizer_));
-  });
-  PhraseConstraint made{.edges = edges_->edges};
-  for (const std::string& term : terms) {
-    for (const char* before : {"", "a ", ", ", "(", "\""}) add(made.forms, before, term, term);
-    const std::string initial = detail::capitalized(term);
-    if (initial != term) add(made.initial_forms, "", initial, term);
-  }
-  return made;
-}
-
-EIGENFORMER_IO_FUNCTION PhraseConstraints TermForms::constraints(std::span<const GlossaryTerm> terms) const {
-  PhraseConstraints all;
-  for (const GlossaryTerm& term : terms) {
-    PhraseConstraint made = constraint(term.targets);
-    if (!made.forms.empty()) all.push_back(std::move(made));
-  }
-  return all;
-}
-
-EIGENFORMER_IO_FUNCTION void TermForms::add(std::vector<Ids>& forms, std::string_view before,
-                                            const std::string& term, const std::string& wanted) const {
-  const Ids context = tokenizer_->encode(before);
-  Ids form = tokenizer_->encode(std::string(before) + term);
-  if (form.size() <= context.size() || !std::equal(context.begin(), context.end(), form.begin())) return;
-  form.erase(form.begin(), form.begin() + static_cast<std::ptrdiff_t>(context.size()));
-  if (form.size() > detail::max_form_length || !detail::has_phrase(tokenizer_->decode(form), wanted)) return;
-  if (std::find(forms.begin(), forms.end(), form) == forms.end()) forms.push_back(std::move(form));
-}
-
-}  // namespace eigenformer::detail
 
 #endif

@@ -48,13 +48,6 @@ namespace detail {
 /// The maximum length of a form: PhraseState::joins has 64 bits.
 inline constexpr std::size_t max_form_length = 64;
 
-/// Throws ValueError unless there is one list per input or none at all.
-inline void require_one_constraint_list_each(const char* op, std::size_t lists, std::size_t inputs) {
-  if (lists == 0 || lists == inputs) return;
-  throw ValueError(
-      op, {"there are ", lists, " lists of constraints, must be ", inputs, ", one for each input, or none"});
-}
-
 /// Throws ValueError for a constraint without forms, and for forms that no text can contain.
 EIGENFORMER_FUNCTION void require_possible(const char* op, const PhraseConstraints& constraints,
                                            index_t vocabulary, std::int32_t end_id);

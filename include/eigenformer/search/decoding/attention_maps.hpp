@@ -39,16 +39,14 @@ template <class T, class E, class D>
     throw ValueError("attention_maps", "the context records a tape, must be an inference context");
   std::vector<std::int32_t> input{begin_id};
   input.insert(input.end(), target.begin(), target.end());
-  const auto tokens = [](const std::vector<std::int32_t>& ids) {
-    return Tensor<std::int32_t>::from(Shape{1, static_cast<index_t>(ids.size())}, ids);
-  };
   const auto layout = [](const std::vector<std::int32_t>& ids) {
     return SequenceLayout::padded(1, static_cast<index_t>(ids.size()));
   };
   Seq2SeqMaps<T> maps;
-  const Memory<T> memory(model.encode(ctx, tokens(source), layout(source), {}, &maps.source), layout(source));
+  const Memory<T> memory(model.encode(ctx, detail::id_row(source), layout(source), {}, &maps.source),
+                         layout(source));
   const AttentionMask mask = prefix == 0 ? AttentionMask::none() : AttentionMask::prefix({prefix});
-  (void)model.decode(ctx, tokens(input), layout(input), memory, {.target = mask}, &maps.decoder);
+  (void)model.decode(ctx, detail::id_row(input), layout(input), memory, {.target = mask}, &maps.decoder);
   const auto heads = [](const std::vector<Var<T>>& layers) {
     std::vector<Tensor<float>> all;
     for (const Var<T>& layer : layers) {
@@ -122,20 +120,12 @@ template <class T, class E, class D>
     throw ValueError("alignment", {"the decoder computed no attention to the source in layer ", layer,
                                    ", from which the alignment is read"});
   }
-  // (B, H, T, S), padded to the longest pair.
-  const Tensor<T>& all = pass.weights().value();
-  const index_t heads = all.dim(1), rows = all.dim(2), columns = all.dim(3);
+  const Tensor<T>& padded = pass.weights().value();  // (B, H, T, S), to the longest pair
   std::vector<Tensor<float>> weights;
   for (std::size_t i = 0; i < targets.size(); ++i) {
-    const auto own = static_cast<index_t>(sources[i].size());
-    Tensor<float>& part = weights.emplace_back(Shape{heads, lengths[i], own});
-    for (index_t h = 0; h < heads; ++h) {
-      for (index_t t = 0; t < lengths[i]; ++t) {
-        const T* from = all.data() + ((static_cast<index_t>(i) * heads + h) * rows + t) * columns;
-        std::transform(from, from + own, part.data() + (h * lengths[i] + t) * own,
-                       [](T w) { return static_cast<float>(w); });
-      }
-    }
+    const Tensor<T> own =
+        padded(i, eigenformer::all, range(0, lengths[i]), range(0, static_cast<index_t>(sources[i].size())));
+    weights.push_back(own.template to<float>());
   }
   return weights;
 }
@@ -151,16 +141,12 @@ concept HasCrossAttention = requires(const M& model, const Context<typename M::v
     } -> std::convertible_to<std::vector<Tensor<float>>>;
 };
 
-}  // namespace detail
-
 /// The coverage of a source sentence by its translation (Wu et al. 2016, section 7, without beta): the sum
 /// over source tokens of log(min(a, 1)), where a is the attention that the token receives from all target
 /// tokens, averaged over the heads of the decoder's last layer. 0 when every token receives at least 1, else
 /// negative and finite: a is taken as at least the smallest normal float. ended: whether the row of the end
 /// symbol counts. Throws ValueError for maps without a layer in `memory`.
 EIGENFORMER_FUNCTION double coverage_log(const AttentionMaps& maps, bool ended);
-
-namespace detail {
 
 /// The decoder's output (rows, D) for the target tokens of a packed batch.
 template <class M, class T>
@@ -207,7 +193,7 @@ std::vector<std::int32_t> forced_choices(const Seq2SeqTransformer<T, E, D>& mode
 
 #if EIGENFORMER_DEFINITIONS
 
-namespace eigenformer {
+namespace eigenformer::detail {
 
 EIGENFORMER_FUNCTION double coverage_log(const AttentionMaps& maps, bool ended) {
   if (maps.memory.empty())
@@ -228,6 +214,6 @@ EIGENFORMER_FUNCTION double coverage_log(const AttentionMaps& maps, bool ended) 
   return sum;
 }
 
-}  // namespace eigenformer
+}  // namespace eigenformer::detail
 
 #endif

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "eigenformer/autograd/ops/shape/shape.hpp"
 #include "eigenformer/kernels/reduction/top_k.hpp"
 #include "eigenformer/search/decoding/attention_maps.hpp"
 #include "eigenformer/search/decoding/next_tokens.hpp"
@@ -81,12 +82,12 @@ class Ensemble : public detail::ModelOptions<M> {
     /// Appends a token to each sequence, ids (sequences); returns the members' rows side by side, (sequences,
     /// sum of the members' widths).
     Var<T> step(const Tensor<std::int32_t>& ids) {
-      return join([&](auto& state) { return Var<T>(state.step(ids)); });
+      return join([&](auto& state) { return state.step(ids); });
     }
     /// Appends counts[i] tokens to sequence i, ids (rows); prefix as in AttentionMask::prefix, empty: none.
     Var<T> step(const Tensor<std::int32_t>& ids, std::span<const index_t> counts,
                 const std::vector<index_t>& prefix) {
-      return join([&](auto& state) { return Var<T>(state.step(ids, counts, prefix)); });
+      return join([&](auto& state) { return state.step(ids, counts, prefix); });
     }
 
    private:
@@ -95,10 +96,9 @@ class Ensemble : public detail::ModelOptions<M> {
     // Steps all members and concatenates their rows.
     template <class F>
     Var<T> join(F&& step) {
-      std::vector<Tensor<T>> parts;
-      index_t width = 0;
+      std::vector<Var<T>> parts;
       for (std::size_t m = 0; m < states_.size(); ++m) {
-        parts.push_back(step(states_[m]).value());
+        parts.push_back(step(states_[m]));
         const Shape& shape = parts[m].shape();
         if (shape.rank() != 2 || shape[0] != parts[0].dim(0)) {
           const std::string rows = m == 0 ? "rows" : std::to_string(parts[0].dim(0));
@@ -107,21 +107,9 @@ class Ensemble : public detail::ModelOptions<M> {
                             ", d_model), the same rows for all models"},
                            {shape});
         }
-        const index_t d = shape[1];
-        (*widths_)[m].store(d, std::memory_order_relaxed);
-        width += d;
+        (*widths_)[m].store(shape[1], std::memory_order_relaxed);
       }
-      if (parts.size() == 1) return Var<T>(std::move(parts[0]));
-      const index_t rows = parts[0].dim(0);
-      Tensor<T> joined(Shape{rows, width});
-      index_t at = 0;
-      for (const Tensor<T>& part : parts) {
-        const index_t d = part.dim(1);
-        for (index_t r = 0; r < rows; ++r)
-          std::copy_n(part.data() + r * d, d, joined.data() + r * width + at);
-        at += d;
-      }
-      return Var<T>(std::move(joined));
+      return parts.size() == 1 ? parts[0] : concat(parts, 1);
     }
 
     std::vector<detail::StateOf<M>> states_;
@@ -148,27 +136,52 @@ class Ensemble : public detail::ModelOptions<M> {
     });
   }
 
-  /// The same for logits (rows, columns) that logits_of(member's index, that member's rows) returns.
+  /// The same for some ids: a function from the rows to logits (rows, ids), for which each member's
+  /// probabilities are normalised over the ids. Used for a shortlist. ids: ascending, within the vocabulary.
+  detail::SelectedLogits<T> selected_logits(
+      const std::vector<std::int32_t>& ids) const requires detail::CanSelectLogits<M> {
+    std::vector<detail::SelectedLogits<T>> selected;
+    for (const Member& member : members_)
+      selected.push_back(detail::selected_logits(member.model, member.ctx, ids));
+    return [this, selected, columns = static_cast<index_t>(ids.size())](const Var<T>& rows) {
+      return mean(rows, columns, [&](std::size_t m, const Var<T>& part) { return Var<T>(selected[m](part)); })
+          .value();
+    };
+  }
+
+  /// The first member's prompt, for decoder-only models.
+  decltype(auto) prompt(const Input& input) const requires detail::HasPrompt<M> {
+    return first(members_).prompt(input);
+  }
+  /// The first member's input_length().
+  index_t input_length(const Input& input) const requires detail::HasInputLength<M> {
+    return static_cast<index_t>(first(members_).input_length(input));
+  }
+
+  /// The models with their contexts, valid as long as the ensemble.
+  std::span<const Member> members() const noexcept { return members_; }
+
+ private:
+  using Widths = std::vector<std::atomic<index_t>>;
+
+  // The mean of the logits (rows, columns) that logits_of(member's index, that member's rows) returns.
   template <class F>
   Var<T> mean(const Var<T>& rows, index_t columns, F&& logits_of) const {
     if (members_.size() == 1) return logits_of(std::size_t{0}, rows);
-    const Tensor<T>& joined = rows.value();
     index_t at = 0, width = 0;
     for (const auto& d : *widths_) width += d.load(std::memory_order_relaxed);
-    if (joined.rank() != 2 || joined.dim(1) != width) {
+    if (rows.rank() != 2 || rows.dim(1) != width) {
       throw ShapeError("ensemble",
-                       {"rows of shape ", joined.shape(), " must be (rows, ", width,
+                       {"rows of shape ", rows.shape(), " must be (rows, ", width,
                         "), as the state's step() returned them"},
-                       {joined.shape()});
+                       {rows.shape()});
     }
-    const index_t count = joined.dim(0);
+    const index_t count = rows.dim(0);
     Tensor<T> mixed;
     for (std::size_t m = 0; m < members_.size(); ++m) {
-      const index_t d = (*widths_)[m].load(std::memory_order_relaxed);
-      Tensor<T> part(Shape{count, d});
-      for (index_t r = 0; r < count; ++r) std::copy_n(joined.data() + r * width + at, d, part.data() + r * d);
-      at += d;
-      const Var<T> made = logits_of(m, Var<T>(std::move(part)));
+      const index_t begin = at;
+      at += (*widths_)[m].load(std::memory_order_relaxed);
+      const Var<T> made = logits_of(m, slice(rows, 1, begin, at));
       detail::require_logits("ensemble", made.shape(), count, columns);
       Tensor<T> p = made.value().clone();
       std::vector<T> sums(static_cast<std::size_t>(count));
@@ -193,21 +206,6 @@ class Ensemble : public detail::ModelOptions<M> {
     return Var<T>(std::move(mixed));
   }
 
-  /// The first member's prompt, for decoder-only models.
-  decltype(auto) prompt(const Input& input) const requires detail::HasPrompt<M> {
-    return first(members_).prompt(input);
-  }
-  /// The first member's input_length().
-  index_t input_length(const Input& input) const requires detail::HasInputLength<M> {
-    return static_cast<index_t>(first(members_).input_length(input));
-  }
-
-  /// The models with their contexts, valid as long as the ensemble.
-  std::span<const Member> members() const noexcept { return members_; }
-
- private:
-  using Widths = std::vector<std::atomic<index_t>>;
-
   static const M& first(const std::vector<Member>& members) {
     if (members.empty())
       throw ValueError("ensemble",
@@ -218,35 +216,6 @@ class Ensemble : public detail::ModelOptions<M> {
   std::vector<Member> members_;
   std::shared_ptr<Widths> widths_;  // widths of the members' rows, set by steps
 };
-
-namespace detail {
-
-/// With a shortlist, each member's probabilities are normalised over its ids.
-template <detail::HasOutputRows M>
-class ModelOutputRows<Ensemble<M>> {
- public:
-  using T = typename M::value_type;
-  ModelOutputRows(const Ensemble<M>& model, const Context<T>&, const std::vector<std::int32_t>& ids)
-      : model_(&model) {
-    for (const auto& member : model.members()) rows_.emplace_back(member.model, member.ctx, ids);
-  }
-
-  std::span<const std::int32_t> ids() const noexcept { return rows_.front().ids(); }
-  Tensor<T> logits(const Context<T>&, const Var<T>& rows) const {
-    return model_
-        ->mean(rows, static_cast<index_t>(ids().size()),
-               [&](std::size_t m, const Var<T>& part) {
-                 return Var<T>(rows_[m].logits(model_->members()[m].ctx, part));
-               })
-        .value();
-  }
-
- private:
-  const Ensemble<M>* model_;
-  std::vector<ModelOutputRows<M>> rows_;
-};
-
-}  // namespace detail
 
 /// The mean of the members' attention weights. Throws ValueError unless all members have the same numbers of
 /// layers and heads.

@@ -3,17 +3,18 @@
 #include <algorithm>
 #include <concepts>
 #include <cstdint>
-#include <optional>
+#include <functional>
+#include <memory>
 #include <span>
 #include <type_traits>
-#include <utility>
 #include <vector>
 
+#include "eigenformer/autograd/ops/linear/linear.hpp"
+#include "eigenformer/autograd/ops/shape/gather.hpp"
 #include "eigenformer/autograd/tape/context.hpp"
 #include "eigenformer/core/base/error.hpp"
 #include "eigenformer/data/corpus/shortlist.hpp"
 #include "eigenformer/kernels/packed/packed_weights.hpp"
-#include "eigenformer/nn/module/module.hpp"
 #include "eigenformer/search/model.hpp"
 
 namespace eigenformer::detail {
@@ -28,93 +29,53 @@ concept HasOutputRows = requires(const M& model, const Context<typename M::value
   { model.projection_bias } -> std::convertible_to<const Parameter<typename M::value_type>&>;
 };
 
-/// The rows of a model's output projection for some ids, copied once for many products.
+/// Computes the logits of some ids, (rows, ids), from the rows that a model's state returns.
 template <class T>
-class OutputRows {
- public:
-  /// ids: ascending, within the vocabulary. Uses the context's packed weights if it has them.
-  template <HasOutputRows M>
-  OutputRows(const M& model, const Context<T>& ctx, std::vector<std::int32_t> ids) : ids_(std::move(ids)) {
+using SelectedLogits = std::function<Tensor<T>(const Var<T>& decoded)>;
+
+/// model.selected_logits(ids) returns a SelectedLogits: an ensemble of models with HasOutputRows.
+template <class M>
+concept SelectsLogits = requires(const M& model, const std::vector<std::int32_t>& ids) {
+  { model.selected_logits(ids) } -> std::convertible_to<SelectedLogits<typename M::value_type>>;
+};
+
+/// The logits of some ids can be computed alone.
+template <class M>
+concept CanSelectLogits = HasOutputRows<M> || SelectsLogits<M>;
+
+/// The rows of a model's output projection for some ids, copied once for many products, in packed form if the
+/// context has packed weights. model: must outlive the result. ids: ascending, within the vocabulary.
+template <CanSelectLogits M, class T>
+SelectedLogits<T> selected_logits(const M& model, const Context<T>& ctx,
+                                  const std::vector<std::int32_t>& ids) {
+  if constexpr (SelectsLogits<M>) {
+    return model.selected_logits(ids);
+  } else {
+    struct Projection {
+      Parameter<T> weight, bias;
+      Context<T> ctx;
+    };
     const Parameter<T>& weight = model.projection_weight();
     const Parameter<T>& bias = model.projection_bias;
-    const auto count = static_cast<index_t>(ids_.size());
-    const index_t in = weight.shape()[1];
-    if (bias.defined()) {
-      bias_ = Tensor<T>(Shape{count});
-      for (index_t i = 0; i < count; ++i) bias_.data()[i] = bias.value().data()[id(i)];
+    const Tensor<std::int32_t> rows = id_row(ids);
+    const auto own = std::make_shared<Projection>(Projection{{}, {}, ctx});
+    if (bias.defined()) own->bias = Parameter<T>(index_select(bias.value(), rows).value());
+    const kernels::PackedMatrix* packed = nullptr;
+    if (std::is_same_v<T, float> && ctx.packed_weights() != nullptr)
+      packed = ctx.packed_weights()->find(weight.id(), 0, weight.shape()[0]);
+    if (packed != nullptr) {
+      own->weight = Parameter<T>(Tensor<T>::without_storage(Shape{rows.numel(), weight.shape()[1]}));
+      const auto chosen = std::make_shared<kernels::PackedWeights>();
+      chosen->add(own->weight.id(), 0, packed->select("shortlist", ids.data(), rows.numel()));
+      own->ctx = ctx.with_packed_weights(chosen);
+    } else {
+      own->weight = Parameter<T>(index_select(weight.value(), rows).value());
     }
-    if constexpr (std::is_same_v<T, float>) {
-      const kernels::PackedMatrix* packed =
-          ctx.packed_weights() == nullptr ? nullptr
-                                          : ctx.packed_weights()->find(weight.id(), 0, weight.shape()[0]);
-      if (packed != nullptr) {
-        packed_ = packed->select("shortlist", ids_.data(), count);
-        return;
-      }
-    }
-    weight_ = Tensor<T>(Shape{count, in});
-    for (index_t i = 0; i < count; ++i)
-      std::copy_n(weight.value().data() + id(i) * in, in, weight_.data() + i * in);
+    return [&model, ctx, own](const Var<T>& decoded) {
+      return linear(own->ctx, model.readout(ctx, decoded), own->weight, own->bias).value();
+    };
   }
-
-  /// The id of each column of the logits.
-  std::span<const std::int32_t> ids() const noexcept { return ids_; }
-
-  /// Logits (rows, ids) from the projection's input (rows, D).
-  Tensor<T> logits(const Context<T>& ctx, const Tensor<T>& x) const {
-    const auto count = static_cast<index_t>(ids_.size());
-    const index_t rows = x.shape().rows(), in = x.dim(-1);
-    Tensor<T> y(Shape{rows, count});
-    kernels::GemmEpilogue<T> epilogue;
-    if (bias_.defined()) epilogue.bias = bias_.data();
-    if constexpr (std::is_same_v<T, float>) {
-      if (!weight_.defined()) {
-        kernels::gemm_packed(rows, x.data(), in, packed_, 0, y.data(), count, epilogue);
-        return y;
-      }
-    }
-    kernels::gemm<T>(false, true, rows, count, in, T(1), x.data(), in, weight_.data(), in, T(0), y.data(),
-                     count, epilogue, ctx.precision());
-    return y;
-  }
-
- private:
-  index_t id(index_t i) const { return ids_[static_cast<std::size_t>(i)]; }
-
-  std::vector<std::int32_t> ids_;
-  Tensor<T> weight_, bias_;
-  kernels::PackedMatrix packed_;
-};
-
-/// Computes the logits of some ids from the rows that a model's state returns. Defined for models with
-/// HasOutputRows and for ensembles of them.
-template <class M>
-class ModelOutputRows;
-
-template <HasOutputRows M>
-class ModelOutputRows<M> {
- public:
-  using T = typename M::value_type;
-  /// model: must outlive it. ids: ascending, within the vocabulary.
-  ModelOutputRows(const M& model, const Context<T>& ctx, std::vector<std::int32_t> ids)
-      : model_(&model), rows_(model, ctx, std::move(ids)) {}
-
-  /// The id of each column of the logits.
-  std::span<const std::int32_t> ids() const noexcept { return rows_.ids(); }
-  /// Logits (rows, ids).
-  Tensor<T> logits(const Context<T>& ctx, const Var<T>& decoded) const {
-    return rows_.logits(ctx, model_->readout(ctx, decoded).value());
-  }
-
- private:
-  const M* model_;
-  OutputRows<T> rows_;
-};
-
-template <class M>
-concept HasModelOutputRows = requires {
-  sizeof(ModelOutputRows<M>);
-};
+}
 
 /// The tokens before the generated text, one list per input.
 using Prompts = std::vector<std::vector<std::int32_t>>;
@@ -134,28 +95,35 @@ class NextTokens {
   virtual std::span<const std::int32_t> columns() const { return {}; }
 };
 
-/// A tensor that may be written: x itself if nobody else has its storage, else a copy.
-template <class T>
-Tensor<T> owned(Tensor<T>&& x) {
-  return x.unique() ? std::move(x) : x.clone();
+/// Throws ShapeError unless a model's logits have the shape (rows, columns).
+inline void require_logits(const char* op, const Shape& shape, index_t rows, index_t columns) {
+  const Shape expected{rows, columns};
+  if (shape == expected) return;
+  throw ShapeError(op,
+                   {"the model's logits have shape ", shape, ", must be ", expected.str(),
+                    ", a row for each of the decoder's rows and a column for each id"},
+                   {shape, expected});
 }
 
-/// Throws ShapeError unless a model's logits have the shape (rows, columns).
-EIGENFORMER_FUNCTION void require_logits(const char* op, const Shape& shape, index_t rows, index_t columns);
 /// Throws ShapeError unless what a state's step returned has a row for each id.
-EIGENFORMER_FUNCTION void require_decoded(const char* op, const Shape& shape, std::size_t ids);
+inline void require_decoded(const char* op, const Shape& shape, std::size_t ids) {
+  if (shape.rank() == 2 && shape[0] == static_cast<index_t>(ids)) return;
+  throw ShapeError(
+      op,
+      {"the state's step returned rows of shape ", shape, ", must be (", ids, ", d_model), one for each id"},
+      {shape});
+}
 
 template <class M>
 class ModelNextTokens final : public NextTokens<typename M::value_type> {
  public:
   using T = typename M::value_type;
 
-  ModelNextTokens(const char* op, const M& model, const Context<T>& ctx,
-                  std::span<const typename M::Input> inputs)
-      : op_(op), model_(model), ctx_(ctx), state_(model.begin(ctx, inputs)) {
+  ModelNextTokens(const M& model, const Context<T>& ctx, std::span<const typename M::Input> inputs)
+      : model_(model), ctx_(ctx), state_(model.begin(ctx, inputs)) {
     if (static_cast<index_t>(state_.sequences()) != static_cast<index_t>(inputs.size())) {
-      throw ValueError(op, {"the model's begin() returned a state of ", state_.sequences(),
-                            " sequences, must be ", inputs.size(), ", one for each input"});
+      throw ValueError("search", {"the model's begin() returned a state of ", state_.sequences(),
+                                  " sequences, must be ", inputs.size(), ", one for each input"});
     }
   }
 
@@ -163,49 +131,38 @@ class ModelNextTokens final : public NextTokens<typename M::value_type> {
   /// ValueError for a model without the members that this needs.
   void use(const Shortlist& shortlist, std::span<const typename M::Input> inputs,
            const std::vector<std::int32_t>& more) {
-    if constexpr (HasModelOutputRows<M> && std::same_as<typename M::Input, std::vector<std::int32_t>>) {
+    if constexpr (CanSelectLogits<M> && std::same_as<typename M::Input, std::vector<std::int32_t>>) {
       std::vector<std::int32_t> sources;
       for (const auto& input : inputs) sources.insert(sources.end(), input.begin(), input.end());
-      std::vector<std::int32_t> ids =
-          shortlist.choose(sources, static_cast<index_t>(model_.vocabulary_size()));
-      ids.insert(ids.end(), more.begin(), more.end());
-      std::sort(ids.begin(), ids.end());
-      ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
-      outputs_.emplace(model_, ctx_, std::move(ids));
+      columns_ = shortlist.choose(sources, vocabulary_size());
+      columns_.insert(columns_.end(), more.begin(), more.end());
+      std::sort(columns_.begin(), columns_.end());
+      columns_.erase(std::unique(columns_.begin(), columns_.end()), columns_.end());
+      selected_ = selected_logits(model_, ctx_, columns_);
     } else {
       throw ValueError(
-          op_,
+          "search",
           "a shortlist needs a model with readout(), projection_weight() and projection_bias, and "
           "inputs that are ids");
     }
   }
 
   index_t vocabulary_size() const override { return static_cast<index_t>(model_.vocabulary_size()); }
-  std::span<const std::int32_t> columns() const override {
-    if constexpr (HasModelOutputRows<M>) {
-      if (outputs_) return outputs_->ids();
-    }
-    return {};
-  }
+  std::span<const std::int32_t> columns() const override { return columns_; }
 
   Tensor<T> begin(const Prompts& prompts, index_t prefix_length) override {
-    std::vector<std::int32_t> ids;
-    std::vector<index_t> counts, prefix, last;
+    std::vector<std::int32_t> ids, last;
+    std::vector<index_t> counts, prefix;
     for (const auto& prompt : prompts) {
       ids.insert(ids.end(), prompt.begin(), prompt.end());
       counts.push_back(static_cast<index_t>(prompt.size()));
       if (prefix_length > 0) prefix.push_back(std::min(prefix_length, counts.back()));
-      last.push_back(static_cast<index_t>(ids.size()) - 1);
+      last.push_back(static_cast<std::int32_t>(ids.size()) - 1);
     }
     const Var<T> decoded = state_.step(id_row(ids), std::span<const index_t>(counts), prefix);
     if (ids.size() == prompts.size()) return logits(decoded, prompts.size());
-    const Tensor<T>& rows = decoded.value();
-    require_decoded(op_, rows.shape(), ids.size());
-    const index_t d = rows.dim(1);
-    Tensor<T> ends(Shape{static_cast<index_t>(last.size()), d});
-    for (std::size_t i = 0; i < last.size(); ++i)
-      std::copy_n(rows.data() + last[i] * d, d, ends.data() + static_cast<index_t>(i) * d);
-    return logits(Var<T>(std::move(ends)), prompts.size());
+    require_decoded("search", decoded.shape(), ids.size());
+    return logits(index_select(decoded, id_row(last)), prompts.size());
   }
 
   Tensor<T> step(std::span<const std::int32_t> parents, const std::vector<std::int32_t>& ids) override {
@@ -215,57 +172,17 @@ class ModelNextTokens final : public NextTokens<typename M::value_type> {
 
  private:
   Tensor<T> logits(const Var<T>& decoded, std::size_t count) const {
-    if constexpr (HasModelOutputRows<M>) {
-      if (outputs_) return outputs_->logits(ctx_, decoded);
-    }
-    Tensor<T> values;
-    {
-      const Var<T> made = model_.logits(ctx_, decoded);
-      values = made.value();
-    }
-    require_logits(op_, values.shape(), static_cast<index_t>(count), vocabulary_size());
-    return owned(std::move(values));
+    if (selected_) return selected_(decoded);
+    const Tensor<T> values = Var<T>(model_.logits(ctx_, decoded)).value();
+    require_logits("search", values.shape(), static_cast<index_t>(count), vocabulary_size());
+    return values.unique() ? values : values.clone();
   }
 
-  const char* op_;
   const M& model_;
   Context<T> ctx_;
   StateOf<M> state_;
-  struct None {};
-  template <class Model>
-  struct Outputs {
-    using type = None;
-  };
-  template <HasModelOutputRows Model>
-  struct Outputs<Model> {
-    using type = std::optional<ModelOutputRows<Model>>;
-  };
-  [[no_unique_address]] typename Outputs<M>::type outputs_;  // with a shortlist
+  std::vector<std::int32_t> columns_;
+  SelectedLogits<T> selected_;  // of the columns; empty without a shortlist
 };
 
 }  // namespace eigenformer::detail
-
-#if EIGENFORMER_DEFINITIONS
-
-namespace eigenformer::detail {
-
-EIGENFORMER_FUNCTION void require_logits(const char* op, const Shape& shape, index_t rows, index_t columns) {
-  const Shape expected{rows, columns};
-  if (shape == expected) return;
-  throw ShapeError(op,
-                   {"the model's logits have shape ", shape, ", must be ", expected.str(),
-                    ", a row for each of the decoder's rows and a column for each id"},
-                   {shape, expected});
-}
-
-EIGENFORMER_FUNCTION void require_decoded(const char* op, const Shape& shape, std::size_t ids) {
-  if (shape.rank() == 2 && shape[0] == static_cast<index_t>(ids)) return;
-  throw ShapeError(
-      op,
-      {"the state's step returned rows of shape ", shape, ", must be (", ids, ", d_model), one for each id"},
-      {shape});
-}
-
-}  // namespace eigenformer::detail
-
-#endif

@@ -33,8 +33,8 @@ struct LogitsStep {
 /// beam search by the rules gnmt, marian and huggingface, and logits in sampling, in greedy search by the
 /// rule huggingface, and by the rule ctranslate2, which normalises afterwards.
 ///
-/// Processors are called from several threads at once and must not change. Derive from BasicProcessor to
-/// write the code once for float and double, or use logits_processor().
+/// Processors are called from several threads at once and must not change. logits_processor() makes one of
+/// code that is written once for float and double.
 class LogitsProcessor {
  public:
   virtual ~LogitsProcessor() = default;
@@ -47,31 +47,14 @@ class LogitsProcessor {
 /// Processors in the order in which they are called; none may be null.
 using LogitsProcessors = std::vector<std::shared_ptr<const LogitsProcessor>>;
 
-/// The base of a processor that defines `template <class T> void process(const LogitsStep&, std::span<T>)
-/// const`.
-template <class Derived>
-class BasicProcessor : public LogitsProcessor {
- public:
-  /// Calls Derived::process().
-  void operator()(const LogitsStep& step, std::span<float> scores) const final {
-    static_cast<const Derived&>(*this).process(step, scores);
-  }
-  /// Calls Derived::process().
-  void operator()(const LogitsStep& step, std::span<double> scores) const final {
-    static_cast<const Derived&>(*this).process(step, scores);
-  }
-};
-
 namespace detail {
 
 template <class F>
-class FunctionProcessor final : public BasicProcessor<FunctionProcessor<F>> {
+class FunctionProcessor final : public LogitsProcessor {
  public:
   explicit FunctionProcessor(F f) : f_(std::move(f)) {}
-  template <class T>
-  void process(const LogitsStep& step, std::span<T> scores) const {
-    f_(step, scores);
-  }
+  void operator()(const LogitsStep& step, std::span<float> scores) const override { f_(step, scores); }
+  void operator()(const LogitsStep& step, std::span<double> scores) const override { f_(step, scores); }
 
  private:
   F f_;
@@ -100,112 +83,67 @@ inline std::int32_t token_at(const LogitsStep& step, std::size_t i) {
   return i < step.prompt.size() ? step.prompt[i] : step.generated[i - step.prompt.size()];
 }
 
-/// Forbids ids; those outside the vocabulary are ignored.
-class SuppressedTokens final : public BasicProcessor<SuppressedTokens> {
- public:
-  /// ids: never produced.
-  explicit SuppressedTokens(std::vector<std::int32_t> ids) : ids_(std::move(ids)) {}
-  /// Changes one row of scores; called by the base class.
-  template <class T>
-  void process(const LogitsStep&, std::span<T> scores) const {
-    for (const std::int32_t id : ids_) forbid(scores, id);
-  }
-
- private:
-  std::vector<std::int32_t> ids_;
-};
-
-/// Forbids the end symbol until a text has min_length tokens.
-class MinimumLength final : public BasicProcessor<MinimumLength> {
- public:
-  /// min_length: tokens before the end symbol, the prompt not counted.
-  MinimumLength(index_t min_length, std::int32_t end_id) : min_length_(min_length), end_id_(end_id) {}
-  /// Changes one row of scores; called by the base class.
-  template <class T>
-  void process(const LogitsStep& step, std::span<T> scores) const {
-    if (step.step < min_length_) forbid(scores, end_id_);
-  }
-
- private:
-  index_t min_length_;
-  std::int32_t end_id_;
-};
-
 /// Forbids the tokens that would repeat an n-gram of the prompt and the text (Paulus et al. 2018,
-/// section 2.5).
-class NoRepeatNgrams final : public BasicProcessor<NoRepeatNgrams> {
- public:
-  /// n: the size of the n-grams. Throws ValueError when n is below 1.
-  explicit NoRepeatNgrams(index_t n) : n_(static_cast<std::size_t>(n)) {
-    if (n < 1) throw ValueError("no_repeat_ngrams", {"n is ", n, ", must be at least 1"});
+/// section 2.5). n: the size of the n-grams, at least 1.
+template <class T>
+void forbid_repeated_ngrams(const LogitsStep& step, std::span<T> scores, index_t n) {
+  const auto before = static_cast<std::size_t>(n) - 1;  // tokens of an n-gram before its last one
+  const std::size_t length = step.prompt.size() + step.generated.size();
+  for (std::size_t end = before; end < length; ++end) {
+    std::size_t same = 0;
+    while (same < before && token_at(step, end - 1 - same) == token_at(step, length - 1 - same)) ++same;
+    if (same == before) forbid(scores, token_at(step, end));
   }
-  /// Changes one row of scores; called by the base class.
-  template <class T>
-  void process(const LogitsStep& step, std::span<T> scores) const {
-    const std::size_t length = step.prompt.size() + step.generated.size();
-    for (std::size_t end = n_ - 1; end < length; ++end) {
-      std::size_t same = 0;
-      while (same < n_ - 1 && token_at(step, end - 1 - same) == token_at(step, length - 1 - same)) {
-        ++same;
-      }
-      if (same == n_ - 1) forbid(scores, token_at(step, end));
-    }
-  }
-
- private:
-  std::size_t n_;
-};
+}
 
 /// Lowers the scores of tokens that occur in the prompt or the text: a positive score is divided by the
 /// penalty, a negative one multiplied, once per token however often it occurs (Keskar et al. 2019,
 /// section 4.1).
-class RepetitionPenalty final : public BasicProcessor<RepetitionPenalty> {
- public:
-  /// penalty: 1 has no effect. Throws ValueError unless it is positive and finite.
-  explicit RepetitionPenalty(double penalty) : penalty_(penalty) {
-    if (!(penalty > 0) || !std::isfinite(penalty)) {
-      throw ValueError("repetition_penalty", {"penalty is ", penalty, ", must be positive and finite"});
-    }
+template <class T>
+void penalise_repetition(const LogitsStep& step, std::span<T> scores, T penalty) {
+  std::vector<std::int32_t> seen(step.prompt.begin(), step.prompt.end());
+  seen.insert(seen.end(), step.generated.begin(), step.generated.end());
+  std::sort(seen.begin(), seen.end());
+  seen.erase(std::unique(seen.begin(), seen.end()), seen.end());
+  for (const std::int32_t id : seen) {
+    if (id < 0 || static_cast<std::size_t>(id) >= scores.size()) continue;
+    T& score = scores[static_cast<std::size_t>(id)];
+    score = score < 0 ? score * penalty : score / penalty;
   }
-  /// Changes one row of scores; called by the base class.
-  template <class T>
-  void process(const LogitsStep& step, std::span<T> scores) const {
-    std::vector<std::int32_t> seen(step.prompt.begin(), step.prompt.end());
-    seen.insert(seen.end(), step.generated.begin(), step.generated.end());
-    std::sort(seen.begin(), seen.end());
-    seen.erase(std::unique(seen.begin(), seen.end()), seen.end());
-    const T penalty = static_cast<T>(penalty_);
-    for (const std::int32_t id : seen) {
-      if (id < 0 || static_cast<std::size_t>(id) >= scores.size()) continue;
-      T& score = scores[static_cast<std::size_t>(id)];
-      score = score < 0 ? score * penalty : score / penalty;
-    }
-  }
-
- private:
-  double penalty_;
-};
+}
 
 /// The processors of some options, in the order that LogitsProcessor describes.
 class ProcessorList {
  public:
-  /// op: the name in messages. Throws ValueError for a null
-  /// processor.
+  /// options: valid SearchOptions. Throws ValueError for a null processor.
   template <class Options>
-  ProcessorList(const char* op, const Options& options) : processors_(options.processors) {
+  explicit ProcessorList(const Options& options) : processors_(options.processors) {
     for (std::size_t i = 0; i < processors_.size(); ++i) {
       if (processors_[i] == nullptr)
-        throw ValueError(op, {"processors[", i, "] is null, must be a LogitsProcessor"});
+        throw ValueError("search", {"processors[", i, "] is null, must be a LogitsProcessor"});
     }
-    if (options.repetition_penalty != 1)
-      processors_.push_back(std::make_shared<RepetitionPenalty>(options.repetition_penalty));
+    const auto add = [&](auto f) { processors_.push_back(logits_processor(std::move(f))); };
+    if (options.repetition_penalty != 1) {
+      add([penalty = options.repetition_penalty]<class T>(const LogitsStep& step, std::span<T> scores) {
+        penalise_repetition(step, scores, static_cast<T>(penalty));
+      });
+    }
     changes_values_ = !processors_.empty();
-    if (options.no_repeat_ngram_size > 0)
-      processors_.push_back(std::make_shared<NoRepeatNgrams>(options.no_repeat_ngram_size));
-    if (options.min_length > 0)
-      processors_.push_back(std::make_shared<MinimumLength>(options.min_length, options.end_id));
-    if (!options.forbidden_ids.empty())
-      processors_.push_back(std::make_shared<SuppressedTokens>(options.forbidden_ids));
+    if (options.no_repeat_ngram_size > 0) {
+      add([n = options.no_repeat_ngram_size](const LogitsStep& step, auto scores) {
+        forbid_repeated_ngrams(step, scores, n);
+      });
+    }
+    if (options.min_length > 0) {
+      add([least = options.min_length, end = options.end_id](const LogitsStep& step, auto scores) {
+        if (step.step < least) forbid(scores, end);
+      });
+    }
+    if (!options.forbidden_ids.empty()) {
+      add([ids = options.forbidden_ids](const LogitsStep&, auto scores) {
+        for (const std::int32_t id : ids) forbid(scores, id);
+      });
+    }
   }
 
   /// Whether processors may do more than forbid tokens, so that scores must be checked.

@@ -23,11 +23,6 @@ namespace eigenformer {
 /// The search options of a model's conventions; what these do not set keeps its default. Throws ValueError
 /// for an unknown name and a value of the wrong type; validate() is not called.
 EIGENFORMER_IO_FUNCTION SearchOptions search_options(const ModelConventions& text);
-/// The same for the description of a model folder.
-template <class Options>
-SearchOptions search_options(const FolderDescription<Options>& description) {
-  return search_options(description.text);
-}
 
 /// The source ids of a line of text, with the prefix and suffix of the conventions; empty for a blank line
 /// (is_blank()). A line of more than max_tokens tokens is cut; then *cut is set to true, else left unchanged.
@@ -36,13 +31,6 @@ EIGENFORMER_IO_FUNCTION std::vector<std::int32_t> source_ids(const TextConventio
                                                              const Tokenizer& tokenizer,
                                                              const std::string& line, index_t max_tokens,
                                                              bool* cut = nullptr);
-/// The same for the description of a model folder.
-template <class Options>
-std::vector<std::int32_t> source_ids(const FolderDescription<Options>& description,
-                                     const Tokenizer& tokenizer, const std::string& line, index_t max_tokens,
-                                     bool* cut = nullptr) {
-  return source_ids(description.text, tokenizer, line, max_tokens, cut);
-}
 
 namespace detail {
 
@@ -52,16 +40,12 @@ EIGENFORMER_IO_FUNCTION std::vector<ByteSpan> source_spans(const TextConventions
                                                            std::span<const std::int32_t> ids,
                                                            const std::string& line);
 
-/// The language whose token the conventions put around a source sentence, such as __en__, en_XX or eng_Latn,
-/// as a code that SentenceSplitter knows; empty if there is none.
-EIGENFORMER_IO_FUNCTION std::string source_language(const TextConventions& text, const Tokenizer& tokenizer);
-
 }  // namespace detail
 
 /// How lines are split for a model: into sentences if its lines are sentences (TextConventions) and the
 /// program was built with ICU; else only into parts that the model can read. language: of the lines, for the
-/// rules and abbreviations that decide where sentences end; empty: source_language(), and without it any.
-/// Throws ValueError for an unknown language.
+/// rules and abbreviations that decide where sentences end; empty: the one that the conventions say, and
+/// without it any. Throws ValueError for an unknown language.
 EIGENFORMER_IO_FUNCTION DocumentOptions line_splitting(const TextConventions& text,
                                                        const Tokenizer& tokenizer, std::string language = {});
 
@@ -92,16 +76,16 @@ index_t max_source_tokens(const FolderDescription<Options>& description) {
   return room;
 }
 
+namespace detail {
+
 /// The maximum number of target tokens after target_prefix, end symbol included: `wanted`, or less if the
 /// model has fewer positions.
 template <class Options>
 index_t max_target_tokens(const FolderDescription<Options>& description, index_t wanted) {
-  const index_t room = detail::table_positions(description.model);
+  const index_t room = table_positions(description.model);
   const auto forced = static_cast<index_t>(description.text.target_prefix.size());
   return std::min(wanted, std::max<index_t>(1, room - forced));
 }
-
-namespace detail {
 
 /// The maximum number of tokens of a target text that is scored, end symbol included: as many as a line may
 /// have, max_source_tokens(), or fewer if the model has fewer positions; unlimited for options without
@@ -172,7 +156,9 @@ EIGENFORMER_IO_FUNCTION std::vector<ByteSpan> source_spans(const TextConventions
   return spans;
 }
 
-EIGENFORMER_IO_FUNCTION std::string source_language(const TextConventions& text, const Tokenizer& tokenizer) {
+/// The language whose token the conventions put around a source sentence, such as __en__, en_XX or eng_Latn,
+/// as a code that SentenceSplitter knows; empty if there is none.
+inline std::string source_language(const TextConventions& text, const Tokenizer& tokenizer) {
   for (const auto* ids : {&text.source_prefix, &text.source_suffix}) {
     for (const std::int32_t id : *ids) {
       const auto selects = [&](const TargetLanguage& target) { return target.id == id; };

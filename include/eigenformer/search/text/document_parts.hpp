@@ -1,7 +1,5 @@
 #pragma once
 
-#include <algorithm>
-#include <array>
 #include <cstddef>
 #include <functional>
 #include <memory>
@@ -10,11 +8,8 @@
 #include <string_view>
 #include <vector>
 
-#include "eigenformer/core/base/error.hpp"
 #include "eigenformer/data/text/byte_span.hpp"
 #include "eigenformer/data/text/sentences.hpp"
-#include "eigenformer/data/text/text_walk.hpp"
-#include "eigenformer/data/text/utf8.hpp"
 
 namespace eigenformer {
 
@@ -45,37 +40,6 @@ struct DocumentPart {
 /// Tells whether a model can read a sentence in one piece; an empty function: there is no limit.
 using SentenceFits = std::function<bool(const std::string& sentence)>;
 
-/// Whether white space between two words ends a paragraph.
-EIGENFORMER_IO_FUNCTION bool ends_paragraph(std::string_view spaces, DocumentLayout layout);
-
-/// The paragraphs of a text, without the white space around them. boundaries: ascending.
-EIGENFORMER_IO_FUNCTION std::vector<ByteSpan> paragraphs_of(std::string_view text,
-                                                            std::span<const std::size_t> boundaries,
-                                                            DocumentLayout layout);
-
-/// The kinds of places to cut a sentence that is too long, the best first.
-enum class CutRank { sentence, clause, comma, space, anywhere };
-
-EIGENFORMER_IO_FUNCTION CutRank cut_rank(char32_t mark);
-
-/// Whether c is a quote or bracket that may stand between a punctuation mark and the white space after it.
-inline bool is_closing(char32_t c) {
-  return c == '"' || c == '\'' || c == ')' || c == ']' || c == '}' || c == 0xBB || c == 0xAB || c == 0x203A ||
-         c == 0x2039 || (c >= 0x2018 && c <= 0x201F) || c == 0x300D || c == 0x300F || c == 0x3011 ||
-         c == 0xFF09;
-}
-
-/// The end of the longest beginning of `sentence` that fits, at least one code point. Found by doubling and
-/// bisection, so that a long text is not tokenized as a whole for each of its parts.
-EIGENFORMER_IO_FUNCTION std::size_t longest_fitting_end(std::string_view text, ByteSpan sentence,
-                                                        const SentenceFits& fits);
-
-/// Where to cut a sentence that does not fit: at the best place in the second half of what fits, else at the
-/// last white space, else between two characters. whole_sentences: the text is one sentence, so its full
-/// stops belong to abbreviations.
-EIGENFORMER_IO_FUNCTION std::size_t best_cut(std::string_view text, ByteSpan sentence,
-                                             const SentenceFits& fits, bool whole_sentences);
-
 /// Splits a document into sentences, and sentences that do not fit into parts: without a splitter after the
 /// end of a sentence, else after a semicolon, colon or dash, else after a comma, else at white space, else
 /// between characters.
@@ -92,10 +56,17 @@ EIGENFORMER_IO_FUNCTION std::vector<DocumentPart> document_parts(
 }  // namespace eigenformer
 
 #if EIGENFORMER_IO_DEFINITIONS
+#include <algorithm>
+#include <array>
+
+#include "eigenformer/core/base/error.hpp"
+#include "eigenformer/data/text/text_walk.hpp"
+#include "eigenformer/data/text/utf8.hpp"
 
 namespace eigenformer::detail {
 
-EIGENFORMER_IO_FUNCTION bool ends_paragraph(std::string_view spaces, DocumentLayout layout) {
+/// Whether white space between two words ends a paragraph.
+inline bool ends_paragraph(std::string_view spaces, DocumentLayout layout) {
   if (layout == DocumentLayout::flow) return false;
   std::size_t line_breaks = 0;
   bool tab = false;
@@ -114,9 +85,9 @@ EIGENFORMER_IO_FUNCTION bool ends_paragraph(std::string_view spaces, DocumentLay
   return line_breaks > 1 || layout == DocumentLayout::paragraphs;
 }
 
-EIGENFORMER_IO_FUNCTION std::vector<ByteSpan> paragraphs_of(std::string_view text,
-                                                            std::span<const std::size_t> boundaries,
-                                                            DocumentLayout layout) {
+/// The paragraphs of a text, without the white space around them. boundaries: ascending.
+inline std::vector<ByteSpan> paragraphs_of(std::string_view text, std::span<const std::size_t> boundaries,
+                                           DocumentLayout layout) {
   std::vector<ByteSpan> paragraphs;
   const auto add = [&](std::size_t begin, std::size_t end) {
     const ByteSpan span = without_spaces(text, {begin, end});
@@ -141,38 +112,28 @@ EIGENFORMER_IO_FUNCTION std::vector<ByteSpan> paragraphs_of(std::string_view tex
   return paragraphs;
 }
 
-EIGENFORMER_IO_FUNCTION CutRank cut_rank(char32_t mark) {
-  switch (mark) {
-    case '.':
-    case '!':
-    case '?':
-    case 0x3002:  // ideographic full stop
-    case 0xFF01:
-    case 0xFF1F:
-    case 0x2026:
-    case 0x0964:  // danda
-    case 0x061F:
-      return CutRank::sentence;
-    case ';':
-    case ':':
-    case 0x2013:
-    case 0x2014:
-    case 0xFF1B:
-    case 0xFF1A:
-    case 0x061B:
-      return CutRank::clause;
-    case ',':
-    case 0x3001:
-    case 0xFF0C:
-    case 0x060C:
-      return CutRank::comma;
-    default:
-      return CutRank::space;
-  }
+/// The kinds of places to cut a sentence that is too long, the best first.
+enum class CutRank { sentence, clause, comma, space };
+
+inline CutRank cut_rank(char32_t mark) {
+  const auto is_one_of = [mark](std::u32string_view marks) { return marks.find(mark) != marks.npos; };
+  // Latin, Chinese and Japanese, Devanagari and Arabic marks.
+  if (is_one_of(U".!?\u2026\u3002\uFF01\uFF1F\u0964\u061F")) return CutRank::sentence;
+  if (is_one_of(U";:\u2013\u2014\uFF1A\uFF1B\u061B")) return CutRank::clause;
+  if (is_one_of(U",\u3001\uFF0C\u060C")) return CutRank::comma;
+  return CutRank::space;
 }
 
-EIGENFORMER_IO_FUNCTION std::size_t longest_fitting_end(std::string_view text, ByteSpan sentence,
-                                                        const SentenceFits& fits) {
+/// Whether c is a quote or bracket that may stand between a punctuation mark and the white space after it.
+inline bool is_closing(char32_t c) {
+  return c == '"' || c == '\'' || c == ')' || c == ']' || c == '}' || c == 0xBB || c == 0xAB || c == 0x203A ||
+         c == 0x2039 || (c >= 0x2018 && c <= 0x201F) || c == 0x300D || c == 0x300F || c == 0x3011 ||
+         c == 0xFF09;
+}
+
+/// The end of the longest beginning of `sentence` that fits, at least one code point. Found by doubling and
+/// bisection, so that a long text is not tokenized as a whole for each of its parts.
+inline std::size_t longest_fitting_end(std::string_view text, ByteSpan sentence, const SentenceFits& fits) {
   const auto fits_to = [&](std::size_t end) {
     return fits(std::string(ByteSpan{sentence.begin, end}.of(text)));
   };
@@ -195,8 +156,11 @@ EIGENFORMER_IO_FUNCTION std::size_t longest_fitting_end(std::string_view text, B
   return good > sentence.begin ? good : ends.front();
 }
 
-EIGENFORMER_IO_FUNCTION std::size_t best_cut(std::string_view text, ByteSpan sentence,
-                                             const SentenceFits& fits, bool whole_sentences) {
+/// Where to cut a sentence that does not fit: at the best place in the second half of what fits, else at the
+/// last white space, else between two characters. whole_sentences: the text is one sentence, so its full
+/// stops belong to abbreviations.
+inline std::size_t best_cut(std::string_view text, ByteSpan sentence, const SentenceFits& fits,
+                            bool whole_sentences) {
   const std::size_t longest = longest_fitting_end(text, sentence, fits);
   if (longest == sentence.end) return longest;
   std::array<std::size_t, 4> places{};  // by rank; 0: none
@@ -231,28 +195,27 @@ EIGENFORMER_IO_FUNCTION std::vector<DocumentPart> document_parts(std::string_vie
                                                                  const DocumentOptions& options,
                                                                  const SentenceFits& fits,
                                                                  std::span<const std::size_t> boundaries) {
-  if (const auto wrong = detail::find_invalid_utf8(text))
+  if (const auto wrong = find_invalid_utf8(text))
     throw ValueError("document", {"the text has invalid UTF-8 at byte ", *wrong, "; expected text in UTF-8"});
   for (std::size_t i = 0; i < boundaries.size(); ++i) {
     const std::size_t place = boundaries[i];
-    if (!detail::is_code_point_boundary(text, place) || (i > 0 && place < boundaries[i - 1])) {
+    if (!is_code_point_boundary(text, place) || (i > 0 && place < boundaries[i - 1])) {
       throw ValueError("document", {"boundary ", i, " is byte ", place,
                                     ", must be the beginning of a character or the end of the text of ",
                                     text.size(), " bytes, and not before the last boundary"});
     }
   }
   std::vector<DocumentPart> parts;
-  for (const ByteSpan paragraph : detail::paragraphs_of(text, boundaries, options.layout)) {
+  for (const ByteSpan paragraph : paragraphs_of(text, boundaries, options.layout)) {
     std::vector<ByteSpan> sentences{{0, paragraph.size()}};
     if (options.splitter != nullptr) sentences = options.splitter->split(paragraph.of(text));
     bool first = true;
     for (const ByteSpan sentence : sentences) {
       ByteSpan rest{paragraph.begin + sentence.begin, paragraph.begin + sentence.end};
       for (bool continues = false; !rest.empty(); continues = true) {
-        const std::size_t end =
-            fits ? detail::best_cut(text, rest, fits, options.splitter != nullptr) : rest.end;
-        parts.push_back({detail::without_spaces(text, {rest.begin, end}), continues, first});
-        rest.begin = std::min(detail::after_spaces(text, end), rest.end);
+        const std::size_t end = fits ? best_cut(text, rest, fits, options.splitter != nullptr) : rest.end;
+        parts.push_back({without_spaces(text, {rest.begin, end}), continues, first});
+        rest.begin = std::min(after_spaces(text, end), rest.end);
         first = false;
       }
     }

@@ -43,14 +43,6 @@ struct DocumentTranslation {
 
 namespace detail {
 
-/// Whether a space must be added between the translations of two adjacent sentences.
-inline bool needs_space(std::string_view source, std::string_view before, std::string_view after) {
-  if (source.empty() || before.empty() || after.empty()) return false;
-  const char32_t left = code_point_before(before, before.size()).value, right = decode_front(after).value;
-  return is_unspaced_script(code_point_before(source, source.size()).value) && !is_unspaced_script(left) &&
-         !is_space(left) && !is_unspaced_script(right) && !is_space(right);
-}
-
 /// Adds the alignment of a sentence to that of its document.
 EIGENFORMER_IO_FUNCTION void append_alignment(TextAlignment& all, const TextAlignment& one,
                                               const DocumentSentence& sentence);
@@ -70,9 +62,6 @@ EIGENFORMER_IO_FUNCTION DocumentTranslation assemble_document(std::string_view t
 EIGENFORMER_IO_FUNCTION std::vector<DocumentTranslation> assemble_documents(
     std::string_view text, std::span<const DocumentPart> parts,
     std::span<const std::vector<Translation>> translations, std::size_t most = static_cast<std::size_t>(-1));
-
-/// The attention of all tokens of a document, block-diagonal by sentence; empty if a sentence has none.
-EIGENFORMER_IO_FUNCTION Tensor<float> joined_attention(const DocumentTranslation& document);
 
 /// Merges the sentences of a document into one Translation: the document's text and alignment, the sums of
 /// scores and log-probabilities, all tokens and words with the mean confidence of the words, and the mean
@@ -137,8 +126,6 @@ class PreparedParts {
 
   /// The tokenized parts, in the order of the lines.
   std::vector<PreparedLine>& lines() noexcept { return prepared_; }
-  /// The same.
-  const std::vector<PreparedLine>& lines() const noexcept { return prepared_; }
   /// The index of the line that a part belongs to.
   std::size_t line_of(std::size_t part) const { return line_of_[part]; }
   /// Whether a part is the first of its line.
@@ -170,6 +157,14 @@ class PreparedParts {
 #if EIGENFORMER_IO_DEFINITIONS
 
 namespace eigenformer::detail {
+
+/// Whether a space must be added between the translations of two adjacent sentences.
+inline bool needs_space(std::string_view source, std::string_view before, std::string_view after) {
+  if (source.empty() || before.empty() || after.empty()) return false;
+  const char32_t left = code_point_before(before, before.size()).value, right = decode_front(after).value;
+  return is_unspaced_script(code_point_before(source, source.size()).value) && !is_unspaced_script(left) &&
+         !is_space(left) && !is_unspaced_script(right) && !is_space(right);
+}
 
 EIGENFORMER_IO_FUNCTION void append_alignment(TextAlignment& all, const TextAlignment& one,
                                               const DocumentSentence& sentence) {
@@ -208,7 +203,7 @@ EIGENFORMER_IO_FUNCTION DocumentTranslation assemble_document(std::string_view t
     }
     document.text += ByteSpan{end, part.source.begin}.of(text);
     if (part.source.begin == end && !part.after_boundary &&
-        detail::needs_space(text.substr(0, end), document.text, translation.text))
+        needs_space(text.substr(0, end), document.text, translation.text))
       document.text += ' ';
     end = part.source.end;
     const std::size_t begin = document.text.size();
@@ -218,7 +213,7 @@ EIGENFORMER_IO_FUNCTION DocumentTranslation assemble_document(std::string_view t
         {part.source, {begin, document.text.size()}, part.continues, std::move(translation)});
     const DocumentSentence& sentence = document.sentences.back();
     if (sentence.translation.alignment != nullptr) {
-      detail::append_alignment(alignment, *sentence.translation.alignment, sentence);
+      append_alignment(alignment, *sentence.translation.alignment, sentence);
     } else {
       aligned = aligned && sentence.translation.text.empty();
     }
@@ -247,7 +242,8 @@ EIGENFORMER_IO_FUNCTION std::vector<DocumentTranslation> assemble_documents(
   return documents;
 }
 
-EIGENFORMER_IO_FUNCTION Tensor<float> joined_attention(const DocumentTranslation& document) {
+/// The attention of all tokens of a document, block-diagonal by sentence; empty if a sentence has none.
+inline Tensor<float> joined_attention(const DocumentTranslation& document) {
   index_t rows = 0, columns = 0;
   for (const DocumentSentence& sentence : document.sentences) {
     const TextAlignment* const alignment = sentence.translation.alignment.get();
@@ -256,18 +252,16 @@ EIGENFORMER_IO_FUNCTION Tensor<float> joined_attention(const DocumentTranslation
     rows += alignment->attention.dim(0);
     columns += alignment->attention.dim(1);
   }
-  auto all = Tensor<float>::zeros(Shape{rows, columns});
+  auto joined = Tensor<float>::zeros(Shape{rows, columns});
   index_t row = 0, column = 0;
   for (const DocumentSentence& sentence : document.sentences) {
     if (sentence.translation.alignment == nullptr) continue;
     const Tensor<float>& one = sentence.translation.alignment->attention;
-    for (index_t i = 0; i < one.dim(0); ++i) {
-      std::copy_n(one.data() + i * one.dim(1), one.dim(1), all.data() + (row + i) * columns + column);
-    }
+    joined(range(row, row + one.dim(0)), range(column, column + one.dim(1))) = one;
     row += one.dim(0);
     column += one.dim(1);
   }
-  return all;
+  return joined;
 }
 
 EIGENFORMER_IO_FUNCTION Translation joined_translation(DocumentTranslation document, bool weights) {
@@ -277,7 +271,7 @@ EIGENFORMER_IO_FUNCTION Translation joined_translation(DocumentTranslation docum
   all.alignment = document.alignment;
   if (document.alignment != nullptr && weights) {
     TextAlignment alignment = *document.alignment;
-    alignment.attention = detail::joined_attention(document);
+    alignment.attention = joined_attention(document);
     all.alignment = std::make_shared<const TextAlignment>(std::move(alignment));
   }
   if (document.sentences.size() < 2) return all;

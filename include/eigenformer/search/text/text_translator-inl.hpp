@@ -25,8 +25,8 @@ std::vector<std::vector<Translation>> TextTranslator<M>::alternatives(std::span<
                                                                       std::size_t first,
                                                                       std::span<const std::string> prefixes,
                                                                       bool weights) const {
-  detail::require_one_prefix_each("text_translator", prefixes.size(), lines.size());
-  const detail::PreparedParts parts(
+  detail::require_one_each("text_translator", "prefixes", prefixes.size(), lines.size());
+  detail::PreparedParts parts(
       lines, options_.splitting, first, prefixes,
       [this](const std::string& text, std::uint64_t number, const std::string& prefix, std::size_t line) {
         return prepare(text, number, prefix, "the prefix of line " + std::to_string(line + 1));
@@ -35,7 +35,7 @@ std::vector<std::vector<Translation>> TextTranslator<M>::alternatives(std::span<
   std::shared_ptr<const SearchObserver> observer;
   const auto& own = options_.search.observer;
   if (own != nullptr) {
-    observer = search_observer([&](SearchProgress progress) {
+    observer = std::make_shared<const SearchObserver>([&](SearchProgress progress) {
       progress.input = parts.line_of(progress.input);
       return (*own)(progress);
     });
@@ -44,27 +44,25 @@ std::vector<std::vector<Translation>> TextTranslator<M>::alternatives(std::span<
 }
 
 template <class M>
-PreparedLine TextTranslator<M>::prepare(const std::string& line, std::uint64_t number,
-                                        const std::string& prefix) const {
-  return prepare(line, number, prefix, "the prefix");
-}
-
-template <class M>
 std::vector<std::vector<Translation>> TextTranslator<M>::alternatives(
     std::span<const PreparedLine> lines, std::shared_ptr<const SearchObserver> observer) const {
   std::vector<std::vector<Translation>> translations(lines.size());
   Work all;
   for (std::size_t i = 0; i < lines.size(); ++i) {
-    translations[i].emplace_back().cut = lines[i].cut;
-    if (lines[i].ids.empty()) continue;
-    if (const auto room = room_after(lines[i].prefix, "the prefix of line " + std::to_string(i + 1))) {
-      // The prefix reduces the maximum length of this line only.
-      Work one;
-      one.add(lines[i], terms_of(lines[i]), i);
-      run(one, *room, observer, translations);
-    } else {
-      all.add(lines[i], terms_of(lines[i]), i);
+    if (lines[i].ids.empty()) {
+      translations[i].emplace_back().cut = lines[i].cut;
+      continue;
     }
+    // A prefix that leaves less room reduces the maximum length of its own line only.
+    const auto room = room_after(lines[i].prefix, "the prefix of line " + std::to_string(i + 1));
+    Work one;
+    Work& work = room ? one : all;
+    work.lines.push_back(&lines[i]);
+    work.sources.push_back(lines[i].ids);
+    work.terms.emplace_back();
+    if (options_.glossary != nullptr) work.terms.back() = options_.glossary->find(lines[i].text);
+    work.places.push_back(i);
+    if (room) run(one, room, observer, translations);
   }
   run(all, std::nullopt, observer, translations);
   return translations;
@@ -106,28 +104,18 @@ std::vector<Translation> TextTranslator<M>::score(std::span<const std::string> l
   }
   const auto scores = score_targets(model_, ctx_, std::span<const Ids>(sources), std::span<const Ids>(given),
                                     options_.search, options_.batching);
+  std::vector<Alignable> parts;
   for (std::size_t k = 0; k < scores.size(); ++k) {
+    Translation& translation = translations[places[k]];
     Hypothesis h{.ids = given[k], .log_probability = scores[k].log_probability, .finished = true};
     h.score =
         detail::hypothesis_score(h.log_probability, static_cast<index_t>(h.ids.size()) + 1, options_.search);
     h.token_log_probabilities = scores[k].token_log_probabilities;
-    const bool cut = translations[places[k]].cut;
-    translations[places[k]] = translation_of(h, {});
-    translations[places[k]].cut = cut;
+    fill(translation, h, {});
+    parts.push_back({&translation, &lines[places[k]], &targets[places[k]], &sources[k], given[k], true});
   }
-  std::vector<Alignable> parts;
-  for (std::size_t k = 0; k < scores.size(); ++k)
-    parts.push_back(
-        {&translations[places[k]], &lines[places[k]], &targets[places[k]], &sources[k], given[k], true});
   align(parts);
   return translations;
-}
-
-template <class M>
-bool TextTranslator<M>::fits(const std::string& line) const {
-  bool cut = false;
-  (void)source_ids(description_->text, *tokenizers_.source, line, max_source_tokens(*description_), &cut);
-  return !cut;
 }
 
 template <class M>
@@ -149,7 +137,7 @@ template <class M>
 void TextTranslator<M>::set(TextTranslatorOptions options) {
   SearchOptions& search = options.search;
   const auto forced = static_cast<index_t>(search.prefix_ids.size());
-  search.max_length = max_target_tokens(*description_, search.max_length - forced) + forced;
+  search.max_length = detail::max_target_tokens(*description_, search.max_length - forced) + forced;
   search.validate();
   options.batching.validate();
   if (options.alignment) options.alignment->validate();
@@ -189,7 +177,7 @@ PreparedLine TextTranslator<M>::prepare(const std::string& line, std::uint64_t n
 template <class M>
 std::optional<index_t> TextTranslator<M>::room_after(const Ids& prefix,
                                                      const std::string& prefix_name) const {
-  const index_t all = max_target_tokens(*description_, std::numeric_limits<index_t>::max());
+  const index_t all = detail::max_target_tokens(*description_, std::numeric_limits<index_t>::max());
   const auto taken = static_cast<index_t>(prefix.size());
   if (taken >= all) {
     throw ValueError("text_translator", {prefix_name, " has ", taken, " tokens, must be fewer than ", all,
@@ -219,21 +207,19 @@ void TextTranslator<M>::align(const std::vector<Alignable>& parts) const {
                                   options.begin_id, options.prefix_length, options_.alignment->layer);
       for (std::size_t k = 0; k < places.size(); ++k) {
         const Alignable& part = parts[places[k]];
-        part.translation->alignment =
-            std::make_shared<const TextAlignment>(alignment_of(part, weights[k], options.prefix_ids.size()));
+        part.translation->alignment = std::make_shared<const TextAlignment>(alignment_of(part, weights[k]));
       }
     });
   }
 }
 
 template <class M>
-TextAlignment TextTranslator<M>::alignment_of(const Alignable& part, const Tensor<float>& weights,
-                                              std::size_t forced) const {
+TextAlignment TextTranslator<M>::alignment_of(const Alignable& part, const Tensor<float>& weights) const {
   TextAlignment alignment;
-  alignment.attention =
-      attention_of_head(weights, options_.alignment->head)
-          .rows(static_cast<index_t>(forced), static_cast<index_t>(part.target.size()) + (part.ended ? 1 : 0))
-          .clone();
+  const auto forced = static_cast<index_t>(options_.search.prefix_ids.size());
+  alignment.attention = attention_of_head(weights, options_.alignment->head)
+                            .rows(forced, static_cast<index_t>(part.target.size()) + (part.ended ? 1 : 0))
+                            .clone();
   alignment.links = attention_links(alignment.attention, options_.alignment->threshold);
   alignment.source = detail::source_spans(description_->text, *tokenizers_.source, *part.source, *part.line);
   const std::string& text = *part.text;
@@ -249,17 +235,17 @@ void TextTranslator<M>::run(const Work& work, std::optional<index_t> room,
   const auto found = search(work, room, observer);
   std::vector<Alignable> parts;
   for (std::size_t k = 0; k < found.size(); ++k) {
+    const PreparedLine& line = *work.lines[k];
     std::vector<Translation>& of_line = translations[work.places[k]];
-    const bool cut = of_line.front().cut;
-    of_line.clear();
     for (const Hypothesis& h : found[k]) {
-      of_line.push_back(translation_of(h, work.prefixes[k]));
-      of_line.back().cut = cut;
-      of_line.back().terms = term_outcomes(work.terms[k], of_line.back().text);
+      Translation& translation = of_line.emplace_back();
+      fill(translation, h, line.prefix);
+      translation.cut = line.cut;
+      translation.terms = term_outcomes(work.terms[k], translation.text);
     }
     for (std::size_t i = 0; options_.alignment && i < found[k].size(); ++i) {
-      parts.push_back({&of_line[i], &work.lines[k]->text, &of_line[i].text, &work.sources[k],
-                       joined(work.prefixes[k], found[k][i].ids), found[k][i].finished});
+      parts.push_back({&of_line[i], &line.text, &of_line[i].text, &line.ids,
+                       joined(line.prefix, found[k][i].ids), found[k][i].finished});
     }
   }
   align(parts);
@@ -278,15 +264,21 @@ std::vector<std::vector<Hypothesis>> TextTranslator<M>::search(
   }
   if (const auto own = observer != nullptr ? observer : options.observer; own != nullptr) {
     // Observers see the caller's indices.
-    options.observer = search_observer([own, &work](SearchProgress progress) {
+    options.observer = std::make_shared<const SearchObserver>([own, &work](SearchProgress progress) {
       progress.input = work.places[progress.input];
       return (*own)(progress);
     });
   }
-  if (options.sampling) options.sampling->numbers = work.numbers;
-  if (work.prefixed) options.prefixes = work.prefixes;
-  if (work.constrained) {
-    for (const auto& terms : work.terms) options.constraints.push_back(term_forms_.constraints(terms));
+  const bool prefixed = std::any_of(work.lines.begin(), work.lines.end(),
+                                    [](const PreparedLine* line) { return !line->prefix.empty(); });
+  const bool constrained =
+      std::any_of(work.terms.begin(), work.terms.end(), [](const auto& terms) { return !terms.empty(); });
+  if (prefixed) options.prefixes.clear();
+  if (options.sampling) options.sampling->numbers.clear();
+  for (std::size_t k = 0; k < work.lines.size(); ++k) {
+    if (prefixed) options.prefixes.push_back(work.lines[k]->prefix);
+    if (constrained) options.constraints.push_back(term_forms_.constraints(work.terms[k]));
+    if (options.sampling) options.sampling->numbers.push_back(work.lines[k]->number);
   }
   return generate(model_, ctx_, std::span<const Ids>(work.sources), options, options_.batching);
 }
@@ -299,15 +291,14 @@ auto TextTranslator<M>::joined(const Ids& prefix, std::span<const std::int32_t> 
 }
 
 template <class M>
-Translation TextTranslator<M>::translation_of(const Hypothesis& h, const Ids& prefix) const {
-  Translation translation;
+void TextTranslator<M>::fill(Translation& translation, const Hypothesis& h, const Ids& prefix) const {
   const Ids ids = joined(prefix, h.ids);
   translation.text = tokenizers_.target->decode(ids);
   translation.score = h.score;
   translation.log_probability = h.log_probability;
   translation.attention = h.attention;
   const std::span<const double> scores(h.token_log_probabilities);
-  if (scores.empty()) return translation;
+  if (scores.empty()) return;
   for (std::size_t t = 0; t < scores.size(); ++t) {
     const std::int32_t id = t < h.ids.size() ? h.ids[t] : options_.search.end_id;
     translation.tokens.push_back({tokenizers_.target->token(id), scores[t]});
@@ -315,7 +306,6 @@ Translation TextTranslator<M>::translation_of(const Hypothesis& h, const Ids& pr
   translation.words =
       word_confidences(*tokenizers_.target, ids, scores.first(h.ids.size()), options_.confidence);
   translation.confidence = sentence_confidence(translation.words);
-  return translation;
 }
 
 template <class M>

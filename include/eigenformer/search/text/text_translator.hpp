@@ -82,7 +82,7 @@ inline bool translate_alike(const TextTranslatorOptions& a, const TextTranslator
 /// The options of a model's conventions; a start for others.
 template <class Options>
 TextTranslatorOptions text_translator_options(const FolderDescription<Options>& description) {
-  return {.search = search_options(description)};
+  return {.search = search_options(description.text)};
 }
 
 /// Translates text: tokenizes lines, searches or samples, and detokenizes the results. For models whose Input
@@ -138,10 +138,10 @@ class TextTranslator {
                                                      bool weights = true) const;
 
   /// Tokenizes a line for alternatives() without splitting it; PreparedLine::cut tells whether it is too long
-  /// for the model. number: of the line; prefix: as there. Throws ValueError when a tokenizer does and for a
-  /// prefix that is too long for the model.
-  PreparedLine prepare(const std::string& line, std::uint64_t number = 0,
-                       const std::string& prefix = {}) const;
+  /// for the model. number: of the line; prefix: as there; prefix_name: names it in messages. Throws
+  /// ValueError when a tokenizer does and for a prefix that is too long for the model.
+  PreparedLine prepare(const std::string& line, std::uint64_t number = 0, const std::string& prefix = {},
+                       const std::string& prefix_name = "the prefix") const;
 
   /// Translates prepared lines; a result does not depend on the other lines. observer: replaces the options'
   /// observer; SearchProgress::input is the index in `lines`. Throws ValueError for a prefix that is too long
@@ -166,9 +166,6 @@ class TextTranslator {
   std::vector<Translation> score(std::span<const std::string> lines,
                                  std::span<const std::string> targets) const;
 
-  /// Whether the model can read a line without cutting it. Throws ValueError when the tokenizer does.
-  bool fits(const std::string& line) const;
-
   /// Detokenizes a line's prefix followed by `ids`: a translation or its beginning.
   std::string text_of(const PreparedLine& line, std::span<const std::int32_t> ids) const {
     return tokenizers_.target->decode(joined(line.prefix, ids));
@@ -190,33 +187,12 @@ class TextTranslator {
   // Lines translated together.
   struct Work {
     std::vector<const PreparedLine*> lines;
-    std::vector<Ids> sources, prefixes;
-    std::vector<std::uint64_t> numbers;
+    std::vector<Ids> sources;
     std::vector<std::vector<GlossaryTerm>> terms;
     std::vector<std::size_t> places;  // indices into the caller's lines
-    bool prefixed = false, constrained = false;
-
-    void add(const PreparedLine& line, std::vector<GlossaryTerm> found, std::size_t place) {
-      prefixed = prefixed || !line.prefix.empty();
-      constrained = constrained || !found.empty();
-      terms.push_back(std::move(found));
-      lines.push_back(&line);
-      sources.push_back(line.ids);
-      prefixes.push_back(line.prefix);
-      numbers.push_back(line.number);
-      places.push_back(place);
-    }
   };
 
   void set(TextTranslatorOptions options);
-
-  std::vector<GlossaryTerm> terms_of(const PreparedLine& line) const {
-    return options_.glossary != nullptr ? options_.glossary->find(line.text) : std::vector<GlossaryTerm>();
-  }
-
-  // prefix_name: names the prefix in messages.
-  PreparedLine prepare(const std::string& line, std::uint64_t number, const std::string& prefix,
-                       const std::string& prefix_name) const;
 
   // The tokens that the model has room for after the forced ones and a prefix, if fewer than max_length has.
   std::optional<index_t> room_after(const Ids& prefix, const std::string& prefix_name) const;
@@ -233,8 +209,8 @@ class TextTranslator {
 
   void align(const std::vector<Alignable>& parts) const;
 
-  // weights: of one layer, with rows for `forced` tokens before the text's own.
-  TextAlignment alignment_of(const Alignable& part, const Tensor<float>& weights, std::size_t forced) const;
+  // weights: of one layer, with rows for the conventions' prefix before the text's own.
+  TextAlignment alignment_of(const Alignable& part, const Tensor<float>& weights) const;
 
   void run(const Work& work, std::optional<index_t> room,
            const std::shared_ptr<const SearchObserver>& observer,
@@ -245,8 +221,8 @@ class TextTranslator {
 
   static Ids joined(const Ids& prefix, std::span<const std::int32_t> ids);
 
-  // prefix: forced tokens before those of the hypothesis.
-  Translation translation_of(const Hypothesis& h, const Ids& prefix) const;
+  // Sets what a hypothesis says of a translation. prefix: forced tokens before those of the hypothesis.
+  void fill(Translation& translation, const Hypothesis& h, const Ids& prefix) const;
 
   // Sampled texts represent the model's distribution by their frequencies, texts of a search by their
   // probabilities.
@@ -293,7 +269,7 @@ std::vector<std::string> translate(
 /// The same with the options of the model's conventions.
 template <class M>
 std::vector<std::string> translate(const LoadedModel<M>& model, const std::vector<std::string>& lines) {
-  return translate(model, lines, search_options(model.description));
+  return translate(model, lines, search_options(model.description.text));
 }
 /// The same for a model and tokenizers that are not in one LoadedModel, with the default conventions (see
 /// SpecialIds): one trained in this program, for example. Throws ValueError without tokenizers, too.

@@ -176,7 +176,8 @@ inline std::string align(ef::EncodedCorpus& encoded, const ef::ParallelCorpus& c
 
 /// Maximum tokens of a side: as requested, and no more than the model has positions for.
 inline ef::index_t most_tokens(const CorpusOptions& corpus, const ef::ModelDescription& description) {
-  const ef::index_t target = ef::max_target_tokens(description, std::numeric_limits<ef::index_t>::max());
+  const ef::index_t target =
+      ef::detail::max_target_tokens(description, std::numeric_limits<ef::index_t>::max());
   return std::min({corpus.max_length, ef::max_source_tokens(description), target - 1});
 }
 
