@@ -312,7 +312,7 @@ EIGENFORMER_IO_FUNCTION NpzFile NpzFile::open(const std::filesystem::path& path)
   NpzFile file;
   file.path_ = path;
   const auto map = detail::MappedFile::open(path);
-  for (const detail::ZipEntry& entry : detail::ZipParser(map->bytes(), path.string()).parse()) {
+  for (const detail::ZipEntry& entry : detail::parse_zip(map->bytes(), path.string())) {
     if (!entry.name.ends_with(".npy")) {
       throw IoError("npz",
                     {"'", path.string(), "' holds '", entry.name, "', expected names that end in .npy"});
@@ -345,7 +345,7 @@ EIGENFORMER_IO_FUNCTION NpzFile::Array NpzFile::read(const std::shared_ptr<detai
   }
   if (detail::crc32_of(array.bytes) != entry.crc)
     throw IoError("npz", {name, " is damaged: its checksum does not match"});
-  array.header = detail::NpyParser(array.bytes, name).parse();
+  array.header = detail::parse_npy(array.bytes, name);
   return array;
 }
 
