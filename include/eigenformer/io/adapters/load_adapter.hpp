@@ -14,8 +14,8 @@
 #include "eigenformer/core/base/error.hpp"
 #include "eigenformer/data/text/text_file.hpp"
 #include "eigenformer/io/adapters/adapter_folder.hpp"
+#include "eigenformer/io/models/json_file.hpp"
 #include "eigenformer/io/models/model_folder.hpp"
-#include "eigenformer/io/safetensors/json_text.hpp"
 
 namespace eigenformer::detail {
 
@@ -253,46 +253,42 @@ EIGENFORMER_IO_FUNCTION std::string unsupported_peft_setting(const std::string& 
 }
 
 EIGENFORMER_IO_FUNCTION PeftConfig read_peft_config(const std::filesystem::path& path) {
-  const auto refuse = [&](std::initializer_list<MessagePart> what) {
-    return IoError("adapter", {"'", path.string(), "' ", join(what)});
-  };
-  const nlohmann::json json = read_unique_json("adapter", path);
-  if (json.is_discarded() || !json.is_object()) throw refuse({"is truncated or not a JSON object"});
+  const JsonFile file = JsonFile::open_unique("adapter", path);
+  const nlohmann::json& json = file.json();
   if (json.value("peft_type", nlohmann::json()) != "LORA") {
-    throw refuse({"describes an adapter of the type ", json.value("peft_type", nlohmann::json()).dump(),
-                  ", expected \"LORA\""});
+    throw file.refuse({"describes an adapter of the type ",
+                       json.value("peft_type", nlohmann::json()).dump(), ", expected \"LORA\""});
   }
   std::string unsupported;
   for (const auto& [name, value] : json.items()) {
     const std::string why = unsupported_peft_setting(name, value);
-    if (!why.empty()) unsupported += (unsupported.empty() ? "" : ", ") + why;
+    if (!why.empty()) append_listed(unsupported, why);
   }
-  if (!unsupported.empty()) throw refuse({"has settings that are not supported here: ", unsupported});
+  if (!unsupported.empty()) throw file.refuse({"has settings that are not supported here: ", unsupported});
   PeftConfig config;
-  try {
-    config.alpha = json.value("lora_alpha", config.alpha);
-    config.dropout = json.value("lora_dropout", config.dropout);
-    config.rank_stabilized = json.value("use_rslora", false);
-    if (json.contains("base_model_name_or_path") && json.at("base_model_name_or_path").is_string())
-      config.base = json.at("base_model_name_or_path").get<std::string>();
-    if (json.contains("alpha_pattern") && json.at("alpha_pattern").is_object()) {
-      for (const auto& [pattern, value] : json.at("alpha_pattern").items()) {
-        if (pattern.empty() || pattern.find_first_of("*+?[](){}|\\$") != std::string::npos)
-          throw refuse({"has the alpha_pattern '", pattern, "', expected names of modules"});
-        config.alphas[pattern] = value.get<double>();
-      }
+  config.alpha = file.get("lora_alpha", config.alpha);
+  config.dropout = file.get("lora_dropout", config.dropout);
+  config.rank_stabilized = file.get("use_rslora", false);
+  config.base = file.get<std::string>("base_model_name_or_path", "");
+  if (file.has("alpha_pattern")) {
+    const nlohmann::json& alphas = file.object("alpha_pattern");
+    for (const auto& [pattern, value] : alphas.items()) {
+      if (pattern.empty() || pattern.find_first_of("*+?[](){}|\\$") != std::string::npos)
+        throw file.refuse({"has the alpha_pattern '", pattern, "', expected names of modules"});
+      config.alphas[pattern] = file.get_of(alphas, pattern, config.alpha);
     }
-    if (json.contains("target_modules") && json.at("target_modules").is_array())
-      config.target_modules = json.at("target_modules").get<std::vector<std::string>>();
-    // With these settings only some of the target modules have factors.
-    for (const char* choice : {"exclude_modules", "layers_to_transform"}) {
-      if (json.contains(choice) && !json.at(choice).is_null()) config.target_modules.clear();
+  }
+  // With these settings only some of the target modules have factors.
+  const bool all = !file.has("exclude_modules") && !file.has("layers_to_transform");
+  if (all && file.has("target_modules") && json.at("target_modules").is_array()) {
+    for (const nlohmann::json& module : json.at("target_modules")) {
+      if (!module.is_string())
+        throw file.refuse({"has the target module ", module.dump(), ", expected its name"});
+      config.target_modules.push_back(module.get<std::string>());
     }
-  } catch (const nlohmann::json::exception& error) {
-    throw refuse({"is damaged: ", error.what()});
   }
   if (!(config.dropout >= 0 && config.dropout < 1))
-    throw refuse({"has lora_dropout ", std::to_string(config.dropout), ", expected it in [0, 1)"});
+    throw file.refuse({"has lora_dropout ", std::to_string(config.dropout), ", expected it in [0, 1)"});
   return config;
 }
 
@@ -308,23 +304,11 @@ EIGENFORMER_IO_FUNCTION AdapterDescription read_adapter_description(const std::f
     description.base = detail::read_peft_config(detail::folder_file(folder, "adapter_config.json")).base;
     return description;
   }
-  const nlohmann::json json = detail::read_unique_json("adapter", path);
-  const auto refuse = [&](std::initializer_list<detail::MessagePart> why) {
-    return IoError("adapter", {"'", path.string(), "' ", detail::join(why)});
-  };
-  if (json.is_discarded() || !json.is_object()) throw refuse({"is truncated or not a JSON object"});
-  try {
-    description.base = json.at("base").get<std::string>();
-    description.fingerprint = json.at("fingerprint").get<std::string>();
-    description.training = json.value("training", nlohmann::json::object());
-    const auto word = json.at("names").get<std::string>();
-    const auto& known = EnumNames<AdapterNames>::names;
-    const auto at = std::find(known.begin(), known.end(), word);
-    description.names = static_cast<AdapterNames>(at - known.begin());
-    if (at == known.end()) throw refuse({"has names '", word, "', expected own, bart or t5"});
-  } catch (const nlohmann::json::exception& error) {
-    throw refuse({"is damaged: ", error.what()});
-  }
+  const auto file = detail::JsonFile::open_unique("adapter", path);
+  description.base = file.require<std::string>("base");
+  description.fingerprint = file.require<std::string>("fingerprint");
+  description.names = file.require<AdapterNames>("names");
+  if (file.has("training")) description.training = file.json().at("training");
   return description;
 }
 

@@ -102,6 +102,12 @@ void require_sizes(const std::filesystem::path& path, const Options& o) {
   }
 }
 
+/// read_folder() of a model's folder, whose every save replaces these files.
+template <class F>
+auto read_model_files(const std::filesystem::path& folder, F&& read) {
+  return read_folder(folder, {"options.json", "model.safetensors"}, read);
+}
+
 struct FileChecksum {
   std::uint64_t bytes = 0;
   std::string hash64;  // 16 hexadecimal digits
@@ -262,8 +268,7 @@ EIGENFORMER_IO_FUNCTION int verify_files(const std::filesystem::path& folder) {
 }  // namespace detail
 
 EIGENFORMER_IO_FUNCTION int verify_model_folder(const std::filesystem::path& folder) {
-  return detail::read_folder(folder, {"options.json", "model.safetensors"},
-                             [&] { return detail::verify_files(folder); });
+  return detail::read_model_files(folder, [&] { return detail::verify_files(folder); });
 }
 
 }  // namespace eigenformer

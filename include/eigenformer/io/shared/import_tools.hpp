@@ -5,17 +5,14 @@
 #include <filesystem>
 #include <functional>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <string>
 #include <system_error>
 #include <utility>
 #include <vector>
 
-#include "eigenformer/data/text/text_file.hpp"
-#include "eigenformer/io/models/options_json.hpp"
+#include "eigenformer/io/models/json_file.hpp"
 #include "eigenformer/io/models/translation_model.hpp"
-#include "eigenformer/io/safetensors/json_text.hpp"
 #include "eigenformer/nn/module/module.hpp"
 
 namespace eigenformer {
@@ -46,59 +43,6 @@ auto made_of_file(const std::filesystem::path& path, F&& make) {
 /// Throws ValueError for languages that a model, at `path`, has no place for.
 EIGENFORMER_IO_FUNCTION void require_no_languages(const std::filesystem::path& path,
                                                   const ImportOptions& options);
-
-/// A JSON file that holds an object; errors about its fields name the file.
-class JsonFile {
- public:
-  /// Reads a file. Throws IoError when it is missing or does not hold a JSON object.
-  static JsonFile open(const std::filesystem::path& path);
-  /// Reads a file as open() does; an empty object when there is no such file.
-  static JsonFile open_if_exists(const std::filesystem::path& path);
-
-  /// An empty object with the name of a file that was read by other means, for its refuse().
-  static JsonFile at(const std::filesystem::path& path) {
-    JsonFile file;
-    file.path_ = path;
-    return file;
-  }
-
-  const nlohmann::json& json() const noexcept { return json_; }
-  const std::filesystem::path& path() const noexcept { return path_; }
-  /// Whether there is a field of this name that is not null.
-  bool has(const std::string& name) const { return json_.contains(name) && !json_.at(name).is_null(); }
-
-  /// The value of a field; `missing` when it is absent or null. Throws IoError for a value of another type.
-  template <class X>
-  X get(const std::string& name, X missing) const {
-    if (has(name)) read(name, missing);
-    return missing;
-  }
-  /// The value of a field. Throws IoError when it is absent, null or of another type.
-  template <class X>
-  X require(const std::string& name) const {
-    if (!has(name)) throw refuse({"has no '", name, "'"});
-    X value{};
-    read(name, value);
-    return value;
-  }
-
-  IoError refuse(std::initializer_list<MessagePart> what) const {
-    return IoError("import", {"'", path_.string(), "' ", join(what)});
-  }
-
- private:
-  template <class X>
-  void read(const std::string& name, X& value) const {
-    try {
-      option_from_json(name, json_.at(name), value);
-    } catch (const ValueError& error) {
-      throw refuse({"is damaged: ", error.what()});
-    }
-  }
-
-  std::filesystem::path path_;
-  nlohmann::json json_;
-};
 
 /// Returns a size. Throws IoError unless it is from 1 to 2^31, so that products of sizes cannot overflow.
 inline index_t require_size(const JsonFile& config, const char* name, index_t size) {
@@ -294,23 +238,6 @@ EIGENFORMER_IO_FUNCTION void require_no_languages(const std::filesystem::path& p
          "'; if the model expects a token such as >>deu<< before each text, give it as "
          "source_text (--prefix)"});
   }
-}
-
-EIGENFORMER_IO_FUNCTION JsonFile JsonFile::open(const std::filesystem::path& path) {
-  JsonFile file;
-  file.path_ = path;
-  file.json_ = parse_json(read_text_file(path));
-  if (file.json_.is_discarded()) throw file.refuse({"is truncated or not JSON"});
-  if (!file.json_.is_object()) throw file.refuse({"is not a JSON object"});
-  return file;
-}
-
-EIGENFORMER_IO_FUNCTION JsonFile JsonFile::open_if_exists(const std::filesystem::path& path) {
-  if (file_exists(path)) return open(path);
-  JsonFile file;
-  file.path_ = path;
-  file.json_ = nlohmann::json::object();
-  return file;
 }
 
 }  // namespace eigenformer::detail
