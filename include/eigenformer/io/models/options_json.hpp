@@ -262,15 +262,18 @@ nlohmann::json split_positions(nlohmann::json json) {
   return json;
 }
 
+template <class Options, class Group>
+concept has_own_layer = requires(const Options& options, const Group& group) {
+  group.layer->d_model;
+  options.layer.d_model;
+};
+
 // A group as an object: the fields of the stack's own layer that differ from the model's, and the stack's own
 // fields.
 template <class Options, class Group>
 nlohmann::json group_to_json(const Options& options, const Group& group) {
   nlohmann::json json = nlohmann::json::object();
-  if constexpr (requires {
-                  group.layer->d_model;
-                  options.layer.d_model;
-                }) {
+  if constexpr (has_own_layer<Options, Group>) {
     if (group.layer) {
       const nlohmann::json common = fields_to_json(options.layer);
       const nlohmann::json own = fields_to_json(*group.layer);
@@ -291,19 +294,15 @@ EIGENFORMER_IO_FUNCTION void refuse_unknown(const nlohmann::json& json, const st
 
 template <class Options, class Group>
 void group_from_json(const char* name, const nlohmann::json& json, const Options& options, Group& group) {
-  std::set<std::string> of_group, of_layer;
-  Group::fields(group, OptionsReader{json, of_group});
-  if constexpr (requires {
-                  group.layer->d_model;
-                  options.layer.d_model;
-                }) {
+  std::set<std::string> known;
+  Group::fields(group, OptionsReader{json, known});
+  if constexpr (has_own_layer<Options, Group>) {
     auto layer = options.layer;
-    decltype(layer)::fields(layer, OptionsReader{json, of_layer});
+    decltype(layer)::fields(layer, OptionsReader{json, known});
     group.layer.reset();
     if (!(layer == options.layer)) group.layer = layer;
   }
-  of_group.merge(of_layer);
-  refuse_unknown(json, of_group, std::string(name) + ".");
+  refuse_unknown(json, known, std::string(name) + ".");
 }
 
 }  // namespace detail
