@@ -28,13 +28,11 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   });
   const auto weights = detail::HuggingFaceWeights::open(folder.path());
   read([&](const std::filesystem::path& path) {
-    (void)detail::HuggingFaceBart(detail::bart_families[0], detail::JsonFile::open(path / "config.json"),
-                                  weights)
-        .options();
+    (void)detail::bart_options(detail::bart_families[0], detail::JsonFile::open(path / "config.json"),
+                               weights);
   });
   read([&](const std::filesystem::path& path) {
-    (void)detail::HuggingFaceT5(detail::t5_families[0], detail::JsonFile::open(path / "config.json"), weights)
-        .options();
+    (void)detail::t5_options(detail::t5_families[0], detail::JsonFile::open(path / "config.json"), weights);
   });
   read([&](const std::filesystem::path& path) {
     (void)detail::bert_options(detail::JsonFile::open(path / "config.json"), weights);

@@ -37,85 +37,67 @@ inline constexpr std::array<HuggingFaceFamily, 4> bart_families = {{
      .begin_and_mask = true},
 }};
 
-/// The BART family of Hugging Face's transformers: bart, mbart, marian and m2m_100 (M2M100, NLLB), which have
-/// the same names of weights and differ in norms and positions.
-class HuggingFaceBart {
- public:
-  /// Throws IoError for sizes that are invalid or not supported.
-  HuggingFaceBart(const HuggingFaceFamily& family, const JsonFile& config, const HuggingFaceWeights& weights);
+/// The options of a model of transformers' BART family: bart, mbart, marian and m2m_100 (M2M100, NLLB), which
+/// have the same names of weights and differ in norms and positions. Throws IoError for sizes that are invalid
+/// or not supported.
+EIGENFORMER_IO_FUNCTION Seq2SeqOptions bart_options(const HuggingFaceFamily& family, const JsonFile& config,
+                                                    const HuggingFaceWeights& weights);
 
-  const Seq2SeqOptions& options() const noexcept { return options_; }
-
-  template <class T>
-  Seq2SeqTransformer<T> model() const {
-    const Seq2SeqOptions& o = options_;
-    const index_t d = o.layer.d_model;
-    WeightImport<T, HuggingFaceWeights> import(weights_);
-    const std::vector<std::string> embeddings = {"model.shared.weight", "model.encoder.embed_tokens.weight",
-                                                 "model.decoder.embed_tokens.weight", "lm_head.weight"};
-    const std::string source = weights_.first_of({embeddings[1], embeddings[0]});
-    const std::string target = weights_.first_of({embeddings[2], embeddings[0]});
-    for (const std::string& name : embeddings) import.used(name);
-    import.take("source_embedding.weight", {source}, {o.source_vocab_size, d});
-    if (o.tying != Tying::all) {
-      import.take("target_embedding.weight", {target}, {o.target_vocab_size, d});
-    }
-    if (o.tying == Tying::none) {
-      import.take("projection.weight", {weights_.first_of({embeddings[3], target})},
-                  {o.target_vocab_size, d});
-    }
-    if (o.projection_bias) import.take("projection.bias", {"final_logits_bias"}, {o.target_vocab_size});
-    stack(import, "encoder", o.transformer().encoder_options());
-    stack(import, "decoder", o.transformer().decoder_options());
-    return import.template model<Seq2SeqTransformer<T>>(o);
+template <class T>
+void bart_stack(WeightImport<T, HuggingFaceWeights>& import, const Seq2SeqOptions& o, const std::string& stack,
+                const StackOptions<LayerOptions>& sizes) {
+  const index_t d = sizes.layer.d_model, ff = sizes.layer.dim_feedforward;
+  const bool decoder = stack == "decoder";
+  const std::string theirs = "model." + stack + ".", side = decoder ? "target" : "source";
+  const std::string positions = theirs + "embed_positions.weight";
+  if (std::holds_alternative<LearnedPositions>(o.input_positions())) {
+    // The first two rows are not used as positions.
+    import.take(side + "_positions.weight", {positions}, {o.max_length, d}, 2);
+  } else {
+    import.used(positions);
+    import.used(theirs + "embed_positions.weights");
   }
-
- private:
-  template <class T>
-  void stack(WeightImport<T, HuggingFaceWeights>& import, const std::string& stack,
-             const StackOptions<LayerOptions>& sizes) const {
-    const Seq2SeqOptions& o = options_;
-    const index_t d = sizes.layer.d_model, ff = sizes.layer.dim_feedforward;
-    const bool decoder = stack == "decoder";
-    const std::string theirs = "model." + stack + ".", side = decoder ? "target" : "source";
-    const std::string positions = theirs + "embed_positions.weight";
-    if (std::holds_alternative<LearnedPositions>(o.input_positions())) {
-      // The first two rows are not used as positions.
-      import.take(side + "_positions.weight", {positions}, {o.max_length, d}, 2);
-    } else {
-      import.used(positions);
-      import.used(theirs + "embed_positions.weights");
-    }
-    if (o.embedding_norm)
-      import.take_with_bias(side + "_embedding_norm.", {theirs + "layernorm_embedding"}, {d});
-    if (sizes.final_norm) import.take_with_bias(stack + ".norm.", {theirs + "layer_norm"}, {d});
-    for (index_t i = 0; i < sizes.num_layers; ++i) {
-      const std::string to = stack + ".layers." + std::to_string(i) + ".";
-      const std::string from = theirs + "layers." + std::to_string(i) + ".";
-      attention(import, to + "self_attn", from + "self_attn");
-      import.take_with_bias(to + "norm1.", {from + "self_attn_layer_norm"}, {d});
-      if (decoder) {
-        attention(import, to + "multihead_attn", from + "encoder_attn");
-        import.take_with_bias(to + "norm2.", {from + "encoder_attn_layer_norm"}, {d});
-      }
-      import.take_with_bias(to + "linear1.", {from + "fc1"}, {ff, d});
-      import.take_with_bias(to + "linear2.", {from + "fc2"}, {d, ff});
-      import.take_with_bias(to + (decoder ? "norm3." : "norm2."), {from + "final_layer_norm"}, {d});
-    }
-  }
-
-  template <class T>
-  void attention(WeightImport<T, HuggingFaceWeights>& import, const std::string& to,
-                 const std::string& from) const {
-    const index_t d = options_.layer.d_model;
-    import.take_with_bias(to + ".in_proj_", {from + ".q_proj", from + ".k_proj", from + ".v_proj"},
-                          {3 * d, d});
+  if (o.embedding_norm)
+    import.take_with_bias(side + "_embedding_norm.", {theirs + "layernorm_embedding"}, {d});
+  if (sizes.final_norm) import.take_with_bias(stack + ".norm.", {theirs + "layer_norm"}, {d});
+  const auto attention = [&](const std::string& to, const std::string& from) {
+    import.take_with_bias(to + ".in_proj_", {from + ".q_proj", from + ".k_proj", from + ".v_proj"}, {3 * d, d});
     import.take_with_bias(to + ".out_proj.", {from + ".out_proj"}, {d, d});
+  };
+  for (index_t i = 0; i < sizes.num_layers; ++i) {
+    const std::string to = stack + ".layers." + std::to_string(i) + ".";
+    const std::string from = theirs + "layers." + std::to_string(i) + ".";
+    attention(to + "self_attn", from + "self_attn");
+    import.take_with_bias(to + "norm1.", {from + "self_attn_layer_norm"}, {d});
+    if (decoder) {
+      attention(to + "multihead_attn", from + "encoder_attn");
+      import.take_with_bias(to + "norm2.", {from + "encoder_attn_layer_norm"}, {d});
+    }
+    import.take_with_bias(to + "linear1.", {from + "fc1"}, {ff, d});
+    import.take_with_bias(to + "linear2.", {from + "fc2"}, {d, ff});
+    import.take_with_bias(to + (decoder ? "norm3." : "norm2."), {from + "final_layer_norm"}, {d});
   }
+}
 
-  const HuggingFaceWeights& weights_;
-  Seq2SeqOptions options_;
-};
+template <class T>
+Seq2SeqTransformer<T> bart_model(const Seq2SeqOptions& o, const HuggingFaceWeights& weights) {
+  const index_t d = o.layer.d_model;
+  WeightImport<T, HuggingFaceWeights> import(weights);
+  const std::vector<std::string> embeddings = {"model.shared.weight", "model.encoder.embed_tokens.weight",
+                                               "model.decoder.embed_tokens.weight", "lm_head.weight"};
+  const std::string source = weights.first_of({embeddings[1], embeddings[0]});
+  const std::string target = weights.first_of({embeddings[2], embeddings[0]});
+  for (const std::string& name : embeddings) import.used(name);
+  import.take("source_embedding.weight", {source}, {o.source_vocab_size, d});
+  if (o.tying != Tying::all) import.take("target_embedding.weight", {target}, {o.target_vocab_size, d});
+  if (o.tying == Tying::none) {
+    import.take("projection.weight", {weights.first_of({embeddings[3], target})}, {o.target_vocab_size, d});
+  }
+  if (o.projection_bias) import.take("projection.bias", {"final_logits_bias"}, {o.target_vocab_size});
+  bart_stack(import, o, "encoder", o.transformer().encoder_options());
+  bart_stack(import, o, "decoder", o.transformer().decoder_options());
+  return import.template model<Seq2SeqTransformer<T>>(o);
+}
 
 }  // namespace eigenformer::detail
 
@@ -123,11 +105,9 @@ class HuggingFaceBart {
 
 namespace eigenformer::detail {
 
-EIGENFORMER_IO_FUNCTION HuggingFaceBart::HuggingFaceBart(const HuggingFaceFamily& family,
-                                                         const JsonFile& config,
-                                                         const HuggingFaceWeights& weights)
-    : weights_(weights) {
-  Seq2SeqOptions& o = options_;
+EIGENFORMER_IO_FUNCTION Seq2SeqOptions bart_options(const HuggingFaceFamily& family, const JsonFile& config,
+                                                    const HuggingFaceWeights& weights) {
+  Seq2SeqOptions o;
   o.source_vocab_size = require_size(config, "vocab_size");
   o.target_vocab_size =
       require_size(config, "decoder_vocab_size", config.get("decoder_vocab_size", o.source_vocab_size));
@@ -168,6 +148,7 @@ EIGENFORMER_IO_FUNCTION HuggingFaceBart::HuggingFaceBart(const HuggingFaceFamily
   if (start == pad) o.constant_id = pad;
   require_valid(config, o);
   require_layers(config, weights, {o.encoder.num_layers, o.decoder.num_layers});
+  return o;
 }
 
 }  // namespace eigenformer::detail

@@ -31,86 +31,60 @@ inline constexpr std::array<HuggingFaceFamily, 2> t5_families = [] {
   return std::array{t5, mt5};
 }();
 
-/// T5 and mT5 of Hugging Face's transformers (Raffel et al. 2020): relative position biases, RMSNorm, no
-/// other biases, and unscaled scores and embeddings.
-class HuggingFaceT5 {
- public:
-  /// Throws IoError for sizes that are invalid or not supported.
-  HuggingFaceT5(const HuggingFaceFamily& family, const JsonFile& config, const HuggingFaceWeights& weights);
+/// The options of transformers' T5 and mT5 (Raffel et al. 2020): relative position biases, RMSNorm, no other
+/// biases, and unscaled scores and embeddings. Throws IoError for sizes that are invalid or not supported.
+EIGENFORMER_IO_FUNCTION Seq2SeqOptions t5_options(const HuggingFaceFamily& family, const JsonFile& config,
+                                                  const HuggingFaceWeights& weights);
 
-  const Seq2SeqOptions& options() const noexcept { return options_; }
-
-  template <class T>
-  Seq2SeqTransformer<T> model() const {
-    const Seq2SeqOptions& o = options_;
-    const Shape table{o.source_vocab_size, o.layer.d_model};
-    WeightImport<T, HuggingFaceWeights> import(weights_);
-    const std::vector<std::string> embeddings = {"shared.weight", "encoder.embed_tokens.weight",
-                                                 "decoder.embed_tokens.weight", "lm_head.weight"};
-    for (const std::string& name : embeddings) import.used(name);
-    import.take("source_embedding.weight", {weights_.first_of({embeddings[0], embeddings[1]})}, table);
-    if (o.tying == Tying::none) {
-      import.take("target_embedding.weight", {weights_.first_of({embeddings[0], embeddings[2]})}, table);
-      import.take("projection.weight", {embeddings[3]}, table);
-    }
-    stack(import, "encoder", o.encoder.num_layers);
-    stack(import, "decoder", o.decoder.num_layers);
-    return import.template model<Seq2SeqTransformer<T>>(o);
-  }
-
- private:
-  // Sets the table of the projection and the scale of the logits. Up to transformers 4, tie_word_embeddings
-  // determines both; its default is false for mT5 and true for T5. Version 5 always writes true: there are
-  // two tables if the weights have lm_head, and the scale has a field of its own.
-  void set_projection(const HuggingFaceFamily& family, const JsonFile& config);
-  // The major version of the transformers that wrote the file; 0 when it is not stored.
-  static int major_version(const JsonFile& config) {
-    return static_cast<int>(std::min(
-        std::strtol(config.get<std::string>("transformers_version", "").c_str(), nullptr, 10), 1000L));
-  }
-
-  template <class T>
-  void stack(WeightImport<T, HuggingFaceWeights>& import, const std::string& stack, index_t layers) const {
-    const LayerOptions& o = options_.layer;
-    const index_t d = o.d_model, ff = o.dim_feedforward;
-    const bool decoder = stack == "decoder";
-    import.take(stack + ".relative_bias.weight",
-                {stack + ".block.0.layer.0.SelfAttention.relative_attention_bias.weight"},
-                {std::get<RelativeBiasPositions>(o.attention.positions).buckets, o.num_heads});
-    import.take(stack + ".norm.weight", {stack + ".final_layer_norm.weight"}, {d});
-    for (index_t i = 0; i < layers; ++i) {
-      const std::string to = stack + ".layers." + std::to_string(i) + ".";
-      const std::string from = stack + ".block." + std::to_string(i) + ".layer.";
-      attention(import, to + "self_attn", from + "0.SelfAttention");
-      import.take(to + "norm1.weight", {from + "0.layer_norm.weight"}, {d});
-      // Some files have this table, which is not used: cross-attention has no relative positions.
-      import.used(from + "1.EncDecAttention.relative_attention_bias.weight");
-      if (decoder) {
-        attention(import, to + "multihead_attn", from + "1.EncDecAttention");
-        import.take(to + "norm2.weight", {from + "1.layer_norm.weight"}, {d});
-      }
-      const std::string last = from + (decoder ? "2" : "1");
-      import.take(to + (decoder ? "norm3" : "norm2") + ".weight", {last + ".layer_norm.weight"}, {d});
-      import.take(to + "linear1.weight", {last + ".DenseReluDense." + (o.gated ? "wi_0" : "wi") + ".weight"},
-                  {ff, d});
-      if (o.gated) import.take(to + "linear3.weight", {last + ".DenseReluDense.wi_1.weight"}, {ff, d});
-      import.take(to + "linear2.weight", {last + ".DenseReluDense.wo.weight"}, {d, ff});
-    }
-  }
-
-  template <class T>
-  void attention(WeightImport<T, HuggingFaceWeights>& import, const std::string& to,
-                 const std::string& from) const {
-    const index_t d = options_.layer.d_model,
-                  inner = options_.layer.num_heads * options_.layer.attention.head_dim;
+template <class T>
+void t5_stack(WeightImport<T, HuggingFaceWeights>& import, const LayerOptions& o, const std::string& stack,
+              index_t layers) {
+  const index_t d = o.d_model, ff = o.dim_feedforward, inner = o.num_heads * o.attention.head_dim;
+  const bool decoder = stack == "decoder";
+  import.take(stack + ".relative_bias.weight",
+              {stack + ".block.0.layer.0.SelfAttention.relative_attention_bias.weight"},
+              {std::get<RelativeBiasPositions>(o.attention.positions).buckets, o.num_heads});
+  import.take(stack + ".norm.weight", {stack + ".final_layer_norm.weight"}, {d});
+  const auto attention = [&](const std::string& to, const std::string& from) {
     import.take(to + ".in_proj_weight", {from + ".q.weight", from + ".k.weight", from + ".v.weight"},
                 {3 * inner, d});
     import.take(to + ".out_proj.weight", {from + ".o.weight"}, {d, inner});
+  };
+  for (index_t i = 0; i < layers; ++i) {
+    const std::string to = stack + ".layers." + std::to_string(i) + ".";
+    const std::string from = stack + ".block." + std::to_string(i) + ".layer.";
+    attention(to + "self_attn", from + "0.SelfAttention");
+    import.take(to + "norm1.weight", {from + "0.layer_norm.weight"}, {d});
+    // Some files have this table, which is not used: cross-attention has no relative positions.
+    import.used(from + "1.EncDecAttention.relative_attention_bias.weight");
+    if (decoder) {
+      attention(to + "multihead_attn", from + "1.EncDecAttention");
+      import.take(to + "norm2.weight", {from + "1.layer_norm.weight"}, {d});
+    }
+    const std::string last = from + (decoder ? "2" : "1"), feed_forward = last + ".DenseReluDense.";
+    import.take(to + (decoder ? "norm3" : "norm2") + ".weight", {last + ".layer_norm.weight"}, {d});
+    import.take(to + "linear1.weight", {feed_forward + (o.gated ? "wi_0" : "wi") + ".weight"}, {ff, d});
+    if (o.gated) import.take(to + "linear3.weight", {feed_forward + "wi_1.weight"}, {ff, d});
+    import.take(to + "linear2.weight", {feed_forward + "wo.weight"}, {d, ff});
   }
+}
 
-  const HuggingFaceWeights& weights_;
-  Seq2SeqOptions options_;
-};
+template <class T>
+Seq2SeqTransformer<T> t5_model(const Seq2SeqOptions& o, const HuggingFaceWeights& weights) {
+  const Shape table{o.source_vocab_size, o.layer.d_model};
+  WeightImport<T, HuggingFaceWeights> import(weights);
+  const std::vector<std::string> embeddings = {"shared.weight", "encoder.embed_tokens.weight",
+                                               "decoder.embed_tokens.weight", "lm_head.weight"};
+  for (const std::string& name : embeddings) import.used(name);
+  import.take("source_embedding.weight", {weights.first_of({embeddings[0], embeddings[1]})}, table);
+  if (o.tying == Tying::none) {
+    import.take("target_embedding.weight", {weights.first_of({embeddings[0], embeddings[2]})}, table);
+    import.take("projection.weight", {embeddings[3]}, table);
+  }
+  t5_stack(import, o.layer, "encoder", o.encoder.num_layers);
+  t5_stack(import, o.layer, "decoder", o.decoder.num_layers);
+  return import.template model<Seq2SeqTransformer<T>>(o);
+}
 
 }  // namespace eigenformer::detail
 
@@ -118,10 +92,9 @@ class HuggingFaceT5 {
 
 namespace eigenformer::detail {
 
-EIGENFORMER_IO_FUNCTION HuggingFaceT5::HuggingFaceT5(const HuggingFaceFamily& family, const JsonFile& config,
-                                                     const HuggingFaceWeights& weights)
-    : weights_(weights) {
-  Seq2SeqOptions& o = options_;
+EIGENFORMER_IO_FUNCTION Seq2SeqOptions t5_options(const HuggingFaceFamily& family, const JsonFile& config,
+                                                  const HuggingFaceWeights& weights) {
+  Seq2SeqOptions o;
   o.source_vocab_size = require_size(config, "vocab_size");
   o.target_vocab_size = o.source_vocab_size;
   o.layer.d_model = require_size(config, "d_model");
@@ -151,7 +124,16 @@ EIGENFORMER_IO_FUNCTION HuggingFaceT5::HuggingFaceT5(const HuggingFaceFamily& fa
   o.layer.norm.eps = config.get("layer_norm_epsilon", 1e-6);
   o.layer.bias = false;
   o.projection_bias = false;
-  set_projection(family, config);
+  // The table of the projection and the scale of the logits. Up to transformers 4, tie_word_embeddings
+  // determines both; its default is false for mT5 and true for T5. Version 5 always writes true: there are
+  // two tables if the weights have lm_head, and the scale has a field of its own.
+  const auto version = config.get<std::string>("transformers_version", "");
+  const bool version5 =
+      config.has("scale_decoder_outputs") || std::strtol(version.c_str(), nullptr, 10) >= 5;
+  const bool tied = config.get("tie_word_embeddings", family.tied || version5);
+  o.tying = tied && !(version5 && weights.contains("lm_head.weight")) ? Tying::all : Tying::none;
+  if (config.get("scale_decoder_outputs", tied && (family.tied || !version5)))
+    o.logit_scale = 1 / std::sqrt(static_cast<double>(o.layer.d_model));
   o.scale_embedding = family.scale_embedding;
   o.layer.attention.scale = 1;
   const char* const buckets = "relative_attention_num_buckets";
@@ -161,16 +143,7 @@ EIGENFORMER_IO_FUNCTION HuggingFaceT5::HuggingFaceT5(const HuggingFaceFamily& fa
   o.padding_index = -1;  // the decoder starts with the padding symbol and needs its embedding
   require_valid(config, o);
   require_layers(config, weights, {o.encoder.num_layers, o.decoder.num_layers});
-}
-
-EIGENFORMER_IO_FUNCTION void HuggingFaceT5::set_projection(const HuggingFaceFamily& family,
-                                                           const JsonFile& config) {
-  const bool version5 = config.has("scale_decoder_outputs") || major_version(config) >= 5;
-  const bool tied = config.get("tie_word_embeddings", family.tied || version5);
-  const bool one_table = tied && !(version5 && weights_.contains("lm_head.weight"));
-  options_.tying = one_table ? Tying::all : Tying::none;
-  if (config.get("scale_decoder_outputs", tied && (family.tied || !version5)))
-    options_.logit_scale = 1 / std::sqrt(static_cast<double>(options_.layer.d_model));
+  return o;
 }
 
 }  // namespace eigenformer::detail

@@ -121,10 +121,8 @@ EIGENFORMER_IO_FUNCTION HuggingFaceWeights HuggingFaceWeights::open(const std::f
                   {"'", folder.string(), "' has no model.safetensors", other_weights(folder, python_class)});
   }
   const JsonFile json = JsonFile::open(index);
-  if (!json.has("weight_map") || !json.json().at("weight_map").is_object())
-    throw json.refuse({"has no 'weight_map', expected an object"});
   std::set<std::string> files;
-  for (const auto& [name, file] : json.json().at("weight_map").items()) {
+  for (const auto& [name, file] : json.object("weight_map").items()) {
     if (!file.is_string() || file.get<std::string>().find('/') != std::string::npos)
       throw json.refuse({"has the weight_map ", name, ": ", file.dump(), ", expected a file beside it"});
     files.insert(file.get<std::string>());
