@@ -50,13 +50,7 @@ class Ct2File {
  public:
   /// Opens and validates a file. Throws IoError that names the file, the variable or the byte offset, and
   /// what was expected.
-  static Ct2File open(const std::filesystem::path& path) {
-    Ct2File file;
-    file.path_ = path;
-    file.map_ = MappedFile::open(path);
-    file.parse();
-    return file;
-  }
+  static Ct2File open(const std::filesystem::path& path) { return Ct2File(path); }
 
   /// The path that was opened.
   const std::filesystem::path& path() const noexcept { return path_; }
@@ -116,21 +110,7 @@ class Ct2File {
   }
 
  private:
-  using Cursor = FileCursor<Ct2File>;
-
-  void parse();
-
-  // A text with its length before it and NUL at its end.
-  std::string read_string(Cursor& in, const std::string& what) const;
-
-  Ct2Variable read_variable(Cursor& in, const std::string& what) const;
-
-  static std::size_t type_size(Ct2Type type);
-
-  // Version 1 uses the names of OpenNMT-tf's checkpoints:
-  // "transformer/encoder/layer_0/multi_head/conv1d/kernel:0" is
-  // "encoder/layer_0/self_attention/linear_0/weight".
-  static std::string name_since_version2(const std::string& name);
+  explicit Ct2File(const std::filesystem::path& path);
 
   // Calls f(i, value) for each element; elements are not aligned in the file. Value: as Number is converted.
   template <class Number, class Value = Number, class F>
@@ -197,50 +177,16 @@ class Ct2File {
 
 namespace eigenformer::detail {
 
-EIGENFORMER_IO_FUNCTION void Ct2File::parse() {
-  Cursor in{*this, std::as_const(*map_).bytes()};
-  version_ = in.number<std::uint32_t>("the version");
-  if (version_ < 1 || version_ > 6) {
-    throw refuse(
-        {"has version ", version_, " at byte 0, expected a CTranslate2 model.bin of version 1 to 6"});
-  }
-  if (version_ >= 2) {
-    spec_ = read_string(in, "the specification's name");
-    (void)in.number<std::uint32_t>("the specification's revision");
-  }
-  const auto count = in.number<std::uint32_t>("the number of variables");
-  for (std::uint32_t i = 0; i < count; ++i) {
-    std::string name = read_string(in, "the name of variable " + std::to_string(i));
-    if (version_ == 1) name = name_since_version2(name);
-    if (!variables_.emplace(name, read_variable(in, "variable '" + name + "'")).second)
-      throw refuse({"has two variables '", name, "'"});
-  }
-  if (version_ >= 3) {
-    const auto aliases = in.number<std::uint32_t>("the number of aliases");
-    for (std::uint32_t i = 0; i < aliases; ++i) {
-      const std::string what = "alias " + std::to_string(i);
-      const std::string alias = read_string(in, what), name = read_string(in, what);
-      const Ct2Variable& meant = variable(name);
-      const auto [at, added] = variables_.emplace(alias, meant);
-      // The scale of an alias may have been added with the alias.
-      if (!added && at->second.bytes.data() != meant.bytes.data())
-        throw refuse({"has two variables '", alias, "'"});
-      if (variables_.count(name + "_scale") > 0)
-        variables_.emplace(alias + "_scale", variable(name + "_scale"));
-    }
-  }
-  if (in.left() > 0) throw refuse({"has ", in.left(), " bytes after its last entry"});
-}
-
-EIGENFORMER_IO_FUNCTION std::string Ct2File::read_string(Cursor& in, const std::string& what) const {
+// A text with its length before it and NUL at its end.
+EIGENFORMER_IO_FUNCTION std::string read_ct2_string(FileCursor<Ct2File>& in, const std::string& what) {
   const std::size_t n = in.number<std::uint16_t>(what);
   const auto text = in.take(n, what);
   if (n == 0 || text[n - 1] != std::byte{0})
-    throw refuse({"is not a model.bin: ", what, " at byte ", in.at - n, " does not end in NUL"});
+    throw in.file.refuse({"is not a model.bin: ", what, " at byte ", in.at - n, " does not end in NUL"});
   return {reinterpret_cast<const char*>(text.data()), n - 1};
 }
 
-EIGENFORMER_IO_FUNCTION std::size_t Ct2File::type_size(Ct2Type type) {
+EIGENFORMER_IO_FUNCTION std::size_t ct2_type_size(Ct2Type type) {
   switch (type) {
     case Ct2Type::int8:
       return 1;
@@ -253,7 +199,10 @@ EIGENFORMER_IO_FUNCTION std::size_t Ct2File::type_size(Ct2Type type) {
   }
 }
 
-EIGENFORMER_IO_FUNCTION std::string Ct2File::name_since_version2(const std::string& name) {
+// Version 1 uses the names of OpenNMT-tf's checkpoints:
+// "transformer/encoder/layer_0/multi_head/conv1d/kernel:0" is
+// "encoder/layer_0/self_attention/linear_0/weight".
+EIGENFORMER_IO_FUNCTION std::string ct2_name_since_version2(const std::string& name) {
   const bool encoder = name.find("encoder") != std::string::npos;
   std::string renamed;
   for (std::size_t begin = 0; begin <= name.size();) {
@@ -274,40 +223,76 @@ EIGENFORMER_IO_FUNCTION std::string Ct2File::name_since_version2(const std::stri
   return renamed;
 }
 
-EIGENFORMER_IO_FUNCTION Ct2Variable Ct2File::read_variable(Cursor& in, const std::string& what) const {
+EIGENFORMER_IO_FUNCTION Ct2Variable read_ct2_variable(FileCursor<Ct2File>& in, const std::string& what) {
   Ct2Variable v;
   const auto rank = in.number<std::uint8_t>(what);
-  if (rank > 6) throw refuse({"has ", what, " of rank ", rank, ", expected at most 6"});
+  if (rank > 6) throw in.file.refuse({"has ", what, " of rank ", rank, ", expected at most 6"});
   std::uint64_t items = 1;
   for (int i = 0; i < rank; ++i) {
     const auto size = in.number<std::uint32_t>(what);
     // Checked before multiplying, so that the number of elements cannot overflow.
     if (size == 0 || size > in.bytes.size() / items) {
-      throw refuse({"is truncated or damaged: ", what, " has a dimension ", size, ", which the file's ",
+      throw in.file.refuse({"is truncated or damaged: ", what, " has a dimension ", size, ", which the file's ",
                     in.bytes.size(), " bytes cannot hold"});
     }
     items *= size;
     v.shape = v.shape.inserted(i, size);
   }
   std::uint64_t size = 0;
-  if (version_ >= 4) {
+  if (in.file.version() >= 4) {
     const auto type = in.number<std::uint8_t>(what);
-    if (type > 5) throw refuse({"has ", what, " of type ", type, ", expected 0 to 5"});
+    if (type > 5) throw in.file.refuse({"has ", what, " of type ", type, ", expected 0 to 5"});
     v.type = static_cast<Ct2Type>(type);
     size = in.number<std::uint32_t>(what);
   } else {
     const auto item = in.number<std::uint8_t>(what);
     if (item != 1 && item != 2 && item != 4)
-      throw refuse({"has ", what, " of ", item, " bytes an element, expected 1, 2 or 4"});
+      throw in.file.refuse({"has ", what, " of ", item, " bytes an element, expected 1, 2 or 4"});
     v.type = item == 4 ? Ct2Type::float32 : item == 2 ? Ct2Type::int16 : Ct2Type::int8;
     size = std::uint64_t{item} * in.number<std::uint32_t>(what);
   }
-  if (size != items * type_size(v.type)) {
-    throw refuse({"has ", what, " of shape ", v.shape.str(), " in ", size, " bytes, expected ",
-                  items * type_size(v.type)});
+  if (size != items * ct2_type_size(v.type)) {
+    throw in.file.refuse({"has ", what, " of shape ", v.shape.str(), " in ", size, " bytes, expected ",
+                  items * ct2_type_size(v.type)});
   }
   v.bytes = in.take(static_cast<std::size_t>(size), what);
   return v;
+}
+
+EIGENFORMER_IO_FUNCTION Ct2File::Ct2File(const std::filesystem::path& path)
+    : path_(path), map_(MappedFile::open(path)) {
+  FileCursor<Ct2File> in{*this, std::as_const(*map_).bytes()};
+  version_ = in.number<std::uint32_t>("the version");
+  if (version_ < 1 || version_ > 6) {
+    throw refuse(
+        {"has version ", version_, " at byte 0, expected a CTranslate2 model.bin of version 1 to 6"});
+  }
+  if (version_ >= 2) {
+    spec_ = read_ct2_string(in, "the specification's name");
+    (void)in.number<std::uint32_t>("the specification's revision");
+  }
+  const auto count = in.number<std::uint32_t>("the number of variables");
+  for (std::uint32_t i = 0; i < count; ++i) {
+    std::string name = read_ct2_string(in, "the name of variable " + std::to_string(i));
+    if (version_ == 1) name = ct2_name_since_version2(name);
+    if (!variables_.emplace(name, read_ct2_variable(in, "variable '" + name + "'")).second)
+      throw refuse({"has two variables '", name, "'"});
+  }
+  if (version_ >= 3) {
+    const auto aliases = in.number<std::uint32_t>("the number of aliases");
+    for (std::uint32_t i = 0; i < aliases; ++i) {
+      const std::string what = "alias " + std::to_string(i);
+      const std::string alias = read_ct2_string(in, what), name = read_ct2_string(in, what);
+      const Ct2Variable& meant = variable(name);
+      const auto [at, added] = variables_.emplace(alias, meant);
+      // The scale of an alias may have been added with the alias.
+      if (!added && at->second.bytes.data() != meant.bytes.data())
+        throw refuse({"has two variables '", alias, "'"});
+      if (variables_.count(name + "_scale") > 0)
+        variables_.emplace(alias + "_scale", variable(name + "_scale"));
+    }
+  }
+  if (in.left() > 0) throw refuse({"has ", in.left(), " bytes after its last entry"});
 }
 
 EIGENFORMER_IO_FUNCTION double Ct2File::scalar(const std::string& name, double missing) const {

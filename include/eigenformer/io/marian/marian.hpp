@@ -116,7 +116,7 @@ class MarianImport {
   }
 
   void require_vector(const std::string& theirs, index_t size) const {
-    const Shape& shape = file_.shape(theirs);
+    const Shape shape = file_.shape(theirs);
     if (shape == Shape{1, size} || shape == Shape{size}) return;
     throw file_.refuse({"has a '", theirs, "' of shape ", shape.str(), ", expected ", Shape{1, size}.str()});
   }
@@ -129,29 +129,6 @@ class MarianImport {
   const MarianFile& file_;
   WeightImport<T, MarianFile> import_;
   MarianNames names_;
-};
-
-/// Packs the int8 matrices of a Marian file: bytes and scales are kept, and inputs are quantised with the
-/// steps of the file. A matrix that is float32 in the file is quantised.
-struct MarianInt8 {
-  const MarianTransformer& described;
-  const MarianNames& names;
-  const ImportOptions& options;
-
-  std::shared_ptr<const kernels::PackedWeights> pack(const Seq2SeqTransformer<float>& model) const;
-
- private:
-  // The int8 data of one of our matrices.
-  struct Rows {
-    std::vector<std::int8_t> values;
-    std::vector<float> scale;
-    std::vector<float> multiplier;  // of the inputs; 0: none
-  };
-
-  std::optional<Rows> read(const std::vector<std::string>& theirs, const Shape& shape) const;
-
-  // One multiplier for all rows of a product: the smallest, which does not clip any input.
-  float input_multiplier(const std::string& ours, const Rows& rows, const Int8Rows& product) const;
 };
 
 /// Whether a Marian model, given as its file or folder, has int8 weights. Throws as import_marian() does for
@@ -202,42 +179,24 @@ EIGENFORMER_IO_FUNCTION PackedModel<Seq2SeqTransformer<float>> import_marian_int
 namespace eigenformer {
 namespace detail {
 
-EIGENFORMER_IO_FUNCTION std::shared_ptr<const kernels::PackedWeights> MarianInt8::pack(
-    const Seq2SeqTransformer<float>& model) const {
-  auto packed = std::make_shared<kernels::PackedWeights>();
-  std::map<std::string, const Parameter<float>*> parameters;
-  for_each_parameter(
-      model, [&](const std::string& name, const Parameter<float>& p) { parameters.emplace(name, &p); });
-  for (const auto& [ours, products] : int8_products(model)) {
-    const Parameter<float>& weight = *parameters.at(ours);
-    const index_t in = weight.shape()[1];
-    const std::optional<Rows> rows = read(names.at(ours), weight.shape());
-    for (const Int8Rows& product : products) {
-      if (!rows) {
-        packed->add(weight.id(), product.first,
-                    kernels::PackedMatrix::pack(weight.value().data() + product.first * in, product.count, in,
-                                                false, WeightFormat::int8));
-        continue;
-      }
-      kernels::PackedMatrix matrix = kernels::PackedMatrix::pack_int8(
-          rows->values.data() + product.first * in, rows->scale.data() + product.first, product.count, in);
-      const float multiplier = input_multiplier(ours, *rows, product);
-      if (multiplier > 0) matrix = matrix.with_input_step(1.0f / multiplier);
-      packed->add(weight.id(), product.first, std::move(matrix));
-    }
-  }
-  return packed;
-}
+// The int8 data of one of our matrices.
+struct MarianRows {
+  std::vector<std::int8_t> values;
+  std::vector<float> scale;
+  std::vector<float> multiplier;  // of the inputs; 0: none
+};
 
-EIGENFORMER_IO_FUNCTION std::optional<MarianInt8::Rows> MarianInt8::read(
-    const std::vector<std::string>& theirs, const Shape& shape) const {
+// Nothing when a part of the matrix is float32.
+EIGENFORMER_IO_FUNCTION std::optional<MarianRows> read_int8_rows(const MarianTransformer& described,
+                                                                 const std::vector<std::string>& theirs,
+                                                                 const Shape& shape) {
   const MarianFile& file = described.file();
-  Rows rows;
+  MarianRows rows;
   for (const std::string& name : theirs) {
     if (!file.is_int8(name)) return std::nullopt;
     float scale = 0;
     const std::int8_t* values = file.int8_values(name, &scale);
-    const Shape& part = file.shape(name);
+    const Shape part = file.shape(name);
     rows.values.insert(rows.values.end(), values, values + part.numel());
     const auto count = static_cast<std::size_t>(part[0]);
     rows.scale.insert(rows.scale.end(), count, scale);
@@ -253,16 +212,41 @@ EIGENFORMER_IO_FUNCTION std::optional<MarianInt8::Rows> MarianInt8::read(
   return rows;
 }
 
-EIGENFORMER_IO_FUNCTION float MarianInt8::input_multiplier(const std::string& ours, const Rows& rows,
-                                                           const Int8Rows& product) const {
-  const auto begin = rows.multiplier.begin() + product.first;
-  const auto [least, greatest] = std::minmax_element(begin, begin + product.count);
-  if (*least != *greatest && options.warn) {
-    options.warn("'" + described.file().path().string() + "' quantises the inputs of '" + ours +
-                 "' with multipliers from " + std::to_string(*least) + " to " + std::to_string(*greatest) +
-                 "; the smallest is used for all");
+// Packs the int8 matrices of a Marian file: bytes and scales are kept, and inputs are quantised with the
+// steps of the file. A matrix that is float32 in the file is quantised.
+EIGENFORMER_IO_FUNCTION std::shared_ptr<const kernels::PackedWeights> pack_marian_int8(
+    const Seq2SeqTransformer<float>& model, const MarianTransformer& described, const MarianNames& names,
+    const ImportOptions& options) {
+  auto packed = std::make_shared<kernels::PackedWeights>();
+  std::map<std::string, const Parameter<float>*> parameters;
+  for_each_parameter(
+      model, [&](const std::string& name, const Parameter<float>& p) { parameters.emplace(name, &p); });
+  for (const auto& [ours, products] : int8_products(model)) {
+    const Parameter<float>& weight = *parameters.at(ours);
+    const index_t in = weight.shape()[1];
+    const std::optional<MarianRows> rows = read_int8_rows(described, names.at(ours), weight.shape());
+    for (const Int8Rows& product : products) {
+      if (!rows) {
+        packed->add(weight.id(), product.first,
+                    kernels::PackedMatrix::pack(weight.value().data() + product.first * in, product.count, in,
+                                                false, WeightFormat::int8));
+        continue;
+      }
+      kernels::PackedMatrix matrix = kernels::PackedMatrix::pack_int8(
+          rows->values.data() + product.first * in, rows->scale.data() + product.first, product.count, in);
+      // One multiplier for all rows of a product: the smallest, which does not clip any input.
+      const auto begin = rows->multiplier.begin() + product.first;
+      const auto [least, greatest] = std::minmax_element(begin, begin + product.count);
+      if (*least != *greatest && options.warn) {
+        options.warn("'" + described.file().path().string() + "' quantises the inputs of '" + ours +
+                     "' with multipliers from " + std::to_string(*least) + " to " + std::to_string(*greatest) +
+                     "; the smallest is used for all");
+      }
+      if (*least > 0) matrix = matrix.with_input_step(1.0f / *least);
+      packed->add(weight.id(), product.first, std::move(matrix));
+    }
   }
-  return *least;
+  return packed;
 }
 
 }  // namespace detail
@@ -279,7 +263,7 @@ EIGENFORMER_IO_FUNCTION PackedModel<Seq2SeqTransformer<float>> import_marian_int
   TokenizerPair tokenizers = detail::marian_tokenizers(files, transformer, options, description);
   const detail::MarianImport<float> import(transformer);
   Seq2SeqTransformer<float> model = import.model();
-  auto packed = detail::MarianInt8{transformer, import.names(), options}.pack(model);
+  auto packed = detail::pack_marian_int8(model, transformer, import.names(), options);
   release_packed_weights(model, *packed);
   return {{std::move(description), std::move(tokenizers), std::move(model)}, std::move(packed)};
 }
