@@ -1,9 +1,7 @@
 #pragma once
 
 #include <array>
-#include <cstdint>
 #include <string>
-#include <utility>
 #include <variant>
 #include <vector>
 

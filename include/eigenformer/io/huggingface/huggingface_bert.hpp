@@ -6,9 +6,7 @@
 #include <initializer_list>
 #include <memory>
 #include <optional>
-#include <span>
 #include <string>
-#include <system_error>
 #include <utility>
 #include <vector>
 

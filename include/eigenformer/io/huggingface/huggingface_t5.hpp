@@ -1,13 +1,9 @@
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstdint>
 #include <cstdlib>
-#include <initializer_list>
 #include <string>
-#include <utility>
 #include <variant>
 #include <vector>
 

@@ -5,7 +5,6 @@
 #include <initializer_list>
 #include <map>
 #include <string>
-#include <system_error>
 #include <utility>
 #include <vector>
 

@@ -3,7 +3,6 @@
 #include <concepts>
 #include <filesystem>
 #include <memory>
-#include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
