@@ -51,8 +51,6 @@ class Ct2File {
   /// what was expected.
   static Ct2File open(const std::filesystem::path& path) { return Ct2File(path); }
 
-  /// The path that was opened.
-  const std::filesystem::path& path() const noexcept { return path_; }
   /// The version of the format, 1 to 6.
   std::uint32_t version() const noexcept { return version_; }
   /// The name of the model's specification, such as "TransformerSpec"; empty in version 1.

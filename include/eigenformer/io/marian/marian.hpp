@@ -25,10 +25,10 @@ using MarianNames = std::map<std::string, std::vector<std::string>>;
 template <class T>
 class MarianImport {
  public:
-  explicit MarianImport(const MarianTransformer& described)
-      : described_(described), file_(described.file()), import_(file_) {
+  MarianImport(const MarianFile& file, const MarianTransformer& described)
+      : described_(described), file_(file), import_(file) {
     embeddings();
-    const Seq2SeqOptions& o = described.options();
+    const Seq2SeqOptions& o = described.options;
     for (const std::string stack : {"encoder", "decoder"}) {
       const std::vector<Row> rows = layer(stack == "decoder");
       const index_t layers = stack == "decoder" ? o.decoder.num_layers : o.encoder.num_layers;
@@ -44,7 +44,7 @@ class MarianImport {
 
   /// Makes the model with these weights.
   Seq2SeqTransformer<T> model() const {
-    return import_.template model<Seq2SeqTransformer<T>>(described_.options());
+    return import_.template model<Seq2SeqTransformer<T>>(described_.options);
   }
   const MarianNames& names() const noexcept { return names_; }
 
@@ -59,7 +59,7 @@ class MarianImport {
   };
 
   std::vector<Row> layer(bool decoder) const {
-    const index_t d = described_.options().layer.d_model, ff = described_.options().layer.dim_feedforward;
+    const index_t d = described_.options.layer.d_model, ff = described_.options.layer.dim_feedforward;
     const bool encoder = !decoder;
     return {
         {decoder, "ssru.input.", "rnn", {""}, d, d, false},
@@ -83,7 +83,7 @@ class MarianImport {
     ours += row.ours;
     theirs += row.theirs;
     if (row.parts.empty()) {
-      const index_t d = described_.options().layer.d_model;
+      const index_t d = described_.options.layer.d_model;
       take_vectors(ours + "weight", {{theirs + "_ln_scale", d}});
       take_vectors(ours + "bias", {{theirs + "_ln_bias", d}});
       return;
@@ -99,9 +99,9 @@ class MarianImport {
   }
 
   void embeddings() {
-    const Seq2SeqOptions& o = described_.options();
+    const Seq2SeqOptions& o = described_.options;
     const index_t d = o.layer.d_model, target = o.target_vocab_size;
-    const std::string source_table = described_.source_embedding(), table = described_.target_embedding();
+    const std::string source_table = described_.source_embedding, table = described_.target_embedding;
     const std::string bias = "decoder_ff_logit_out_b";
     // The begin symbol, which Marian does not have, has an embedding of zeros; the projection is tied.
     import_.take_with_row("source_embedding.weight", source_table, {o.source_vocab_size, d},
@@ -156,11 +156,11 @@ TranslationModel<T> import_marian(const std::filesystem::path& from, const Impor
   const detail::MarianFiles files = detail::find_marian_files(from);
   detail::require_no_languages(files.model, options);
   const detail::MarianFile file = detail::MarianFile::open(files.model);
-  const detail::MarianTransformer transformer(file);
+  const detail::MarianTransformer transformer = detail::describe_marian(file);
   ModelDescription description;
-  description.model = transformer.options();
+  description.model = transformer.options;
   TokenizerPair tokenizers = detail::marian_tokenizers(files, transformer, options, description);
-  Seq2SeqTransformer<T> model = detail::MarianImport<T>(transformer).model();
+  Seq2SeqTransformer<T> model = detail::MarianImport<T>(file, transformer).model();
   return {std::move(description), std::move(tokenizers), std::move(model)};
 }
 
@@ -187,10 +187,10 @@ struct MarianRows {
 };
 
 // Nothing when a part of the matrix is float32.
-EIGENFORMER_IO_FUNCTION std::optional<MarianRows> read_int8_rows(const MarianTransformer& described,
+EIGENFORMER_IO_FUNCTION std::optional<MarianRows> read_int8_rows(const MarianFile& file,
+                                                                 const MarianTransformer& described,
                                                                  const std::vector<std::string>& theirs,
                                                                  const Shape& shape) {
-  const MarianFile& file = described.file();
   MarianRows rows;
   for (const std::string& name : theirs) {
     if (!file.is_int8(name)) return std::nullopt;
@@ -202,7 +202,7 @@ EIGENFORMER_IO_FUNCTION std::optional<MarianRows> read_int8_rows(const MarianTra
     rows.scale.insert(rows.scale.end(), count, scale);
     std::optional<float> multiplier = file.input_multiplier(name);
     // The output layer's multiplier may be stored as "none" instead of the name of the embedding.
-    if (!multiplier && name == described.target_embedding()) multiplier = file.input_multiplier("none");
+    if (!multiplier && name == described.target_embedding) multiplier = file.input_multiplier("none");
     rows.multiplier.insert(rows.multiplier.end(), count, multiplier.value_or(0.0f));
   }
   // The row of the begin symbol, which Marian does not have.
@@ -215,8 +215,8 @@ EIGENFORMER_IO_FUNCTION std::optional<MarianRows> read_int8_rows(const MarianTra
 // Packs the int8 matrices of a Marian file: bytes and scales are kept, and inputs are quantised with the
 // steps of the file. A matrix that is float32 in the file is quantised.
 EIGENFORMER_IO_FUNCTION std::shared_ptr<const kernels::PackedWeights> pack_marian_int8(
-    const Seq2SeqTransformer<float>& model, const MarianTransformer& described, const MarianNames& names,
-    const ImportOptions& options) {
+    const Seq2SeqTransformer<float>& model, const MarianFile& file, const MarianTransformer& described,
+    const MarianNames& names, const ImportOptions& options) {
   auto packed = std::make_shared<kernels::PackedWeights>();
   std::map<std::string, const Parameter<float>*> parameters;
   for_each_parameter(
@@ -224,7 +224,7 @@ EIGENFORMER_IO_FUNCTION std::shared_ptr<const kernels::PackedWeights> pack_maria
   for (const auto& [ours, products] : int8_products(model)) {
     const Parameter<float>& weight = *parameters.at(ours);
     const index_t in = weight.shape()[1];
-    const std::optional<MarianRows> rows = read_int8_rows(described, names.at(ours), weight.shape());
+    const std::optional<MarianRows> rows = read_int8_rows(file, described, names.at(ours), weight.shape());
     for (const Int8Rows& product : products) {
       if (!rows) {
         packed->add(weight.id(), product.first,
@@ -238,7 +238,7 @@ EIGENFORMER_IO_FUNCTION std::shared_ptr<const kernels::PackedWeights> pack_maria
       const auto begin = rows->multiplier.begin() + product.first;
       const auto [least, greatest] = std::minmax_element(begin, begin + product.count);
       if (*least != *greatest && options.warn) {
-        options.warn("'" + described.file().path().string() + "' quantises the inputs of '" + ours +
+        options.warn("'" + file.path().string() + "' quantises the inputs of '" + ours +
                      "' with multipliers from " + std::to_string(*least) + " to " + std::to_string(*greatest) +
                      "; the smallest is used for all");
       }
@@ -256,14 +256,14 @@ EIGENFORMER_IO_FUNCTION PackedModel<Seq2SeqTransformer<float>> import_marian_int
   const detail::MarianFiles files = detail::find_marian_files(from);
   detail::require_no_languages(files.model, options);
   const detail::MarianFile file = detail::MarianFile::open(files.model);
-  const detail::MarianTransformer transformer(file);
+  const detail::MarianTransformer transformer = detail::describe_marian(file);
   ModelDescription description;
-  description.model = transformer.options();
+  description.model = transformer.options;
   description.weights = WeightFormat::int8;
   TokenizerPair tokenizers = detail::marian_tokenizers(files, transformer, options, description);
-  const detail::MarianImport<float> import(transformer);
+  const detail::MarianImport<float> import(file, transformer);
   Seq2SeqTransformer<float> model = import.model();
-  auto packed = detail::pack_marian_int8(model, transformer, import.names(), options);
+  auto packed = detail::pack_marian_int8(model, file, transformer, import.names(), options);
   release_packed_weights(model, *packed);
   return {{std::move(description), std::move(tokenizers), std::move(model)}, std::move(packed)};
 }

@@ -174,12 +174,12 @@ void stage_folder(const FolderTransaction& save, const M& model, const Tokenizer
   if (text != ModelConventions{}) options["text"] = conventions_to_json(text);
   write_weights(save.file("model.safetensors"));
   std::vector<std::string> files = {"model.safetensors"};
-  for (const char* name : {"tokenizer", "source", "target"}) {
-    if (kind.empty() || tokenizers.joint() != (std::string(name) == "tokenizer")) continue;
-    const Tokenizer& tokenizer = std::string(name) == "target" ? *tokenizers.target : *tokenizers.source;
+  const auto store = [&](const char* name, const Tokenizer& tokenizer) {
     files.push_back(tokenizer_file(kind, name));
     tokenizer.save(save.file(files.back()).parent_path(), name);
-  }
+  };
+  if (!kind.empty()) store(tokenizers.joint() ? "tokenizer" : "source", *tokenizers.source);
+  if (!kind.empty() && !tokenizers.joint()) store("target", *tokenizers.target);
   const std::filesystem::path options_file = save.file("options.json");
   write_file(options_file, options_with_checksums(std::move(options), options_file.parent_path(), files));
 }

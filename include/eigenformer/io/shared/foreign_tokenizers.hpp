@@ -24,9 +24,6 @@ namespace eigenformer::detail {
 /// of their ids. codes: "m2m100" or "wmt21" (M2M100), "mbart" or "mbart50"; empty for others.
 EIGENFORMER_IO_FUNCTION std::vector<std::string> implied_languages(std::string_view codes);
 
-/// The code in a language's token: "de" of "__de__" and ">>de<<".
-EIGENFORMER_IO_FUNCTION std::string_view language_code(std::string_view token);
-
 /// Whether a token of a vocabulary that does not tell special tokens from pieces is spelled as a language:
 /// "__de__", ">>deu<<", "<2de>", "de_DE" or "deu_Latn".
 EIGENFORMER_IO_FUNCTION bool is_spelled_as_language(std::string_view token);
@@ -105,6 +102,7 @@ EIGENFORMER_IO_FUNCTION std::vector<std::string> implied_languages(std::string_v
   return found;
 }
 
+// The code in a language's token: "de" of "__de__" and ">>de<<".
 EIGENFORMER_IO_FUNCTION std::string_view language_code(std::string_view token) {
   for (const auto& [before, after] : {std::pair<std::string_view, std::string_view>{"__", "__"},
                                       std::pair<std::string_view, std::string_view>{">>", "<<"}}) {

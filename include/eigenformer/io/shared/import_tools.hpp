@@ -88,16 +88,9 @@ class WeightImport {
     if (!fits(theirs, skipped == 0 ? shape : shape.with(0, shape[0] + skipped))) return;
     if (theirs.size() == 1) {
       const Tensor<T> whole = source_.template tensor<T>(theirs[0]);
-      entries_.push_back({ours, skipped == 0 ? whole.reshape(shape) : whole.rows(skipped, shape[0]), {}});
-      return;
+      return add(ours, skipped == 0 ? whole.reshape(shape) : whole.rows(skipped, shape[0]));
     }
-    Tensor<T> whole(shape);
-    T* out = whole.data();
-    for (const std::string& name : theirs) {
-      const Tensor<T> part = source_.template tensor<T>(name);
-      out = std::copy_n(part.data(), part.numel(), out);
-    }
-    entries_.push_back({ours, std::move(whole), {}});
+    put(ours, Tensor<T>(shape), theirs);
   }
   /// Sets our weight of this shape and our bias, whose names begin with `ours`, to those of theirs, as take()
   /// does.
@@ -112,11 +105,8 @@ class WeightImport {
   void take_with_row(const std::string& ours, const std::string& theirs, const Shape& shape, bool lacking,
                      double value) {
     if (!lacking) return take(ours, {theirs}, shape);
-    const Shape given = shape.with(0, shape[0] - 1);
-    if (!fits({theirs}, given)) return;
-    Tensor<T> whole = Tensor<T>::full(shape, static_cast<T>(value));
-    std::copy_n(source_.template tensor<T>(theirs).data(), given.numel(), whole.data());
-    entries_.push_back({ours, std::move(whole), {}});
+    if (fits({theirs}, shape.with(0, shape[0] - 1)))
+      put(ours, Tensor<T>::full(shape, static_cast<T>(value)), {theirs});
   }
   /// Sets a bias to parts (name, size), concatenated, with zeros for missing ones.
   void take_or_zero(const std::string& ours, const std::vector<std::pair<std::string, index_t>>& theirs) {
@@ -131,7 +121,7 @@ class WeightImport {
       if (source_.contains(name)) std::copy_n(source_.template tensor<T>(name).data(), n, out);
       out += n;
     }
-    entries_.push_back({ours, std::move(whole), {}});
+    add(ours, std::move(whole));
   }
   /// Sets our tensor `ours` to a value made by the caller.
   void add(const std::string& ours, Tensor<T> value) { entries_.push_back({ours, std::move(value), {}}); }
@@ -154,15 +144,14 @@ class WeightImport {
   }
 
  private:
-  static constexpr int shown = 12;
-
   void check() const {
     std::string unexpected;
-    int more = 0;
+    int count = 0;
+    constexpr int shown = 12;
     for (const std::string& name : source_.names()) {
-      if (used_.count(name) == 0) list(unexpected, more, name);
+      if (used_.count(name) == 0 && ++count <= shown) append_listed(unexpected, name);
     }
-    if (more > 0) unexpected += " and " + std::to_string(more) + " more";
+    if (count > shown) unexpected += " and " + std::to_string(count - shown) + " more";
     std::string problems;
     if (!missing_.empty()) problems += "missing: " + missing_ + ". ";
     if (!misshaped_.empty()) problems += "wrong shape: " + misshaped_ + ". ";
@@ -171,12 +160,14 @@ class WeightImport {
       throw source_.refuse({"does not fit its configuration; ", problems.substr(0, problems.size() - 1)});
   }
 
-  static void list(std::string& names, int& more, const std::string& name) {
-    if (std::count(names.begin(), names.end(), ',') + 1 >= shown) {
-      ++more;
-    } else {
-      names += (names.empty() ? "" : ", ") + name;
+  // Sets our tensor `ours` to one whose first values are those of theirs, one tensor after the other.
+  void put(const std::string& ours, Tensor<T> whole, const std::vector<std::string>& theirs) {
+    T* out = whole.data();
+    for (const std::string& name : theirs) {
+      const Tensor<T> part = source_.template tensor<T>(name);
+      out = std::copy_n(part.data(), part.numel(), out);
     }
+    add(ours, std::move(whole));
   }
 
   bool fits(const std::vector<std::string>& theirs, const Shape& shape) {
@@ -185,17 +176,15 @@ class WeightImport {
     for (const std::string& name : theirs) {
       used_.insert(name);
       if (!source_.contains(name)) {
-        if (missing_.size() < 1000) missing_ += (missing_.empty() ? "" : ", ") + name;
+        if (missing_.size() < 1000) append_listed(missing_, name);
         there = false;
       } else if (there) {
         const Shape& found = source_.shape(name);
         const Shape expected = theirs.size() == 1 ? shape : shape.with(0, found.rank() == 0 ? 0 : found[0]);
         // A row vector (1, n) is accepted as a vector.
         if (found != expected && !(theirs.size() == 1 && shape.rank() == 1 && found == Shape{1, shape[0]})) {
-          if (misshaped_.size() < 1000) {
-            misshaped_ += (misshaped_.empty() ? "" : ", ") + name + " is " + found.str() + ", must be " +
-                          expected.str();
-          }
+          if (misshaped_.size() < 1000)
+            append_listed(misshaped_, name + " is " + found.str() + ", must be " + expected.str());
           there = false;
         } else {
           rows += shape.rank() == 0 ? 0 : expected[0];
@@ -203,8 +192,8 @@ class WeightImport {
       }
     }
     if (there && theirs.size() > 1 && rows != shape[0]) {
-      misshaped_ += (misshaped_.empty() ? "" : ", ") + theirs.front() + " and those beside it have " +
-                    std::to_string(rows) + " rows, must be " + std::to_string(shape[0]);
+      append_listed(misshaped_, theirs.front() + " and those beside it have " + std::to_string(rows) +
+                                    " rows, must be " + std::to_string(shape[0]));
       there = false;
     }
     return there;
