@@ -30,10 +30,6 @@ struct PeftConfig {
   double alpha_of(const std::string& module) const;
 };
 
-// Describes a setting that would change results and is not supported; empty for others.
-EIGENFORMER_IO_FUNCTION std::string unsupported_peft_setting(const std::string& name,
-                                                             const nlohmann::json& value);
-
 /// Reads an adapter_config.json. Throws IoError that names the file and lists all unsupported settings.
 EIGENFORMER_IO_FUNCTION PeftConfig read_peft_config(const std::filesystem::path& path);
 
@@ -229,6 +225,7 @@ EIGENFORMER_IO_FUNCTION double PeftConfig::alpha_of(const std::string& module) c
   return alpha;
 }
 
+// Describes a setting that would change results and is not supported; empty for others.
 EIGENFORMER_IO_FUNCTION std::string unsupported_peft_setting(const std::string& name,
                                                              const nlohmann::json& value) {
   static const std::set<std::string> known = {

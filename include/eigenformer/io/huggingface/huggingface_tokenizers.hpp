@@ -107,11 +107,6 @@ inline std::vector<std::string> fairseq_pieces(const std::filesystem::path& path
   return pieces;
 }
 
-/// Makes a byte-level BPE tokenizer with the merges of merges.txt. added: tokens to match in a text. Throws
-/// IoError, ValueError in a program built without ICU.
-EIGENFORMER_IO_FUNCTION std::shared_ptr<const Tokenizer> byte_bpe_tokenizer(
-    const std::filesystem::path& folder, ForeignVocabulary v, std::vector<AddedToken> added);
-
 }  // namespace eigenformer::detail
 
 #if EIGENFORMER_IO_DEFINITIONS
@@ -289,6 +284,8 @@ EIGENFORMER_IO_FUNCTION void HuggingFaceVocabulary::place(const JsonFile& file, 
   end_ = std::max<index_t>(end_, id + 1);
 }
 
+// Makes a byte-level BPE tokenizer with the merges of merges.txt. added: tokens to match in a text. Throws
+// IoError, ValueError in a program built without ICU.
 EIGENFORMER_IO_FUNCTION std::shared_ptr<const Tokenizer> byte_bpe_tokenizer(
     const std::filesystem::path& folder, ForeignVocabulary v, std::vector<AddedToken> added) {
   const IcuFunctions& icu = require_icu("import", "'" + (folder / "merges.txt").string() + "'");

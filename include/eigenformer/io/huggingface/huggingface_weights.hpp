@@ -90,14 +90,6 @@ class HuggingFaceWeights {
   std::map<std::string, std::size_t> places_;
 };
 
-/// Throws IoError for more layers than the weights have tensors, before any loop over layers.
-EIGENFORMER_IO_FUNCTION void require_layers(const JsonFile& config, const HuggingFaceWeights& weights,
-                                            std::initializer_list<index_t> numbers);
-
-/// The activation named in a config.json. Throws IoError for an unknown one.
-EIGENFORMER_IO_FUNCTION Activation huggingface_activation(const JsonFile& config, const std::string& field,
-                                                          const std::string& missing);
-
 }  // namespace eigenformer::detail
 
 #if EIGENFORMER_IO_DEFINITIONS
@@ -160,6 +152,7 @@ EIGENFORMER_IO_FUNCTION void HuggingFaceWeights::add(SafetensorsFile file) {
   files_.push_back(std::move(file));
 }
 
+// Throws IoError for more layers than the weights have tensors, before any loop over layers.
 EIGENFORMER_IO_FUNCTION void require_layers(const JsonFile& config, const HuggingFaceWeights& weights,
                                             std::initializer_list<index_t> numbers) {
   const auto most = static_cast<index_t>(weights.names().size());
@@ -168,6 +161,7 @@ EIGENFORMER_IO_FUNCTION void require_layers(const JsonFile& config, const Huggin
   }
 }
 
+// The activation named in a config.json. Throws IoError for an unknown one.
 EIGENFORMER_IO_FUNCTION Activation huggingface_activation(const JsonFile& config, const std::string& field,
                                                           const std::string& missing) {
   const auto name = config.get<std::string>(field, missing);

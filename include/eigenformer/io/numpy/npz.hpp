@@ -23,24 +23,6 @@
 
 namespace eigenformer::detail {
 
-inline constexpr std::array<std::array<std::uint32_t, 256>, 8> crc32_tables = [] {
-  std::array<std::array<std::uint32_t, 256>, 8> tables{};
-  for (std::uint32_t i = 0; i < 256; ++i) {
-    std::uint32_t c = i;
-    for (int bit = 0; bit < 8; ++bit) c = c % 2 == 1 ? c >> 1U ^ 0xedb88320U : c >> 1U;
-    tables[0][i] = c;
-  }
-  for (std::size_t t = 1; t < 8; ++t) {
-    for (std::size_t i = 0; i < 256; ++i)
-      tables[t][i] = tables[t - 1][i] >> 8U ^ tables[0][tables[t - 1][i] & 0xffU];
-  }
-  return tables;
-}();
-
-/// The CRC-32 of zip archives, computed eight bytes at a time; `before` is that of the preceding bytes.
-EIGENFORMER_IO_FUNCTION std::uint32_t crc32_of(std::span<const std::byte> bytes,
-                                               std::uint32_t before = 0) noexcept;
-
 /// Writes an archive of uncompressed files that are aligned to 64 bytes, so that they can be used in a mapped
 /// archive. Throws IoError; an existing file is then unchanged.
 class ZipWriter {
@@ -221,8 +203,23 @@ LoadReport load_state_dict(M& module, const NpzFile& file, LoadOptions options =
 namespace eigenformer {
 namespace detail {
 
+inline constexpr std::array<std::array<std::uint32_t, 256>, 8> crc32_tables = [] {
+  std::array<std::array<std::uint32_t, 256>, 8> tables{};
+  for (std::uint32_t i = 0; i < 256; ++i) {
+    std::uint32_t c = i;
+    for (int bit = 0; bit < 8; ++bit) c = c % 2 == 1 ? c >> 1U ^ 0xedb88320U : c >> 1U;
+    tables[0][i] = c;
+  }
+  for (std::size_t t = 1; t < 8; ++t) {
+    for (std::size_t i = 0; i < 256; ++i)
+      tables[t][i] = tables[t - 1][i] >> 8U ^ tables[0][tables[t - 1][i] & 0xffU];
+  }
+  return tables;
+}();
+
+// The CRC-32 of zip archives, computed eight bytes at a time; `before` is that of the preceding bytes.
 EIGENFORMER_IO_FUNCTION std::uint32_t crc32_of(std::span<const std::byte> bytes,
-                                               std::uint32_t before) noexcept {
+                                               std::uint32_t before = 0) noexcept {
   std::uint32_t c = ~before;
   const auto* p = reinterpret_cast<const unsigned char*>(bytes.data());
   std::size_t n = bytes.size();
