@@ -39,7 +39,6 @@ struct Ct2Row {
   std::string ours;
   std::vector<std::pair<std::string, index_t>> theirs;  // name and rows; ours has the rows of all
   index_t columns = 0;
-  bool one_tensor = false;  // of this name, not a weight and a bias
 };
 
 /// Takes the tensors of a row. ours, theirs: what their names begin with. bias: whether linear layers have
@@ -53,13 +52,12 @@ void ct2_take(WeightImport<T, Ct2File>& import, const Ct2Row& row, const std::st
   std::vector<std::pair<std::string, index_t>> biases;
   index_t rows = 0;
   for (const auto& [name, n] : row.theirs) {
-    weights.push_back(theirs + name + (row.one_tensor ? "" : norm ? "/gamma" : "/weight"));
+    weights.push_back(theirs + name + (norm ? "/gamma" : "/weight"));
     biases.emplace_back(theirs + name + (norm ? "/beta" : "/bias"), n);
     rows += n;
   }
-  import.take(ours + row.ours + (row.one_tensor ? "" : "weight"), weights,
-              norm ? Shape{rows} : Shape{rows, row.columns});
-  if (!row.one_tensor && (norm ? import.source().contains(biases[0].first) : bias))
+  import.take(ours + row.ours + "weight", weights, norm ? Shape{rows} : Shape{rows, row.columns});
+  if (norm ? import.source().contains(biases[0].first) : bias)
     import.take_or_zero(ours + row.ours + "bias", biases);
 }
 
@@ -73,17 +71,14 @@ void ct2_stack(WeightImport<T, Ct2File>& import, const Seq2SeqOptions& options, 
   const LayerOptions& layer = sizes.layer;
   const index_t d = layer.d_model, ff = layer.dim_feedforward;
   const index_t q = layer.attention.head_dim != 0 ? layer.num_heads * layer.attention.head_dim : d;
-  const index_t norm = file.shape("encoder/layer_0/ffn/linear_0/weight")[1], head = q / layer.num_heads;
+  const index_t norm = file.shape("encoder/layer_0/ffn/linear_0/weight")[1];
   const auto* const relative = std::get_if<RelativeBiasPositions>(&layer.attention.positions);
-  const bool shaw = std::holds_alternative<ShawPositions>(layer.attention.positions);
-  const index_t far = shaw ? 2 * std::get<ShawPositions>(layer.attention.positions).max_distance + 1 : 0;
+  const auto* const shaw = std::get_if<ShawPositions>(&layer.attention.positions);
   const std::string side = decoder ? "target" : "source", table = "self_attention/relative_attention_bias";
   const Ct2Row rows[] = {
       {true, "self_attn.in_proj_", {{"self_attention/linear_0", 3 * q}}, d},
       {true, "self_attn.out_proj.", {{"self_attention/linear_1", d}}, q},
       {true, "norm1.", {{"self_attention/layer_norm", norm}}},
-      {shaw, "self_attn.relative_keys", {{"self_attention/relative_position_keys", far}}, head, true},
-      {shaw, "self_attn.relative_values", {{"self_attention/relative_position_values", far}}, head, true},
       {decoder, "multihead_attn.in_proj_", {{"attention/linear_0", q}, {"attention/linear_1", 2 * q}}, d},
       {decoder, "multihead_attn.out_proj.", {{"attention/linear_2", d}}, q},
       {decoder, "norm2.", {{"attention/layer_norm", norm}}},
@@ -107,10 +102,15 @@ void ct2_stack(WeightImport<T, Ct2File>& import, const Seq2SeqOptions& options, 
   };
   for (const Ct2Row& row : norms) ct2_take(import, row, "", stack, false);
   for (index_t i = 0; i < sizes.num_layers; ++i) {
-    const std::string theirs = stack + "/layer_" + std::to_string(i) + "/";
+    const std::string ours = stack + ".layers." + std::to_string(i) + ".",
+                      theirs = stack + "/layer_" + std::to_string(i) + "/";
+    for (const std::string part : {"keys", "values"}) {
+      if (shaw == nullptr) break;
+      import.take(ours + "self_attn.relative_" + part, {theirs + "self_attention/relative_position_" + part},
+                  {2 * shaw->max_distance + 1, q / layer.num_heads});
+    }
     if (relative != nullptr) import.used(theirs + table);  // the same in each layer
-    for (const Ct2Row& row : rows)
-      ct2_take(import, row, stack + ".layers." + std::to_string(i) + ".", theirs, layer.bias);
+    for (const Ct2Row& row : rows) ct2_take(import, row, ours, theirs, layer.bias);
   }
 }
 
@@ -169,8 +169,7 @@ TranslationModel<T> import_ctranslate2(const std::filesystem::path& folder,
 
 #if EIGENFORMER_IO_DEFINITIONS
 
-namespace eigenformer {
-namespace detail {
+namespace eigenformer::detail {
 
 class Ct2Reader {
  public:
@@ -418,7 +417,6 @@ EIGENFORMER_IO_FUNCTION Ct2Transformer describe_ct2(const Ct2File& file,
   return Ct2Reader(file, layer_norm_epsilon).read();
 }
 
-}  // namespace detail
-}  // namespace eigenformer
+}  // namespace eigenformer::detail
 
 #endif

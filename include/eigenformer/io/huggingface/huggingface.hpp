@@ -107,8 +107,7 @@ TranslationModel<T> import_huggingface(const std::filesystem::path& folder,
 
 #if EIGENFORMER_IO_DEFINITIONS
 
-namespace eigenformer {
-namespace detail {
+namespace eigenformer::detail {
 
 EIGENFORMER_IO_FUNCTION const HuggingFaceFamily& find_family(const JsonFile& config) {
   const auto type = config.require<std::string>("model_type");
@@ -497,7 +496,6 @@ EIGENFORMER_IO_FUNCTION TokenizerPair huggingface_tokenizers(const std::filesyst
   return pair;
 }
 
-}  // namespace detail
-}  // namespace eigenformer
+}  // namespace eigenformer::detail
 
 #endif

@@ -305,13 +305,21 @@ EIGENFORMER_IO_FUNCTION bool is_marian_file(const std::filesystem::path& path) {
   return file && head[0] == 1 && head[1] > 0;
 }
 
-EIGENFORMER_IO_FUNCTION std::vector<std::filesystem::path> marian_files(const std::filesystem::path& folder) {
+// The files of a folder with this extension, sorted by name; none when it cannot be read.
+EIGENFORMER_IO_FUNCTION std::vector<std::filesystem::path> files_with(const std::filesystem::path& folder,
+                                                                      const char* extension) {
   std::vector<std::filesystem::path> found;
   std::error_code ignored;
   for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
-    if (entry.path().extension() == ".bin" && is_marian_file(entry.path())) found.push_back(entry.path());
+    if (entry.path().extension() == extension) found.push_back(entry.path());
   }
   std::sort(found.begin(), found.end());
+  return found;
+}
+
+EIGENFORMER_IO_FUNCTION std::vector<std::filesystem::path> marian_files(const std::filesystem::path& folder) {
+  auto found = files_with(folder, ".bin");
+  std::erase_if(found, [](const std::filesystem::path& path) { return !is_marian_file(path); });
   return found;
 }
 
@@ -338,29 +346,23 @@ EIGENFORMER_IO_FUNCTION MarianFiles find_marian_files(const std::filesystem::pat
     if (!fs::is_regular_file(path, ignored) || !files.decoder.where().empty()) continue;
     files.decoder = MarianSettings(path.string(), read_text_file(path));
   }
-  const std::vector<std::string> named = files.decoder.list("vocabs");
   std::vector<fs::path> vocabularies;
-  for (const std::string& name : named) vocabularies.push_back(folder / name);
+  for (const std::string& name : files.decoder.list("vocabs")) vocabularies.push_back(folder / name);
   if (vocabularies.empty()) {
-    for (const auto& entry : fs::directory_iterator(folder, ignored)) {
-      if (entry.path().extension() == ".spm") vocabularies.push_back(entry.path());
-    }
     // Browsers' models with two vocabularies call them srcvocab and trgvocab, which sort in this order.
-    std::sort(vocabularies.begin(), vocabularies.end());
+    vocabularies = files_with(folder, ".spm");
+    const std::size_t count = vocabularies.size();
     const auto begins = [&](std::size_t i, const char* word) {
       return vocabularies[i].filename().string().starts_with(word);
     };
-    if (vocabularies.size() > 2 || (vocabularies.size() == 2 && !(begins(0, "src") && begins(1, "trg")))) {
-      throw IoError("import", {"'", folder.string(), "' has ", vocabularies.size(),
+    if (count > 2 || (count == 2 && !(begins(0, "src") && begins(1, "trg")))) {
+      throw IoError("import", {"'", folder.string(), "' has ", count,
                                " vocabularies (.spm), expected one, srcvocab and trgvocab, or a "
                                "decoder.yml whose vocabs names the source's and the target's"});
     }
-  }
-  if (named.empty() && vocabularies.size() == 1) {
-    const std::string name = vocabularies[0].filename().string();
-    if (name.starts_with("srcvocab") || name.starts_with("trgvocab")) {
+    if (count == 1 && (begins(0, "srcvocab") || begins(0, "trgvocab"))) {
       throw IoError("import",
-                    {"'", folder.string(), "' has '", name,
+                    {"'", folder.string(), "' has '", vocabularies[0].filename().string(),
                      "' and not the vocabulary of the other language, expected srcvocab and trgvocab"});
     }
   }

@@ -155,11 +155,11 @@ inline bool is_adapter_folder(const std::filesystem::path& folder) {
 
 namespace detail {
 
-/// stage_model() with weights that write_weights(path) writes.
-template <FolderModel M, class F>
+/// stage_model() of a model whose matrices are in `packed`, if it is not null.
+template <FolderModel M>
 void stage_folder(const FolderTransaction& save, const M& model, const TokenizerPair& tokenizers,
                   const nlohmann::json& training, WeightFormat weights, const ModelConventions& text,
-                  F&& write_weights) {
+                  const kernels::PackedWeights* packed) {
   const std::string kind = tokenizers.source ? tokenizers.source->kind() : "";
   nlohmann::json options = {
       {"format", M::format},
@@ -172,7 +172,7 @@ void stage_folder(const FolderTransaction& save, const M& model, const Tokenizer
   if (!kind.empty()) options["tokenizer"] = {{"kind", kind}, {"joint", tokenizers.joint()}};
   if (weights != WeightFormat::float32) options["weights"] = word_of(weights);
   if (text != ModelConventions{}) options["text"] = conventions_to_json(text);
-  write_weights(save.file("model.safetensors"));
+  write_quantized(save.file("model.safetensors"), model, weights, packed);
   std::vector<std::string> files = {"model.safetensors"};
   const auto store = [&](const char* name, const Tokenizer& tokenizer) {
     files.push_back(tokenizer_file(kind, name));
@@ -192,8 +192,7 @@ template <FolderModel M>
 void stage_model(const FolderTransaction& save, const M& model, const TokenizerPair& tokenizers = {},
                  const nlohmann::json& training = nlohmann::json::object(),
                  WeightFormat weights = WeightFormat::float32, const ModelConventions& text = {}) {
-  detail::stage_folder(save, model, tokenizers, training, weights, text,
-                       [&](const auto& path) { save_quantized_model(path, model, weights); });
+  detail::stage_folder(save, model, tokenizers, training, weights, text, nullptr);
 }
 
 namespace detail {
@@ -408,8 +407,7 @@ LoadedModel<M> load_model_folder(const std::filesystem::path& folder) {
 
 #if EIGENFORMER_IO_DEFINITIONS
 
-namespace eigenformer {
-namespace detail {
+namespace eigenformer::detail {
 
 EIGENFORMER_IO_FUNCTION void require_no_stream(const std::filesystem::path& path) {
   std::error_code ignored;
@@ -448,8 +446,6 @@ EIGENFORMER_IO_FUNCTION void stage_training_options(const FolderTransaction& sav
                                   : json.dump(2) + "\n");
 }
 
-}  // namespace detail
-
-}  // namespace eigenformer
+}  // namespace eigenformer::detail
 
 #endif

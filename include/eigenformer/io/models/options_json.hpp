@@ -366,8 +366,7 @@ Options options_from_json(const nlohmann::json& given, Options options = {}) {
 
 #if EIGENFORMER_IO_DEFINITIONS
 
-namespace eigenformer {
-namespace detail {
+namespace eigenformer::detail {
 
 EIGENFORMER_IO_FUNCTION ValueError refused_option(const std::string& name, const nlohmann::json& json,
                                                   const std::string& expected) {
@@ -389,7 +388,6 @@ EIGENFORMER_IO_FUNCTION void refuse_unknown(const nlohmann::json& json, const st
   }
 }
 
-}  // namespace detail
-}  // namespace eigenformer
+}  // namespace eigenformer::detail
 
 #endif

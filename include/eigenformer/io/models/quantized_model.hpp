@@ -173,11 +173,12 @@ std::vector<StateEntry<typename M::value_type>> read_int8_entries(const Safetens
   return entries;
 }
 
-// Writes the state dict of a module. packed: if not null, the int8 matrices of a model that has released its
-// own; throws ValueError for one that is not among them.
+// save_quantized_model(). packed: if not null, the int8 matrices of a model that has released its own; throws
+// ValueError for one that is not among them.
 template <class M>
 void write_quantized(const std::filesystem::path& path, const M& model, WeightFormat format,
                      const kernels::PackedWeights* packed) {
+  if (format == WeightFormat::float32) return save_model(path, model);
   const auto entries = state_dict(model);
   require_entries(entries.size());
   SafetensorsWriter writer;
@@ -218,7 +219,6 @@ void write_quantized(const std::filesystem::path& path, const M& model, WeightFo
 /// existing file is then unchanged.
 template <class M>
 void save_quantized_model(const std::filesystem::path& path, const M& model, WeightFormat format) {
-  if (format == WeightFormat::float32) return save_model(path, model);
   detail::write_quantized(path, model, format, nullptr);
 }
 

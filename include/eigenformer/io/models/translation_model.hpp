@@ -72,11 +72,8 @@ void save_packed_folder(const std::filesystem::path& folder, const PackedModel<M
                         const nlohmann::json& training = nlohmann::json::object()) {
   const LoadedModel<M>& loaded = model.loaded;
   FolderTransaction save(folder);
-  detail::stage_folder(
-      save, loaded.model, loaded.tokenizers, training, WeightFormat::int8, loaded.description.text,
-      [&](const auto& path) {
-        detail::write_quantized(path, loaded.model, WeightFormat::int8, model.weights.get());
-      });
+  detail::stage_folder(save, loaded.model, loaded.tokenizers, training, WeightFormat::int8,
+                       loaded.description.text, model.weights.get());
   save.commit();
 }
 

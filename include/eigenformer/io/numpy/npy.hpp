@@ -108,8 +108,7 @@ void save_npy(const std::filesystem::path& path, const Tensor<T>& tensor) {
 
 #if EIGENFORMER_IO_DEFINITIONS
 
-namespace eigenformer {
-namespace detail {
+namespace eigenformer::detail {
 
 class NpyParser {
  public:
@@ -264,7 +263,6 @@ EIGENFORMER_IO_FUNCTION std::string npy_header(Dtype dtype, const Shape& shape) 
   return header + text;
 }
 
-}  // namespace detail
-}  // namespace eigenformer
+}  // namespace eigenformer::detail
 
 #endif
