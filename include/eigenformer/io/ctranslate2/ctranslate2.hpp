@@ -104,10 +104,11 @@ void ct2_stack(WeightImport<T, Ct2File>& import, const Seq2SeqOptions& options, 
   for (index_t i = 0; i < sizes.num_layers; ++i) {
     const std::string ours = stack + ".layers." + std::to_string(i) + ".",
                       theirs = stack + "/layer_" + std::to_string(i) + "/";
-    for (const std::string part : {"keys", "values"}) {
-      if (shaw == nullptr) break;
-      import.take(ours + "self_attn.relative_" + part, {theirs + "self_attention/relative_position_" + part},
-                  {2 * shaw->max_distance + 1, q / layer.num_heads});
+    if (shaw != nullptr) {
+      const Shape distances{2 * shaw->max_distance + 1, q / layer.num_heads};
+      for (const std::string part : {"keys", "values"})
+        import.take(ours + "self_attn.relative_" + part, {theirs + "self_attention/relative_position_" + part},
+                    distances);
     }
     if (relative != nullptr) import.used(theirs + table);  // the same in each layer
     for (const Ct2Row& row : rows) ct2_take(import, row, ours, theirs, layer.bias);
