@@ -15,13 +15,21 @@ namespace eigenformer::detail {
 class JsonFile {
  public:
   /// Reads a file of another library. Throws IoError when it is missing or does not hold a JSON object.
-  static JsonFile open(const std::filesystem::path& path);
+  static JsonFile open(const std::filesystem::path& path) {
+    return {"import", path, parse_json(read_text_file(path))};
+  }
   /// Reads a file as open() does; an empty object when there is no such file.
   static JsonFile open_if_exists(const std::filesystem::path& path) {
     return file_exists(path) ? open(path) : JsonFile("import", path, nlohmann::json::object());
   }
   /// Reads a file as open() does; the errors are those of `op`, and one is for a name that occurs twice.
-  static JsonFile open_unique(const char* op, const std::filesystem::path& path);
+  static JsonFile open_unique(const char* op, const std::filesystem::path& path) {
+    try {
+      return {op, path, parse_unique_json(read_text_file(path))};
+    } catch (const ValueError& error) {
+      throw IoError(op, {"'", path.string(), "' ", message_of(error)});
+    }
+  }
 
   const nlohmann::json& json() const noexcept { return json_; }
   const std::filesystem::path& path() const noexcept { return path_; }
@@ -63,7 +71,11 @@ class JsonFile {
 
  private:
   // Throws IoError unless `json` is an object.
-  JsonFile(const char* op, std::filesystem::path path, nlohmann::json json);
+  JsonFile(const char* op, std::filesystem::path path, nlohmann::json json)
+      : op_(op), path_(std::move(path)), json_(std::move(json)) {
+    if (json_.is_discarded()) throw refuse({"is truncated or not JSON"});
+    if (!json_.is_object()) throw refuse({"is not a JSON object"});
+  }
 
   const char* op_;
   std::filesystem::path path_;
@@ -71,29 +83,3 @@ class JsonFile {
 };
 
 }  // namespace eigenformer::detail
-
-#if EIGENFORMER_IO_DEFINITIONS
-
-namespace eigenformer::detail {
-
-EIGENFORMER_IO_FUNCTION JsonFile::JsonFile(const char* op, std::filesystem::path path, nlohmann::json json)
-    : op_(op), path_(std::move(path)), json_(std::move(json)) {
-  if (json_.is_discarded()) throw refuse({"is truncated or not JSON"});
-  if (!json_.is_object()) throw refuse({"is not a JSON object"});
-}
-
-EIGENFORMER_IO_FUNCTION JsonFile JsonFile::open(const std::filesystem::path& path) {
-  return {"import", path, parse_json(read_text_file(path))};
-}
-
-EIGENFORMER_IO_FUNCTION JsonFile JsonFile::open_unique(const char* op, const std::filesystem::path& path) {
-  try {
-    return {op, path, parse_unique_json(read_text_file(path))};
-  } catch (const ValueError& error) {
-    throw IoError(op, {"'", path.string(), "' ", message_of(error)});
-  }
-}
-
-}  // namespace eigenformer::detail
-
-#endif

@@ -168,10 +168,8 @@ struct OptionsReader {
     if (has(field.name)) {
       std::string known_words;
       const nlohmann::json& word = json.at(field.name);
-      if (!word.is_string() || !choose_alternative(x, word.template get<std::string>(), &known_words)) {
-        if (!word.is_string()) (void)choose_alternative(x, "", &known_words);
+      if (!choose_alternative(x, word.is_string() ? word.get<std::string>() : "", &known_words))
         throw refused_option(field.name, word, "one of " + known_words);
-      }
     }
     (([&] {
        A unused{};
