@@ -58,7 +58,7 @@ void ct2_take(WeightImport<T, Ct2File>& import, const Ct2Row& row, const std::st
   }
   import.take(ours + row.ours + "weight", weights, norm ? Shape{rows} : Shape{rows, row.columns});
   if (norm ? import.source().contains(biases[0].first) : bias)
-    import.take_or_zero(ours + row.ours + "bias", biases);
+    import.take_vectors(ours + row.ours + "bias", biases, true);
 }
 
 /// Takes the layers, norms and tables of positions of a stack.

@@ -21,47 +21,34 @@ namespace detail {
 /// The tensors of a Marian file by our names; several are concatenated by rows.
 using MarianNames = std::map<std::string, std::vector<std::string>>;
 
-/// Collects the weights of a Marian model. Throws IoError for weights that do not match the model's settings.
+/// A row of the table of a layer's items: a linear layer; without parts a norm.
+struct MarianRow {
+  bool has;  // whether the layer has it
+  std::string ours, theirs;
+  std::vector<std::string> parts{};  // what follows W and b in their names; ours has the rows of all
+  index_t rows = 0, columns = 0;     // of a part
+  bool bias = true;
+};
+
+/// Makes the model with the weights of the file, and stores their names. Throws IoError for weights that do
+/// not match the model's settings.
 template <class T>
-class MarianImport {
- public:
-  MarianImport(const MarianFile& file, const MarianTransformer& described)
-      : described_(described), file_(file), import_(file) {
-    embeddings();
-    const Seq2SeqOptions& o = described.options;
-    for (const std::string stack : {"encoder", "decoder"}) {
-      const std::vector<Row> rows = layer(stack == "decoder");
-      const index_t layers = stack == "decoder" ? o.decoder.num_layers : o.encoder.num_layers;
-      for (index_t i = 0; i < layers; ++i) {
-        for (const Row& row : rows)
-          take(row, stack + ".layers." + std::to_string(i) + ".", stack + "_l" + std::to_string(i + 1) + "_");
-      }
-    }
-    for (const std::string& name : file_.names()) {
-      if (name.ends_with("_QuantMultA") || name == "special:model.yml") import_.used(name);
-    }
-  }
-
-  /// Makes the model with these weights.
-  Seq2SeqTransformer<T> model() const {
-    return import_.template model<Seq2SeqTransformer<T>>(described_.options);
-  }
-  const MarianNames& names() const noexcept { return names_; }
-
- private:
-  // A linear layer; without parts a norm.
-  struct Row {
-    bool has;  // whether the layer has it
-    std::string ours, theirs;
-    std::vector<std::string> parts{};  // what follows W and b in their names; ours has the rows of all
-    index_t rows = 0, columns = 0;     // of a part
-    bool bias = true;
-  };
-
-  std::vector<Row> layer(bool decoder) const {
-    const index_t d = described_.options.layer.d_model, ff = described_.options.layer.dim_feedforward;
-    const bool encoder = !decoder;
-    return {
+Seq2SeqTransformer<T> marian_model(const MarianFile& file, const MarianTransformer& described,
+                                   MarianNames& names) {
+  const auto& [o, source_table, table] = described;
+  const index_t d = o.layer.d_model, ff = o.layer.dim_feedforward, target = o.target_vocab_size;
+  WeightImport<T, MarianFile> import(file);
+  // The begin symbol, which Marian does not have, has an embedding of zeros; the projection is tied.
+  import.take_with_row("source_embedding.weight", source_table, {o.source_vocab_size, d}, described.joint(), 0);
+  if (!described.joint()) import.take_with_row("target_embedding.weight", table, {target, d}, true, 0);
+  names = {{"source_embedding.weight", {source_table}},
+           {"target_embedding.weight", {table}},
+           {"projection.weight", {table}}};
+  // The begin symbol must never be generated: its probability underflows to zero.
+  import.take_with_row("projection.bias", "decoder_ff_logit_out_b", Shape{target}, true, -1e4);
+  for (const std::string stack : {"encoder", "decoder"}) {
+    const bool decoder = stack == "decoder", encoder = !decoder;
+    const MarianRow rows[] = {
         {decoder, "ssru.input.", "rnn", {""}, d, d, false},
         {decoder, "ssru.forget.", "rnn", {"f"}, d, d},
         {decoder, "norm1.", "rnn_ffn"},
@@ -76,60 +63,34 @@ class MarianImport {
         {decoder, "norm3.", "ffn_ffn"},
         {encoder, "norm2.", "ffn_ffn"},
     };
-  }
-
-  void take(const Row& row, std::string ours, std::string theirs) {
-    if (!row.has) return;
-    ours += row.ours;
-    theirs += row.theirs;
-    if (row.parts.empty()) {
-      const index_t d = described_.options.layer.d_model;
-      take_vectors(ours + "weight", {{theirs + "_ln_scale", d}});
-      take_vectors(ours + "bias", {{theirs + "_ln_bias", d}});
-      return;
+    const index_t layers = decoder ? o.decoder.num_layers : o.encoder.num_layers;
+    for (index_t i = 0; i < layers; ++i) {
+      for (const MarianRow& row : rows) {
+        if (!row.has) continue;
+        const std::string ours = stack + ".layers." + std::to_string(i) + "." + row.ours,
+                          theirs = stack + "_l" + std::to_string(i + 1) + "_" + row.theirs;
+        if (row.parts.empty()) {
+          import.take(ours + "weight", {theirs + "_ln_scale"}, {d});
+          import.take(ours + "bias", {theirs + "_ln_bias"}, {d});
+          continue;
+        }
+        std::vector<std::string>& weights = names[ours + "weight"];
+        std::vector<std::pair<std::string, index_t>> biases;
+        for (const std::string& part : row.parts) {
+          weights.push_back(theirs + "_W" + part);
+          biases.emplace_back(theirs + "_b" + part, row.rows);
+        }
+        import.take(ours + "weight", weights,
+                    {static_cast<index_t>(row.parts.size()) * row.rows, row.columns});
+        if (row.bias) import.take_vectors(ours + "bias", biases);
+      }
     }
-    std::vector<std::string>& weights = names_[ours + "weight"];
-    std::vector<std::pair<std::string, index_t>> biases;
-    for (const std::string& part : row.parts) {
-      weights.push_back(theirs + "_W" + part);
-      biases.emplace_back(theirs + "_b" + part, row.rows);
-    }
-    import_.take(ours + "weight", weights, {static_cast<index_t>(row.parts.size()) * row.rows, row.columns});
-    if (row.bias) take_vectors(ours + "bias", biases);
   }
-
-  void embeddings() {
-    const Seq2SeqOptions& o = described_.options;
-    const index_t d = o.layer.d_model, target = o.target_vocab_size;
-    const std::string source_table = described_.source_embedding, table = described_.target_embedding;
-    const std::string bias = "decoder_ff_logit_out_b";
-    // The begin symbol, which Marian does not have, has an embedding of zeros; the projection is tied.
-    import_.take_with_row("source_embedding.weight", source_table, {o.source_vocab_size, d},
-                          described_.joint(), 0);
-    if (!described_.joint()) import_.take_with_row("target_embedding.weight", table, {target, d}, true, 0);
-    names_ = {{"source_embedding.weight", {source_table}},
-              {"target_embedding.weight", {table}},
-              {"projection.weight", {table}}};
-    require_vector(bias, described_.target_words());
-    // The begin symbol must never be generated: its probability underflows to zero.
-    import_.take_with_row("projection.bias", bias, Shape{target}, true, -1e4);
+  for (const std::string& name : file.names()) {
+    if (name.ends_with("_QuantMultA") || name == "special:model.yml") import.used(name);
   }
-
-  void require_vector(const std::string& theirs, index_t size) const {
-    const Shape shape = file_.shape(theirs);
-    if (shape == Shape{1, size} || shape == Shape{size}) return;
-    throw file_.refuse({"has a '", theirs, "' of shape ", shape.str(), ", expected ", Shape{1, size}.str()});
-  }
-  void take_vectors(const std::string& ours, const std::vector<std::pair<std::string, index_t>>& theirs) {
-    for (const auto& [name, size] : theirs) require_vector(name, size);
-    import_.take_or_zero(ours, theirs);
-  }
-
-  const MarianTransformer& described_;
-  const MarianFile& file_;
-  WeightImport<T, MarianFile> import_;
-  MarianNames names_;
-};
+  return import.template model<Seq2SeqTransformer<T>>(o);
+}
 
 /// Whether a Marian model, given as its file or folder, has int8 weights. Throws as import_marian() does for
 /// a missing or damaged file.
@@ -160,7 +121,8 @@ TranslationModel<T> import_marian(const std::filesystem::path& from, const Impor
   ModelDescription description;
   description.model = transformer.options;
   TokenizerPair tokenizers = detail::marian_tokenizers(files, transformer, options, description);
-  Seq2SeqTransformer<T> model = detail::MarianImport<T>(file, transformer).model();
+  detail::MarianNames names;
+  Seq2SeqTransformer<T> model = detail::marian_model<T>(file, transformer, names);
   return {std::move(description), std::move(tokenizers), std::move(model)};
 }
 
@@ -180,18 +142,18 @@ namespace eigenformer {
 namespace detail {
 
 // The int8 data of one of our matrices.
-struct MarianRows {
+struct MarianInt8 {
   std::vector<std::int8_t> values;
   std::vector<float> scale;
   std::vector<float> multiplier;  // of the inputs; 0: none
 };
 
 // Nothing when a part of the matrix is float32.
-EIGENFORMER_IO_FUNCTION std::optional<MarianRows> read_int8_rows(const MarianFile& file,
+EIGENFORMER_IO_FUNCTION std::optional<MarianInt8> read_int8_rows(const MarianFile& file,
                                                                  const MarianTransformer& described,
                                                                  const std::vector<std::string>& theirs,
                                                                  const Shape& shape) {
-  MarianRows rows;
+  MarianInt8 rows;
   for (const std::string& name : theirs) {
     if (!file.is_int8(name)) return std::nullopt;
     float scale = 0;
@@ -224,7 +186,7 @@ EIGENFORMER_IO_FUNCTION std::shared_ptr<const kernels::PackedWeights> pack_maria
   for (const auto& [ours, products] : int8_products(model)) {
     const Parameter<float>& weight = *parameters.at(ours);
     const index_t in = weight.shape()[1];
-    const std::optional<MarianRows> rows = read_int8_rows(file, described, names.at(ours), weight.shape());
+    const std::optional<MarianInt8> rows = read_int8_rows(file, described, names.at(ours), weight.shape());
     for (const Int8Rows& product : products) {
       if (!rows) {
         packed->add(weight.id(), product.first,
@@ -261,9 +223,9 @@ EIGENFORMER_IO_FUNCTION PackedModel<Seq2SeqTransformer<float>> import_marian_int
   description.model = transformer.options;
   description.weights = WeightFormat::int8;
   TokenizerPair tokenizers = detail::marian_tokenizers(files, transformer, options, description);
-  const detail::MarianImport<float> import(file, transformer);
-  Seq2SeqTransformer<float> model = import.model();
-  auto packed = detail::pack_marian_int8(model, file, transformer, import.names(), options);
+  detail::MarianNames names;
+  Seq2SeqTransformer<float> model = detail::marian_model<float>(file, transformer, names);
+  auto packed = detail::pack_marian_int8(model, file, transformer, names, options);
   release_packed_weights(model, *packed);
   return {{std::move(description), std::move(tokenizers), std::move(model)}, std::move(packed)};
 }

@@ -108,11 +108,12 @@ class WeightImport {
     if (fits({theirs}, shape.with(0, shape[0] - 1)))
       put(ours, Tensor<T>::full(shape, static_cast<T>(value)), {theirs});
   }
-  /// Sets a bias to parts (name, size), concatenated, with zeros for missing ones.
-  void take_or_zero(const std::string& ours, const std::vector<std::pair<std::string, index_t>>& theirs) {
+  /// Sets a bias to parts (name, size), concatenated. or_zero: missing ones are zeros, and not reported.
+  void take_vectors(const std::string& ours, const std::vector<std::pair<std::string, index_t>>& theirs,
+                    bool or_zero = false) {
     index_t size = 0;
     for (const auto& [name, n] : theirs) {
-      if (source_.contains(name) && !fits({name}, Shape{n})) return;
+      if (!(or_zero && !source_.contains(name)) && !fits({name}, Shape{n})) return;
       size += n;
     }
     Tensor<T> whole = Tensor<T>::zeros(Shape{size});
