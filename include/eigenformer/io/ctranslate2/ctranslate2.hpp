@@ -376,7 +376,7 @@ class Ct2Reader {
     const double missing = file_.scalar(stack + "/embeddings/multiply_by_sqrt_depth", 1);
     const std::string name = stack + "/scale_embeddings";
     const double scale = file_.scalar(name, missing);
-    if (!file_.contains(name) || file_.variable(name).type == Ct2Type::int8) return scale != 0;
+    if (!file_.contains(name) || file_.variable(name).type == Dtype::i8) return scale != 0;
     if (scale == 1) return false;
     const double root = std::sqrt(static_cast<double>(matrix(described_.source_embedding)[1]));
     if (std::abs(scale - root) <= 1e-3 * root) return true;
