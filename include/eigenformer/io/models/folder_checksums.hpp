@@ -29,9 +29,8 @@ namespace eigenformer::detail {
 /// sizes is allocated. Each check throws IoError that names the file, the tensor and the option.
 class FolderSizes {
  public:
-  explicit FolderSizes(const std::filesystem::path& path)
-      : path_(path), file_(SafetensorsFile::open(path)), names_(file_.names()) {
-    for (const std::string& name : names_) numbers_ += static_cast<double>(file_.info(name).shape.numel());
+  explicit FolderSizes(const std::filesystem::path& path) : file_(SafetensorsFile::open(path)) {
+    for (const TensorInfo& info : file_.infos()) numbers_ += static_cast<double>(info.shape.numel());
   }
 
   /// Requires a tensor with this size along an axis.
@@ -42,8 +41,8 @@ class FolderSizes {
   }
   /// Requires a tensor whose name begins with `prefix`.
   void require_some(const std::string& prefix) const {
-    for (const std::string& name : names_) {
-      if (name.starts_with(prefix)) return;
+    for (const TensorInfo& info : file_.infos()) {
+      if (info.name.starts_with(prefix)) return;
     }
     throw lacks(prefix + "...");
   }
@@ -56,12 +55,10 @@ class FolderSizes {
  private:
   IoError lacks(const std::string& name) const {
     return IoError("load_model_folder",
-                   "'" + path_.string() + "' has no tensor '" + name + "', which options.json requires");
+                  {"'", file_.path().string(), "' has no tensor '", name, "', which options.json requires"});
   }
 
-  std::filesystem::path path_;
   SafetensorsFile file_;
-  std::vector<std::string> names_;
   double numbers_ = 0;
 };
 
@@ -152,7 +149,7 @@ EIGENFORMER_IO_FUNCTION void FolderSizes::require(const std::string& name, int a
   // Int8 panels: both sizes are rounded up to whole panels.
   const index_t whole = axis == 0 ? kernels::PackedMatrix::int8_columns : 4;
   if (shape.rank() == 4 && shape[axis] == (size + whole - 1) / whole) return;
-  throw IoError("load_model_folder", {"'", path_.string(), "' does not fit options.json: tensor '", name,
+  throw IoError("load_model_folder", {"'", file_.path().string(), "' does not fit options.json: tensor '", name,
                                       "' has shape ", shape, ", but ", option, " is ", size});
 }
 
@@ -160,7 +157,7 @@ EIGENFORMER_IO_FUNCTION void FolderSizes::require_room(const char* rows_option, 
                                                        const char* columns_option, index_t columns) const {
   if (static_cast<double>(rows) * static_cast<double>(columns) <= numbers_) return;
   throw IoError("load_model_folder",
-                {"'", path_.string(), "' does not fit options.json: ", rows_option, " is ", rows, " and ",
+                {"'", file_.path().string(), "' does not fit options.json: ", rows_option, " is ", rows, " and ",
                  columns_option, " is ", columns, ", but the file has only ", static_cast<index_t>(numbers_),
                  " numbers"});
 }
