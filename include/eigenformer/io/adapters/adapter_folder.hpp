@@ -37,8 +37,8 @@ EIGENFORMER_ENUM_NAMES(AdapterNames, "own", "bart", "t5")
 
 namespace detail {
 
-/// The name of a module such as "encoder.layers.3.self_attn.q_proj" in a naming scheme; empty when it has none.
-/// gated: whether the module's layer has a linear3.
+/// The name of a module such as "encoder.layers.3.self_attn.q_proj" in a naming scheme; empty when it has
+/// none. gated: whether the module's layer has a linear3.
 EIGENFORMER_IO_FUNCTION std::string adapter_module_name(const std::string& module, AdapterNames names,
                                                         bool gated);
 

@@ -83,9 +83,9 @@ std::vector<AdapterFactors> find_factors(const SafetensorsFile& file, const Peft
   // All target modules of the configuration must have factors.
   const auto names = adapter_module_names(rows, scheme);
   for (std::size_t i = 0; i < rows.size(); ++i) {
-    const bool target = std::any_of(
-        config.target_modules.begin(), config.target_modules.end(),
-        [&](const std::string& end) { return names[i] == end || names[i].ends_with("." + end); });
+    const bool target =
+        std::any_of(config.target_modules.begin(), config.target_modules.end(),
+                    [&](const std::string& end) { return names[i] == end || names[i].ends_with("." + end); });
     if (found[i].module.empty() && target) missing.push_back(prefix + names[i] + end_a);
   }
   for (std::size_t i = 0; i < rows.size(); ++i) {
@@ -238,8 +238,8 @@ EIGENFORMER_IO_FUNCTION PeftConfig read_peft_config(const std::filesystem::path&
   const JsonFile file = JsonFile::open_unique("adapter", path);
   const nlohmann::json& json = file.json();
   if (json.value("peft_type", nlohmann::json()) != "LORA") {
-    throw file.refuse({"describes an adapter of the type ",
-                       json.value("peft_type", nlohmann::json()).dump(), ", expected \"LORA\""});
+    throw file.refuse({"describes an adapter of the type ", json.value("peft_type", nlohmann::json()).dump(),
+                       ", expected \"LORA\""});
   }
   std::string unsupported;
   for (const auto& [name, value] : json.items()) {

@@ -107,8 +107,8 @@ void ct2_stack(WeightImport<T, Ct2File>& import, const Seq2SeqOptions& options, 
     if (shaw != nullptr) {
       const Shape distances{2 * shaw->max_distance + 1, q / layer.num_heads};
       for (const std::string part : {"keys", "values"})
-        import.take(ours + "self_attn.relative_" + part, {theirs + "self_attention/relative_position_" + part},
-                    distances);
+        import.take(ours + "self_attn.relative_" + part,
+                    {theirs + "self_attention/relative_position_" + part}, distances);
     }
     if (relative != nullptr) import.used(theirs + table);  // the same in each layer
     for (const Ct2Row& row : rows) ct2_take(import, row, ours, theirs, layer.bias);
@@ -183,11 +183,12 @@ class Ct2Reader {
     if (!file_.contains("encoder/layer_0/ffn/linear_0/weight") ||
         !file_.contains("decoder/layer_0/attention/linear_0/weight")) {
       throw file_.refuse({"holds a ", file_.spec(),
-                         " without encoder/layer_0 or decoder/layer_0/attention, expected an "
-                         "encoder-decoder TransformerSpec"});
+                          " without encoder/layer_0 or decoder/layer_0/attention, expected an "
+                          "encoder-decoder TransformerSpec"});
     }
-    described_.source_embedding = file_.contains("encoder/embeddings_0/weight") ? "encoder/embeddings_0/weight"
-                                                                     : "encoder/embeddings/weight";
+    described_.source_embedding = file_.contains("encoder/embeddings_0/weight")
+                                      ? "encoder/embeddings_0/weight"
+                                      : "encoder/embeddings/weight";
     refuse_what_is_not_done();
     Seq2SeqOptions& o = described_.options;
     const Shape source = matrix(described_.source_embedding), target = matrix("decoder/embeddings/weight");
@@ -204,12 +205,13 @@ class Ct2Reader {
     o.layer = layer("encoder", source[1]);
     o.embedding_norm = file_.contains("encoder/layernorm_embedding/gamma");
     o.projection_bias = described_.zero_start || file_.contains("decoder/projection/bias");
-    o.tying = !file_.same("decoder/embeddings/weight", "decoder/projection/weight") ? Tying::none
-              : file_.same(described_.source_embedding, "decoder/embeddings/weight")          ? Tying::all
-                                                                                   : Tying::target;
+    o.tying = !file_.same("decoder/embeddings/weight", "decoder/projection/weight")  ? Tying::none
+              : file_.same(described_.source_embedding, "decoder/embeddings/weight") ? Tying::all
+                                                                                     : Tying::target;
     o.scale_embedding = scale_embedding("encoder");
     if (scale_embedding("decoder") != o.scale_embedding)
-      throw file_.refuse({"scales the embeddings of one language and not of the other, which is not supported"});
+      throw file_.refuse(
+          {"scales the embeddings of one language and not of the other, which is not supported"});
     set_scales();
     set_positions();
     LayerOptions decoder = layer("decoder", source[1]);
@@ -277,7 +279,8 @@ class Ct2Reader {
     o.norm_first = file_.scalar(stack + "/pre_norm", 1) != 0;
     o.norm.kind = file_.contains(first_layer + "self_attention/layer_norm/beta") ? NormKind::layer_norm
                                                                                  : NormKind::rms_norm;
-    o.norm.eps = layer_norm_epsilon_.value_or(o.norm.kind == NormKind::rms_norm ? 1e-6 : defaults::layer_norm_eps);
+    o.norm.eps =
+        layer_norm_epsilon_.value_or(o.norm.kind == NormKind::rms_norm ? 1e-6 : defaults::layer_norm_eps);
     o.gated = file_.contains(first_layer + "ffn/linear_0_noact/weight");
     o.bias = o.norm.kind == NormKind::layer_norm || has_biases();
     return o;
@@ -336,8 +339,8 @@ class Ct2Reader {
     RelativeBiasPositions bias{.buckets = matrix(first("encoder") + table)[0],
                                .max_distance = reach(first("encoder"))};
     for_each_attention(false, [&](const std::string& attention, const std::string& stack) {
-      if (file_.same(attention + table, first(stack) + table) && matrix(attention + table)[0] == bias.buckets &&
-          reach(attention) == bias.max_distance) {
+      if (file_.same(attention + table, first(stack) + table) &&
+          matrix(attention + table)[0] == bias.buckets && reach(attention) == bias.max_distance) {
         return;
       }
       throw file_.refuse({"has in '", attention,
@@ -394,14 +397,14 @@ class Ct2Reader {
     }
     for_each_attention(true, [&](const std::string& attention, const std::string&) {
       const std::string bias = "relative_attention_bias";
-      if (file_.contains(attention + bias) &&
-          (attention.find("self_attention") == std::string::npos || !file_.contains(first("encoder") + bias))) {
+      if (file_.contains(attention + bias) && (attention.find("self_attention") == std::string::npos ||
+                                               !file_.contains(first("encoder") + bias))) {
         throw file_.refuse({"has a '", attention, bias,
                             "' beside none in the encoder's first self-attention, which is not supported"});
       }
-      for (const char* name :
-           {"num_heads_kv", "head_dim", "sliding_window", "rotary_scaling_type", "q_norm/gamma", "v_norm/gamma",
-            "relative_left_max_position", "memory_kv/weight", "layer_norm/layer_norm_use_residual"}) {
+      for (const char* name : {"num_heads_kv", "head_dim", "sliding_window", "rotary_scaling_type",
+                               "q_norm/gamma", "v_norm/gamma", "relative_left_max_position",
+                               "memory_kv/weight", "layer_norm/layer_norm_use_residual"}) {
         if (file_.contains(attention + name))
           throw file_.refuse({"has a '", attention, name, "', which is not supported"});
       }

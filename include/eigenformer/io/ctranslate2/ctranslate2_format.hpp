@@ -193,8 +193,8 @@ EIGENFORMER_IO_FUNCTION Ct2Variable read_ct2_variable(FileCursor<Ct2File>& in, c
     const auto size = in.number<std::uint32_t>(what);
     // Checked before multiplying, so that the number of elements cannot overflow.
     if (size == 0 || size > in.bytes.size() / items) {
-      throw in.file.refuse({"is truncated or damaged: ", what, " has a dimension ", size, ", which the file's ",
-                    in.bytes.size(), " bytes cannot hold"});
+      throw in.file.refuse({"is truncated or damaged: ", what, " has a dimension ", size,
+                            ", which the file's ", in.bytes.size(), " bytes cannot hold"});
     }
     items *= size;
     v.shape = v.shape.inserted(i, size);
@@ -215,7 +215,7 @@ EIGENFORMER_IO_FUNCTION Ct2Variable read_ct2_variable(FileCursor<Ct2File>& in, c
   }
   if (size != items * dtype_size(v.type)) {
     throw in.file.refuse({"has ", what, " of shape ", v.shape.str(), " in ", size, " bytes, expected ",
-                  items * dtype_size(v.type)});
+                          items * dtype_size(v.type)});
   }
   v.bytes = in.take(static_cast<std::size_t>(size), what);
   return v;

@@ -63,8 +63,8 @@ EIGENFORMER_IO_FUNCTION Ct2Vocabulary read_ctranslate2_vocabulary(const std::fil
   return {path, {lines.begin(), lines.end()}};
 }
 
-// find_language() among those tokens of a vocabulary that are spelled as languages: CTranslate2's files do not
-// tell special tokens from pieces.
+// find_language() among those tokens of a vocabulary that are spelled as languages: CTranslate2's files do
+// not tell special tokens from pieces.
 EIGENFORMER_IO_FUNCTION std::int32_t find_spelled_language(const Ct2Vocabulary& vocabulary,
                                                            const std::string& language) {
   const auto& [path, tokens] = vocabulary;

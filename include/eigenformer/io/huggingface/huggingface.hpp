@@ -35,9 +35,7 @@ struct HuggingFaceConfig {
   /// The file with the search settings: generation_config.json, or config.json in older models.
   const JsonFile& search_file() const { return generation.json().empty() ? model : generation; }
   /// The file that has a setting: generation_config.json if it does, else config.json.
-  const JsonFile& file_of(const std::string& name) const {
-    return generation.has(name) ? generation : model;
-  }
+  const JsonFile& file_of(const std::string& name) const { return generation.has(name) ? generation : model; }
 
   /// A token id, or the first of a list; -1 when there is none. Throws IoError unless it is below `size`.
   std::int32_t id(const std::string& name, index_t size) const;
@@ -430,9 +428,8 @@ EIGENFORMER_IO_FUNCTION std::optional<TokenizerJson> open_tokenizer_json(const s
   JsonFile file = JsonFile::open(folder / "tokenizer.json");
   if (!file.has("model")) {
     const bool by_bytes = family.vocabulary == HuggingFaceFamily::Vocabulary::bytes;
-    throw IoError("import",
-                  {"'", file.path().string(), "' has no 'model', and the folder has no ",
-                   (by_bytes ? family.tokenizer_files : "SentencePiece model"), " to use instead"});
+    throw IoError("import", {"'", file.path().string(), "' has no 'model', and the folder has no ",
+                             (by_bytes ? family.tokenizer_files : "SentencePiece model"), " to use instead"});
   }
   return TokenizerJson(std::move(file));
 }

@@ -36,14 +36,14 @@ inline constexpr std::array<HuggingFaceFamily, 4> bart_families = {{
 }};
 
 /// The options of a model of transformers' BART family: bart, mbart, marian and m2m_100 (M2M100, NLLB), which
-/// have the same names of weights and differ in norms and positions. Throws IoError for sizes that are invalid
-/// or not supported.
+/// have the same names of weights and differ in norms and positions. Throws IoError for sizes that are
+/// invalid or not supported.
 EIGENFORMER_IO_FUNCTION Seq2SeqOptions bart_options(const HuggingFaceFamily& family, const JsonFile& config,
                                                     const HuggingFaceWeights& weights);
 
 template <class T>
-void bart_stack(WeightImport<T, HuggingFaceWeights>& import, const Seq2SeqOptions& o, const std::string& stack,
-                const StackOptions<LayerOptions>& sizes) {
+void bart_stack(WeightImport<T, HuggingFaceWeights>& import, const Seq2SeqOptions& o,
+                const std::string& stack, const StackOptions<LayerOptions>& sizes) {
   const index_t d = sizes.layer.d_model, ff = sizes.layer.dim_feedforward;
   const bool decoder = stack == "decoder";
   const std::string theirs = "model." + stack + ".", side = decoder ? "target" : "source";
@@ -59,7 +59,8 @@ void bart_stack(WeightImport<T, HuggingFaceWeights>& import, const Seq2SeqOption
     import.take_with_bias(side + "_embedding_norm.", {theirs + "layernorm_embedding"}, {d});
   if (sizes.final_norm) import.take_with_bias(stack + ".norm.", {theirs + "layer_norm"}, {d});
   const auto attention = [&](const std::string& to, const std::string& from) {
-    import.take_with_bias(to + ".in_proj_", {from + ".q_proj", from + ".k_proj", from + ".v_proj"}, {3 * d, d});
+    import.take_with_bias(to + ".in_proj_", {from + ".q_proj", from + ".k_proj", from + ".v_proj"},
+                          {3 * d, d});
     import.take_with_bias(to + ".out_proj.", {from + ".out_proj"}, {d, d});
   };
   for (index_t i = 0; i < sizes.num_layers; ++i) {

@@ -124,8 +124,7 @@ EIGENFORMER_IO_FUNCTION Seq2SeqOptions t5_options(const HuggingFaceFamily& famil
   // determines both; its default is false for mT5 and true for T5. Version 5 always writes true: there are
   // two tables if the weights have lm_head, and the scale has a field of its own.
   const auto version = config.get<std::string>("transformers_version", "");
-  const bool version5 =
-      config.has("scale_decoder_outputs") || std::strtol(version.c_str(), nullptr, 10) >= 5;
+  const bool version5 = config.has("scale_decoder_outputs") || std::strtol(version.c_str(), nullptr, 10) >= 5;
   const bool tied = config.get("tie_word_embeddings", family.tied || version5);
   o.tying = tied && !(version5 && weights.contains("lm_head.weight")) ? Tying::all : Tying::none;
   if (config.get("scale_decoder_outputs", tied && (family.tied || !version5)))

@@ -223,7 +223,8 @@ EIGENFORMER_IO_FUNCTION void HuggingFaceVocabulary::read_class_tokens(
     const std::string text = token_text(file, token);
     const auto id = find_token(tokens_, text);
     if (!id) continue;
-    AddedToken added = token.is_object() ? added_token(file, token, *id) : AddedToken{.text = text, .id = *id};
+    AddedToken added =
+        token.is_object() ? added_token(file, token, *id) : AddedToken{.text = text, .id = *id};
     if (!token.is_object()) added.strip_left = strip_left;
     matched_.emplace(text, std::move(added));
   }

@@ -17,7 +17,8 @@
 
 namespace eigenformer::detail {
 
-/// The text of a token that a file of a tokenizer names: a text, or an object with its content. Throws IoError.
+/// The text of a token that a file of a tokenizer names: a text, or an object with its content. Throws
+/// IoError.
 EIGENFORMER_IO_FUNCTION std::string token_text(const JsonFile& file, const nlohmann::json& token);
 /// A true or false of such a token; `missing` when it is a text or says nothing. Throws IoError.
 EIGENFORMER_IO_FUNCTION bool token_flag(const JsonFile& file, const nlohmann::json& token, const char* name,

@@ -65,8 +65,7 @@ class TokenizerJsonBuilder {
     json_.require("normalizer", normalizer, "handle_chinese_chars", true, true);
     const bool lower = file_.get_of(normalizer, "lowercase", true);
     json_.require("normalizer", normalizer, "strip_accents", lower, lower);
-    if (const auto type = json_.text(file_.object("pre_tokenizer"), "type");
-        type != "BertPreTokenizer") {
+    if (const auto type = json_.text(file_.object("pre_tokenizer"), "type"); type != "BertPreTokenizer") {
       json_.refuse("pre_tokenizer", type, "BertPreTokenizer");
     }
     require_decoder("WordPiece");
@@ -135,7 +134,8 @@ class TokenizerJsonBuilder {
       if (!bytes) throw file_.refuse({"has a precompiled_charsmap that is not base64"});
       options.normalizer.push_back({"charsmap", *bytes, ""});
     } else if (type == "Strip") {
-      const bool left = file_.get_of(step, "strip_left", true), right = file_.get_of(step, "strip_right", true);
+      const bool left = file_.get_of(step, "strip_left", true),
+                 right = file_.get_of(step, "strip_right", true);
       if (left || right)
         options.normalizer.push_back({"strip", left && right ? "both" : left ? "left" : "right", ""});
     } else if (type == "Replace") {

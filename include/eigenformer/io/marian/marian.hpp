@@ -39,7 +39,8 @@ Seq2SeqTransformer<T> marian_model(const MarianFile& file, const MarianTransform
   const index_t d = o.layer.d_model, ff = o.layer.dim_feedforward, target = o.target_vocab_size;
   WeightImport<T, MarianFile> import(file);
   // The begin symbol, which Marian does not have, has an embedding of zeros; the projection is tied.
-  import.take_with_row("source_embedding.weight", source_table, {o.source_vocab_size, d}, described.joint(), 0);
+  import.take_with_row("source_embedding.weight", source_table, {o.source_vocab_size, d}, described.joint(),
+                       0);
   if (!described.joint()) import.take_with_row("target_embedding.weight", table, {target, d}, true, 0);
   names = {{"source_embedding.weight", {source_table}},
            {"target_embedding.weight", {table}},
@@ -201,8 +202,8 @@ EIGENFORMER_IO_FUNCTION std::shared_ptr<const kernels::PackedWeights> pack_maria
       const auto [least, greatest] = std::minmax_element(begin, begin + product.count);
       if (*least != *greatest && options.warn) {
         options.warn("'" + file.path().string() + "' quantises the inputs of '" + ours +
-                     "' with multipliers from " + std::to_string(*least) + " to " + std::to_string(*greatest) +
-                     "; the smallest is used for all");
+                     "' with multipliers from " + std::to_string(*least) + " to " +
+                     std::to_string(*greatest) + "; the smallest is used for all");
       }
       if (*least > 0) matrix = matrix.with_input_step(1.0f / *least);
       packed->add(weight.id(), product.first, std::move(matrix));

@@ -178,7 +178,7 @@ EIGENFORMER_IO_FUNCTION MarianType marian_type(const MarianFile& file, std::uint
     if (number == code) what = std::string("type ") + word;
   }
   throw file.refuse({"has item '", name, "' of ", what,
-                ", expected float32 or intgemm8 (browsermt's marian-conv --gemm-type intgemm8)"});
+                     ", expected float32 or intgemm8 (browsermt's marian-conv --gemm-type intgemm8)"});
 }
 
 // What a Marian file has of an item before the names.
@@ -199,14 +199,15 @@ EIGENFORMER_IO_FUNCTION MarianItem read_marian_item(FileCursor<MarianFile>& in, 
                                                     const std::string& name) {
   MarianItem item;
   item.type = marian_type(in.file, header.type, name);
-  if (header.rank > 4) throw in.file.refuse({"has item '", name, "' of rank ", header.rank, ", expected at most 4"});
+  if (header.rank > 4)
+    throw in.file.refuse({"has item '", name, "' of rank ", header.rank, ", expected at most 4"});
   // Checked before multiplying, so that the number of elements cannot overflow.
   std::uint64_t elements = 1;
   for (int i = 0; i < static_cast<int>(header.rank); ++i) {
     const auto size = in.number<std::int32_t>("the shape of item '" + name + "'");
     if (size <= 0 || static_cast<std::uint64_t>(size) > in.bytes.size() / elements) {
       throw in.file.refuse({"is truncated or damaged: item '", name, "' has a dimension ", size,
-                    ", which the file's ", in.bytes.size(), " bytes cannot hold"});
+                            ", which the file's ", in.bytes.size(), " bytes cannot hold"});
     }
     elements *= static_cast<std::uint64_t>(size);
     item.shape = item.shape.inserted(i, size);
@@ -217,7 +218,7 @@ EIGENFORMER_IO_FUNCTION MarianItem read_marian_item(FileCursor<MarianFile>& in, 
                                                                    : elements;
   if (header.bytes < needed) {
     throw in.file.refuse({"has item '", name, "' of shape ", item.shape.str(), " in ", header.bytes,
-                  " bytes, expected at least ", needed});
+                          " bytes, expected at least ", needed});
   }
   return item;
 }
@@ -240,7 +241,8 @@ EIGENFORMER_IO_FUNCTION MarianFile::MarianFile(const std::filesystem::path& path
   std::vector<std::string> names;
   for (std::size_t i = 0; i < headers.size(); ++i) names.push_back(read_marian_name(in, headers[i], i));
   std::vector<MarianItem> items;
-  for (std::size_t i = 0; i < headers.size(); ++i) items.push_back(read_marian_item(in, headers[i], names[i]));
+  for (std::size_t i = 0; i < headers.size(); ++i)
+    items.push_back(read_marian_item(in, headers[i], names[i]));
   const auto padding = in.number<std::uint64_t>("the length of the padding before the data");
   (void)in.take(padding, "the padding before the data");
   for (std::size_t i = 0; i < headers.size(); ++i) {

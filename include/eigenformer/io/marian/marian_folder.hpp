@@ -213,11 +213,10 @@ EIGENFORMER_IO_FUNCTION void expect_supported(const MarianSettings& settings) {
     if (!required && !settings.has(key)) continue;
     const std::string found = settings.word(key), expected = value;
     if (found == expected) continue;
-    throw settings.refuse_value(
-        key, found,
-        (expected.empty() ? "\"\"" : expected) +
-            ": the import is for post-norm Transformers with an SSRU in the decoder, "
-            "as browsers have them");
+    throw settings.refuse_value(key, found,
+                                (expected.empty() ? "\"\"" : expected) +
+                                    ": the import is for post-norm Transformers with an SSRU in the decoder, "
+                                    "as browsers have them");
   }
   for (const char* key : {"transformer-tied-layers", "input-types"}) {
     const auto list = settings.list(key);
@@ -251,12 +250,12 @@ EIGENFORMER_IO_FUNCTION MarianTransformer describe_marian(const MarianFile& file
   // Tying: which embeddings share their matrix with the projection.
   if (!all && !target) {
     throw settings.refuse_value("tied-embeddings", "false",
-                                 "true, or tied-embeddings-all: models whose output has a matrix of its own "
-                                 "are not supported");
+                                "true, or tied-embeddings-all: models whose output has a matrix of its own "
+                                "are not supported");
   }
   if (!all && one_table) {
     throw settings.refuse_value("tied-embeddings-src", "true",
-                                 "false or tied-embeddings-all, as models in use have it");
+                                "false or tied-embeddings-all, as models in use have it");
   }
   o.tying = all ? Tying::all : Tying::target;
   // The last row is for the begin symbol, which Marian does not have: its embedding is zero.

@@ -55,7 +55,7 @@ class FolderSizes {
  private:
   IoError lacks(const std::string& name) const {
     return IoError("load_model_folder",
-                  {"'", file_.path().string(), "' has no tensor '", name, "', which options.json requires"});
+                   {"'", file_.path().string(), "' has no tensor '", name, "', which options.json requires"});
   }
 
   SafetensorsFile file_;
@@ -149,17 +149,17 @@ EIGENFORMER_IO_FUNCTION void FolderSizes::require(const std::string& name, int a
   // Int8 panels: both sizes are rounded up to whole panels.
   const index_t whole = axis == 0 ? kernels::PackedMatrix::int8_columns : 4;
   if (shape.rank() == 4 && shape[axis] == (size + whole - 1) / whole) return;
-  throw IoError("load_model_folder", {"'", file_.path().string(), "' does not fit options.json: tensor '", name,
-                                      "' has shape ", shape, ", but ", option, " is ", size});
+  throw IoError("load_model_folder", {"'", file_.path().string(), "' does not fit options.json: tensor '",
+                                      name, "' has shape ", shape, ", but ", option, " is ", size});
 }
 
 EIGENFORMER_IO_FUNCTION void FolderSizes::require_room(const char* rows_option, index_t rows,
                                                        const char* columns_option, index_t columns) const {
   if (static_cast<double>(rows) * static_cast<double>(columns) <= numbers_) return;
   throw IoError("load_model_folder",
-                {"'", file_.path().string(), "' does not fit options.json: ", rows_option, " is ", rows, " and ",
-                 columns_option, " is ", columns, ", but the file has only ", static_cast<index_t>(numbers_),
-                 " numbers"});
+                {"'", file_.path().string(), "' does not fit options.json: ", rows_option, " is ", rows,
+                 " and ", columns_option, " is ", columns, ", but the file has only ",
+                 static_cast<index_t>(numbers_), " numbers"});
 }
 
 EIGENFORMER_IO_FUNCTION void FolderSizes::require_stack(const std::string& name,
@@ -183,7 +183,8 @@ EIGENFORMER_IO_FUNCTION void FolderSizes::require_stack(const std::string& name,
   }
 }
 
-// The size and the hash of a file, as options.json has them. Reads by blocks, so that the size does not matter.
+// The size and the hash of a file, as options.json has them. Reads by blocks, so that the size does not
+// matter.
 EIGENFORMER_IO_FUNCTION nlohmann::json checksum_of_file(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);
   std::uint64_t bytes = 0;

@@ -69,7 +69,8 @@ EIGENFORMER_IO_FUNCTION void add_panels(SafetensorsWriter& writer, const std::st
                                         const kernels::PackedMatrix& packed);
 
 /// Quantises rows of a matrix (n, k). Throws ValueError for weights that are not finite.
-EIGENFORMER_IO_FUNCTION kernels::PackedMatrix pack_int8_rows(const Tensor<float>& matrix, const Int8Rows& rows);
+EIGENFORMER_IO_FUNCTION kernels::PackedMatrix pack_int8_rows(const Tensor<float>& matrix,
+                                                             const Int8Rows& rows);
 
 /// The panels of a file, without a copy. Throws IoError when they, their scales or their sums are missing or
 /// have another shape than that for `rows` of k numbers, or when a scale is negative or not finite.
@@ -98,7 +99,8 @@ EIGENFORMER_IO_FUNCTION void add_panels(SafetensorsWriter& writer, const std::st
     writer.add(name + "_input_step", Tensor<float>::full(Shape{1}, packed.input_step()));
 }
 
-EIGENFORMER_IO_FUNCTION kernels::PackedMatrix pack_int8_rows(const Tensor<float>& matrix, const Int8Rows& rows) {
+EIGENFORMER_IO_FUNCTION kernels::PackedMatrix pack_int8_rows(const Tensor<float>& matrix,
+                                                             const Int8Rows& rows) {
   const index_t k = matrix.dim(1);
   try {
     return kernels::PackedMatrix::pack(matrix.data() + rows.first * k, rows.count, k, false,

@@ -49,8 +49,7 @@ class JsonFile {
   }
   /// A field that is an object itself. Throws IoError when it is absent or no object.
   const nlohmann::json& object(const std::string& name) const {
-    if (!has(name) || !json_.at(name).is_object())
-      throw refuse({"has no '", name, "', expected an object"});
+    if (!has(name) || !json_.at(name).is_object()) throw refuse({"has no '", name, "', expected an object"});
     return json_.at(name);
   }
   /// The value of a field of a part of the file, as get().

@@ -38,8 +38,8 @@ std::shared_ptr<const kernels::PackedWeights> load_packed_weights(const std::fil
     return pack_weights_in_place(model, format);
   }
   auto packed = std::make_shared<kernels::PackedWeights>();
-  const auto entries = read_int8_entries(
-      file, model, [&](const std::vector<Int8Rows>& products, const Shape& shape) {
+  const auto entries =
+      read_int8_entries(file, model, [&](const std::vector<Int8Rows>& products, const Shape& shape) {
         for (const Int8Rows& rows : products)
           packed->add(rows.parameter, rows.first, view_int8_panels(file, rows, shape[1]));
         return Tensor<float>::without_storage(shape);

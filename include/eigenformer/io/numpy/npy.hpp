@@ -226,7 +226,8 @@ class NpyParser {
       }
       if (digits == 0) fail({"its shape must be a tuple of non-negative integers"});
       text_.remove_prefix(digits);
-      if (n > 0 && product > Shape::max_numel / n) fail({"its shape has more elements than any memory holds"});
+      if (n > 0 && product > Shape::max_numel / n)
+        fail({"its shape has more elements than any memory holds"});
       product *= n > 0 ? n : 1;
       dims.push_back(n);
       if (static_cast<index_t>(dims.size()) > Shape::max_rank)

@@ -140,7 +140,8 @@ class ZipParser {
     if (number<std::uint16_t>(end + 4) != 0 && number<std::uint16_t>(end + 4) != 0xffffU)
       fail({"it is one of several volumes, which are not supported"});
     const bool large = count_ == 0xffffU || directory_bytes_ == 0xffffffffU || directory_ == 0xffffffffU;
-    if (large && end >= zip64_locator_size && number<std::uint32_t>(end - zip64_locator_size) == 0x07064b50U) {
+    if (large && end >= zip64_locator_size &&
+        number<std::uint32_t>(end - zip64_locator_size) == 0x07064b50U) {
       const auto at = number<std::uint64_t>(end - zip64_locator_size + 8);
       require(at, zip64_end_size);
       if (number<std::uint32_t>(at) != 0x06064b50U) fail({"its zip64 directory is not where it should be"});

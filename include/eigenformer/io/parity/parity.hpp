@@ -288,8 +288,8 @@ void compare_gradients(ParityReport& report, const ParityFixture& fixture, const
   }
 }
 
-/// Loads the parameters of a fixture into a module. Throws ValueError that lists *all* missing, unexpected and
-/// misshaped parameters.
+/// Loads the parameters of a fixture into a module. Throws ValueError that lists *all* missing, unexpected
+/// and misshaped parameters.
 template <class M>
 void load_parameters(const ParityFixture& fixture, M& module) {
   using T = typename M::value_type;

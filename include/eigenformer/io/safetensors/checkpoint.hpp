@@ -183,7 +183,8 @@ TrainingState<T> load_training_state(const std::filesystem::path& path) {
                   {"'", path.string(), "' holds a damaged training state: its values are not JSON"});
   }
   for (const std::string& name : file.names()) state.tensors.emplace_back(name, file.tensor<T>(name));
-  for (const auto& alias : file.aliases()) state.tensors.emplace_back(alias.first, file.tensor<T>(alias.second));
+  for (const auto& alias : file.aliases())
+    state.tensors.emplace_back(alias.first, file.tensor<T>(alias.second));
   // Converted tensors have other bytes.
   const auto checksum = file.metadata().find("checksum");
   const bool converted = std::any_of(file.infos().begin(), file.infos().end(), [](const TensorInfo& info) {

@@ -260,7 +260,8 @@ class SafetensorsParser {
   SafetensorsParser(std::span<const std::byte> file, const std::string& path) : file_(file), path_(path) {}
 
   SafetensorsHeader parse() {
-    if (file_.size() < 8) fail({"it is ", file_.size(), " bytes long, and a safetensors file has at least 8"});
+    if (file_.size() < 8)
+      fail({"it is ", file_.size(), " bytes long, and a safetensors file has at least 8"});
     std::uint64_t length = 0;
     std::memcpy(&length, file_.data(), 8);
     if (length > SafetensorsHeader::max_length) {
@@ -388,8 +389,9 @@ class SafetensorsParser {
     for (const TensorInfo& info : header.tensors) {
       if (info.begin < end) fail(info.name, {"overlaps the bytes of '", before->name, "'"});
       if (info.begin > end) {
-        fail(info.name, {"begins ", info.begin - end, " bytes after the end of ",
-                         (before == nullptr ? "the header" : "'" + before->name + "'"), "; no gap is allowed"});
+        fail(info.name,
+             {"begins ", info.begin - end, " bytes after the end of ",
+              (before == nullptr ? "the header" : "'" + before->name + "'"), "; no gap is allowed"});
       }
       end = info.begin + info.bytes;
       before = &info;
