@@ -13,6 +13,7 @@
 
 #include "eigenformer/core/base/float16.hpp"
 #include "eigenformer/data/files/folder_transaction.hpp"
+#include "eigenformer/data/text/utf8.hpp"
 #include "eigenformer/io/safetensors/safetensors.hpp"
 #include "eigenformer/nn/adapters/lora.hpp"
 #include "eigenformer/nn/options/field.hpp"
