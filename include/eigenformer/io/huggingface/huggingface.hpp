@@ -6,14 +6,12 @@
 #include <filesystem>
 #include <limits>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
-#include "eigenformer/io/huggingface/huggingface_bart.hpp"
-#include "eigenformer/io/huggingface/huggingface_t5.hpp"
+#include "eigenformer/io/huggingface/huggingface_models.hpp"
 #include "eigenformer/io/huggingface/huggingface_tokenizers.hpp"
 #include "eigenformer/io/huggingface/huggingface_weights.hpp"
 
@@ -110,12 +108,9 @@ namespace eigenformer::detail {
 EIGENFORMER_IO_FUNCTION const HuggingFaceFamily& find_family(const JsonFile& config) {
   const auto type = config.require<std::string>("model_type");
   std::string known;
-  for (const std::span<const HuggingFaceFamily> families :
-       {std::span<const HuggingFaceFamily>(bart_families), std::span<const HuggingFaceFamily>(t5_families)}) {
-    for (const HuggingFaceFamily& family : families) {
-      if (type == family.type) return family;
-      append_listed(known, family.type);
-    }
+  for (const HuggingFaceFamily& family : huggingface_families) {
+    if (type == family.type) return family;
+    append_listed(known, family.type);
   }
   throw config.refuse({"holds a model of type '", type, "', expected one of ", known});
 }

@@ -14,7 +14,7 @@
 namespace eigenformer::detail {
 
 /// What the classes of one model_type have in transformers and its files do not say. A new family of the
-/// same layers is one more row of huggingface_bart.hpp or huggingface_t5.hpp.
+/// same layers is one more row of huggingface_families.
 struct HuggingFaceFamily {
   /// Where positions of inputs come from.
   enum class Positions { learned, sinusoidal, sinusoidal_after_padding, relative };
