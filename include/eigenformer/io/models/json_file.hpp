@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "eigenformer/data/files/atomic_file.hpp"
 #include "eigenformer/data/text/text_file.hpp"
 #include "eigenformer/io/models/options_json.hpp"
 #include "eigenformer/io/safetensors/json_text.hpp"
