@@ -167,7 +167,7 @@ void save_training_state(const std::filesystem::path& path, const TrainingState<
                    {{"training_state", values}, {"checksum", detail::state_checksum(state, values)}});
 }
 
-/// Loads what save_training_state() wrote; the tensors share the mapped file, copy-on-write.
+/// Loads what save_training_state() wrote; the tensors, sorted by name, share the mapped file, copy-on-write.
 /// Throws IoError that names the file when it is not a training state or its checksum does not match.
 template <class T>
 TrainingState<T> load_training_state(const std::filesystem::path& path) {
