@@ -1,8 +1,6 @@
 #include "../fuzz.hpp"
 #include "eigenformer/io/huggingface/huggingface.hpp"
-#include "eigenformer/io/huggingface/huggingface_bart.hpp"
 #include "eigenformer/io/huggingface/huggingface_bert.hpp"
-#include "eigenformer/io/huggingface/huggingface_t5.hpp"
 
 using namespace eigenformer;
 
@@ -28,13 +26,11 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   });
   const auto weights = detail::HuggingFaceWeights::open(folder.path());
   read([&](const std::filesystem::path& path) {
-    (void)detail::HuggingFaceBart(detail::bart_families[0], detail::JsonFile::open(path / "config.json"),
-                                  weights)
-        .options();
+    (void)detail::bart_options(detail::huggingface_families[0], detail::JsonFile::open(path / "config.json"),
+                               weights);
   });
   read([&](const std::filesystem::path& path) {
-    (void)detail::HuggingFaceT5(detail::t5_families[0], detail::JsonFile::open(path / "config.json"), weights)
-        .options();
+    (void)detail::t5_options(detail::t5_family, detail::JsonFile::open(path / "config.json"), weights);
   });
   read([&](const std::filesystem::path& path) {
     (void)detail::bert_options(detail::JsonFile::open(path / "config.json"), weights);

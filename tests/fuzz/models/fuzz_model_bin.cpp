@@ -9,7 +9,7 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
     for (const std::string& name : file.names()) {
       (void)file.same(name, "decoder/projection/weight");
       if (file.shape(name).numel() == 1) (void)file.scalar(name, 0);
-      if (file.variable(name).type != detail::Ct2Type::int32) (void)file.tensor<float>(name);
+      if (file.variable(name).type != Dtype::i32) (void)file.tensor<float>(name);
     }
   });
 }

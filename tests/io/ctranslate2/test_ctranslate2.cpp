@@ -112,7 +112,7 @@ TEST_CASE("int16 without a scale, as version 1 has it, is in thousandths") {
   const detail::Ct2File file =
       detail::Ct2File::open(CheckpointReference("ct2_version1_int16").folder / "model.bin");
   const std::string name = "encoder/embeddings/weight";
-  REQUIRE(file.variable(name).type == detail::Ct2Type::int16);
+  REQUIRE(file.variable(name).type == Dtype::i16);
   CHECK_FALSE(file.contains(name + "_scale"));
   std::int16_t first = 0;
   std::memcpy(&first, file.variable(name).bytes.data(), 2);

@@ -648,7 +648,7 @@ TEST_CASE("languages that no file of a folder lists are those of the tokenizer's
   for (const auto& [codes, count] : {std::pair{"mbart", 25}, std::pair{"mbart50", 52}}) {
     detail::HuggingFaceVocabulary vocabulary(pieces.parent_path(), 200);
     const auto own = detail::fairseq_pieces(pieces);
-    vocabulary.put(pieces, own, 0);
+    vocabulary.put(pieces, own);
     vocabulary.imply(detail::implied_languages(codes));
     CHECK(vocabulary.languages().size() == static_cast<std::size_t>(count));
     CHECK(detail::find_language(pieces, vocabulary.languages(), "de_DE") ==

@@ -228,7 +228,7 @@ TEST_CASE("a model of Marian that the import is not for is refused with the sett
   check_refused(with("tied-embeddings-all: true\n", "tied-embeddings-all: off \n"),
                 {"tied-embeddings-all off"});
   check_refused(with("dim-emb: 16", "dim-emb: 17"), {"embeddings of 16", "17"});
-  check_refused(with("enc-depth: 2", "enc-depth: 3"), {"no item 'encoder_l3"});
+  check_refused(with("enc-depth: 2", "enc-depth: 3"), {"missing: encoder_l3"});
   check_refused(with("dec-depth: 2", "dec-depth: 1"), {"unexpected", "decoder_l2"});
   check_refused(with("dec-depth: 2", "dec-depth: 0"), {"dec-depth 0"});
   check_refused(with("tied-layers: []", "tied-layers: 12"), {"transformer-tied-layers"});

@@ -1,22 +1,19 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <cmath>
 #include <cstdint>
 #include <filesystem>
-#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
 #include <string_view>
-#include <system_error>
-#include <utility>
 #include <vector>
 
 #include "eigenformer/core/base/float16.hpp"
 #include "eigenformer/data/files/folder_transaction.hpp"
+#include "eigenformer/data/text/utf8.hpp"
 #include "eigenformer/io/safetensors/safetensors.hpp"
 #include "eigenformer/nn/adapters/lora.hpp"
 #include "eigenformer/nn/options/field.hpp"
@@ -41,43 +38,20 @@ EIGENFORMER_ENUM_NAMES(AdapterNames, "own", "bart", "t5")
 
 namespace detail {
 
-// The parts of a module's name in an encoder-decoder model, such as "encoder.layers.3.self_attn.q_proj".
-struct LayerModule {
-  std::string stack, layer, block,
-      matrix;  // block: self_attn, multihead_attn, or empty for linear1 and so on
-
-  // Parses a name; empty when it does not have this form.
-  static LayerModule of(const std::string& module);
-};
-
-inline std::string from_map(const std::map<std::string, std::string>& map, const std::string& key) {
-  const auto at = map.find(key);
-  return at == map.end() ? std::string() : at->second;
-}
-
-EIGENFORMER_IO_FUNCTION std::string bart_module(const LayerModule& m);
-
-// gated: whether the layer has a linear3.
-EIGENFORMER_IO_FUNCTION std::string t5_module(const LayerModule& m, bool gated);
+/// The name of a module such as "encoder.layers.3.self_attn.q_proj" in a naming scheme; empty when it has
+/// none. gated: whether the module's layer has a linear3.
+EIGENFORMER_IO_FUNCTION std::string adapter_module_name(const std::string& module, AdapterNames names,
+                                                        bool gated);
 
 /// The names of a model's adaptable rows in a naming scheme; empty for those that it does not name.
 template <class T>
 std::vector<std::string> adapter_module_names(const std::vector<AdaptableRows<T>>& rows, AdapterNames names) {
   std::vector<std::string> out;
   for (const AdaptableRows<T>& r : rows) {
-    const LayerModule m = LayerModule::of(r.module);
-    if (names == AdapterNames::own) {
-      out.push_back(r.module);
-    } else if (m.stack.empty()) {
-      out.emplace_back();
-    } else if (names == AdapterNames::bart) {
-      out.push_back(bart_module(m));
-    } else {
-      const std::string gate = m.stack + ".layers." + m.layer + ".linear3";
-      out.push_back(t5_module(m, std::any_of(rows.begin(), rows.end(), [&](const AdaptableRows<T>& other) {
-                                return other.module == gate;
-                              })));
-    }
+    const std::string gate = r.module.substr(0, r.module.rfind('.')) + ".linear3";
+    const bool gated = std::any_of(rows.begin(), rows.end(),
+                                   [&](const AdaptableRows<T>& other) { return other.module == gate; });
+    out.push_back(adapter_module_name(r.module, names, gated));
   }
   return out;
 }
@@ -145,12 +119,6 @@ void stage_adapter(const FolderTransaction& save, const M& model,
   writer.set_metadata("format", "pt");
   std::set<std::string> targets;
   nlohmann::json ranks = nlohmann::json::object(), alphas = nlohmann::json::object();
-  const auto in_float = [](const Tensor<T>& value) {
-    Tensor<float> out(value.shape());
-    std::transform(value.span().begin(), value.span().end(), out.span().begin(),
-                   [](T x) { return static_cast<float>(x); });
-    return out;
-  };
   const LowRankPart<T>* first = nullptr;
   for (std::size_t i = 0; i < rows.size(); ++i) {
     if (rows[i].weight->adapter() == nullptr) continue;
@@ -161,8 +129,8 @@ void stage_adapter(const FolderTransaction& save, const M& model,
             "adapter", {"'", part.module, "' has no name in the scheme '", word_of(description.names), "'"});
       }
       if (first == nullptr) first = &part;
-      writer.add("base_model.model." + names[i] + ".lora_A.weight", in_float(part.a.value()));
-      writer.add("base_model.model." + names[i] + ".lora_B.weight", in_float(part.b.value()));
+      writer.add("base_model.model." + names[i] + ".lora_A.weight", part.a.value().template to<float>());
+      writer.add("base_model.model." + names[i] + ".lora_B.weight", part.b.value().template to<float>());
       if (part.rank() != first->rank()) ranks[names[i]] = part.rank();
       if (part.alpha != first->alpha) alphas[names[i]] = number(part.alpha);
       targets.insert(names[i]);
@@ -216,35 +184,39 @@ void save_adapter(const std::filesystem::path& folder, const M& model,
 
 namespace eigenformer::detail {
 
-EIGENFORMER_IO_FUNCTION LayerModule LayerModule::of(const std::string& module) {
-  const auto found = parts_between(module, ".");
-  const std::vector<std::string> parts(found.begin(), found.end());
-  if (parts.size() < 4 || parts.size() > 5 || parts[1] != "layers") return {};
-  if (parts[0] != "encoder" && parts[0] != "decoder") return {};
-  return {parts[0], parts[2], parts.size() == 5 ? parts[3] : "", parts.back()};
-}
-
-EIGENFORMER_IO_FUNCTION std::string bart_module(const LayerModule& m) {
-  static const std::map<std::string, std::string> blocks = {{"self_attn", "self_attn."},
-                                                            {"multihead_attn", "encoder_attn."}};
-  static const std::map<std::string, std::string> matrices = {{"linear1", "fc1"}, {"linear2", "fc2"}};
-  const std::string last = m.block.empty() ? from_map(matrices, m.matrix) : m.matrix;
-  const std::string block = from_map(blocks, m.block);
-  if (last.empty() || (block.empty() && !m.block.empty())) return {};
-  return "model." + m.stack + ".layers." + m.layer + "." + block + last;
-}
-
-EIGENFORMER_IO_FUNCTION std::string t5_module(const LayerModule& m, bool gated) {
-  static const std::map<std::string, std::string> attention = {
-      {"q_proj", "q"}, {"k_proj", "k"}, {"v_proj", "v"}, {"out_proj", "o"}};
-  const std::map<std::string, std::string> matrices = {
-      {"linear1", gated ? "wi_0" : "wi"}, {"linear2", "wo"}, {"linear3", "wi_1"}};
-  const std::string last = from_map(m.block.empty() ? matrices : attention, m.matrix);
-  if (last.empty()) return {};
-  const std::string layer = m.stack + ".block." + m.layer + ".layer.";
-  if (m.block == "self_attn") return layer + "0.SelfAttention." + last;
-  if (m.block == "multihead_attn") return layer + "1.EncDecAttention." + last;
-  return m.block.empty() ? layer + (m.stack == "decoder" ? "2" : "1") + ".DenseReluDense." + last : "";
+EIGENFORMER_IO_FUNCTION std::string adapter_module_name(const std::string& module, AdapterNames names,
+                                                        bool gated) {
+  if (names == AdapterNames::own) return module;
+  // The matrices of a layer; empty where a scheme does not name one. T5 numbers the parts of a layer.
+  static constexpr struct {
+    std::string_view own, bart, t5;
+  } matrices[] = {
+      {"self_attn.q_proj", "self_attn.q_proj", "0.SelfAttention.q"},
+      {"self_attn.k_proj", "self_attn.k_proj", "0.SelfAttention.k"},
+      {"self_attn.v_proj", "self_attn.v_proj", "0.SelfAttention.v"},
+      {"self_attn.out_proj", "self_attn.out_proj", "0.SelfAttention.o"},
+      {"multihead_attn.q_proj", "encoder_attn.q_proj", "1.EncDecAttention.q"},
+      {"multihead_attn.k_proj", "encoder_attn.k_proj", "1.EncDecAttention.k"},
+      {"multihead_attn.v_proj", "encoder_attn.v_proj", "1.EncDecAttention.v"},
+      {"multihead_attn.out_proj", "encoder_attn.out_proj", "1.EncDecAttention.o"},
+      {"linear1", "fc1", "DenseReluDense.wi"},
+      {"linear2", "fc2", "DenseReluDense.wo"},
+      {"linear3", "", "DenseReluDense.wi_1"},
+  };
+  const auto parts = parts_between(module, ".");
+  if (parts.size() < 4 || (parts[0] != "encoder" && parts[0] != "decoder") || parts[1] != "layers") return {};
+  const std::string stack(parts[0]), layer(parts[2]);
+  const std::size_t matrix = stack.size() + layer.size() + 9;  // after "encoder.layers.3."
+  for (const auto& [own, bart, t5] : matrices) {
+    if (module.substr(matrix) != own) continue;
+    if (names == AdapterNames::bart)
+      return bart.empty() ? "" : "model." + stack + ".layers." + layer + "." + std::string(bart);
+    std::string name(t5);
+    if (own.starts_with("linear")) name = (stack == "decoder" ? "2." : "1.") + name;
+    if (own == "linear1" && gated) name += "_0";
+    return stack + ".block." + layer + ".layer." + name;
+  }
+  return {};
 }
 
 EIGENFORMER_IO_FUNCTION std::vector<std::string> target_modules(const std::set<std::string>& chosen,

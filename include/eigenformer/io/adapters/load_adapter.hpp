@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <filesystem>
 #include <map>
@@ -7,15 +8,13 @@
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
-#include <system_error>
 #include <utility>
 #include <vector>
 
 #include "eigenformer/core/base/error.hpp"
-#include "eigenformer/data/text/text_file.hpp"
 #include "eigenformer/io/adapters/adapter_folder.hpp"
+#include "eigenformer/io/models/json_file.hpp"
 #include "eigenformer/io/models/model_folder.hpp"
-#include "eigenformer/io/safetensors/json_text.hpp"
 
 namespace eigenformer::detail {
 
@@ -31,10 +30,6 @@ struct PeftConfig {
   double alpha_of(const std::string& module) const;
 };
 
-// Describes a setting that would change results and is not supported; empty for others.
-EIGENFORMER_IO_FUNCTION std::string unsupported_peft_setting(const std::string& name,
-                                                             const nlohmann::json& value);
-
 /// Reads an adapter_config.json. Throws IoError that names the file and lists all unsupported settings.
 EIGENFORMER_IO_FUNCTION PeftConfig read_peft_config(const std::filesystem::path& path);
 
@@ -48,128 +43,115 @@ EIGENFORMER_IO_FUNCTION AdapterDescription read_adapter_description(const std::f
 
 namespace detail {
 
-// Reads the tensors of an adapter's file for the modules of a model.
+/// A module's name in the file of an adapter, and those of its factors; empty for one that is not adapted.
+struct AdapterFactors {
+  std::string module, a, b;
+};
+
+/// Finds the factors of the modules of a model. Throws IoError that lists the tensors that do not match.
 template <class T>
-class AdapterReader {
- public:
-  AdapterReader(const std::filesystem::path& folder, std::vector<AdaptableRows<T>> rows)
-      : config_(read_peft_config(folder_file(folder, "adapter_config.json"))),
-        path_(folder_file(folder, "adapter_model.safetensors")),
-        rows_(std::move(rows)) {
-    if (!file_exists(path_))
-      throw IoError("adapter", {"'", folder.string(), "' has no adapter_model.safetensors"});
-    for (const AdapterNames names : {AdapterNames::own, AdapterNames::bart, AdapterNames::t5}) {
-      const auto of_rows = adapter_module_names(rows_, names);
-      for (std::size_t i = 0; i < of_rows.size(); ++i) {
-        if (!of_rows[i].empty()) modules_.emplace(of_rows[i], std::pair{i, names});
-      }
+std::vector<AdapterFactors> find_factors(const SafetensorsFile& file, const PeftConfig& config,
+                                         const std::vector<AdaptableRows<T>>& rows) {
+  const std::string prefix = "base_model.model.", end_a = ".lora_A.weight", end_b = ".lora_B.weight";
+  std::map<std::string, std::pair<std::size_t, AdapterNames>> modules;  // by their names in files
+  for (const AdapterNames names : {AdapterNames::own, AdapterNames::bart, AdapterNames::t5}) {
+    const auto of_rows = adapter_module_names(rows, names);
+    for (std::size_t i = 0; i < of_rows.size(); ++i) {
+      if (!of_rows[i].empty()) modules.emplace(of_rows[i], std::pair{i, names});
     }
   }
-
-  // Returns the adapter and the weights that it adapts. Throws IoError that lists what does not match.
-  std::pair<std::shared_ptr<AdapterSet<T>>, std::vector<const Parameter<T>*>> read() {
-    const SafetensorsFile file = SafetensorsFile::open(path_);
-    std::vector<Factors> found(rows_.size());
-    for (const std::string& name : file.names()) take(name, found);
-    require_targets(found);
-    for (std::size_t i = 0; i < rows_.size(); ++i) check(file, rows_[i], found[i]);
-    std::string problems;
-    const auto tell = [&](const char* what, const std::vector<std::string>& list) {
-      if (list.empty()) return;
-      // For another model nothing matches, so a few names suffice.
-      const std::size_t shown = list.size() <= 7 ? list.size() : 6;
-      problems += std::string(problems.empty() ? "" : "; ") + what + ": " +
-                  join_list({list.begin(), list.begin() + static_cast<std::ptrdiff_t>(shown)});
-      if (shown < list.size()) problems += " and " + std::to_string(list.size() - shown) + " more";
-    };
-    tell("missing", missing_);
-    tell("that match no weight matrix of the model", unknown_);
-    tell("not supported", unsupported_);
-    tell("of the wrong shape", misshaped_);
-    if (!problems.empty())
-      throw IoError("adapter", {"'", path_.string(), "' does not fit the model; tensors ", problems});
-    return adapters(file, found);
-  }
-
- private:
-  struct Factors {
-    std::string module, a, b;  // names in the file
-  };
-
-  void take(const std::string& name, std::vector<Factors>& found) {
-    static const std::string prefix = "base_model.model.", a = ".lora_A.weight", b = ".lora_B.weight";
-    const bool is_a = name.ends_with(a), is_b = name.ends_with(b);
-    if (!name.starts_with(prefix) || (!is_a && !is_b)) return unsupported_.push_back(name);
-    const std::string module = name.substr(prefix.size(), name.size() - prefix.size() - a.size());
-    const auto at = modules_.find(module);
-    if (at == modules_.end()) return unknown_.push_back(name);
-    names_ = at->second.second;
-    Factors& factors = found[at->second.first];
+  std::vector<AdapterFactors> found(rows.size());
+  std::vector<std::string> missing, unknown, unsupported, misshaped;
+  AdapterNames scheme = AdapterNames::own;
+  for (const std::string& name : file.names()) {
+    const bool is_a = name.ends_with(end_a);
+    if (!name.starts_with(prefix) || !(is_a || name.ends_with(end_b))) {
+      unsupported.push_back(name);
+      continue;
+    }
+    const std::string module = name.substr(prefix.size(), name.size() - prefix.size() - end_a.size());
+    const auto at = modules.find(module);
+    if (at == modules.end()) {
+      unknown.push_back(name);
+      continue;
+    }
+    scheme = at->second.second;
+    AdapterFactors& factors = found[at->second.first];
     factors.module = module;
     (is_a ? factors.a : factors.b) = name;
   }
-
-  // Requires factors for all target modules of the configuration.
-  void require_targets(std::vector<Factors>& found) {
-    const auto names = adapter_module_names(rows_, names_);
-    for (std::size_t i = 0; i < rows_.size(); ++i) {
-      if (!found[i].module.empty()) continue;
-      for (const std::string& target : config_.target_modules) {
-        if (names[i] != target && !names[i].ends_with("." + target)) continue;
-        missing_.push_back("base_model.model." + names[i] + ".lora_A.weight");
-        break;
-      }
-    }
+  // All target modules of the configuration must have factors.
+  const auto names = adapter_module_names(rows, scheme);
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const bool target =
+        std::any_of(config.target_modules.begin(), config.target_modules.end(),
+                    [&](const std::string& end) { return names[i] == end || names[i].ends_with("." + end); });
+    if (found[i].module.empty() && target) missing.push_back(prefix + names[i] + end_a);
   }
-
-  void check(const SafetensorsFile& file, const AdaptableRows<T>& rows, const Factors& f) {
-    if (f.module.empty()) return;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const AdapterFactors& f = found[i];
+    if (f.module.empty()) continue;
     if (f.a.empty() || f.b.empty()) {
-      missing_.push_back("base_model.model." + f.module +
-                         (f.a.empty() ? ".lora_A.weight" : ".lora_B.weight"));
-      return;
+      missing.push_back(prefix + f.module + (f.a.empty() ? end_a : end_b));
+      continue;
     }
     const Shape a = file.info(f.a).shape, b = file.info(f.b).shape;
-    const index_t in = rows.weight->shape()[1];
-    const auto expect = [&](const std::string& name, const Shape& shape, const std::string& expected) {
-      misshaped_.push_back(name + " is " + shape.str() + ", expected " + expected);
-    };
-    if (a.rank() != 2 || a[0] < 1 || a[1] != in) return expect(f.a, a, "(r, " + std::to_string(in) + ")");
-    const Shape wanted{rows.rows, a[0]};
-    if (b != wanted) expect(f.b, b, wanted.str());
-  }
-
-  auto adapters(const SafetensorsFile& file, const std::vector<Factors>& found) const
-      -> std::pair<std::shared_ptr<AdapterSet<T>>, std::vector<const Parameter<T>*>> {
-    auto set = std::make_shared<AdapterSet<T>>();
-    std::vector<const Parameter<T>*> weights;
-    for (std::size_t i = 0; i < rows_.size(); ++i) {
-      if (found[i].module.empty()) continue;
-      const AdaptableRows<T>& rows = rows_[i];
-      auto adapter = set->find(*rows.weight);
-      if (adapter == nullptr) {
-        adapter = std::make_shared<WeightAdapter<T>>();
-        set->add(*rows.weight, adapter);
-        weights.push_back(rows.weight);
-      }
-      // Copies, because factors may be trained and the file may be replaced.
-      adapter->parts.push_back(
-          make_part(rows, LowRankPart<T>{.a = Parameter<T>(file.tensor<T>(found[i].a).clone()),
-                                         .b = Parameter<T>(file.tensor<T>(found[i].b).clone()),
-                                         .alpha = config_.alpha_of(found[i].module),
-                                         .rank_stabilized = config_.rank_stabilized,
-                                         .dropout = config_.dropout}));
+    const index_t in = rows[i].weight->shape()[1];
+    if (a.rank() != 2 || a[0] < 1 || a[1] != in) {
+      misshaped.push_back(f.a + " is " + a.str() + ", expected (r, " + std::to_string(in) + ")");
+    } else if (const Shape expected{rows[i].rows, a[0]}; b != expected) {
+      misshaped.push_back(f.b + " is " + b.str() + ", expected " + expected.str());
     }
-    return {std::move(set), std::move(weights)};
   }
+  std::string problems;
+  const auto tell = [&](const char* what, const std::vector<std::string>& list) {
+    if (list.empty()) return;
+    // For another model nothing matches, so a few names suffice.
+    const std::size_t shown = list.size() <= 7 ? list.size() : 6;
+    problems += std::string(problems.empty() ? "" : "; ") + what + ": " +
+                join_list({list.begin(), list.begin() + static_cast<std::ptrdiff_t>(shown)});
+    if (shown < list.size()) problems += " and " + std::to_string(list.size() - shown) + " more";
+  };
+  tell("missing", missing);
+  tell("that match no weight matrix of the model", unknown);
+  tell("not supported", unsupported);
+  tell("of the wrong shape", misshaped);
+  if (!problems.empty())
+    throw IoError("adapter", {"'", file.path().string(), "' does not fit the model; tensors ", problems});
+  return found;
+}
 
-  PeftConfig config_;
-  std::filesystem::path path_;
-  std::vector<AdaptableRows<T>> rows_;
-  std::map<std::string, std::pair<std::size_t, AdapterNames>> modules_;  // by their names in files
-  AdapterNames names_ = AdapterNames::own;
-  std::vector<std::string> missing_, unknown_, unsupported_, misshaped_;
-};
+/// Reads an adapter for the modules of a model. Returns it and the weights that it adapts.
+template <class T>
+std::pair<std::shared_ptr<AdapterSet<T>>, std::vector<const Parameter<T>*>> read_factors(
+    const std::filesystem::path& folder, const std::vector<AdaptableRows<T>>& rows) {
+  const PeftConfig config = read_peft_config(folder_file(folder, "adapter_config.json"));
+  const std::filesystem::path path = folder_file(folder, "adapter_model.safetensors");
+  if (!file_exists(path))
+    throw IoError("adapter", {"'", folder.string(), "' has no adapter_model.safetensors"});
+  const SafetensorsFile file = SafetensorsFile::open(path);
+  const std::vector<AdapterFactors> found = find_factors(file, config, rows);
+  auto set = std::make_shared<AdapterSet<T>>();
+  std::vector<const Parameter<T>*> weights;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    if (found[i].module.empty()) continue;
+    const Parameter<T>& weight = *rows[i].weight;
+    auto adapter = set->find(weight);
+    if (adapter == nullptr) {
+      adapter = std::make_shared<WeightAdapter<T>>();
+      set->add(weight, adapter);
+      weights.push_back(&weight);
+    }
+    // Copies, because factors may be trained and the file may be replaced.
+    adapter->parts.push_back(
+        make_part(rows[i], LowRankPart<T>{.a = Parameter<T>(file.tensor<T>(found[i].a).clone()),
+                                          .b = Parameter<T>(file.tensor<T>(found[i].b).clone()),
+                                          .alpha = config.alpha_of(found[i].module),
+                                          .rank_stabilized = config.rank_stabilized,
+                                          .dropout = config.dropout}));
+  }
+  return {std::move(set), std::move(weights)};
+}
 
 }  // namespace detail
 
@@ -190,8 +172,7 @@ auto read_adapter(const std::filesystem::path& folder, M& model) {
       detail::read_folder(folder, {"adapter_config.json", "adapter_model.safetensors"}, [&] {
         AdapterDescription found =
             read_adapter_description(folder);  // first, because its message says what is not an adapter
-        return std::pair(std::move(found),
-                         detail::AdapterReader<T>(folder, detail::adaptable_rows(model)).read());
+        return std::pair(std::move(found), detail::read_factors<T>(folder, detail::adaptable_rows(model)));
       });
   auto& [set, weights] = read;
   if (!description.fingerprint.empty()) {
@@ -230,6 +211,7 @@ EIGENFORMER_IO_FUNCTION double PeftConfig::alpha_of(const std::string& module) c
   return alpha;
 }
 
+// Describes a setting that would change results and is not supported; empty for others.
 EIGENFORMER_IO_FUNCTION std::string unsupported_peft_setting(const std::string& name,
                                                              const nlohmann::json& value) {
   static const std::set<std::string> known = {
@@ -253,46 +235,42 @@ EIGENFORMER_IO_FUNCTION std::string unsupported_peft_setting(const std::string& 
 }
 
 EIGENFORMER_IO_FUNCTION PeftConfig read_peft_config(const std::filesystem::path& path) {
-  const auto refuse = [&](std::initializer_list<MessagePart> what) {
-    return IoError("adapter", {"'", path.string(), "' ", join(what)});
-  };
-  const nlohmann::json json = read_unique_json("adapter", path);
-  if (json.is_discarded() || !json.is_object()) throw refuse({"is truncated or not a JSON object"});
+  const JsonFile file = JsonFile::open_unique("adapter", path);
+  const nlohmann::json& json = file.json();
   if (json.value("peft_type", nlohmann::json()) != "LORA") {
-    throw refuse({"describes an adapter of the type ", json.value("peft_type", nlohmann::json()).dump(),
-                  ", expected \"LORA\""});
+    throw file.refuse({"describes an adapter of the type ", json.value("peft_type", nlohmann::json()).dump(),
+                       ", expected \"LORA\""});
   }
   std::string unsupported;
   for (const auto& [name, value] : json.items()) {
     const std::string why = unsupported_peft_setting(name, value);
-    if (!why.empty()) unsupported += (unsupported.empty() ? "" : ", ") + why;
+    if (!why.empty()) append_listed(unsupported, why);
   }
-  if (!unsupported.empty()) throw refuse({"has settings that are not supported here: ", unsupported});
+  if (!unsupported.empty()) throw file.refuse({"has settings that are not supported here: ", unsupported});
   PeftConfig config;
-  try {
-    config.alpha = json.value("lora_alpha", config.alpha);
-    config.dropout = json.value("lora_dropout", config.dropout);
-    config.rank_stabilized = json.value("use_rslora", false);
-    if (json.contains("base_model_name_or_path") && json.at("base_model_name_or_path").is_string())
-      config.base = json.at("base_model_name_or_path").get<std::string>();
-    if (json.contains("alpha_pattern") && json.at("alpha_pattern").is_object()) {
-      for (const auto& [pattern, value] : json.at("alpha_pattern").items()) {
-        if (pattern.empty() || pattern.find_first_of("*+?[](){}|\\$") != std::string::npos)
-          throw refuse({"has the alpha_pattern '", pattern, "', expected names of modules"});
-        config.alphas[pattern] = value.get<double>();
-      }
+  config.alpha = file.get("lora_alpha", config.alpha);
+  config.dropout = file.get("lora_dropout", config.dropout);
+  config.rank_stabilized = file.get("use_rslora", false);
+  config.base = file.get<std::string>("base_model_name_or_path", "");
+  if (file.has("alpha_pattern")) {
+    const nlohmann::json& alphas = file.object("alpha_pattern");
+    for (const auto& [pattern, value] : alphas.items()) {
+      if (pattern.empty() || pattern.find_first_of("*+?[](){}|\\$") != std::string::npos)
+        throw file.refuse({"has the alpha_pattern '", pattern, "', expected names of modules"});
+      config.alphas[pattern] = file.get_of(alphas, pattern, config.alpha);
     }
-    if (json.contains("target_modules") && json.at("target_modules").is_array())
-      config.target_modules = json.at("target_modules").get<std::vector<std::string>>();
-    // With these settings only some of the target modules have factors.
-    for (const char* choice : {"exclude_modules", "layers_to_transform"}) {
-      if (json.contains(choice) && !json.at(choice).is_null()) config.target_modules.clear();
+  }
+  // With these settings only some of the target modules have factors.
+  const bool all = !file.has("exclude_modules") && !file.has("layers_to_transform");
+  if (all && file.has("target_modules") && json.at("target_modules").is_array()) {
+    for (const nlohmann::json& module : json.at("target_modules")) {
+      if (!module.is_string())
+        throw file.refuse({"has the target module ", module.dump(), ", expected its name"});
+      config.target_modules.push_back(module.get<std::string>());
     }
-  } catch (const nlohmann::json::exception& error) {
-    throw refuse({"is damaged: ", error.what()});
   }
   if (!(config.dropout >= 0 && config.dropout < 1))
-    throw refuse({"has lora_dropout ", std::to_string(config.dropout), ", expected it in [0, 1)"});
+    throw file.refuse({"has lora_dropout ", std::to_string(config.dropout), ", expected it in [0, 1)"});
   return config;
 }
 
@@ -308,23 +286,11 @@ EIGENFORMER_IO_FUNCTION AdapterDescription read_adapter_description(const std::f
     description.base = detail::read_peft_config(detail::folder_file(folder, "adapter_config.json")).base;
     return description;
   }
-  const nlohmann::json json = detail::read_unique_json("adapter", path);
-  const auto refuse = [&](std::initializer_list<detail::MessagePart> why) {
-    return IoError("adapter", {"'", path.string(), "' ", detail::join(why)});
-  };
-  if (json.is_discarded() || !json.is_object()) throw refuse({"is truncated or not a JSON object"});
-  try {
-    description.base = json.at("base").get<std::string>();
-    description.fingerprint = json.at("fingerprint").get<std::string>();
-    description.training = json.value("training", nlohmann::json::object());
-    const auto word = json.at("names").get<std::string>();
-    const auto& known = EnumNames<AdapterNames>::names;
-    const auto at = std::find(known.begin(), known.end(), word);
-    description.names = static_cast<AdapterNames>(at - known.begin());
-    if (at == known.end()) throw refuse({"has names '", word, "', expected own, bart or t5"});
-  } catch (const nlohmann::json::exception& error) {
-    throw refuse({"is damaged: ", error.what()});
-  }
+  const auto file = detail::JsonFile::open_unique("adapter", path);
+  description.base = file.require<std::string>("base");
+  description.fingerprint = file.require<std::string>("fingerprint");
+  description.names = file.require<AdapterNames>("names");
+  if (file.has("training")) description.training = file.json().at("training");
   return description;
 }
 

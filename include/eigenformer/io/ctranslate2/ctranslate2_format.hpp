@@ -1,7 +1,6 @@
 #pragma once
 
 #include <algorithm>
-#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -11,32 +10,23 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "eigenformer/core/base/bytes.hpp"
 #include "eigenformer/core/base/error.hpp"
-#include "eigenformer/core/base/float16.hpp"
 #include "eigenformer/core/tensor/shape.hpp"
 #include "eigenformer/core/tensor/tensor.hpp"
 #include "eigenformer/data/files/mapped_file.hpp"
+#include "eigenformer/io/safetensors/dtype.hpp"
 
 namespace eigenformer::detail {
-
-/// The element types of a CTranslate2 model.bin, with the numbers that the file has for them.
-enum class Ct2Type : std::uint8_t {
-  float32,  ///< IEEE 754 binary32
-  int8,     ///< quantised, with a scale
-  int16,    ///< quantised, with a scale
-  int32,    ///< whole numbers
-  f16,      ///< IEEE 754 binary16
-  bf16      ///< bfloat16
-};
 
 /// One variable of a model.bin.
 struct Ct2Variable {
   Shape shape;                         ///< row-major; () for a scalar
-  Ct2Type type = Ct2Type::float32;     ///< element type
+  Dtype type = Dtype::f32;             ///< element type; i8 and i16 are quantised, with a scale
   std::span<const std::byte> bytes{};  ///< the elements in the mapped file, little-endian, not aligned
 };
 
@@ -50,16 +40,8 @@ class Ct2File {
  public:
   /// Opens and validates a file. Throws IoError that names the file, the variable or the byte offset, and
   /// what was expected.
-  static Ct2File open(const std::filesystem::path& path) {
-    Ct2File file;
-    file.path_ = path;
-    file.map_ = MappedFile::open(path);
-    file.parse();
-    return file;
-  }
+  static Ct2File open(const std::filesystem::path& path) { return Ct2File(path); }
 
-  /// The path that was opened.
-  const std::filesystem::path& path() const noexcept { return path_; }
   /// The version of the format, 1 to 6.
   std::uint32_t version() const noexcept { return version_; }
   /// The name of the model's specification, such as "TransformerSpec"; empty in version 1.
@@ -97,11 +79,11 @@ class Ct2File {
   Tensor<T> tensor(const std::string& name) const {
     const Ct2Variable& v = variable(name);
     Tensor<T> out(v.shape);
-    if (v.type == Ct2Type::int32) throw refuse({"has int32 numbers in '", name, "', expected weights"});
-    if (v.type == Ct2Type::int8 || v.type == Ct2Type::int16) {
-      dequantize(name, v, out.data());
+    if (v.type == Dtype::i32) throw refuse({"has int32 numbers in '", name, "', expected weights"});
+    if (is_floating_point(v.type)) {
+      convert_elements(v.type, v.bytes, out.data(), "ctranslate2", name);
     } else {
-      each(v, [&](std::size_t i, auto x) { out.data()[i] = static_cast<T>(x); });
+      dequantize(name, v, out.data());
     }
     return out;
   }
@@ -116,45 +98,17 @@ class Ct2File {
   }
 
  private:
-  using Cursor = FileCursor<Ct2File>;
+  explicit Ct2File(const std::filesystem::path& path);
 
-  void parse();
-
-  // A text with its length before it and NUL at its end.
-  std::string read_string(Cursor& in, const std::string& what) const;
-
-  Ct2Variable read_variable(Cursor& in, const std::string& what) const;
-
-  static std::size_t type_size(Ct2Type type);
-
-  // Version 1 uses the names of OpenNMT-tf's checkpoints:
-  // "transformer/encoder/layer_0/multi_head/conv1d/kernel:0" is
-  // "encoder/layer_0/self_attention/linear_0/weight".
-  static std::string name_since_version2(const std::string& name);
-
-  // Calls f(i, value) for each element; elements are not aligned in the file. Value: as Number is converted.
-  template <class Number, class Value = Number, class F>
-  static void each_as(const Ct2Variable& v, F&& f) {
-    const std::size_t n = v.bytes.size() / sizeof(Number);
-    for (std::size_t i = 0; i < n; ++i)
-      f(i, static_cast<Value>(load_as<Number>(v.bytes.data() + i * sizeof(Number))));
-  }
+  // Calls f(i, value) for each element, 16-bit floats as floats; elements are not aligned in the file.
   template <class F>
   static void each(const Ct2Variable& v, F&& f) {
-    switch (v.type) {
-      case Ct2Type::float32:
-        return each_as<float>(v, f);
-      case Ct2Type::f16:
-        return each_as<float16, float>(v, f);
-      case Ct2Type::bf16:
-        return each_as<bfloat16, float>(v, f);
-      case Ct2Type::int8:
-        return each_as<std::int8_t>(v, f);
-      case Ct2Type::int16:
-        return each_as<std::int16_t>(v, f);
-      case Ct2Type::int32:
-        return each_as<std::int32_t>(v, f);
-    }
+    visit_dtype(v.type, [&](auto example) {
+      using Number = decltype(example);
+      using Value = std::conditional_t<std::is_arithmetic_v<Number>, Number, float>;
+      for (std::size_t i = 0; i < v.bytes.size() / sizeof(Number); ++i)
+        f(i, static_cast<Value>(load_as<Number>(v.bytes.data() + i * sizeof(Number))));
+    });
   }
 
   // real = q / scale[row], or q / scale.
@@ -162,21 +116,21 @@ class Ct2File {
   void dequantize(const std::string& name, const Ct2Variable& v, T* out) const {
     const index_t rows = v.shape.rank() == 0 ? 1 : v.shape[0];
     std::vector<float> scale;
-    if (v.type == Ct2Type::int16 && !contains(name + "_scale")) {
+    if (v.type == Dtype::i16 && !contains(name + "_scale")) {
       scale = {1000};  // CTranslate2's before it stored the scale
     } else {
       const Ct2Variable& s = variable(name + "_scale");
-      if (s.type != Ct2Type::float32 || (s.shape.numel() != 1 && s.shape != Shape{rows})) {
+      if (s.type != Dtype::f32 || (s.shape.numel() != 1 && s.shape != Shape{rows})) {
         throw refuse({"has a '", name, "_scale' of shape ", s.shape.str(),
                       ", expected a float32 for each of ", rows, " rows, or one for all"});
       }
-      each_as<float>(s, [&](std::size_t i, float x) {
-        if (!(x > 0) || x > std::numeric_limits<float>::max()) {
-          throw refuse(
-              {"has a scale ", x, " in '", name, "_scale', row ", i, ", expected a positive number"});
-        }
-        scale.push_back(x);
-      });
+      scale.resize(static_cast<std::size_t>(s.shape.numel()));
+      convert_elements(s.type, s.bytes, scale.data(), "ctranslate2", name);
+      for (std::size_t i = 0; i < scale.size(); ++i) {
+        if (scale[i] > 0 && scale[i] <= std::numeric_limits<float>::max()) continue;
+        throw refuse(
+            {"has a scale ", scale[i], " in '", name, "_scale', row ", i, ", expected a positive number"});
+      }
     }
     const std::size_t row = scale.size() == 1 || rows == 0
                                 ? std::max<std::size_t>(1, static_cast<std::size_t>(v.shape.numel()))
@@ -197,63 +151,19 @@ class Ct2File {
 
 namespace eigenformer::detail {
 
-EIGENFORMER_IO_FUNCTION void Ct2File::parse() {
-  Cursor in{*this, std::as_const(*map_).bytes()};
-  version_ = in.number<std::uint32_t>("the version");
-  if (version_ < 1 || version_ > 6) {
-    throw refuse(
-        {"has version ", version_, " at byte 0, expected a CTranslate2 model.bin of version 1 to 6"});
-  }
-  if (version_ >= 2) {
-    spec_ = read_string(in, "the specification's name");
-    (void)in.number<std::uint32_t>("the specification's revision");
-  }
-  const auto count = in.number<std::uint32_t>("the number of variables");
-  for (std::uint32_t i = 0; i < count; ++i) {
-    std::string name = read_string(in, "the name of variable " + std::to_string(i));
-    if (version_ == 1) name = name_since_version2(name);
-    if (!variables_.emplace(name, read_variable(in, "variable '" + name + "'")).second)
-      throw refuse({"has two variables '", name, "'"});
-  }
-  if (version_ >= 3) {
-    const auto aliases = in.number<std::uint32_t>("the number of aliases");
-    for (std::uint32_t i = 0; i < aliases; ++i) {
-      const std::string what = "alias " + std::to_string(i);
-      const std::string alias = read_string(in, what), name = read_string(in, what);
-      const Ct2Variable& meant = variable(name);
-      const auto [at, added] = variables_.emplace(alias, meant);
-      // The scale of an alias may have been added with the alias.
-      if (!added && at->second.bytes.data() != meant.bytes.data())
-        throw refuse({"has two variables '", alias, "'"});
-      if (variables_.count(name + "_scale") > 0)
-        variables_.emplace(alias + "_scale", variable(name + "_scale"));
-    }
-  }
-  if (in.left() > 0) throw refuse({"has ", in.left(), " bytes after its last entry"});
-}
-
-EIGENFORMER_IO_FUNCTION std::string Ct2File::read_string(Cursor& in, const std::string& what) const {
+// A text with its length before it and NUL at its end.
+EIGENFORMER_IO_FUNCTION std::string read_ct2_string(FileCursor<Ct2File>& in, const std::string& what) {
   const std::size_t n = in.number<std::uint16_t>(what);
   const auto text = in.take(n, what);
   if (n == 0 || text[n - 1] != std::byte{0})
-    throw refuse({"is not a model.bin: ", what, " at byte ", in.at - n, " does not end in NUL"});
+    throw in.file.refuse({"is not a model.bin: ", what, " at byte ", in.at - n, " does not end in NUL"});
   return {reinterpret_cast<const char*>(text.data()), n - 1};
 }
 
-EIGENFORMER_IO_FUNCTION std::size_t Ct2File::type_size(Ct2Type type) {
-  switch (type) {
-    case Ct2Type::int8:
-      return 1;
-    case Ct2Type::int16:
-    case Ct2Type::f16:
-    case Ct2Type::bf16:
-      return 2;
-    default:
-      return 4;
-  }
-}
-
-EIGENFORMER_IO_FUNCTION std::string Ct2File::name_since_version2(const std::string& name) {
+// Version 1 uses the names of OpenNMT-tf's checkpoints:
+// "transformer/encoder/layer_0/multi_head/conv1d/kernel:0" is
+// "encoder/layer_0/self_attention/linear_0/weight".
+EIGENFORMER_IO_FUNCTION std::string ct2_name_since_version2(const std::string& name) {
   const bool encoder = name.find("encoder") != std::string::npos;
   std::string renamed;
   for (std::size_t begin = 0; begin <= name.size();) {
@@ -274,40 +184,77 @@ EIGENFORMER_IO_FUNCTION std::string Ct2File::name_since_version2(const std::stri
   return renamed;
 }
 
-EIGENFORMER_IO_FUNCTION Ct2Variable Ct2File::read_variable(Cursor& in, const std::string& what) const {
+EIGENFORMER_IO_FUNCTION Ct2Variable read_ct2_variable(FileCursor<Ct2File>& in, const std::string& what) {
   Ct2Variable v;
   const auto rank = in.number<std::uint8_t>(what);
-  if (rank > 6) throw refuse({"has ", what, " of rank ", rank, ", expected at most 6"});
+  if (rank > 6) throw in.file.refuse({"has ", what, " of rank ", rank, ", expected at most 6"});
   std::uint64_t items = 1;
   for (int i = 0; i < rank; ++i) {
     const auto size = in.number<std::uint32_t>(what);
     // Checked before multiplying, so that the number of elements cannot overflow.
     if (size == 0 || size > in.bytes.size() / items) {
-      throw refuse({"is truncated or damaged: ", what, " has a dimension ", size, ", which the file's ",
-                    in.bytes.size(), " bytes cannot hold"});
+      throw in.file.refuse({"is truncated or damaged: ", what, " has a dimension ", size,
+                            ", which the file's ", in.bytes.size(), " bytes cannot hold"});
     }
     items *= size;
     v.shape = v.shape.inserted(i, size);
   }
   std::uint64_t size = 0;
-  if (version_ >= 4) {
+  if (in.file.version() >= 4) {
     const auto type = in.number<std::uint8_t>(what);
-    if (type > 5) throw refuse({"has ", what, " of type ", type, ", expected 0 to 5"});
-    v.type = static_cast<Ct2Type>(type);
+    if (type > 5) throw in.file.refuse({"has ", what, " of type ", type, ", expected 0 to 5"});
+    static constexpr Dtype types[] = {Dtype::f32, Dtype::i8, Dtype::i16, Dtype::i32, Dtype::f16, Dtype::bf16};
+    v.type = types[type];
     size = in.number<std::uint32_t>(what);
   } else {
     const auto item = in.number<std::uint8_t>(what);
     if (item != 1 && item != 2 && item != 4)
-      throw refuse({"has ", what, " of ", item, " bytes an element, expected 1, 2 or 4"});
-    v.type = item == 4 ? Ct2Type::float32 : item == 2 ? Ct2Type::int16 : Ct2Type::int8;
+      throw in.file.refuse({"has ", what, " of ", item, " bytes an element, expected 1, 2 or 4"});
+    v.type = item == 4 ? Dtype::f32 : item == 2 ? Dtype::i16 : Dtype::i8;
     size = std::uint64_t{item} * in.number<std::uint32_t>(what);
   }
-  if (size != items * type_size(v.type)) {
-    throw refuse({"has ", what, " of shape ", v.shape.str(), " in ", size, " bytes, expected ",
-                  items * type_size(v.type)});
+  if (size != items * dtype_size(v.type)) {
+    throw in.file.refuse({"has ", what, " of shape ", v.shape.str(), " in ", size, " bytes, expected ",
+                          items * dtype_size(v.type)});
   }
   v.bytes = in.take(static_cast<std::size_t>(size), what);
   return v;
+}
+
+EIGENFORMER_IO_FUNCTION Ct2File::Ct2File(const std::filesystem::path& path)
+    : path_(path), map_(MappedFile::open(path)) {
+  FileCursor<Ct2File> in{*this, std::as_const(*map_).bytes()};
+  version_ = in.number<std::uint32_t>("the version");
+  if (version_ < 1 || version_ > 6) {
+    throw refuse(
+        {"has version ", version_, " at byte 0, expected a CTranslate2 model.bin of version 1 to 6"});
+  }
+  if (version_ >= 2) {
+    spec_ = read_ct2_string(in, "the specification's name");
+    (void)in.number<std::uint32_t>("the specification's revision");
+  }
+  const auto count = in.number<std::uint32_t>("the number of variables");
+  for (std::uint32_t i = 0; i < count; ++i) {
+    std::string name = read_ct2_string(in, "the name of variable " + std::to_string(i));
+    if (version_ == 1) name = ct2_name_since_version2(name);
+    if (!variables_.emplace(name, read_ct2_variable(in, "variable '" + name + "'")).second)
+      throw refuse({"has two variables '", name, "'"});
+  }
+  if (version_ >= 3) {
+    const auto aliases = in.number<std::uint32_t>("the number of aliases");
+    for (std::uint32_t i = 0; i < aliases; ++i) {
+      const std::string what = "alias " + std::to_string(i);
+      const std::string alias = read_ct2_string(in, what), name = read_ct2_string(in, what);
+      const Ct2Variable& meant = variable(name);
+      const auto [at, added] = variables_.emplace(alias, meant);
+      // The scale of an alias may have been added with the alias.
+      if (!added && at->second.bytes.data() != meant.bytes.data())
+        throw refuse({"has two variables '", alias, "'"});
+      if (variables_.count(name + "_scale") > 0)
+        variables_.emplace(alias + "_scale", variable(name + "_scale"));
+    }
+  }
+  if (in.left() > 0) throw refuse({"has ", in.left(), " bytes after its last entry"});
 }
 
 EIGENFORMER_IO_FUNCTION double Ct2File::scalar(const std::string& name, double missing) const {

@@ -5,7 +5,6 @@
 #include <filesystem>
 #include <memory>
 #include <string>
-#include <system_error>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -64,6 +63,18 @@ EIGENFORMER_IO_FUNCTION Ct2Vocabulary read_ctranslate2_vocabulary(const std::fil
   return {path, {lines.begin(), lines.end()}};
 }
 
+// find_language() among those tokens of a vocabulary that are spelled as languages: CTranslate2's files do
+// not tell special tokens from pieces.
+EIGENFORMER_IO_FUNCTION std::int32_t find_spelled_language(const Ct2Vocabulary& vocabulary,
+                                                           const std::string& language) {
+  const auto& [path, tokens] = vocabulary;
+  std::vector<TargetLanguage> known;
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    if (is_spelled_as_language(tokens[i])) known.push_back({tokens[i], static_cast<std::int32_t>(i)});
+  }
+  return find_language(path, known, language);
+}
+
 // The tokens that config.json names, or their defaults.
 struct Ct2Tokens {
   explicit Ct2Tokens(const JsonFile& config)
@@ -94,7 +105,7 @@ EIGENFORMER_IO_FUNCTION void set_conventions(const Ct2Vocabulary& source, const 
   if (config.get("add_source_bos", false))
     text.source_prefix.push_back(require(source, names.begin, "bos_token"));
   if (!options.source_language.empty())
-    text.source_prefix.push_back(find_spelled_language(source.first, source.second, options.source_language));
+    text.source_prefix.push_back(find_spelled_language(source, options.source_language));
   // Models converted from transformers need the end symbol, but expect it from the caller's tokenizer; they
   // do not start with the begin symbol, which of T5's is the padding.
   const bool t5 = std::holds_alternative<RelativeBiasPositions>(description.model.layer.attention.positions);
@@ -106,7 +117,7 @@ EIGENFORMER_IO_FUNCTION void set_conventions(const Ct2Vocabulary& source, const 
   }
   text.end_id = require(target, names.end, "eos_token");
   if (!options.target_language.empty())
-    text.target_prefix.push_back(find_spelled_language(target.first, target.second, options.target_language));
+    text.target_prefix.push_back(find_spelled_language(target, options.target_language));
   if (zero_start) {
     text.begin_id = static_cast<std::int32_t>(description.model.target_size() - 1);
   } else if (start_is_named) {

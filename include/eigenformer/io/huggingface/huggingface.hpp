@@ -2,23 +2,25 @@
 
 #include <algorithm>
 #include <array>
-#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <utility>
 #include <vector>
 
-#include "eigenformer/io/huggingface/huggingface_bart.hpp"
-#include "eigenformer/io/huggingface/huggingface_t5.hpp"
+#include "eigenformer/io/huggingface/huggingface_models.hpp"
 #include "eigenformer/io/huggingface/huggingface_tokenizers.hpp"
 #include "eigenformer/io/huggingface/huggingface_weights.hpp"
 
-namespace eigenformer::detail {
+namespace eigenformer {
+
+namespace detail {
+
+/// The row of a config.json's model_type. Throws IoError when there is none.
+EIGENFORMER_IO_FUNCTION const HuggingFaceFamily& find_family(const JsonFile& config);
 
 /// config.json, generation_config.json and tokenizer_config.json; for search settings the second has
 /// priority.
@@ -30,6 +32,8 @@ struct HuggingFaceConfig {
 
   /// The file with the search settings: generation_config.json, or config.json in older models.
   const JsonFile& search_file() const { return generation.json().empty() ? model : generation; }
+  /// The file that has a setting: generation_config.json if it does, else config.json.
+  const JsonFile& file_of(const std::string& name) const { return generation.has(name) ? generation : model; }
 
   /// A token id, or the first of a list; -1 when there is none. Throws IoError unless it is below `size`.
   std::int32_t id(const std::string& name, index_t size) const;
@@ -55,14 +59,64 @@ struct HuggingFaceConfig {
 EIGENFORMER_IO_FUNCTION void read_search(const HuggingFaceConfig& config, const ImportOptions& options,
                                          index_t target_size, ModelConventions& text);
 
-}  // namespace eigenformer::detail
+/// Makes the tokenizers of these families, and sets the conventions and tokenizer of the description.
+EIGENFORMER_IO_FUNCTION TokenizerPair huggingface_tokenizers(const std::filesystem::path& folder,
+                                                             const HuggingFaceFamily& family,
+                                                             const HuggingFaceConfig& config,
+                                                             const ImportOptions& options,
+                                                             ModelDescription& description);
+
+}  // namespace detail
+
+/// Imports a folder saved by Hugging Face's transformers (config.json, model.safetensors, the tokenizer's
+/// files): MarianMT (OPUS-MT), BART, mBART, M2M100, NLLB, T5 and mT5. Weights of any floating-point type are
+/// converted to T; search and scores are those of transformers' generate(). Lines are sentences
+/// (TextConventions) except for BART, and for T5 without a source_text "translate ...".
+///
+///     auto model = ef::import_huggingface("opus-mt-en-de");
+///     auto lines = ef::translate(model, {"I am reading a book."});     // search/text/text_translator.hpp
+///
+/// Throws IoError that names the file and what is wrong: missing, truncated, another architecture, a
+/// tokenizer that does not match the weights; ValueError for a missing, unknown or superfluous language, and
+/// for a tokenizer that needs a library that this program was built without.
+template <class T = float>
+TranslationModel<T> import_huggingface(const std::filesystem::path& folder,
+                                       const ImportOptions& options = {}) {
+  const detail::HuggingFaceConfig config(folder);
+  const detail::HuggingFaceFamily& family = detail::find_family(config.model);
+  const bool t5 = family.positions == detail::HuggingFaceFamily::Positions::relative;
+  const auto weights = detail::HuggingFaceWeights::open(folder);
+  try {
+    ModelDescription description;
+    description.model = t5 ? detail::t5_options(family, config.model, weights)
+                           : detail::bart_options(family, config.model, weights);
+    Seq2SeqTransformer<T> model = t5 ? detail::t5_model<T>(description.model, weights)
+                                     : detail::bart_model<T>(description.model, weights);
+    TokenizerPair tokenizers = detail::huggingface_tokenizers(folder, family, config, options, description);
+    return {std::move(description), std::move(tokenizers), std::move(model)};
+  } catch (const ShapeError& error) {
+    throw config.model.refuse({"describes a model that is too large for memory: ", error.what()});
+  }
+}
+
+}  // namespace eigenformer
 
 #if EIGENFORMER_IO_DEFINITIONS
 
 namespace eigenformer::detail {
 
+EIGENFORMER_IO_FUNCTION const HuggingFaceFamily& find_family(const JsonFile& config) {
+  const auto type = config.require<std::string>("model_type");
+  std::string known;
+  for (const HuggingFaceFamily& family : huggingface_families) {
+    if (type == family.type) return family;
+    append_listed(known, family.type);
+  }
+  throw config.refuse({"holds a model of type '", type, "', expected one of ", known});
+}
+
 EIGENFORMER_IO_FUNCTION std::int32_t HuggingFaceConfig::id(const std::string& name, index_t size) const {
-  const JsonFile& file = generation.has(name) ? generation : model;
+  const JsonFile& file = file_of(name);
   if (!file.has(name)) return -1;
   const nlohmann::json& value = file.json().at(name);
   const bool list = value.is_array() && !value.empty() && value.front().is_number_integer();
@@ -82,7 +136,7 @@ EIGENFORMER_IO_FUNCTION void warn_of(const ImportOptions& options, const JsonFil
 EIGENFORMER_IO_FUNCTION void forbid_tokens(const HuggingFaceConfig& config, const ImportOptions& options,
                                            index_t target_size, ModelConventions& text) {
   for (const char* name : {"bad_words_ids", "suppress_tokens"}) {
-    const JsonFile& found = config.generation.has(name) ? config.generation : config.model;
+    const JsonFile& found = config.file_of(name);
     if (!found.has(name)) continue;
     if (!found.json().at(name).is_array())
       throw found.refuse({"sets ", name, " to ", found.json().at(name).dump(), ", expected a list"});
@@ -218,96 +272,16 @@ EIGENFORMER_IO_FUNCTION void read_search(const HuggingFaceConfig& config, const 
   warn_of_settings(config, options, force_end);
 }
 
-}  // namespace eigenformer::detail
-
-#endif
-
-namespace eigenformer {
-
-namespace detail {
-
-// The row of a model_type; nullptr without one.
-template <std::size_t N>
-const HuggingFaceFamily* find_family(const std::array<HuggingFaceFamily, N>& families,
-                                     const std::string& type) {
-  for (const HuggingFaceFamily& family : families) {
-    if (type == family.type) return &family;
-  }
-  return nullptr;
-}
-template <std::size_t N>
-std::string family_names(const std::array<HuggingFaceFamily, N>& families) {
-  std::string names;
-  for (const HuggingFaceFamily& family : families)
-    names += (names.empty() ? "" : ", ") + std::string(family.type);
-  return names;
-}
-
 // Reads the special tokens that the tokenizer's class in transformers matches in a text. has_map: whether the
 // folder has a vocab.json, as M2M100 and not NLLB.
-inline void read_class_tokens(HuggingFaceVocabulary& vocabulary, const HuggingFaceFamily& family,
-                              bool has_map) {
+EIGENFORMER_IO_FUNCTION void read_class_tokens(HuggingFaceVocabulary& vocabulary,
+                                               const HuggingFaceFamily& family, bool has_map) {
   vocabulary.read_class_tokens({{"eos_token", "</s>"}, {"unk_token", "<unk>"}, {"pad_token", "<pad>"}});
   if (!family.begin_and_mask) return;
   vocabulary.read_class_tokens({{"bos_token", "<s>"}});
   const bool codes = family.implied == HuggingFaceFamily::Implied::language_codes;
   if (!codes || !has_map) vocabulary.read_class_tokens({{"mask_token", "<mask>", true}});
 }
-
-/// Makes the tokenizers of these families, and sets the conventions and tokenizer of the description.
-EIGENFORMER_IO_FUNCTION TokenizerPair huggingface_tokenizers(const std::filesystem::path& folder,
-                                                             const HuggingFaceFamily& family,
-                                                             const HuggingFaceConfig& config,
-                                                             const ImportOptions& options,
-                                                             ModelDescription& description);
-
-}  // namespace detail
-
-/// Imports a folder saved by Hugging Face's transformers (config.json, model.safetensors, the tokenizer's
-/// files): MarianMT (OPUS-MT), BART, mBART, M2M100, NLLB, T5 and mT5. Weights of any floating-point type are
-/// converted to T; search and scores are those of transformers' generate(). Lines are sentences
-/// (TextConventions) except for BART, and for T5 without a source_text "translate ...".
-///
-///     auto model = ef::import_huggingface("opus-mt-en-de");
-///     auto lines = ef::translate(model, {"I am reading a book."});     // search/text/text_translator.hpp
-///
-/// Throws IoError that names the file and what is wrong: missing, truncated, another architecture, a
-/// tokenizer that does not match the weights; ValueError for a missing, unknown or superfluous language, and
-/// for a tokenizer that needs a library that this program was built without.
-template <class T = float>
-TranslationModel<T> import_huggingface(const std::filesystem::path& folder,
-                                       const ImportOptions& options = {}) {
-  const detail::HuggingFaceConfig config(folder);
-  const auto type = config.model.require<std::string>("model_type");
-  const detail::HuggingFaceFamily* const bart = detail::find_family(detail::bart_families, type);
-  const detail::HuggingFaceFamily* const t5 = detail::find_family(detail::t5_families, type);
-  if (bart == nullptr && t5 == nullptr) {
-    throw config.model.refuse({"holds a model of type '", type, "', expected one of ",
-                               detail::family_names(detail::bart_families), ", ",
-                               detail::family_names(detail::t5_families)});
-  }
-  const auto weights = detail::HuggingFaceWeights::open(folder);
-  const auto load = [&](const detail::HuggingFaceFamily& family, const auto& layers) -> TranslationModel<T> {
-    ModelDescription description;
-    description.model = layers.options();
-    Seq2SeqTransformer<T> model = layers.template model<T>();
-    TokenizerPair tokenizers = detail::huggingface_tokenizers(folder, family, config, options, description);
-    return {std::move(description), std::move(tokenizers), std::move(model)};
-  };
-  try {
-    return t5 != nullptr ? load(*t5, detail::HuggingFaceT5(*t5, config.model, weights))
-                         : load(*bart, detail::HuggingFaceBart(*bart, config.model, weights));
-  } catch (const ShapeError& error) {
-    throw config.model.refuse({"describes a model that is too large for memory: ", error.what()});
-  }
-}
-
-}  // namespace eigenformer
-
-#if EIGENFORMER_IO_DEFINITIONS
-
-namespace eigenformer {
-namespace detail {
 
 // Reads the vocabulary from vocab.json, or from the pieces of the SentencePiece models.
 EIGENFORMER_IO_FUNCTION void read_vocabulary_files(HuggingFaceVocabulary& vocabulary,
@@ -327,9 +301,9 @@ EIGENFORMER_IO_FUNCTION void read_vocabulary_files(HuggingFaceVocabulary& vocabu
   // Names the file that is missing.
   if (family.vocabulary == Vocabulary::map && !has_map) vocabulary.read_map("vocab.json");
   if (family.vocabulary == Vocabulary::either && !has_map)
-    vocabulary.put(source_model, fairseq_pieces(source_model), 0);
+    vocabulary.put(source_model, fairseq_pieces(source_model));
   if (family.vocabulary == Vocabulary::pieces)
-    vocabulary.put(source_model, sentencepiece_pieces(source_model), 0);
+    vocabulary.put(source_model, sentencepiece_pieces(source_model));
 }
 
 // Adds the tokens that the class of a SentencePiece tokenizer in transformers has without listing them.
@@ -446,13 +420,13 @@ EIGENFORMER_IO_FUNCTION void set_special_ids(const HuggingFaceConfig& config, in
 EIGENFORMER_IO_FUNCTION std::optional<TokenizerJson> open_tokenizer_json(const std::filesystem::path& folder,
                                                                          const HuggingFaceFamily& family) {
   if (!file_exists(folder / "tokenizer.json")) return std::nullopt;
-  if (!TokenizerJson::is_in(folder)) {
+  JsonFile file = JsonFile::open(folder / "tokenizer.json");
+  if (!file.has("model")) {
     const bool by_bytes = family.vocabulary == HuggingFaceFamily::Vocabulary::bytes;
-    throw IoError("import",
-                  {"'", (folder / "tokenizer.json").string(), "' has no 'model', and the folder has no ",
-                   (by_bytes ? family.tokenizer_files : "SentencePiece model"), " to use instead"});
+    throw IoError("import", {"'", file.path().string(), "' has no 'model', and the folder has no ",
+                             (by_bytes ? family.tokenizer_files : "SentencePiece model"), " to use instead"});
   }
-  return TokenizerJson::open(folder / "tokenizer.json");
+  return TokenizerJson(std::move(file));
 }
 
 EIGENFORMER_IO_FUNCTION TokenizerPair huggingface_tokenizers(const std::filesystem::path& folder,
@@ -514,7 +488,6 @@ EIGENFORMER_IO_FUNCTION TokenizerPair huggingface_tokenizers(const std::filesyst
   return pair;
 }
 
-}  // namespace detail
-}  // namespace eigenformer
+}  // namespace eigenformer::detail
 
 #endif

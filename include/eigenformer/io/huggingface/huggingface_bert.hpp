@@ -6,9 +6,7 @@
 #include <initializer_list>
 #include <memory>
 #include <optional>
-#include <span>
 #include <string>
-#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -91,9 +89,10 @@ TextEncoder<T> bert_model(const TextEncoderOptions& o, const HuggingFaceWeights&
   return import.template model<TextEncoder<T>>(o);
 }
 
+/// The tokenizer of a folder for an embedding of `rows` tokens; stores the ids of [CLS] and [SEP].
 EIGENFORMER_IO_FUNCTION std::shared_ptr<const Tokenizer> bert_tokenizer(const std::filesystem::path& folder,
-                                                                        ForeignVocabulary v,
-                                                                        std::vector<AddedToken> added);
+                                                                        index_t rows, std::int32_t& begin,
+                                                                        std::int32_t& end);
 
 }  // namespace detail
 
@@ -112,26 +111,9 @@ TextEncoderModel<T> import_bert(const std::filesystem::path& folder) {
   const auto weights = detail::HuggingFaceWeights::open(folder, "AutoModel");
   try {
     const TextEncoderOptions options = detail::bert_options(config, weights);
-    TextEncoder<T> model = detail::bert_model<T>(options, weights);
-    detail::HuggingFaceVocabulary vocabulary(folder, options.vocab_size);
-    std::optional<detail::TokenizerJson> json;  // only when there is no vocab.txt
-    if (!detail::file_exists(folder / "vocab.txt") && detail::file_exists(folder / "tokenizer.json")) {
-      json = detail::TokenizerJson::open(folder / "tokenizer.json");
-      vocabulary.read(*json);
-    } else {
-      vocabulary.read_lines_of("vocab.txt");
-    }
-    vocabulary.read_added();
-    vocabulary.read_class_tokens({{"unk_token", "[UNK]"},
-                                  {"sep_token", "[SEP]"},
-                                  {"pad_token", "[PAD]"},
-                                  {"cls_token", "[CLS]"},
-                                  {"mask_token", "[MASK]"}});
-    const std::int32_t begin = vocabulary.require("[CLS]"), end = vocabulary.require("[SEP]");
-    detail::ForeignVocabulary v = vocabulary.finish("[UNK]", {begin, end});
-    auto tokenizer = json ? json->tokenizer(std::move(v))
-                          : detail::bert_tokenizer(folder, std::move(v), vocabulary.matched());
-    return {std::move(model), std::move(tokenizer), begin, end};
+    TextEncoderModel<T> bert{detail::bert_model<T>(options, weights), nullptr};
+    bert.tokenizer = detail::bert_tokenizer(folder, options.vocab_size, bert.begin_id, bert.end_id);
+    return bert;
   } catch (const ShapeError& error) {
     throw config.refuse({"describes a model that is too large for memory: ", error.what()});
   }
@@ -171,8 +153,27 @@ EIGENFORMER_IO_FUNCTION TextEncoderOptions bert_options(const JsonFile& config,
 }
 
 EIGENFORMER_IO_FUNCTION std::shared_ptr<const Tokenizer> bert_tokenizer(const std::filesystem::path& folder,
-                                                                        ForeignVocabulary v,
-                                                                        std::vector<AddedToken> added) {
+                                                                        index_t rows, std::int32_t& begin,
+                                                                        std::int32_t& end) {
+  HuggingFaceVocabulary vocabulary(folder, rows);
+  std::optional<TokenizerJson> json;  // only when there is no vocab.txt
+  const std::filesystem::path path = folder / "vocab.txt";
+  if (!file_exists(path) && file_exists(folder / "tokenizer.json")) {
+    json = TokenizerJson::open(folder / "tokenizer.json");
+    vocabulary.read(*json);
+  } else {
+    vocabulary.read_lines_of("vocab.txt");
+  }
+  vocabulary.read_added();
+  vocabulary.read_class_tokens({{"unk_token", "[UNK]"},
+                                {"sep_token", "[SEP]"},
+                                {"pad_token", "[PAD]"},
+                                {"cls_token", "[CLS]"},
+                                {"mask_token", "[MASK]"}});
+  begin = vocabulary.require("[CLS]");
+  end = vocabulary.require("[SEP]");
+  ForeignVocabulary v = vocabulary.finish("[UNK]", {begin, end});
+  if (json) return json->tokenizer(std::move(v));
   const JsonFile config = JsonFile::open_if_exists(folder / "tokenizer_config.json");
   const bool lower = config.get("do_lower_case", true);
   for (const auto& [name, supported] : std::initializer_list<std::pair<const char*, bool>>{
@@ -181,9 +182,8 @@ EIGENFORMER_IO_FUNCTION std::shared_ptr<const Tokenizer> bert_tokenizer(const st
     throw config.refuse({"sets ", name, " to ", config.json().at(name).dump(),
                          ", which is not supported; expected ", (supported ? "true" : "false")});
   }
-  const std::filesystem::path path = folder / "vocab.txt";
   const IcuFunctions& icu = require_icu("import", "'" + path.string() + "'");
-  return made_of_file(path, [&] { return icu.make_wordpiece(std::move(v), lower, std::move(added)); });
+  return made_of_file(path, [&] { return icu.make_wordpiece(std::move(v), lower, vocabulary.matched()); });
 }
 
 }  // namespace eigenformer::detail

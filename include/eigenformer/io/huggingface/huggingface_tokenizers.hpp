@@ -6,10 +6,8 @@
 #include <initializer_list>
 #include <map>
 #include <memory>
-#include <optional>
 #include <set>
 #include <string>
-#include <system_error>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -34,13 +32,11 @@ class HuggingFaceVocabulary {
 
   /// Reads a file with one token per line, by id.
   void read_lines_of(const std::string& name) {
-    const std::filesystem::path path = folder_ / name;
-    const std::vector<std::string> lines = read_lines(path, most_vocabulary_bytes);
-    put(path, lines, 0);
+    put(folder_ / name, read_lines(folder_ / name, most_vocabulary_bytes));
   }
 
-  /// Adds consecutive tokens, the first with id `first`.
-  void put(const std::filesystem::path& path, const std::vector<std::string>& tokens, index_t first);
+  /// Adds tokens, whose ids count from 0, that were read from a file.
+  void put(const std::filesystem::path& path, const std::vector<std::string>& tokens);
 
   /// Reads the tokens added to the vocabulary (languages, sentinels, masks) from all files that may list
   /// them, first those with ids; the last one has only an order.
@@ -70,7 +66,6 @@ class HuggingFaceVocabulary {
   /// The tokens that can be languages: added and special ones, except those with another role, such as <pad>.
   std::vector<TargetLanguage> languages() const;
 
-  const std::vector<std::string>& tokens() const noexcept { return tokens_; }
   const std::filesystem::path& folder() const noexcept { return folder_; }
 
   /// The id of a token. Throws IoError when the vocabulary does not have it.
@@ -84,30 +79,15 @@ class HuggingFaceVocabulary {
   ForeignVocabulary finish(const std::string& unknown, const std::vector<std::int32_t>& ids) const;
 
  private:
-  static std::string content(const JsonFile& file, const nlohmann::json& token) {
-    if (token.is_string()) return token.get<std::string>();
-    if (token.is_object() && token.contains("content") && token.at("content").is_string()) {
-      return token.at("content").get<std::string>();
-    }
-    throw file.refuse({"has the added token ", token.dump(), ", expected its content"});
-  }
-
   void add(const JsonFile& file, const nlohmann::json& token, std::int64_t id) {
-    place(file, content(file, token), id);
+    place(file, token_text(file, token), id);
     const auto number = static_cast<std::int32_t>(id);
-    if (!token.is_object() || flag(file, token, "special", true)) special_.push_back(number);
-    matched_.emplace(content(file, token), matching(file, token, number));
+    if (!token.is_object() || token_flag(file, token, "special", true)) special_.push_back(number);
+    match(file, token, number);
   }
-
-  static bool flag(const JsonFile& file, const nlohmann::json& token, const char* name, bool missing) {
-    if (!token.is_object() || !token.contains(name) || token.at(name).is_null()) return missing;
-    if (token.at(name).is_boolean()) return token.at(name).get<bool>();
-    throw file.refuse(
-        {"has the added token ", token.dump(), ", expected its '", name, "' to be true or false"});
+  void match(const JsonFile& file, const nlohmann::json& token, std::int32_t id) {
+    matched_.emplace(token_text(file, token), added_token(file, token, id));
   }
-  // How a token is matched in a text.
-  static AddedToken matching(const JsonFile& file, const nlohmann::json& token, std::int32_t id);
-
   void place(const JsonFile& file, const std::string& token, std::int64_t id);
 
   std::filesystem::path folder_;
@@ -127,11 +107,6 @@ inline std::vector<std::string> fairseq_pieces(const std::filesystem::path& path
   return pieces;
 }
 
-/// Makes a byte-level BPE tokenizer with the merges of merges.txt. added: tokens to match in a text. Throws
-/// IoError, ValueError in a program built without ICU.
-EIGENFORMER_IO_FUNCTION std::shared_ptr<const Tokenizer> byte_bpe_tokenizer(
-    const std::filesystem::path& folder, ForeignVocabulary v, std::vector<AddedToken> added);
-
 }  // namespace eigenformer::detail
 
 #if EIGENFORMER_IO_DEFINITIONS
@@ -148,20 +123,17 @@ EIGENFORMER_IO_FUNCTION void HuggingFaceVocabulary::read_map(const std::string& 
 }
 
 EIGENFORMER_IO_FUNCTION void HuggingFaceVocabulary::read(const TokenizerJson& json) {
-  const JsonFile file = JsonFile::at(folder_ / "tokenizer.json");
-  for (const auto& [token, id] : json.vocabulary()) place(file, token, id);
+  for (const auto& [token, id] : json.vocabulary()) place(json.file(), token, id);
 }
 
 EIGENFORMER_IO_FUNCTION void HuggingFaceVocabulary::put(const std::filesystem::path& path,
-                                                        const std::vector<std::string>& tokens,
-                                                        index_t first) {
-  const auto size = static_cast<index_t>(tokens.size());
-  if (first + size > static_cast<index_t>(tokens_.size())) {
+                                                        const std::vector<std::string>& tokens) {
+  if (tokens.size() > tokens_.size()) {
     throw IoError("import", {"'", path.string(), "' does not fit the weights: it gives ids up to ",
-                             first + size - 1, ", the embedding has ", tokens_.size(), " rows"});
+                             tokens.size() - 1, ", the embedding has ", tokens_.size(), " rows"});
   }
-  std::copy(tokens.begin(), tokens.end(), tokens_.begin() + first);
-  end_ = std::max(end_, first + size);
+  std::copy(tokens.begin(), tokens.end(), tokens_.begin());
+  end_ = std::max(end_, static_cast<index_t>(tokens.size()));
 }
 
 EIGENFORMER_IO_FUNCTION void HuggingFaceVocabulary::read_added() {
@@ -200,13 +172,12 @@ EIGENFORMER_IO_FUNCTION void HuggingFaceVocabulary::read_added() {
       if (!tokens_[i].empty()) known.emplace(tokens_[i], static_cast<std::int32_t>(i));
     }
     for (const nlohmann::json& token : map.json().at(field)) {
-      const std::string text = content(map, token);
-      const auto [at, is_new] = known.emplace(text, static_cast<std::int32_t>(end_));
+      const auto [at, is_new] = known.emplace(token_text(map, token), static_cast<std::int32_t>(end_));
       if (is_new) {
         add(map, token, end_);
       } else {
         special_.push_back(at->second);
-        matched_.emplace(text, matching(map, token, at->second));
+        match(map, token, at->second);
       }
     }
   }
@@ -237,7 +208,7 @@ EIGENFORMER_IO_FUNCTION void HuggingFaceVocabulary::imply_sentinels(index_t coun
 EIGENFORMER_IO_FUNCTION std::string HuggingFaceVocabulary::role(const char* field, const char* usual) const {
   for (const char* name : {"tokenizer_config.json", "special_tokens_map.json"}) {
     const JsonFile file = JsonFile::open_if_exists(folder_ / name);
-    if (file.has(field)) return content(file, file.json().at(field));
+    if (file.has(field)) return token_text(file, file.json().at(field));
   }
   return usual;
 }
@@ -249,10 +220,11 @@ EIGENFORMER_IO_FUNCTION void HuggingFaceVocabulary::read_class_tokens(
   for (const auto& [field, usual, strip_left] : tokens) {
     const JsonFile& file = config.has(field) ? config : map;
     const nlohmann::json token = file.has(field) ? file.json().at(field) : nlohmann::json(usual);
-    const std::string text = content(file, token);
+    const std::string text = token_text(file, token);
     const auto id = find_token(tokens_, text);
     if (!id) continue;
-    AddedToken added = token.is_object() ? matching(file, token, *id) : AddedToken{.text = text, .id = *id};
+    AddedToken added =
+        token.is_object() ? added_token(file, token, *id) : AddedToken{.text = text, .id = *id};
     if (!token.is_object()) added.strip_left = strip_left;
     matched_.emplace(text, std::move(added));
   }
@@ -303,17 +275,6 @@ HuggingFaceVocabulary::finish(const std::string& unknown, const std::vector<std:
   return v;
 }
 
-EIGENFORMER_IO_FUNCTION AddedToken HuggingFaceVocabulary::matching(const JsonFile& file,
-                                                                   const nlohmann::json& token,
-                                                                   std::int32_t id) {
-  return {content(file, token),
-          id,
-          flag(file, token, "lstrip", false),
-          flag(file, token, "rstrip", false),
-          flag(file, token, "single_word", false),
-          flag(file, token, "normalized", !flag(file, token, "special", true))};
-}
-
 EIGENFORMER_IO_FUNCTION void HuggingFaceVocabulary::place(const JsonFile& file, const std::string& token,
                                                           std::int64_t id) {
   if (id < 0 || id >= static_cast<std::int64_t>(tokens_.size())) {
@@ -324,6 +285,8 @@ EIGENFORMER_IO_FUNCTION void HuggingFaceVocabulary::place(const JsonFile& file, 
   end_ = std::max<index_t>(end_, id + 1);
 }
 
+// Makes a byte-level BPE tokenizer with the merges of merges.txt. added: tokens to match in a text. Throws
+// IoError, ValueError in a program built without ICU.
 EIGENFORMER_IO_FUNCTION std::shared_ptr<const Tokenizer> byte_bpe_tokenizer(
     const std::filesystem::path& folder, ForeignVocabulary v, std::vector<AddedToken> added) {
   const IcuFunctions& icu = require_icu("import", "'" + (folder / "merges.txt").string() + "'");

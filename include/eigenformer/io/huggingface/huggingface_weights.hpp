@@ -5,7 +5,6 @@
 #include <initializer_list>
 #include <map>
 #include <string>
-#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -15,7 +14,7 @@
 namespace eigenformer::detail {
 
 /// What the classes of one model_type have in transformers and its files do not say. A new family of the
-/// same layers is one more row of huggingface_bart.hpp or huggingface_t5.hpp.
+/// same layers is one more row of huggingface_families.
 struct HuggingFaceFamily {
   /// Where positions of inputs come from.
   enum class Positions { learned, sinusoidal, sinusoidal_after_padding, relative };
@@ -91,14 +90,6 @@ class HuggingFaceWeights {
   std::map<std::string, std::size_t> places_;
 };
 
-/// Throws IoError for more layers than the weights have tensors, before any loop over layers.
-EIGENFORMER_IO_FUNCTION void require_layers(const JsonFile& config, const HuggingFaceWeights& weights,
-                                            std::initializer_list<index_t> numbers);
-
-/// The activation named in a config.json. Throws IoError for an unknown one.
-EIGENFORMER_IO_FUNCTION Activation huggingface_activation(const JsonFile& config, const std::string& field,
-                                                          const std::string& missing);
-
 }  // namespace eigenformer::detail
 
 #if EIGENFORMER_IO_DEFINITIONS
@@ -121,10 +112,8 @@ EIGENFORMER_IO_FUNCTION HuggingFaceWeights HuggingFaceWeights::open(const std::f
                   {"'", folder.string(), "' has no model.safetensors", other_weights(folder, python_class)});
   }
   const JsonFile json = JsonFile::open(index);
-  if (!json.has("weight_map") || !json.json().at("weight_map").is_object())
-    throw json.refuse({"has no 'weight_map', expected an object"});
   std::set<std::string> files;
-  for (const auto& [name, file] : json.json().at("weight_map").items()) {
+  for (const auto& [name, file] : json.object("weight_map").items()) {
     if (!file.is_string() || file.get<std::string>().find('/') != std::string::npos)
       throw json.refuse({"has the weight_map ", name, ": ", file.dump(), ", expected a file beside it"});
     files.insert(file.get<std::string>());
@@ -163,6 +152,7 @@ EIGENFORMER_IO_FUNCTION void HuggingFaceWeights::add(SafetensorsFile file) {
   files_.push_back(std::move(file));
 }
 
+// Throws IoError for more layers than the weights have tensors, before any loop over layers.
 EIGENFORMER_IO_FUNCTION void require_layers(const JsonFile& config, const HuggingFaceWeights& weights,
                                             std::initializer_list<index_t> numbers) {
   const auto most = static_cast<index_t>(weights.names().size());
@@ -171,6 +161,7 @@ EIGENFORMER_IO_FUNCTION void require_layers(const JsonFile& config, const Huggin
   }
 }
 
+// The activation named in a config.json. Throws IoError for an unknown one.
 EIGENFORMER_IO_FUNCTION Activation huggingface_activation(const JsonFile& config, const std::string& field,
                                                           const std::string& missing) {
   const auto name = config.get<std::string>(field, missing);

@@ -1,16 +1,13 @@
 #pragma once
 
-#include <cmath>
 #include <cstdint>
 #include <filesystem>
 #include <initializer_list>
-#include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
 #include <string>
-#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -19,6 +16,16 @@
 #include "eigenformer/io/shared/import_tools.hpp"
 
 namespace eigenformer::detail {
+
+/// The text of a token that a file of a tokenizer names: a text, or an object with its content. Throws
+/// IoError.
+EIGENFORMER_IO_FUNCTION std::string token_text(const JsonFile& file, const nlohmann::json& token);
+/// A true or false of such a token; `missing` when it is a text or says nothing. Throws IoError.
+EIGENFORMER_IO_FUNCTION bool token_flag(const JsonFile& file, const nlohmann::json& token, const char* name,
+                                        bool missing);
+/// How such a token is matched in a text.
+EIGENFORMER_IO_FUNCTION AddedToken added_token(const JsonFile& file, const nlohmann::json& token,
+                                               std::int32_t id);
 
 class TokenizerJson;
 
@@ -38,11 +45,11 @@ class TokenizerJson {
   };
 
   /// Throws IoError for a file that is missing or does not hold a supported tokenizer.
-  static TokenizerJson open(const std::filesystem::path& path);
-  /// Whether a folder has a tokenizer.json with a model, not only with added tokens.
-  static bool is_in(const std::filesystem::path& folder);
+  static TokenizerJson open(const std::filesystem::path& path) { return TokenizerJson(JsonFile::open(path)); }
+  /// Throws IoError for a file that does not hold a supported tokenizer.
+  explicit TokenizerJson(JsonFile file);
 
-  const std::string& type() const noexcept { return type_; }
+  const JsonFile& file() const noexcept { return file_; }
 
   /// The model's own tokens and their ids, without added tokens.
   const std::vector<std::pair<std::string, std::int64_t>>& vocabulary() const noexcept { return vocabulary_; }
@@ -60,36 +67,19 @@ class TokenizerJson {
  private:
   friend class TokenizerJsonBuilder;
 
-  explicit TokenizerJson(JsonFile file) : file_(std::move(file)) {}
-
   [[noreturn]] void refuse(const std::string& what, const std::string& found,
                            const std::string& expected) const {
     throw file_.refuse({"has the ", what, " '", found, "', which is not supported; expected ", expected});
   }
 
-  const nlohmann::json& section(const char* name) const {
-    if (!file_.has(name) || !file_.json().at(name).is_object())
-      throw file_.refuse({"has no '", name, "', expected an object"});
-    return file_.json().at(name);
-  }
-  template <class X>
-  X value(const nlohmann::json& object, const char* name, X missing) const {
-    if (!object.is_object() || !object.contains(name) || object.at(name).is_null()) return missing;
-    try {
-      option_from_json(name, object.at(name), missing);
-    } catch (const ValueError& error) {
-      throw file_.refuse({"is damaged: ", error.what()});
-    }
-    return missing;
-  }
-  std::string text(const nlohmann::json& object, const char* name, const std::string& missing) const {
-    return value<std::string>(object, name, missing);
+  std::string text(const nlohmann::json& object, const char* name, const std::string& missing = {}) const {
+    return file_.get_of(object, name, missing);
   }
   /// Throws IoError unless an option has the supported value.
   template <class X>
   void require(const std::string& what, const nlohmann::json& object, const char* name, X wanted,
                X missing) const {
-    const X found = value<X>(object, name, missing);
+    const X found = file_.get_of(object, name, missing);
     if (found == wanted) return;
     refuse(what + "'s " + name, nlohmann::json(found).dump(), nlohmann::json(wanted).dump());
   }
@@ -124,25 +114,42 @@ class TokenizerJson {
 
 namespace eigenformer::detail {
 
-EIGENFORMER_IO_FUNCTION TokenizerJson TokenizerJson::open(const std::filesystem::path& path) {
-  TokenizerJson json{JsonFile::open(path)};
-  const nlohmann::json& model = json.section("model");
-  json.type_ = json.text(model, "type", json.guessed_type(model));
-  if (json.type_ != "BPE" && json.type_ != "WordPiece" && json.type_ != "Unigram")
-    throw json.file_.refuse({"has a model of type '", json.type_, "', expected BPE, WordPiece or Unigram"});
-  json.read_vocabulary(model);
-  return json;
+EIGENFORMER_IO_FUNCTION std::string token_text(const JsonFile& file, const nlohmann::json& token) {
+  const nlohmann::json& text = token.is_object() && token.contains("content") ? token.at("content") : token;
+  if (text.is_string()) return text.get<std::string>();
+  throw file.refuse({"has the added token ", token.dump(), ", expected its content"});
 }
 
-EIGENFORMER_IO_FUNCTION bool TokenizerJson::is_in(const std::filesystem::path& folder) {
-  if (!file_exists(folder / "tokenizer.json")) return false;
-  return JsonFile::open(folder / "tokenizer.json").has("model");
+EIGENFORMER_IO_FUNCTION bool token_flag(const JsonFile& file, const nlohmann::json& token, const char* name,
+                                        bool missing) {
+  if (!token.is_object() || !token.contains(name) || token.at(name).is_null()) return missing;
+  if (token.at(name).is_boolean()) return token.at(name).get<bool>();
+  throw file.refuse(
+      {"has the added token ", token.dump(), ", expected its '", name, "' to be true or false"});
+}
+
+EIGENFORMER_IO_FUNCTION AddedToken added_token(const JsonFile& file, const nlohmann::json& token,
+                                               std::int32_t id) {
+  return {token_text(file, token),
+          id,
+          token_flag(file, token, "lstrip", false),
+          token_flag(file, token, "rstrip", false),
+          token_flag(file, token, "single_word", false),
+          token_flag(file, token, "normalized", !token_flag(file, token, "special", true))};
+}
+
+EIGENFORMER_IO_FUNCTION TokenizerJson::TokenizerJson(JsonFile file) : file_(std::move(file)) {
+  const nlohmann::json& model = file_.object("model");
+  type_ = text(model, "type", guessed_type(model));
+  if (type_ != "BPE" && type_ != "WordPiece" && type_ != "Unigram")
+    throw file_.refuse({"has a model of type '", type_, "', expected BPE, WordPiece or Unigram"});
+  read_vocabulary(model);
 }
 
 EIGENFORMER_IO_FUNCTION std::optional<TokenizerJson::Template> TokenizerJson::text_template() const {
   if (!file_.has("post_processor")) return std::nullopt;
-  const nlohmann::json& post = section("post_processor");
-  const std::string type = text(post, "type", "");
+  const nlohmann::json& post = file_.object("post_processor");
+  const std::string type = text(post, "type");
   Template found;
   if (type == "ByteLevel") return std::nullopt;  // changes only offsets
   if (type == "RobertaProcessing" || type == "BertProcessing") {
@@ -199,7 +206,7 @@ EIGENFORMER_IO_FUNCTION void TokenizerJson::read_vocabulary(const nlohmann::json
       vocabulary_.emplace_back(piece[0].get<std::string>(), static_cast<std::int64_t>(vocabulary_.size()));
       scores_.push_back(piece[1].get<double>());
     }
-    const auto unknown = value<std::int64_t>(model, "unk_id", -1);
+    const auto unknown = file_.get_of<std::int64_t>(model, "unk_id", -1);
     if (unknown < 0 || unknown >= static_cast<std::int64_t>(vocabulary_.size())) {
       throw file_.refuse(
           {"has the unk_id ", unknown, ", expected one of its ", vocabulary_.size(), " pieces"});
@@ -215,7 +222,7 @@ EIGENFORMER_IO_FUNCTION void TokenizerJson::read_vocabulary(const nlohmann::json
     if (!ids.insert(id.get<std::int64_t>()).second) throw file_.refuse({"has the id ", id.dump(), " twice"});
     vocabulary_.emplace_back(token, id.get<std::int64_t>());
   }
-  unknown_ = text(model, "unk_token", "");
+  unknown_ = text(model, "unk_token");
   if (!unknown_.empty() && !vocab.contains(unknown_))
     throw file_.refuse({"has the unk_token '", unknown_, "', which is not in its vocabulary"});
 }
@@ -254,7 +261,7 @@ EIGENFORMER_IO_FUNCTION std::vector<std::int32_t> TokenizerJson::special_ids(
   const nlohmann::json none;
   const nlohmann::json& token =
       item.is_object() && item.contains("SpecialToken") ? item.at("SpecialToken") : none;
-  const std::string name = text(token, "id", "");
+  const std::string name = text(token, "id");
   std::vector<std::int32_t> found;
   if (post.contains("special_tokens") && post.at("special_tokens").is_object() &&
       post.at("special_tokens").contains(name)) {

@@ -47,7 +47,7 @@ struct MarianItem {
 class MarianFile {
  public:
   /// Opens and validates a file. Throws IoError that names the file, the item and what was expected.
-  static MarianFile open(const std::filesystem::path& path);
+  static MarianFile open(const std::filesystem::path& path) { return MarianFile(path); }
 
   /// The path that was opened.
   const std::filesystem::path& path() const noexcept { return path_; }
@@ -70,9 +70,9 @@ class MarianFile {
 
   /// The shape of an item, transposed for the weights of linear layers. Throws IoError when there is none of
   /// this name.
-  const Shape& shape(const std::string& name) const {
-    (void)item(name);
-    return shapes_.at(name);
+  Shape shape(const std::string& name) const {
+    const Shape& stored = item(name).shape;
+    return is_product(name, stored) ? Shape{stored[1], stored[0]} : stored;
   }
 
   /// Whether an item is int8 with a scale. Throws IoError when there is none of this name.
@@ -103,7 +103,7 @@ class MarianFile {
       return out;
     }
     if (i.type != MarianType::float32) throw refuse({"has bytes in '", name, "', expected weights"});
-    const bool product = is_product(name, i);
+    const bool product = is_product(name, i.shape);
     const index_t rows = product ? i.shape[0] : 1, columns = product ? i.shape[1] : n;
     for (index_t r = 0; r < rows; ++r) {
       for (index_t c = 0; c < columns; ++c) {
@@ -134,31 +134,16 @@ class MarianFile {
   }
 
  private:
-  struct Header {
-    std::uint64_t name_length, type, rank, bytes;
-  };
-  using Cursor = FileCursor<MarianFile>;
+  explicit MarianFile(const std::filesystem::path& path);
 
-  // A version, a table of items, their names and shapes, padding, and their data.
-  void parse();
-
-  std::string read_name(Cursor& in, const Header& header, std::size_t i) const;
-
-  MarianItem read_item(Cursor& in, const Header& header, const std::string& name) const;
-
-  MarianType type(std::uint64_t code, const std::string& name) const;
-
-  static bool is_product(const std::string& name, const MarianItem& item) {
+  static bool is_product(const std::string& name, const Shape& shape) {
     const std::size_t at = name.rfind("_W");
-    return item.shape.rank() == 2 && at != std::string::npos && name.size() - at <= 3 &&
-           !name.ends_with("_Wt");
+    return shape.rank() == 2 && at != std::string::npos && name.size() - at <= 3 && !name.ends_with("_Wt");
   }
-  static Shape transposed(const Shape& shape) { return {shape[1], shape[0]}; }
 
   std::filesystem::path path_;
   std::shared_ptr<MappedFile> map_;
   std::map<std::string, MarianItem> items_;
-  std::map<std::string, Shape> shapes_;
 };
 
 }  // namespace eigenformer::detail
@@ -167,71 +152,8 @@ class MarianFile {
 
 namespace eigenformer::detail {
 
-EIGENFORMER_IO_FUNCTION void MarianFile::parse() {
-  Cursor in{*this, std::as_const(*map_).bytes()};
-  const auto version = in.number<std::uint64_t>("the version");
-  if (version != 1)
-    throw refuse({"has version ", version, " at byte 0, expected 1, that of a Marian model in .bin form"});
-  const auto count = in.number<std::uint64_t>("the number of items");
-  if (count > in.left() / sizeof(Header)) {
-    throw refuse({"is truncated or damaged: it has ", count,
-                  " items by the number at byte 8, whose table takes ", sizeof(Header), " bytes each; ",
-                  in.left(), " are left"});
-  }
-  std::vector<Header> headers(static_cast<std::size_t>(count));
-  for (Header& h : headers) h = in.number<Header>("the table of items");
-  std::vector<std::string> names;
-  for (std::size_t i = 0; i < headers.size(); ++i) names.push_back(read_name(in, headers[i], i));
-  std::vector<MarianItem> items;
-  for (std::size_t i = 0; i < headers.size(); ++i) items.push_back(read_item(in, headers[i], names[i]));
-  const auto padding = in.number<std::uint64_t>("the length of the padding before the data");
-  (void)in.take(padding, "the padding before the data");
-  for (std::size_t i = 0; i < headers.size(); ++i) {
-    items[i].bytes = in.take(headers[i].bytes, "item '" + names[i] + "'");
-    if (!items_.emplace(names[i], items[i]).second) throw refuse({"has two items '", names[i], "'"});
-  }
-  if (in.left() > 0) throw refuse({"has ", in.left(), " bytes after its last item"});
-  for (const auto& [name, item] : items_)
-    shapes_.emplace(name, is_product(name, item) ? transposed(item.shape) : item.shape);
-}
-
-EIGENFORMER_IO_FUNCTION std::string MarianFile::read_name(Cursor& in, const Header& header,
-                                                          std::size_t i) const {
-  const std::string what = "the name of item " + std::to_string(i);
-  const auto text = in.take(header.name_length, what);
-  if (text.empty() || text.back() != std::byte{0})
-    throw refuse({"is damaged: ", what, " before byte ", in.at, " does not end in NUL"});
-  return {reinterpret_cast<const char*>(text.data()), text.size() - 1};
-}
-
-EIGENFORMER_IO_FUNCTION MarianItem MarianFile::read_item(Cursor& in, const Header& header,
-                                                         const std::string& name) const {
-  MarianItem item;
-  item.type = type(header.type, name);
-  if (header.rank > 4) throw refuse({"has item '", name, "' of rank ", header.rank, ", expected at most 4"});
-  // Checked before multiplying, so that the number of elements cannot overflow.
-  std::uint64_t elements = 1;
-  for (int i = 0; i < static_cast<int>(header.rank); ++i) {
-    const auto size = in.number<std::int32_t>("the shape of item '" + name + "'");
-    if (size <= 0 || static_cast<std::uint64_t>(size) > in.bytes.size() / elements) {
-      throw refuse({"is truncated or damaged: item '", name, "' has a dimension ", size,
-                    ", which the file's ", in.bytes.size(), " bytes cannot hold"});
-    }
-    elements *= static_cast<std::uint64_t>(size);
-    item.shape = item.shape.inserted(i, size);
-  }
-  // An intgemm8 item ends with its scale.
-  const std::uint64_t needed = item.type == MarianType::float32    ? 4 * elements
-                               : item.type == MarianType::intgemm8 ? elements + 4
-                                                                   : elements;
-  if (header.bytes < needed) {
-    throw refuse({"has item '", name, "' of shape ", item.shape.str(), " in ", header.bytes,
-                  " bytes, expected at least ", needed});
-  }
-  return item;
-}
-
-EIGENFORMER_IO_FUNCTION MarianType MarianFile::type(std::uint64_t code, const std::string& name) const {
+EIGENFORMER_IO_FUNCTION MarianType marian_type(const MarianFile& file, std::uint64_t code,
+                                               const std::string& name) {
   switch (code) {
     case static_cast<std::uint64_t>(MarianType::int8):
     case static_cast<std::uint64_t>(MarianType::float32):
@@ -255,16 +177,79 @@ EIGENFORMER_IO_FUNCTION MarianType MarianFile::type(std::uint64_t code, const st
   for (const auto& [number, word] : known) {
     if (number == code) what = std::string("type ") + word;
   }
-  throw refuse({"has item '", name, "' of ", what,
-                ", expected float32 or intgemm8 (browsermt's marian-conv --gemm-type intgemm8)"});
+  throw file.refuse({"has item '", name, "' of ", what,
+                     ", expected float32 or intgemm8 (browsermt's marian-conv --gemm-type intgemm8)"});
 }
 
-EIGENFORMER_IO_FUNCTION MarianFile MarianFile::open(const std::filesystem::path& path) {
-  MarianFile file;
-  file.path_ = path;
-  file.map_ = MappedFile::open(path);
-  file.parse();
-  return file;
+// What a Marian file has of an item before the names.
+struct MarianHeader {
+  std::uint64_t name_length, type, rank, bytes;
+};
+
+EIGENFORMER_IO_FUNCTION std::string read_marian_name(FileCursor<MarianFile>& in, const MarianHeader& header,
+                                                     std::size_t i) {
+  const std::string what = "the name of item " + std::to_string(i);
+  const auto text = in.take(header.name_length, what);
+  if (text.empty() || text.back() != std::byte{0})
+    throw in.file.refuse({"is damaged: ", what, " before byte ", in.at, " does not end in NUL"});
+  return {reinterpret_cast<const char*>(text.data()), text.size() - 1};
+}
+
+EIGENFORMER_IO_FUNCTION MarianItem read_marian_item(FileCursor<MarianFile>& in, const MarianHeader& header,
+                                                    const std::string& name) {
+  MarianItem item;
+  item.type = marian_type(in.file, header.type, name);
+  if (header.rank > 4)
+    throw in.file.refuse({"has item '", name, "' of rank ", header.rank, ", expected at most 4"});
+  // Checked before multiplying, so that the number of elements cannot overflow.
+  std::uint64_t elements = 1;
+  for (int i = 0; i < static_cast<int>(header.rank); ++i) {
+    const auto size = in.number<std::int32_t>("the shape of item '" + name + "'");
+    if (size <= 0 || static_cast<std::uint64_t>(size) > in.bytes.size() / elements) {
+      throw in.file.refuse({"is truncated or damaged: item '", name, "' has a dimension ", size,
+                            ", which the file's ", in.bytes.size(), " bytes cannot hold"});
+    }
+    elements *= static_cast<std::uint64_t>(size);
+    item.shape = item.shape.inserted(i, size);
+  }
+  // An intgemm8 item ends with its scale.
+  const std::uint64_t needed = item.type == MarianType::float32    ? 4 * elements
+                               : item.type == MarianType::intgemm8 ? elements + 4
+                                                                   : elements;
+  if (header.bytes < needed) {
+    throw in.file.refuse({"has item '", name, "' of shape ", item.shape.str(), " in ", header.bytes,
+                          " bytes, expected at least ", needed});
+  }
+  return item;
+}
+
+// A version, a table of items, their names and shapes, padding, and their data.
+EIGENFORMER_IO_FUNCTION MarianFile::MarianFile(const std::filesystem::path& path)
+    : path_(path), map_(MappedFile::open(path)) {
+  FileCursor<MarianFile> in{*this, std::as_const(*map_).bytes()};
+  const auto version = in.number<std::uint64_t>("the version");
+  if (version != 1)
+    throw refuse({"has version ", version, " at byte 0, expected 1, that of a Marian model in .bin form"});
+  const auto count = in.number<std::uint64_t>("the number of items");
+  if (count > in.left() / sizeof(MarianHeader)) {
+    throw refuse({"is truncated or damaged: it has ", count,
+                  " items by the number at byte 8, whose table takes ", sizeof(MarianHeader), " bytes each; ",
+                  in.left(), " are left"});
+  }
+  std::vector<MarianHeader> headers(static_cast<std::size_t>(count));
+  for (MarianHeader& h : headers) h = in.number<MarianHeader>("the table of items");
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < headers.size(); ++i) names.push_back(read_marian_name(in, headers[i], i));
+  std::vector<MarianItem> items;
+  for (std::size_t i = 0; i < headers.size(); ++i)
+    items.push_back(read_marian_item(in, headers[i], names[i]));
+  const auto padding = in.number<std::uint64_t>("the length of the padding before the data");
+  (void)in.take(padding, "the padding before the data");
+  for (std::size_t i = 0; i < headers.size(); ++i) {
+    items[i].bytes = in.take(headers[i].bytes, "item '" + names[i] + "'");
+    if (!items_.emplace(names[i], items[i]).second) throw refuse({"has two items '", names[i], "'"});
+  }
+  if (in.left() > 0) throw refuse({"has ", in.left(), " bytes after its last item"});
 }
 
 EIGENFORMER_IO_FUNCTION const std::int8_t* MarianFile::int8_values(const std::string& name,

@@ -95,51 +95,18 @@ class MarianSettings {
 };
 
 /// The names and options of a Marian Transformer.
-class MarianTransformer {
- public:
-  /// Throws IoError for a file whose settings describe a model that is not supported.
-  explicit MarianTransformer(const MarianFile& file);
+struct MarianTransformer {
+  Seq2SeqOptions options;
+  std::string source_embedding, target_embedding;
 
-  const MarianFile& file() const noexcept { return file_; }
-  const Seq2SeqOptions& options() const noexcept { return options_; }
-  const std::string& source_embedding() const noexcept { return source_embedding_; }
-  const std::string& target_embedding() const noexcept { return target_embedding_; }
   /// Size of the target vocabulary in the file; ours has one more id, the begin symbol.
-  index_t target_words() const noexcept { return options_.target_vocab_size - 1; }
-  bool joint() const noexcept { return options_.tying == Tying::all; }
-
- private:
-  static std::string yaml(const MarianFile& file) {
-    if (!file.contains("special:model.yml"))
-      throw file.refuse({"has no item 'special:model.yml', expected the settings of a Marian model"});
-    return file.text("special:model.yml");
-  }
-
-  // Settings that change the model, with the values that are supported.
-  void expect_all() const;
-  void expect_size(const char* key, index_t found, long said) const {
-    if (found == said) return;
-    throw file_.refuse({"has embeddings of ", found, ", but its ", key, " says ", said});
-  }
-
-  index_t layers(const char* key) const {
-    const long n = settings_.whole(key);
-    // A layer has more than ten items.
-    if (n >= 1 && n <= static_cast<long>(file_.names().size())) return n;
-    throw settings_.refuse_value(key, std::to_string(n), "the number of layers in the file");
-  }
-  Activation activation(const std::string& word) const {
-    if (word == "relu") return Activation::relu;
-    if (word == "swish") return Activation::silu;
-    if (word == "gelu") return Activation::gelu;
-    throw settings_.refuse_value("transformer-ffn-activation", word, "relu, swish or gelu");
-  }
-
-  const MarianFile& file_;
-  MarianSettings settings_;
-  Seq2SeqOptions options_;
-  std::string source_embedding_, target_embedding_;
+  index_t target_words() const noexcept { return options.target_vocab_size - 1; }
+  /// Whether one matrix is the embedding of both languages.
+  bool joint() const noexcept { return options.tying == Tying::all; }
 };
+
+/// Throws IoError for a file whose settings describe a model that is not supported.
+EIGENFORMER_IO_FUNCTION MarianTransformer describe_marian(const MarianFile& file);
 
 /// Whether a file begins as a Marian model in .bin format; CTranslate2's model.bin does not. False for a
 /// missing file.
@@ -208,57 +175,8 @@ EIGENFORMER_IO_FUNCTION long MarianSettings::whole(const std::string& key, std::
   return static_cast<long>(value);
 }
 
-EIGENFORMER_IO_FUNCTION MarianTransformer::MarianTransformer(const MarianFile& file)
-    : file_(file), settings_(file.path().string() + ", special:model.yml", yaml(file)) {
-  expect_all();
-  Seq2SeqOptions& o = options_;
-  const bool all = settings_.flag("tied-embeddings-all");
-  const bool target = settings_.flag("tied-embeddings");
-  const bool one_table = all || settings_.flag("tied-embeddings-src");
-  source_embedding_ = one_table ? "Wemb" : "encoder_Wemb";
-  target_embedding_ = one_table ? "Wemb" : "decoder_Wemb";
-  const Shape source = require_matrix(file, source_embedding_),
-              decoder = require_matrix(file, target_embedding_);
-  expect_size("dim-vocabs", source[0], settings_.whole("dim-vocabs", 0));
-  expect_size("dim-vocabs", decoder[0], settings_.whole("dim-vocabs", 1));
-  expect_size("dim-emb", source[1], settings_.whole("dim-emb"));
-  // Tying: which embeddings share their matrix with the projection.
-  if (!all && !target) {
-    throw settings_.refuse_value("tied-embeddings", "false",
-                                 "true, or tied-embeddings-all: models whose output has a matrix of its own "
-                                 "are not supported");
-  }
-  if (!all && one_table) {
-    throw settings_.refuse_value("tied-embeddings-src", "true",
-                                 "false or tied-embeddings-all, as models in use have it");
-  }
-  o.tying = all ? Tying::all : Tying::target;
-  // The last row is for the begin symbol, which Marian does not have: its embedding is zero.
-  o.source_vocab_size = source[0] + (all ? 1 : 0);
-  o.target_vocab_size = decoder[0] + 1;
-  o.padding_index = all ? source[0] : -1;
-  o.projection_bias = true;
-  o.scale_embedding = true;
-  o.positions = SinusoidalPositions{
-      .order = SinusoidOrder::concatenated, .exponent = SinusoidExponent::tensor2tensor, .first_position = 0};
-  o.encoder.num_layers = layers("enc-depth");
-  o.decoder.num_layers = layers("dec-depth");
-  LayerOptions& layer = o.layer;
-  layer.d_model = source[1];
-  layer.num_heads = settings_.whole("transformer-heads");
-  layer.dim_feedforward = settings_.whole("transformer-dim-ffn");
-  layer.dropout = {0};
-  layer.activation = activation(settings_.word("transformer-ffn-activation", "swish"));
-  layer.norm.eps = 1e-6;
-  layer.norm_first = false;
-  o.final_norm = false;
-  o.decoder.layer = layer;
-  o.decoder.layer->self_mixing = SelfMixing::ssru;
-  o.embedding_dropout = 0;
-  require_valid(file, o);
-}
-
-EIGENFORMER_IO_FUNCTION void MarianTransformer::expect_all() const {
+// Requires the values that are supported of settings that change the model.
+EIGENFORMER_IO_FUNCTION void expect_supported(const MarianSettings& settings) {
   static constexpr struct {
     const char* key;
     const char* value;
@@ -292,20 +210,89 @@ EIGENFORMER_IO_FUNCTION void MarianTransformer::expect_all() const {
       {"ulr", "false"},
   };
   for (const auto& [key, value, required] : supported) {
-    if (!required && !settings_.has(key)) continue;
-    const std::string found = settings_.word(key), expected = value;
+    if (!required && !settings.has(key)) continue;
+    const std::string found = settings.word(key), expected = value;
     if (found == expected) continue;
-    throw settings_.refuse_value(
-        key, found,
-        (expected.empty() ? "\"\"" : expected) +
-            ": the import is for post-norm Transformers with an SSRU in the decoder, "
-            "as browsers have them");
+    throw settings.refuse_value(key, found,
+                                (expected.empty() ? "\"\"" : expected) +
+                                    ": the import is for post-norm Transformers with an SSRU in the decoder, "
+                                    "as browsers have them");
   }
   for (const char* key : {"transformer-tied-layers", "input-types"}) {
-    const auto list = settings_.list(key);
+    const auto list = settings.list(key);
     if (!list.empty() && !(list.size() == 1 && list[0].empty()))
-      throw settings_.refuse_value(key, "'" + list[0] + "' ...", "none, as in browser models");
+      throw settings.refuse_value(key, "'" + list[0] + "' ...", "none, as in browser models");
   }
+}
+
+EIGENFORMER_IO_FUNCTION MarianTransformer describe_marian(const MarianFile& file) {
+  const char* const yaml = "special:model.yml";
+  if (!file.contains(yaml))
+    throw file.refuse({"has no item '", yaml, "', expected the settings of a Marian model"});
+  const MarianSettings settings(file.path().string() + ", " + yaml, file.text(yaml));
+  expect_supported(settings);
+  MarianTransformer described;
+  Seq2SeqOptions& o = described.options;
+  const bool all = settings.flag("tied-embeddings-all");
+  const bool target = settings.flag("tied-embeddings");
+  const bool one_table = all || settings.flag("tied-embeddings-src");
+  described.source_embedding = one_table ? "Wemb" : "encoder_Wemb";
+  described.target_embedding = one_table ? "Wemb" : "decoder_Wemb";
+  const Shape source = require_matrix(file, described.source_embedding),
+              decoder = require_matrix(file, described.target_embedding);
+  const auto expect_size = [&](const char* key, std::size_t i, index_t found) {
+    if (const long said = settings.whole(key, i); found != said)
+      throw file.refuse({"has embeddings of ", found, ", but its ", key, " says ", said});
+  };
+  expect_size("dim-vocabs", 0, source[0]);
+  expect_size("dim-vocabs", 1, decoder[0]);
+  expect_size("dim-emb", 0, source[1]);
+  // Tying: which embeddings share their matrix with the projection.
+  if (!all && !target) {
+    throw settings.refuse_value("tied-embeddings", "false",
+                                "true, or tied-embeddings-all: models whose output has a matrix of its own "
+                                "are not supported");
+  }
+  if (!all && one_table) {
+    throw settings.refuse_value("tied-embeddings-src", "true",
+                                "false or tied-embeddings-all, as models in use have it");
+  }
+  o.tying = all ? Tying::all : Tying::target;
+  // The last row is for the begin symbol, which Marian does not have: its embedding is zero.
+  o.source_vocab_size = source[0] + (all ? 1 : 0);
+  o.target_vocab_size = decoder[0] + 1;
+  o.padding_index = all ? source[0] : -1;
+  o.projection_bias = true;
+  o.scale_embedding = true;
+  o.positions = SinusoidalPositions{
+      .order = SinusoidOrder::concatenated, .exponent = SinusoidExponent::tensor2tensor, .first_position = 0};
+  const auto layers = [&](const char* key) {
+    const long n = settings.whole(key);
+    // A layer has more than ten items.
+    if (n >= 1 && n <= static_cast<long>(file.names().size())) return n;
+    throw settings.refuse_value(key, std::to_string(n), "the number of layers in the file");
+  };
+  o.encoder.num_layers = layers("enc-depth");
+  o.decoder.num_layers = layers("dec-depth");
+  LayerOptions& layer = o.layer;
+  layer.d_model = source[1];
+  layer.num_heads = settings.whole("transformer-heads");
+  layer.dim_feedforward = settings.whole("transformer-dim-ffn");
+  layer.dropout = {0};
+  const std::string activation = settings.word("transformer-ffn-activation", "swish");
+  if (activation != "relu" && activation != "swish" && activation != "gelu")
+    throw settings.refuse_value("transformer-ffn-activation", activation, "relu, swish or gelu");
+  layer.activation = activation == "relu"    ? Activation::relu
+                     : activation == "swish" ? Activation::silu
+                                             : Activation::gelu;
+  layer.norm.eps = 1e-6;
+  layer.norm_first = false;
+  o.final_norm = false;
+  o.decoder.layer = layer;
+  o.decoder.layer->self_mixing = SelfMixing::ssru;
+  o.embedding_dropout = 0;
+  require_valid(file, o);
+  return described;
 }
 
 EIGENFORMER_IO_FUNCTION bool is_marian_file(const std::filesystem::path& path) {
@@ -317,13 +304,21 @@ EIGENFORMER_IO_FUNCTION bool is_marian_file(const std::filesystem::path& path) {
   return file && head[0] == 1 && head[1] > 0;
 }
 
-EIGENFORMER_IO_FUNCTION std::vector<std::filesystem::path> marian_files(const std::filesystem::path& folder) {
+// The files of a folder with this extension, sorted by name; none when it cannot be read.
+EIGENFORMER_IO_FUNCTION std::vector<std::filesystem::path> files_with(const std::filesystem::path& folder,
+                                                                      const char* extension) {
   std::vector<std::filesystem::path> found;
   std::error_code ignored;
   for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
-    if (entry.path().extension() == ".bin" && is_marian_file(entry.path())) found.push_back(entry.path());
+    if (entry.path().extension() == extension) found.push_back(entry.path());
   }
   std::sort(found.begin(), found.end());
+  return found;
+}
+
+EIGENFORMER_IO_FUNCTION std::vector<std::filesystem::path> marian_files(const std::filesystem::path& folder) {
+  auto found = files_with(folder, ".bin");
+  std::erase_if(found, [](const std::filesystem::path& path) { return !is_marian_file(path); });
   return found;
 }
 
@@ -350,29 +345,23 @@ EIGENFORMER_IO_FUNCTION MarianFiles find_marian_files(const std::filesystem::pat
     if (!fs::is_regular_file(path, ignored) || !files.decoder.where().empty()) continue;
     files.decoder = MarianSettings(path.string(), read_text_file(path));
   }
-  const std::vector<std::string> named = files.decoder.list("vocabs");
   std::vector<fs::path> vocabularies;
-  for (const std::string& name : named) vocabularies.push_back(folder / name);
+  for (const std::string& name : files.decoder.list("vocabs")) vocabularies.push_back(folder / name);
   if (vocabularies.empty()) {
-    for (const auto& entry : fs::directory_iterator(folder, ignored)) {
-      if (entry.path().extension() == ".spm") vocabularies.push_back(entry.path());
-    }
     // Browsers' models with two vocabularies call them srcvocab and trgvocab, which sort in this order.
-    std::sort(vocabularies.begin(), vocabularies.end());
+    vocabularies = files_with(folder, ".spm");
+    const std::size_t count = vocabularies.size();
     const auto begins = [&](std::size_t i, const char* word) {
       return vocabularies[i].filename().string().starts_with(word);
     };
-    if (vocabularies.size() > 2 || (vocabularies.size() == 2 && !(begins(0, "src") && begins(1, "trg")))) {
-      throw IoError("import", {"'", folder.string(), "' has ", vocabularies.size(),
+    if (count > 2 || (count == 2 && !(begins(0, "src") && begins(1, "trg")))) {
+      throw IoError("import", {"'", folder.string(), "' has ", count,
                                " vocabularies (.spm), expected one, srcvocab and trgvocab, or a "
                                "decoder.yml whose vocabs names the source's and the target's"});
     }
-  }
-  if (named.empty() && vocabularies.size() == 1) {
-    const std::string name = vocabularies[0].filename().string();
-    if (name.starts_with("srcvocab") || name.starts_with("trgvocab")) {
+    if (count == 1 && (begins(0, "srcvocab") || begins(0, "trgvocab"))) {
       throw IoError("import",
-                    {"'", folder.string(), "' has '", name,
+                    {"'", folder.string(), "' has '", vocabularies[0].filename().string(),
                      "' and not the vocabulary of the other language, expected srcvocab and trgvocab"});
     }
   }
@@ -417,7 +406,7 @@ EIGENFORMER_IO_FUNCTION TokenizerPair marian_tokenizers(const MarianFiles& files
     }
     pair.source = pair.target = make(files.source_vocabulary, words, words + 1, "only");
   } else {
-    const index_t source = model.options().source_vocab_size;
+    const index_t source = model.options.source_vocab_size;
     pair.source = make(files.source_vocabulary, source, source, "source");
     pair.target = make(files.target_vocabulary, words, words + 1, "target");
   }

@@ -1,12 +1,10 @@
 #pragma once
 
-#include <concepts>
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
 #include <type_traits>
-#include <utility>
 #include <vector>
 
 #include "eigenformer/data/tokenizers/conventions.hpp"
@@ -81,29 +79,23 @@ EIGENFORMER_IO_FUNCTION nlohmann::json conventions_to_json(const ModelConvention
 
 EIGENFORMER_IO_FUNCTION ModelConventions conventions_from_json(const nlohmann::json& json,
                                                                index_t source_size, index_t target_size) {
-  if (!json.is_object()) throw ValueError("options", {"text is ", json.dump(), ", expected an object"});
+  if (!json.is_object()) throw refused_option("text", json, "an object");
   ModelConventions conventions;
   std::set<std::string> known = {"search"};
   if (json.contains("search")) {
     conventions.search = json.at("search");
-    if (!conventions.search.is_object())
-      throw ValueError("options", {"search is ", conventions.search.dump(), ", expected an object"});
+    if (!conventions.search.is_object()) throw refused_option("search", conventions.search, "an object");
   }
   visit_conventions(conventions, [&](const char* name, auto& field) {
     known.insert(name);
     if (!json.contains(name)) return;
     const nlohmann::json& value = json.at(name);
     if constexpr (is_target_languages<decltype(field)>) {
-      if (!value.is_object())
-        throw ValueError("options", {name, " is ", value.dump(), ", expected an object"});
+      if (!value.is_object()) throw refused_option(name, value, "an object");
       for (const auto& [language, id] : value.items()) {
         field.push_back({language, 0});
         option_from_json(name, id, field.back().id);
       }
-    } else if constexpr (std::is_same_v<std::remove_cvref_t<decltype(field)>, std::vector<std::int32_t>>) {
-      if (!value.is_array()) throw ValueError("options", {name, " is ", value.dump(), ", expected a list"});
-      field.clear();
-      for (const nlohmann::json& item : value) option_from_json(name, item, field.emplace_back());
     } else {
       option_from_json(name, value, field);
     }

@@ -29,9 +29,8 @@ namespace eigenformer::detail {
 /// sizes is allocated. Each check throws IoError that names the file, the tensor and the option.
 class FolderSizes {
  public:
-  explicit FolderSizes(const std::filesystem::path& path)
-      : path_(path), file_(SafetensorsFile::open(path)), names_(file_.names()) {
-    for (const std::string& name : names_) numbers_ += static_cast<double>(file_.info(name).shape.numel());
+  explicit FolderSizes(const std::filesystem::path& path) : file_(SafetensorsFile::open(path)) {
+    for (const TensorInfo& info : file_.infos()) numbers_ += static_cast<double>(info.shape.numel());
   }
 
   /// Requires a tensor with this size along an axis.
@@ -42,8 +41,8 @@ class FolderSizes {
   }
   /// Requires a tensor whose name begins with `prefix`.
   void require_some(const std::string& prefix) const {
-    for (const std::string& name : names_) {
-      if (name.starts_with(prefix)) return;
+    for (const TensorInfo& info : file_.infos()) {
+      if (info.name.starts_with(prefix)) return;
     }
     throw lacks(prefix + "...");
   }
@@ -56,12 +55,10 @@ class FolderSizes {
  private:
   IoError lacks(const std::string& name) const {
     return IoError("load_model_folder",
-                   "'" + path_.string() + "' has no tensor '" + name + "', which options.json requires");
+                   {"'", file_.path().string(), "' has no tensor '", name, "', which options.json requires"});
   }
 
-  std::filesystem::path path_;
   SafetensorsFile file_;
-  std::vector<std::string> names_;
   double numbers_ = 0;
 };
 
@@ -102,22 +99,18 @@ void require_sizes(const std::filesystem::path& path, const Options& o) {
   }
 }
 
-struct FileChecksum {
-  std::uint64_t bytes = 0;
-  std::string hash64;  // 16 hexadecimal digits
-};
+/// read_folder() of a model's folder, whose every save replaces these files.
+template <class F>
+auto read_model_files(const std::filesystem::path& folder, F&& read) {
+  return read_folder(folder, {"options.json", "model.safetensors"}, read);
+}
 
+// 16 hexadecimal digits.
 inline std::string hash_text(std::uint64_t hash) {
   std::array<char, 17> text{};
   std::snprintf(text.data(), text.size(), "%016llx", static_cast<unsigned long long>(hash));
   return text.data();
 }
-
-// Reads by blocks, so that the size of a file does not matter.
-EIGENFORMER_IO_FUNCTION FileChecksum checksum_of_file(const std::filesystem::path& path);
-
-// Returns the text of an options.json that has the checksums of other files, with its own checksum added.
-EIGENFORMER_IO_FUNCTION std::string options_with_own_checksum(nlohmann::json options);
 
 /// Returns the text of an options.json with the checksums of the other files in `folder` and its own
 /// checksum, which is computed over the text with zeros in its place.
@@ -156,17 +149,17 @@ EIGENFORMER_IO_FUNCTION void FolderSizes::require(const std::string& name, int a
   // Int8 panels: both sizes are rounded up to whole panels.
   const index_t whole = axis == 0 ? kernels::PackedMatrix::int8_columns : 4;
   if (shape.rank() == 4 && shape[axis] == (size + whole - 1) / whole) return;
-  throw IoError("load_model_folder", {"'", path_.string(), "' does not fit options.json: tensor '", name,
-                                      "' has shape ", shape, ", but ", option, " is ", size});
+  throw IoError("load_model_folder", {"'", file_.path().string(), "' does not fit options.json: tensor '",
+                                      name, "' has shape ", shape, ", but ", option, " is ", size});
 }
 
 EIGENFORMER_IO_FUNCTION void FolderSizes::require_room(const char* rows_option, index_t rows,
                                                        const char* columns_option, index_t columns) const {
   if (static_cast<double>(rows) * static_cast<double>(columns) <= numbers_) return;
   throw IoError("load_model_folder",
-                {"'", path_.string(), "' does not fit options.json: ", rows_option, " is ", rows, " and ",
-                 columns_option, " is ", columns, ", but the file has only ", static_cast<index_t>(numbers_),
-                 " numbers"});
+                {"'", file_.path().string(), "' does not fit options.json: ", rows_option, " is ", rows,
+                 " and ", columns_option, " is ", columns, ", but the file has only ",
+                 static_cast<index_t>(numbers_), " numbers"});
 }
 
 EIGENFORMER_IO_FUNCTION void FolderSizes::require_stack(const std::string& name,
@@ -190,21 +183,23 @@ EIGENFORMER_IO_FUNCTION void FolderSizes::require_stack(const std::string& name,
   }
 }
 
-EIGENFORMER_IO_FUNCTION FileChecksum checksum_of_file(const std::filesystem::path& path) {
+// The size and the hash of a file, as options.json has them. Reads by blocks, so that the size does not
+// matter.
+EIGENFORMER_IO_FUNCTION nlohmann::json checksum_of_file(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);
-  FileChecksum sum;
+  std::uint64_t bytes = 0;
   Hash64 hash;
   std::vector<char> block(std::size_t{1} << 18);
   while (file && (file.read(block.data(), static_cast<std::streamsize>(block.size())) || file.gcount() > 0)) {
     const auto size = static_cast<std::size_t>(file.gcount());
     hash.add(std::string_view(block.data(), size));
-    sum.bytes += size;
+    bytes += size;
   }
   if (!file.eof()) throw errno_error("read", "read", path, errno);
-  sum.hash64 = hash_text(hash.value());
-  return sum;
+  return {{"bytes", bytes}, {"hash64", hash_text(hash.value())}};
 }
 
+// Returns the text of an options.json that has the checksums of other files, with its own checksum added.
 EIGENFORMER_IO_FUNCTION std::string options_with_own_checksum(nlohmann::json options) {
   nlohmann::json& own = options["checksums"]["options.json"];
   own = {{"hash64", hash_text(0)}};
@@ -217,9 +212,8 @@ EIGENFORMER_IO_FUNCTION std::string options_with_checksums(nlohmann::json option
                                                            const std::vector<std::string>& files) {
   nlohmann::json& sums = options["checksums"] = nlohmann::json::object();
   for (const std::string& name : files) {
-    if (!file_exists(folder / name)) continue;  // a tokenizer of the caller's own
-    const FileChecksum sum = checksum_of_file(folder / name);
-    sums[name] = {{"bytes", sum.bytes}, {"hash64", sum.hash64}};
+    if (file_exists(folder / name)) sums[name] = checksum_of_file(folder / name);
+    // One that does not exist is a tokenizer of the caller's own.
   }
   return options_with_own_checksum(std::move(options));
 }
@@ -235,7 +229,7 @@ EIGENFORMER_IO_FUNCTION int verify_files(const std::filesystem::path& folder) {
   if (!json.contains("checksums"))
     throw refuse({"cannot be verified: options.json has no checksums; save the model again to write them"});
   nlohmann::json& sums = json.at("checksums");
-  std::vector<std::string> failures;
+  std::string failures;
   if (!sums.is_object() || !sums.contains("options.json") || text != json.dump(2) + "\n")
     throw refuse({"is damaged: options.json is not as it was saved"});
   const nlohmann::json own = std::exchange(sums["options.json"], nlohmann::json{{"hash64", hash_text(0)}});
@@ -245,25 +239,19 @@ EIGENFORMER_IO_FUNCTION int verify_files(const std::filesystem::path& folder) {
     if (name == "options.json") continue;
     const std::filesystem::path path = folder_file(folder, name);
     std::error_code ignored;
-    if (!std::filesystem::is_regular_file(path, ignored)) {
-      failures.push_back(name + " is missing");
-      continue;
-    }
-    const FileChecksum sum = checksum_of_file(path);
-    if (expected == nlohmann::json{{"bytes", sum.bytes}, {"hash64", sum.hash64}}) continue;
-    failures.push_back(name + " has other bytes than were saved");
+    const char* failure = !std::filesystem::is_regular_file(path, ignored) ? " is missing"
+                          : checksum_of_file(path) != expected ? " has other bytes than were saved"
+                                                               : nullptr;
+    if (failure != nullptr) failures += (failures.empty() ? "" : "; ") + name + failure;
   }
   if (failures.empty()) return static_cast<int>(sums.size());
-  std::string all;
-  for (const std::string& failure : failures) all += (all.empty() ? "" : "; ") + failure;
-  throw refuse({"is damaged: ", all});
+  throw refuse({"is damaged: ", failures});
 }
 
 }  // namespace detail
 
 EIGENFORMER_IO_FUNCTION int verify_model_folder(const std::filesystem::path& folder) {
-  return detail::read_folder(folder, {"options.json", "model.safetensors"},
-                             [&] { return detail::verify_files(folder); });
+  return detail::read_model_files(folder, [&] { return detail::verify_files(folder); });
 }
 
 }  // namespace eigenformer

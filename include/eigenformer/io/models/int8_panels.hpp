@@ -65,13 +65,12 @@ inline constexpr const char* int8_given_scales = "given";
 inline constexpr const char* int8_parts[] = {"", "_scale", "_sum", "_input_step"};
 
 /// Adds panels, their scales and sums, and the step of their inputs if there is one.
-EIGENFORMER_IO_FUNCTION void add_packed_panels(SafetensorsWriter& writer, const std::string& name,
-                                               const kernels::PackedMatrix& packed);
+EIGENFORMER_IO_FUNCTION void add_panels(SafetensorsWriter& writer, const std::string& name,
+                                        const kernels::PackedMatrix& packed);
 
-/// Quantises a matrix (n, k) and adds its panels, scales and sums. Throws ValueError for weights that are not
-/// finite.
-EIGENFORMER_IO_FUNCTION void add_int8_panels(SafetensorsWriter& writer, const Tensor<float>& value,
-                                             const std::vector<Int8Rows>& products);
+/// Quantises rows of a matrix (n, k). Throws ValueError for weights that are not finite.
+EIGENFORMER_IO_FUNCTION kernels::PackedMatrix pack_int8_rows(const Tensor<float>& matrix,
+                                                             const Int8Rows& rows);
 
 /// The panels of a file, without a copy. Throws IoError when they, their scales or their sums are missing or
 /// have another shape than that for `rows` of k numbers, or when a scale is negative or not finite.
@@ -84,8 +83,8 @@ EIGENFORMER_IO_FUNCTION kernels::PackedMatrix view_int8_panels(const Safetensors
 
 namespace eigenformer::detail {
 
-EIGENFORMER_IO_FUNCTION void add_packed_panels(SafetensorsWriter& writer, const std::string& name,
-                                               const kernels::PackedMatrix& packed) {
+EIGENFORMER_IO_FUNCTION void add_panels(SafetensorsWriter& writer, const std::string& name,
+                                        const kernels::PackedMatrix& packed) {
   const Shape shape = int8_panels_shape(packed.n(), packed.k());
   const Shape outputs{shape[0] * shape[2]};
   Tensor<std::int8_t> panels(shape);
@@ -100,17 +99,13 @@ EIGENFORMER_IO_FUNCTION void add_packed_panels(SafetensorsWriter& writer, const 
     writer.add(name + "_input_step", Tensor<float>::full(Shape{1}, packed.input_step()));
 }
 
-EIGENFORMER_IO_FUNCTION void add_int8_panels(SafetensorsWriter& writer, const Tensor<float>& value,
-                                             const std::vector<Int8Rows>& products) {
-  const index_t k = value.dim(1);
-  for (const Int8Rows& rows : products) {
-    kernels::PackedMatrix packed;
-    try {
-      packed = kernels::PackedMatrix::pack(value.data() + rows.first * k, rows.count, k, WeightFormat::int8);
-    } catch (const ValueError& error) {
-      throw ValueError("save_model", {"'", rows.name, "' cannot be int8: ", error.what()});
-    }
-    add_packed_panels(writer, rows.name, packed);
+EIGENFORMER_IO_FUNCTION kernels::PackedMatrix pack_int8_rows(const Tensor<float>& matrix,
+                                                             const Int8Rows& rows) {
+  const index_t k = matrix.dim(1);
+  try {
+    return kernels::PackedMatrix::pack(matrix.data() + rows.first * k, rows.count, k, WeightFormat::int8);
+  } catch (const ValueError& error) {
+    throw ValueError("save_model", {"'", rows.name, "' cannot be int8: ", error.what()});
   }
 }
 

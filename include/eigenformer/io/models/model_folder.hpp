@@ -21,9 +21,9 @@
 #include "eigenformer/data/files/folder_transaction.hpp"
 #include "eigenformer/io/models/conventions_json.hpp"
 #include "eigenformer/io/models/folder_checksums.hpp"
+#include "eigenformer/io/models/json_file.hpp"
 #include "eigenformer/io/models/options_json.hpp"
 #include "eigenformer/io/models/quantized_model.hpp"
-#include "eigenformer/io/safetensors/json_text.hpp"
 #include "eigenformer/version.hpp"
 
 /// @file
@@ -76,12 +76,19 @@ struct FolderDescription {
   nlohmann::json training = nlohmann::json::object();  ///< options of the training; not used for inference
 };
 
+namespace detail {
+
+template <class M>
+using DescriptionOf = FolderDescription<std::remove_cvref_t<decltype(M::options)>>;
+
+}  // namespace detail
+
 /// A model loaded from a folder, with its description and tokenizers.
 template <class M>
 struct LoadedModel {
-  FolderDescription<std::remove_cvref_t<decltype(M::options)>> description;  ///< contents of options.json
-  TokenizerPair tokenizers;                                                  ///< null for a model without
-  M model;                                                                   ///< the module with its weights
+  detail::DescriptionOf<M> description;  ///< contents of options.json
+  TokenizerPair tokenizers;              ///< null for a model without
+  M model;                               ///< the module with its weights
 };
 
 namespace detail {
@@ -93,15 +100,6 @@ inline std::string tokenizer_file(const std::string& kind, const std::string& na
 
 // Refuses files that may block when they are opened, such as named pipes.
 EIGENFORMER_IO_FUNCTION void require_no_stream(const std::filesystem::path& path);
-
-// Looks up each file separately: an interrupted commit may have moved only one of them.
-inline std::shared_ptr<const Tokenizer> load_folder_tokenizer(const std::string& kind,
-                                                              const std::filesystem::path& folder,
-                                                              const std::string& name) {
-  const std::filesystem::path path = folder_file(folder, tokenizer_file(kind, name));
-  require_no_stream(path);
-  return load_tokenizer(kind, path.parent_path(), name);
-}
 
 EIGENFORMER_IO_FUNCTION TokenizerPair load_folder_tokenizers(const std::string& kind, bool joint,
                                                              const std::filesystem::path& folder);
@@ -145,21 +143,23 @@ void validate_file_options(const Options& o) {
 }  // namespace detail
 
 /// Whether a folder has files of a model, of any kind and version, complete or not.
-EIGENFORMER_IO_FUNCTION bool is_model_folder(const std::filesystem::path& folder);
+inline bool is_model_folder(const std::filesystem::path& folder) {
+  return detail::has_folder_file(folder, "options.json") ||
+         detail::has_folder_file(folder, "model.safetensors");
+}
 
 /// Whether a folder has an adapter_config.json.
-EIGENFORMER_IO_FUNCTION bool is_adapter_folder(const std::filesystem::path& folder);
+inline bool is_adapter_folder(const std::filesystem::path& folder) {
+  return detail::has_folder_file(folder, "adapter_config.json");
+}
 
 namespace detail {
 
-/// Files that every save of a model replaces; see read_folder().
-EIGENFORMER_IO_FUNCTION const std::vector<std::string>& files_of_each_save();
-
-/// stage_model() with weights that write_weights(path) writes.
-template <FolderModel M, class F>
+/// stage_model() of a model whose matrices are in `packed`, if it is not null.
+template <FolderModel M>
 void stage_folder(const FolderTransaction& save, const M& model, const TokenizerPair& tokenizers,
                   const nlohmann::json& training, WeightFormat weights, const ModelConventions& text,
-                  F&& write_weights) {
+                  const kernels::PackedWeights* packed) {
   const std::string kind = tokenizers.source ? tokenizers.source->kind() : "";
   nlohmann::json options = {
       {"format", M::format},
@@ -172,14 +172,14 @@ void stage_folder(const FolderTransaction& save, const M& model, const Tokenizer
   if (!kind.empty()) options["tokenizer"] = {{"kind", kind}, {"joint", tokenizers.joint()}};
   if (weights != WeightFormat::float32) options["weights"] = word_of(weights);
   if (text != ModelConventions{}) options["text"] = conventions_to_json(text);
-  write_weights(save.file("model.safetensors"));
+  write_quantized(save.file("model.safetensors"), model, weights, packed);
   std::vector<std::string> files = {"model.safetensors"};
-  for (const char* name : {"tokenizer", "source", "target"}) {
-    if (kind.empty() || tokenizers.joint() != (std::string(name) == "tokenizer")) continue;
-    const Tokenizer& tokenizer = std::string(name) == "target" ? *tokenizers.target : *tokenizers.source;
+  const auto store = [&](const char* name, const Tokenizer& tokenizer) {
     files.push_back(tokenizer_file(kind, name));
     tokenizer.save(save.file(files.back()).parent_path(), name);
-  }
+  };
+  if (!kind.empty()) store(tokenizers.joint() ? "tokenizer" : "source", *tokenizers.source);
+  if (!kind.empty() && !tokenizers.joint()) store("target", *tokenizers.target);
   const std::filesystem::path options_file = save.file("options.json");
   write_file(options_file, options_with_checksums(std::move(options), options_file.parent_path(), files));
 }
@@ -192,8 +192,7 @@ template <FolderModel M>
 void stage_model(const FolderTransaction& save, const M& model, const TokenizerPair& tokenizers = {},
                  const nlohmann::json& training = nlohmann::json::object(),
                  WeightFormat weights = WeightFormat::float32, const ModelConventions& text = {}) {
-  detail::stage_folder(save, model, tokenizers, training, weights, text,
-                       [&](const auto& path) { save_quantized_model(path, model, weights); });
+  detail::stage_folder(save, model, tokenizers, training, weights, text, nullptr);
 }
 
 namespace detail {
@@ -261,9 +260,7 @@ void read_description_fields(const nlohmann::json& json, FolderDescription<Optio
 
 // read_model_description() without protection from concurrent writers.
 template <FolderModel M>
-FolderDescription<std::remove_cvref_t<decltype(M::options)>> read_description(
-    const std::filesystem::path& folder) {
-  using Options = std::remove_cvref_t<decltype(M::options)>;
+DescriptionOf<M> read_description(const std::filesystem::path& folder) {
   const auto exists = [](const std::filesystem::path& file) {
     std::error_code error;  // set when the answer is not known
     const bool found = std::filesystem::exists(file, error);
@@ -286,30 +283,28 @@ FolderDescription<std::remove_cvref_t<decltype(M::options)>> read_description(
                         : "it has no options.json")});
   }
   require_no_stream(path);
-  const auto refuse = [&](std::initializer_list<MessagePart> what) {
-    return IoError("load_model_folder", {"'", path.string(), "' ", join(what)});
-  };
-  const nlohmann::json json = read_unique_json("load_model_folder", path);
-  if (json.is_discarded()) throw refuse({"is truncated or not JSON"});
-  if (!json.is_object() || !json.contains("format_version") ||
-      !json.at("format_version").is_number_integer() || !json.contains("model") ||
-      !json.contains("tokenizer")) {
-    throw refuse({"is not the options.json of a model folder: expected format_version, model and tokenizer"});
+  const JsonFile file = JsonFile::open_unique("load_model_folder", path);
+  const nlohmann::json& json = file.json();
+  if (!json.contains("format_version") || !json.at("format_version").is_number_integer() ||
+      !json.contains("model") || !json.contains("tokenizer")) {
+    throw file.refuse(
+        {"is not the options.json of a model folder: expected format_version, model and tokenizer"});
   }
   if (!json.contains("format") || !is_text(json.at("format"), M::format)) {
-    throw refuse({"describes another kind of model: format is ",
-                  (json.contains("format") ? json.at("format").dump() : std::string("absent")),
-                  ", expected \"", M::format, "\""});
+    throw file.refuse({"describes another kind of model: format is ",
+                       (json.contains("format") ? json.at("format").dump() : std::string("absent")),
+                       ", expected \"", M::format, "\""});
   }
-  FolderDescription<Options> d;
   if (json.at("format_version") != model_format_version) {
-    throw refuse({"has format_version ", json.at("format_version").dump(), ", this version of the library (",
-                  version_string(), ") reads ", model_format_version});
+    throw file.refuse({"has format_version ", json.at("format_version").dump(),
+                       ", this version of the library (", version_string(), ") reads ",
+                       model_format_version});
   }
+  DescriptionOf<M> d;
   try {
     read_description_fields(json, d);
   } catch (const ValueError& error) {
-    throw refuse({"is damaged or not written by this library: ", error.what()});
+    throw file.refuse({"is damaged or not written by this library: ", error.what()});
   }
   return d;
 }
@@ -319,10 +314,8 @@ FolderDescription<std::remove_cvref_t<decltype(M::options)>> read_description(
 /// Reads the options.json of a folder with a model of type M, without its weights. Throws IoError that names
 /// the file and what is wrong with it, also for another kind of model.
 template <FolderModel M>
-FolderDescription<std::remove_cvref_t<decltype(M::options)>> read_model_description(
-    const std::filesystem::path& folder) {
-  return detail::read_folder(folder, detail::files_of_each_save(),
-                             [&] { return detail::read_description<M>(folder); });
+detail::DescriptionOf<M> read_model_description(const std::filesystem::path& folder) {
+  return detail::read_model_files(folder, [&] { return detail::read_description<M>(folder); });
 }
 
 namespace detail {
@@ -393,7 +386,7 @@ LoadedModel<M> load_files(const std::filesystem::path& folder, F&& load_weights)
 /// Loads a model, with weights that load_weights(path of the file, model, description) loads.
 template <FolderModel M, class F>
 LoadedModel<M> load_folder(const std::filesystem::path& folder, F&& load_weights) {
-  return read_folder(folder, files_of_each_save(), [&] { return load_files<M>(folder, load_weights); });
+  return read_model_files(folder, [&] { return load_files<M>(folder, load_weights); });
 }
 
 }  // namespace detail
@@ -414,8 +407,7 @@ LoadedModel<M> load_model_folder(const std::filesystem::path& folder) {
 
 #if EIGENFORMER_IO_DEFINITIONS
 
-namespace eigenformer {
-namespace detail {
+namespace eigenformer::detail {
 
 EIGENFORMER_IO_FUNCTION void require_no_stream(const std::filesystem::path& path) {
   std::error_code ignored;
@@ -430,27 +422,15 @@ EIGENFORMER_IO_FUNCTION TokenizerPair load_folder_tokenizers(const std::string& 
                                                              const std::filesystem::path& folder) {
   TokenizerPair pair;
   if (kind.empty()) return pair;
-  pair.source = load_folder_tokenizer(kind, folder, joint ? "tokenizer" : "source");
-  pair.target = joint ? pair.source : load_folder_tokenizer(kind, folder, "target");
+  // Looks up each file separately: an interrupted commit may have moved only one of them.
+  const auto load = [&](const char* name) {
+    const std::filesystem::path path = folder_file(folder, tokenizer_file(kind, name));
+    require_no_stream(path);
+    return load_tokenizer(kind, path.parent_path(), name);
+  };
+  pair.source = load(joint ? "tokenizer" : "source");
+  pair.target = joint ? pair.source : load("target");
   return pair;
-}
-
-}  // namespace detail
-
-EIGENFORMER_IO_FUNCTION bool is_model_folder(const std::filesystem::path& folder) {
-  return detail::has_folder_file(folder, "options.json") ||
-         detail::has_folder_file(folder, "model.safetensors");
-}
-
-EIGENFORMER_IO_FUNCTION bool is_adapter_folder(const std::filesystem::path& folder) {
-  return detail::has_folder_file(folder, "adapter_config.json");
-}
-
-namespace detail {
-
-EIGENFORMER_IO_FUNCTION const std::vector<std::string>& files_of_each_save() {
-  static const std::vector<std::string> names = {"options.json", "model.safetensors"};
-  return names;
 }
 
 EIGENFORMER_IO_FUNCTION void stage_training_options(const FolderTransaction& save,
@@ -458,9 +438,7 @@ EIGENFORMER_IO_FUNCTION void stage_training_options(const FolderTransaction& sav
                                                     const nlohmann::json& training) {
   const char* const name = has_folder_file(folder, "base.json") ? "base.json" : "options.json";
   const std::filesystem::path path = folder_file(folder, name);
-  nlohmann::json json = read_unique_json("stage_training_options", path);
-  if (json.is_discarded() || !json.is_object())
-    throw IoError("stage_training_options", {"'", path.string(), "' is truncated or not a JSON object"});
+  nlohmann::json json = JsonFile::open_unique("stage_training_options", path).json();
   if (json.contains("training") && json.at("training") == training) return;
   json["training"] = training;
   write_file(save.file(name), json.contains("checksums") && json.at("checksums").is_object()
@@ -468,8 +446,6 @@ EIGENFORMER_IO_FUNCTION void stage_training_options(const FolderTransaction& sav
                                   : json.dump(2) + "\n");
 }
 
-}  // namespace detail
-
-}  // namespace eigenformer
+}  // namespace eigenformer::detail
 
 #endif

@@ -168,7 +168,7 @@ struct OptionsReader {
     if (has(field.name)) {
       std::string known_words;
       const nlohmann::json& word = json.at(field.name);
-      if (!choose_alternative(x, word.is_string() ? word.template get<std::string>() : "", known_words))
+      if (!choose_alternative(x, word.is_string() ? word.get<std::string>() : "", known_words))
         throw refused_option(field.name, word, "one of " + known_words);
     }
     (([&] {
@@ -260,15 +260,18 @@ nlohmann::json split_positions(nlohmann::json json) {
   return json;
 }
 
+template <class Options, class Group>
+concept has_own_layer = requires(const Options& options, const Group& group) {
+  group.layer->d_model;
+  options.layer.d_model;
+};
+
 // A group as an object: the fields of the stack's own layer that differ from the model's, and the stack's own
 // fields.
 template <class Options, class Group>
 nlohmann::json group_to_json(const Options& options, const Group& group) {
   nlohmann::json json = nlohmann::json::object();
-  if constexpr (requires {
-                  group.layer->d_model;
-                  options.layer.d_model;
-                }) {
+  if constexpr (has_own_layer<Options, Group>) {
     if (group.layer) {
       const nlohmann::json common = fields_to_json(options.layer);
       const nlohmann::json own = fields_to_json(*group.layer);
@@ -289,19 +292,15 @@ EIGENFORMER_IO_FUNCTION void refuse_unknown(const nlohmann::json& json, const st
 
 template <class Options, class Group>
 void group_from_json(const char* name, const nlohmann::json& json, const Options& options, Group& group) {
-  std::set<std::string> of_group, of_layer;
-  Group::fields(group, OptionsReader{json, of_group});
-  if constexpr (requires {
-                  group.layer->d_model;
-                  options.layer.d_model;
-                }) {
+  std::set<std::string> known;
+  Group::fields(group, OptionsReader{json, known});
+  if constexpr (has_own_layer<Options, Group>) {
     auto layer = options.layer;
-    decltype(layer)::fields(layer, OptionsReader{json, of_layer});
+    decltype(layer)::fields(layer, OptionsReader{json, known});
     group.layer.reset();
     if (!(layer == options.layer)) group.layer = layer;
   }
-  of_group.merge(of_layer);
-  refuse_unknown(json, of_group, std::string(name) + ".");
+  refuse_unknown(json, known, std::string(name) + ".");
 }
 
 }  // namespace detail
@@ -365,8 +364,7 @@ Options options_from_json(const nlohmann::json& given, Options options = {}) {
 
 #if EIGENFORMER_IO_DEFINITIONS
 
-namespace eigenformer {
-namespace detail {
+namespace eigenformer::detail {
 
 EIGENFORMER_IO_FUNCTION ValueError refused_option(const std::string& name, const nlohmann::json& json,
                                                   const std::string& expected) {
@@ -388,7 +386,6 @@ EIGENFORMER_IO_FUNCTION void refuse_unknown(const nlohmann::json& json, const st
   }
 }
 
-}  // namespace detail
-}  // namespace eigenformer
+}  // namespace eigenformer::detail
 
 #endif

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -49,9 +48,7 @@ inline std::string scale_name(const std::string& name) { return name + "_scale";
 template <class T>
 void add_quantized(SafetensorsWriter& writer, const std::string& name, const Tensor<T>& value,
                    WeightFormat format) {
-  if (!value.defined() && value.numel() > 0) {
-    throw ValueError("save_model", {"'", name, "' was released; it cannot be saved"});
-  }
+  require_memory_to_save("save_model", name, value);
   if (value.rank() != 2) {
     writer.add(name, value.template to<float>());
   } else if (format == WeightFormat::bf16) {
@@ -72,14 +69,7 @@ void add_quantized(SafetensorsWriter& writer, const std::string& name, const Ten
 // Whether the metadata have this value; throws IoError for another one.
 EIGENFORMER_IO_FUNCTION bool has_metadata(const SafetensorsFile& file, const char* key, const char* value);
 
-// Whether a row of int8 weights is valid, as described above. given: it was quantised by another library.
-inline bool is_quantized_row(const std::int8_t* q, index_t n, float scale, bool given) {
-  std::int32_t largest = 0;
-  for (index_t i = 0; i < n; ++i) largest = std::max(largest, std::abs(static_cast<std::int32_t>(q[i])));
-  if (given) return std::isfinite(127.0f * scale) && largest <= 127 && scale >= 0;
-  return std::isfinite(127.0f * scale) && (largest == 127 ? scale > 0 : largest == 0 && scale == 0);
-}
-
+// Throws IoError unless a row of int8 weights is valid, as described above.
 EIGENFORMER_IO_FUNCTION void require_quantized_row(const SafetensorsFile& file, const std::string& name,
                                                    index_t row, const std::int8_t* q, index_t n, float scale);
 
@@ -145,8 +135,8 @@ inline bool has_int8_panels(const SafetensorsFile& file) {
   return has_metadata(file, "int8_layout", int8_panels_layout);
 }
 
-// Reads the tensors of a file of int8 weights. Panels are passed to take_panels(name of the matrix, its
-// products, shape), which returns the value of the entry, of that shape; all others are converted.
+// Reads the tensors of a file of int8 weights. Panels are passed to take_panels(products of a matrix,
+// its shape), which returns the value of the entry, of that shape; all others are converted.
 template <class M, class F>
 std::vector<StateEntry<typename M::value_type>> read_int8_entries(const SafetensorsFile& file, const M& model,
                                                                   F&& take_panels) {
@@ -164,7 +154,7 @@ std::vector<StateEntry<typename M::value_type>> read_int8_entries(const Safetens
       for (const Int8Rows& rows : products)
         for (const char* suffix : int8_parts) there = there || file.contains(rows.name + suffix);
       if (!there) continue;
-      entries.push_back({name, take_panels(name, products, shapes.at(name)), {}});
+      entries.push_back({name, take_panels(products, shapes.at(name)), {}});
       for (const Int8Rows& rows : products)
         for (const char* suffix : int8_parts) taken.insert(rows.name + suffix);
     }
@@ -183,6 +173,45 @@ std::vector<StateEntry<typename M::value_type>> read_int8_entries(const Safetens
   return entries;
 }
 
+// save_quantized_model(). packed: if not null, the int8 matrices of a model that has released its own; throws
+// ValueError for one that is not among them.
+template <class M>
+void write_quantized(const std::filesystem::path& path, const M& model, WeightFormat format,
+                     const kernels::PackedWeights* packed) {
+  if (format == WeightFormat::float32) return save_model(path, model);
+  const auto entries = state_dict(model);
+  require_entries(entries.size());
+  SafetensorsWriter writer;
+  writer.set_metadata("format", "pt");
+  std::map<std::string, std::vector<Int8Rows>> products;
+  if (format == WeightFormat::int8) {
+    products = int8_products(model);
+    writer.set_metadata("int8_layout", int8_panels_layout);
+  }
+  if (packed != nullptr) writer.set_metadata("int8_scales", int8_given_scales);
+  for (const auto& entry : entries) {
+    if (!entry.alias_of.empty()) continue;
+    const auto found = products.find(entry.name);
+    if (found == products.end()) {
+      add_quantized(writer, entry.name, entry.value, format);
+    } else if (packed == nullptr) {
+      require_memory_to_save("save_model", entry.name, entry.value);
+      const Tensor<float> value = entry.value.template to<float>();
+      for (const Int8Rows& rows : found->second) add_panels(writer, rows.name, pack_int8_rows(value, rows));
+    } else {
+      for (const Int8Rows& rows : found->second) {
+        const kernels::PackedMatrix* matrix = packed->find(rows.parameter, rows.first, rows.count);
+        if (matrix == nullptr || matrix->format() != WeightFormat::int8)
+          throw ValueError(
+              "save_model",
+              {"'", rows.name, "' is not packed in int8, must be for a model saved with int8 panels"});
+        add_panels(writer, rows.name, *matrix);
+      }
+    }
+  }
+  writer.save(path);
+}
+
 }  // namespace detail
 
 /// Writes a module's state dict as save_model() does, with matrices in `format`. Throws ValueError for int8
@@ -190,60 +219,8 @@ std::vector<StateEntry<typename M::value_type>> read_int8_entries(const Safetens
 /// existing file is then unchanged.
 template <class M>
 void save_quantized_model(const std::filesystem::path& path, const M& model, WeightFormat format) {
-  if (format == WeightFormat::float32) return save_model(path, model);
-  detail::require_entries(state_dict(model).size());
-  SafetensorsWriter writer;
-  writer.set_metadata("format", "pt");
-  std::map<std::string, std::vector<detail::Int8Rows>> products;
-  if (format == WeightFormat::int8) {
-    products = detail::int8_products(model);
-    writer.set_metadata("int8_layout", detail::int8_panels_layout);
-  }
-  for (const auto& entry : state_dict(model)) {
-    if (!entry.alias_of.empty()) continue;
-    const auto found = products.find(entry.name);
-    if (found == products.end() || !entry.value.defined()) {
-      detail::add_quantized(writer, entry.name, entry.value, format);
-    } else {
-      detail::add_int8_panels(writer, entry.value.template to<float>(), found->second);
-    }
-  }
-  writer.save(path);
+  detail::write_quantized(path, model, format, nullptr);
 }
-
-namespace detail {
-
-/// Writes a model whose matrices are packed in int8 and released, in the format of save_quantized_model()
-/// with WeightFormat::int8; the bytes, scales and input steps of `packed` are kept. Throws ValueError for a
-/// matrix that is not packed in int8, IoError when writing fails.
-template <class M>
-void save_packed_model(const std::filesystem::path& path, const M& model,
-                       const kernels::PackedWeights& packed) {
-  SafetensorsWriter writer;
-  writer.set_metadata("format", "pt");
-  writer.set_metadata("int8_layout", int8_panels_layout);
-  writer.set_metadata("int8_scales", int8_given_scales);
-  const auto products = int8_products(model);
-  for (const auto& entry : state_dict(model)) {
-    if (!entry.alias_of.empty()) continue;
-    const auto found = products.find(entry.name);
-    if (found == products.end()) {
-      add_quantized(writer, entry.name, entry.value, WeightFormat::int8);
-      continue;
-    }
-    for (const Int8Rows& rows : found->second) {
-      const kernels::PackedMatrix* matrix = packed.find(rows.parameter, rows.first, rows.count);
-      if (matrix == nullptr || matrix->format() != WeightFormat::int8)
-        throw ValueError(
-            "save_model",
-            {"'", rows.name, "' is not packed in int8, must be for a model saved with int8 panels"});
-      add_packed_panels(writer, rows.name, *matrix);
-    }
-  }
-  writer.save(path);
-}
-
-}  // namespace detail
 
 /// Loads a file of save_quantized_model() into a module of the same structure. Weights are dequantised;
 /// packing them in the same format restores the bits of the file. Throws IoError that names the file and what
@@ -265,8 +242,7 @@ void load_quantized_model(const std::filesystem::path& path, M& model, WeightFor
     return;
   }
   const auto entries = detail::read_int8_entries(
-      file, model,
-      [&](const std::string&, const std::vector<detail::Int8Rows>& products, const Shape& shape) {
+      file, model, [&](const std::vector<detail::Int8Rows>& products, const Shape& shape) {
         Tensor<T> value(shape);
         for (const detail::Int8Rows& rows : products)
           detail::dequantize_panels(file, rows, shape[1], value.data() + rows.first * shape[1]);
@@ -295,8 +271,13 @@ EIGENFORMER_IO_FUNCTION bool has_metadata(const SafetensorsFile& file, const cha
 EIGENFORMER_IO_FUNCTION void require_quantized_row(const SafetensorsFile& file, const std::string& name,
                                                    index_t row, const std::int8_t* q, index_t n,
                                                    float scale) {
-  const bool given = has_metadata(file, "int8_scales", int8_given_scales);
-  if (is_quantized_row(q, n, scale, given)) return;
+  const bool given = has_metadata(file, "int8_scales", int8_given_scales);  // by another library
+  std::int32_t largest = 0;
+  for (index_t i = 0; i < n; ++i) largest = std::max(largest, std::abs(static_cast<std::int32_t>(q[i])));
+  const bool fits = given            ? largest <= 127 && scale >= 0
+                    : largest == 127 ? scale > 0
+                                     : largest == 0 && scale == 0;
+  if (fits && std::isfinite(127.0f * scale)) return;
   throw IoError(
       "load_model",
       {"'", file.path().string(), "': the int8 tensor '", name,

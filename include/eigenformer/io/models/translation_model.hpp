@@ -3,7 +3,6 @@
 #include <concepts>
 #include <filesystem>
 #include <memory>
-#include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -39,8 +38,8 @@ std::shared_ptr<const kernels::PackedWeights> load_packed_weights(const std::fil
     return pack_weights_in_place(model, format);
   }
   auto packed = std::make_shared<kernels::PackedWeights>();
-  const auto entries = read_int8_entries(
-      file, model, [&](const std::string&, const std::vector<Int8Rows>& products, const Shape& shape) {
+  const auto entries =
+      read_int8_entries(file, model, [&](const std::vector<Int8Rows>& products, const Shape& shape) {
         for (const Int8Rows& rows : products)
           packed->add(rows.parameter, rows.first, view_int8_panels(file, rows, shape[1]));
         return Tensor<float>::without_storage(shape);
@@ -73,9 +72,8 @@ void save_packed_folder(const std::filesystem::path& folder, const PackedModel<M
                         const nlohmann::json& training = nlohmann::json::object()) {
   const LoadedModel<M>& loaded = model.loaded;
   FolderTransaction save(folder);
-  detail::stage_folder(
-      save, loaded.model, loaded.tokenizers, training, WeightFormat::int8, loaded.description.text,
-      [&](const auto& path) { detail::save_packed_model(path, loaded.model, *model.weights); });
+  detail::stage_folder(save, loaded.model, loaded.tokenizers, training, WeightFormat::int8,
+                       loaded.description.text, model.weights.get());
   save.commit();
 }
 
@@ -85,9 +83,9 @@ void save_packed_folder(const std::filesystem::path& folder, const PackedModel<M
 /// mapped: truncating it ends the process (SIGBUS). Replacing it, as save_model_folder() does, is safe.
 /// Throws as load_model_folder() does.
 ///
-///     const auto model = ef::load_packed_folder<ef::Seq2SeqTransformer<float>>("en-de");
+///     const auto model = ef::load_packed_folder("en-de");  // a translation model
 ///     auto sentences = ef::generate(model.loaded.model, model.context(), sources);
-template <FolderModel M>
+template <FolderModel M = Seq2SeqTransformer<float>>
 PackedModel<M> load_packed_folder(const std::filesystem::path& folder) {
   std::shared_ptr<const detail::kernels::PackedWeights> weights;
   auto loaded = detail::load_folder<M>(folder, [&](const auto& path, M& model, const auto& description) {
@@ -128,12 +126,6 @@ inline void require_tokenizers(const std::filesystem::path& folder, const Tokeni
 template <std::floating_point T = float>
 TranslationModel<T> load_model_folder(const std::filesystem::path& folder) {
   return load_model_folder<Seq2SeqTransformer<T>>(folder);
-}
-
-/// Loads a translation model's folder for inference: see `load_packed_folder<M>()`. Throws as
-/// load_model_folder() does.
-inline PackedModel<Seq2SeqTransformer<float>> load_packed_folder(const std::filesystem::path& folder) {
-  return load_packed_folder<Seq2SeqTransformer<float>>(folder);
 }
 
 EIGENFORMER_IO_INSTANCE(LoadedModel<Seq2SeqTransformer<float>> load_model_folder<Seq2SeqTransformer<float>>(

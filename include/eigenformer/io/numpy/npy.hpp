@@ -35,47 +35,10 @@ inline constexpr std::array<std::string_view, 13> npy_types = {
     "|b1", "|u1", "|i1", "<u2", "<i2", "<u4", "<i4", "<u8", "<i8", "<f2", "", "<f4", "<f8"};
 
 /// Parses a header: 6 bytes of magic, 2 of version, the length of the rest (2 bytes, 4 from version 2 on),
-/// and a Python dictionary such as {'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }.
-class NpyParser {
- public:
-  /// bytes: header and data; messages call the array `what`.
-  NpyParser(std::span<const std::byte> bytes, std::string what) : bytes_(bytes), what_(std::move(what)) {}
-
-  /// Throws IoError for a damaged header, an unsupported type, and data of another size.
-  NpyHeader parse();
-
- private:
-  [[noreturn]] void fail(std::initializer_list<MessagePart> message) const {
-    throw IoError("npy", {"cannot read ", what_, ": ", join(message)});
-  }
-
-  void skip_space() {
-    while (!text_.empty() && (text_[0] == ' ' || text_[0] == '\n')) text_.remove_prefix(1);
-  }
-  bool take(char c) { return take(std::string_view(&c, 1)); }
-  void expect(char c) {
-    if (!take(c)) fail({"its header lacks a '", c, "' before '", text_.substr(0, 20), "'"});
-  }
-  bool take(std::string_view word) {
-    skip_space();
-    if (text_.substr(0, word.size()) != word) return false;
-    text_.remove_prefix(word.size());
-    return true;
-  }
-
-  std::string read_string();
-
-  void read_dictionary(NpyHeader& header);
-
-  Dtype read_type();
-
-  // The product of the dimensions other than zero must be in range, too.
-  Shape read_shape();
-
-  std::span<const std::byte> bytes_;
-  std::string what_;
-  std::string_view text_;
-};
+/// and a Python dictionary such as {'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }. bytes: header
+/// and data; messages call the array `what`. Throws IoError for a damaged header, an unsupported type, and
+/// data of another size.
+EIGENFORMER_IO_FUNCTION NpyHeader parse_npy(std::span<const std::byte> bytes, const std::string& what);
 
 /// Makes the header of a row-major array, padded so that the data begin at a multiple of 64 bytes.
 EIGENFORMER_IO_FUNCTION std::string npy_header(Dtype dtype, const Shape& shape);
@@ -109,9 +72,8 @@ Tensor<T> from_fortran_order(const Tensor<T>& columns) {
 template <class T>
 Tensor<T> npy_tensor(std::span<std::byte> bytes, const NpyHeader& header, std::shared_ptr<void> keep_alive,
                      const std::string& what) {
-  const auto refuse = [&](const std::string& message) { throw IoError("npy", {what, " ", message}); };
   const Tensor<T> found = tensor_of_bytes<T>(header.dtype, bytes.subspan(header.begin), header.shape,
-                                             std::move(keep_alive), refuse);
+                                             std::move(keep_alive), "npy", what);
   return header.fortran_order && header.shape.rank() > 1 ? from_fortran_order(found) : found;
 }
 
@@ -127,8 +89,7 @@ template <class T>
 [[nodiscard]] Tensor<T> load_npy(const std::filesystem::path& path) {
   const auto file = detail::MappedFile::open(path);
   const std::string what = "'" + path.string() + "'";
-  const detail::NpyHeader header = detail::NpyParser(file->bytes(), what).parse();
-  return detail::npy_tensor<T>(file->bytes(), header, file, what);
+  return detail::npy_tensor<T>(file->bytes(), detail::parse_npy(file->bytes(), what), file, what);
 }
 
 /// Writes a tensor to a .npy file, atomically. Throws ValueError for bfloat16, which NumPy does not have, and
@@ -147,111 +108,144 @@ void save_npy(const std::filesystem::path& path, const Tensor<T>& tensor) {
 
 #if EIGENFORMER_IO_DEFINITIONS
 
-namespace eigenformer {
-namespace detail {
+namespace eigenformer::detail {
 
-EIGENFORMER_IO_FUNCTION NpyHeader NpyParser::parse() {
-  const std::string_view all(reinterpret_cast<const char*>(bytes_.data()), bytes_.size());
-  if (all.substr(0, 6) != npy_magic || all.size() < 10)
-    fail({"it does not begin as a NumPy array; it is truncated or in another format"});
-  const int version = static_cast<unsigned char>(all[6]);
-  if (version < 1 || version > 3) fail({"it has format version ", version, ", expected 1 to 3"});
-  const std::size_t width = version == 1 ? 2 : 4;
-  std::size_t length = 0;
-  if (all.size() < 8 + width) fail({"its header is truncated"});
-  std::memcpy(&length, all.data() + 8, width);
-  if (length > all.size() - 8 - width)
-    fail({"its header of ", length, " bytes ends outside its ", all.size(), " bytes"});
-  text_ = all.substr(8 + width, length);
-  NpyHeader header;
-  header.begin = 8 + width + length;
-  read_dictionary(header);
-  std::uint64_t expected = dtype_size(header.dtype);
-  for (const index_t n : header.shape) expected *= static_cast<std::uint64_t>(n);
-  const std::uint64_t available = all.size() - header.begin;
-  if (expected != available) {
-    fail({"its data take ", available, " bytes, but ", dtype_name(header.dtype), " of shape ",
-          header.shape.str(), " takes ", expected});
-  }
-  return header;
-}
+class NpyParser {
+ public:
+  NpyParser(std::span<const std::byte> bytes, const std::string& what) : bytes_(bytes), what_(what) {}
 
-EIGENFORMER_IO_FUNCTION std::string NpyParser::read_string() {
-  skip_space();
-  const char quote = text_.empty() ? '\0' : text_[0];
-  const std::size_t end = quote == '\'' || quote == '"' ? text_.find(quote, 1) : std::string_view::npos;
-  if (end == std::string_view::npos) fail({"its header lacks a string before '", text_.substr(0, 20), "'"});
-  std::string found(text_.substr(1, end - 1));
-  text_.remove_prefix(end + 1);
-  return found;
-}
-
-EIGENFORMER_IO_FUNCTION void NpyParser::read_dictionary(NpyHeader& header) {
-  bool has_type = false, has_order = false, has_shape = false;
-  expect('{');
-  while (!take('}')) {
-    const std::string key = read_string();
-    expect(':');
-    if (key == "descr" && !has_type) {
-      header.dtype = read_type();
-      has_type = true;
-    } else if (key == "fortran_order" && !has_order) {
-      header.fortran_order = take("True");
-      if (!header.fortran_order && !take("False")) fail({"fortran_order must be True or False"});
-      has_order = true;
-    } else if (key == "shape" && !has_shape) {
-      header.shape = read_shape();
-      has_shape = true;
-    } else {
-      fail({"its header has '", key,
-            "' twice, or unexpectedly; expected descr, fortran_order and shape once each"});
+  NpyHeader parse() {
+    const std::string_view all(reinterpret_cast<const char*>(bytes_.data()), bytes_.size());
+    if (all.substr(0, 6) != npy_magic || all.size() < 10)
+      fail({"it does not begin as a NumPy array; it is truncated or in another format"});
+    const int version = static_cast<unsigned char>(all[6]);
+    if (version < 1 || version > 3) fail({"it has format version ", version, ", expected 1 to 3"});
+    const std::size_t width = version == 1 ? 2 : 4;
+    std::size_t length = 0;
+    if (all.size() < 8 + width) fail({"its header is truncated"});
+    std::memcpy(&length, all.data() + 8, width);
+    if (length > all.size() - 8 - width)
+      fail({"its header of ", length, " bytes ends outside its ", all.size(), " bytes"});
+    text_ = all.substr(8 + width, length);
+    NpyHeader header;
+    header.begin = 8 + width + length;
+    read_dictionary(header);
+    std::uint64_t expected = dtype_size(header.dtype);
+    for (const index_t n : header.shape) expected *= static_cast<std::uint64_t>(n);
+    const std::uint64_t available = all.size() - header.begin;
+    if (expected != available) {
+      fail({"its data take ", available, " bytes, but ", dtype_name(header.dtype), " of shape ",
+            header.shape.str(), " takes ", expected});
     }
-    if (take(',')) continue;
-    expect('}');
-    break;
+    return header;
   }
-  skip_space();
-  if (!text_.empty()) fail({"its header continues after its dictionary"});
-  if (!has_type || !has_order || !has_shape) fail({"its header must have descr, fortran_order and shape"});
-}
 
-EIGENFORMER_IO_FUNCTION Dtype NpyParser::read_type() {
-  skip_space();
-  if (text_.substr(0, 1) == "[") fail({"it is a structured array, which is not supported"});
-  const std::string descr = read_string();
-  std::string known;
-  for (std::size_t i = 0; i < npy_types.size(); ++i) {
-    if (npy_types[i].empty()) continue;
-    if (descr == npy_types[i]) return static_cast<Dtype>(i);
-    known += (known.empty() ? "" : ", ") + std::string(npy_types[i]);
+ private:
+  [[noreturn]] void fail(std::initializer_list<MessagePart> message) const {
+    throw IoError("npy", {"cannot read ", what_, ": ", join(message)});
   }
-  fail({"it has dtype '", descr, "', expected one of ", known});
-}
 
-EIGENFORMER_IO_FUNCTION Shape NpyParser::read_shape() {
-  std::vector<index_t> dims;
-  index_t product = 1;
-  expect('(');
-  while (!take(')')) {
+  void skip_space() {
+    while (!text_.empty() && (text_[0] == ' ' || text_[0] == '\n')) text_.remove_prefix(1);
+  }
+  bool take(char c) { return take(std::string_view(&c, 1)); }
+  void expect(char c) {
+    if (!take(c)) fail({"its header lacks a '", c, "' before '", text_.substr(0, 20), "'"});
+  }
+  bool take(std::string_view word) {
     skip_space();
-    index_t n = 0;
-    std::size_t digits = 0;
-    for (; digits < text_.size() && text_[digits] >= '0' && text_[digits] <= '9'; ++digits) {
-      if (n > Shape::max_numel / 10) fail({"a dimension of its shape is too large"});
-      n = 10 * n + (text_[digits] - '0');
-    }
-    if (digits == 0) fail({"its shape must be a tuple of non-negative integers"});
-    text_.remove_prefix(digits);
-    if (n > 0 && product > Shape::max_numel / n) fail({"its shape has more elements than any memory holds"});
-    product *= n > 0 ? n : 1;
-    dims.push_back(n);
-    if (static_cast<index_t>(dims.size()) > Shape::max_rank)
-      fail({"it has more than ", Shape::max_rank, " dimensions"});
-    if (take(',')) continue;
-    expect(')');
-    break;
+    if (text_.substr(0, word.size()) != word) return false;
+    text_.remove_prefix(word.size());
+    return true;
   }
-  return Shape(std::span<const index_t>(dims));
+
+  std::string read_string() {
+    skip_space();
+    const char quote = text_.empty() ? '\0' : text_[0];
+    const std::size_t end = quote == '\'' || quote == '"' ? text_.find(quote, 1) : std::string_view::npos;
+    if (end == std::string_view::npos) fail({"its header lacks a string before '", text_.substr(0, 20), "'"});
+    std::string found(text_.substr(1, end - 1));
+    text_.remove_prefix(end + 1);
+    return found;
+  }
+
+  void read_dictionary(NpyHeader& header) {
+    bool has_type = false, has_order = false, has_shape = false;
+    expect('{');
+    while (!take('}')) {
+      const std::string key = read_string();
+      expect(':');
+      if (key == "descr" && !has_type) {
+        header.dtype = read_type();
+        has_type = true;
+      } else if (key == "fortran_order" && !has_order) {
+        header.fortran_order = take("True");
+        if (!header.fortran_order && !take("False")) fail({"fortran_order must be True or False"});
+        has_order = true;
+      } else if (key == "shape" && !has_shape) {
+        header.shape = read_shape();
+        has_shape = true;
+      } else {
+        fail({"its header has '", key,
+              "' twice, or unexpectedly; expected descr, fortran_order and shape once each"});
+      }
+      if (take(',')) continue;
+      expect('}');
+      break;
+    }
+    skip_space();
+    if (!text_.empty()) fail({"its header continues after its dictionary"});
+    if (!has_type || !has_order || !has_shape) fail({"its header must have descr, fortran_order and shape"});
+  }
+
+  Dtype read_type() {
+    skip_space();
+    if (text_.substr(0, 1) == "[") fail({"it is a structured array, which is not supported"});
+    const std::string descr = read_string();
+    std::string known;
+    for (std::size_t i = 0; i < npy_types.size(); ++i) {
+      if (npy_types[i].empty()) continue;
+      if (descr == npy_types[i]) return static_cast<Dtype>(i);
+      known += (known.empty() ? "" : ", ") + std::string(npy_types[i]);
+    }
+    fail({"it has dtype '", descr, "', expected one of ", known});
+  }
+
+  // The product of the dimensions other than zero must be in range, too.
+  Shape read_shape() {
+    std::vector<index_t> dims;
+    index_t product = 1;
+    expect('(');
+    while (!take(')')) {
+      skip_space();
+      index_t n = 0;
+      std::size_t digits = 0;
+      for (; digits < text_.size() && text_[digits] >= '0' && text_[digits] <= '9'; ++digits) {
+        if (n > Shape::max_numel / 10) fail({"a dimension of its shape is too large"});
+        n = 10 * n + (text_[digits] - '0');
+      }
+      if (digits == 0) fail({"its shape must be a tuple of non-negative integers"});
+      text_.remove_prefix(digits);
+      if (n > 0 && product > Shape::max_numel / n)
+        fail({"its shape has more elements than any memory holds"});
+      product *= n > 0 ? n : 1;
+      dims.push_back(n);
+      if (static_cast<index_t>(dims.size()) > Shape::max_rank)
+        fail({"it has more than ", Shape::max_rank, " dimensions"});
+      if (take(',')) continue;
+      expect(')');
+      break;
+    }
+    return Shape(std::span<const index_t>(dims));
+  }
+
+  std::span<const std::byte> bytes_;
+  const std::string& what_;
+  std::string_view text_;
+};
+
+EIGENFORMER_IO_FUNCTION NpyHeader parse_npy(std::span<const std::byte> bytes, const std::string& what) {
+  return NpyParser(bytes, what).parse();
 }
 
 EIGENFORMER_IO_FUNCTION std::string npy_header(Dtype dtype, const Shape& shape) {
@@ -270,7 +264,6 @@ EIGENFORMER_IO_FUNCTION std::string npy_header(Dtype dtype, const Shape& shape) 
   return header + text;
 }
 
-}  // namespace detail
-}  // namespace eigenformer
+}  // namespace eigenformer::detail
 
 #endif

@@ -12,7 +12,6 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "eigenformer/core/base/bytes.hpp"
@@ -23,24 +22,6 @@
 #include "eigenformer/io/safetensors/checkpoint.hpp"
 
 namespace eigenformer::detail {
-
-inline constexpr std::array<std::array<std::uint32_t, 256>, 8> crc32_tables = [] {
-  std::array<std::array<std::uint32_t, 256>, 8> tables{};
-  for (std::uint32_t i = 0; i < 256; ++i) {
-    std::uint32_t c = i;
-    for (int bit = 0; bit < 8; ++bit) c = c % 2 == 1 ? c >> 1U ^ 0xedb88320U : c >> 1U;
-    tables[0][i] = c;
-  }
-  for (std::size_t t = 1; t < 8; ++t) {
-    for (std::size_t i = 0; i < 256; ++i)
-      tables[t][i] = tables[t - 1][i] >> 8U ^ tables[0][tables[t - 1][i] & 0xffU];
-  }
-  return tables;
-}();
-
-/// The CRC-32 of zip archives, computed eight bytes at a time; `before` is that of the preceding bytes.
-EIGENFORMER_IO_FUNCTION std::uint32_t crc32_of(std::span<const std::byte> bytes,
-                                               std::uint32_t before = 0) noexcept;
 
 /// Writes an archive of uncompressed files that are aligned to 64 bytes, so that they can be used in a mapped
 /// archive. Throws IoError; an existing file is then unchanged.
@@ -222,8 +203,23 @@ LoadReport load_state_dict(M& module, const NpzFile& file, LoadOptions options =
 namespace eigenformer {
 namespace detail {
 
+inline constexpr std::array<std::array<std::uint32_t, 256>, 8> crc32_tables = [] {
+  std::array<std::array<std::uint32_t, 256>, 8> tables{};
+  for (std::uint32_t i = 0; i < 256; ++i) {
+    std::uint32_t c = i;
+    for (int bit = 0; bit < 8; ++bit) c = c % 2 == 1 ? c >> 1U ^ 0xedb88320U : c >> 1U;
+    tables[0][i] = c;
+  }
+  for (std::size_t t = 1; t < 8; ++t) {
+    for (std::size_t i = 0; i < 256; ++i)
+      tables[t][i] = tables[t - 1][i] >> 8U ^ tables[0][tables[t - 1][i] & 0xffU];
+  }
+  return tables;
+}();
+
+// The CRC-32 of zip archives, computed eight bytes at a time; `before` is that of the preceding bytes.
 EIGENFORMER_IO_FUNCTION std::uint32_t crc32_of(std::span<const std::byte> bytes,
-                                               std::uint32_t before) noexcept {
+                                               std::uint32_t before = 0) noexcept {
   std::uint32_t c = ~before;
   const auto* p = reinterpret_cast<const unsigned char*>(bytes.data());
   std::size_t n = bytes.size();
@@ -312,7 +308,7 @@ EIGENFORMER_IO_FUNCTION NpzFile NpzFile::open(const std::filesystem::path& path)
   NpzFile file;
   file.path_ = path;
   const auto map = detail::MappedFile::open(path);
-  for (const detail::ZipEntry& entry : detail::ZipParser(map->bytes(), path.string()).parse()) {
+  for (const detail::ZipEntry& entry : detail::parse_zip(map->bytes(), path.string())) {
     if (!entry.name.ends_with(".npy")) {
       throw IoError("npz",
                     {"'", path.string(), "' holds '", entry.name, "', expected names that end in .npy"});
@@ -345,7 +341,7 @@ EIGENFORMER_IO_FUNCTION NpzFile::Array NpzFile::read(const std::shared_ptr<detai
   }
   if (detail::crc32_of(array.bytes) != entry.crc)
     throw IoError("npz", {name, " is damaged: its checksum does not match"});
-  array.header = detail::NpyParser(array.bytes, name).parse();
+  array.header = detail::parse_npy(array.bytes, name);
   return array;
 }
 

@@ -20,6 +20,10 @@
 #include "eigenformer/io/safetensors/safetensors.hpp"
 #include "eigenformer/nn/module/module.hpp"
 
+/// @file
+/// Comparison of modules with other implementations. A fixture holds the inputs, outputs and gradients of the
+/// other implementation in one safetensors file; check_parity() runs the module and reports which tensors
+/// differ, by how much and where.
 namespace eigenformer {
 
 /// The comparison of one tensor with its expected values.
@@ -49,7 +53,12 @@ inline double parity_error(double actual, double expected) noexcept {
   return std::isfinite(error) ? error : std::numeric_limits<double>::infinity();
 }
 
-EIGENFORMER_IO_FUNCTION std::vector<index_t> index_of(index_t flat, const Shape& shape);
+inline std::vector<index_t> index_of(index_t flat, const Shape& shape) {
+  std::vector<index_t> index(static_cast<std::size_t>(shape.rank()));
+  for (index_t axis = shape.rank(); axis-- > 0; flat /= shape[axis])
+    index[static_cast<std::size_t>(axis)] = flat % shape[axis];
+  return index;
+}
 
 inline std::string format_number(const char* format, double x) {
   char text[64];
@@ -205,14 +214,6 @@ class ParityFixture {
   SafetensorsFile file_;
 };
 
-}  // namespace eigenformer
-
-/// @file
-/// Comparison of modules with other implementations. A fixture holds the inputs, outputs and gradients of the
-/// other implementation in one safetensors file; check_parity() runs the module and reports which tensors
-/// differ, by how much and where.
-namespace eigenformer {
-
 /// Options of check_parity().
 struct ParityOptions {
   double output_tolerance = 1e-5;    ///< largest error of outputs, relative to max(1, |expected|)
@@ -254,10 +255,8 @@ struct ParityOutputs {
 
   /// A single output, called y.
   ParityOutputs(Var<T> y) : outputs{{"y", std::move(y)}} {}
-  /// Several outputs, by name.
-  ParityOutputs(std::vector<std::pair<std::string, Var<T>>> named) : outputs(std::move(named)) {}
-  /// Several outputs, by name, and the loss whose gradients the fixture holds.
-  ParityOutputs(std::vector<std::pair<std::string, Var<T>>> named, Var<T> own_loss)
+  /// Several outputs, by name, and the loss whose gradients the fixture holds, if it is the module's own.
+  ParityOutputs(std::vector<std::pair<std::string, Var<T>>> named, Var<T> own_loss = {})
       : outputs(std::move(named)), loss(std::move(own_loss)) {}
 };
 
@@ -289,13 +288,13 @@ void compare_gradients(ParityReport& report, const ParityFixture& fixture, const
   }
 }
 
-/// Loads the parameters of a fixture, those whose names begin with `prefix`, into a module. Throws ValueError
-/// that lists *all* missing, unexpected and misshaped parameters.
+/// Loads the parameters of a fixture into a module. Throws ValueError that lists *all* missing, unexpected
+/// and misshaped parameters.
 template <class M>
-void load_parameters(const ParityFixture& fixture, M& module, const std::string& prefix = "param.") {
+void load_parameters(const ParityFixture& fixture, M& module) {
   using T = typename M::value_type;
   std::vector<StateEntry<T>> entries;
-  for (const auto& [name, tensor] : fixture.all<T>(prefix)) entries.push_back({name, tensor, {}});
+  for (const auto& [name, tensor] : fixture.all<T>("param.")) entries.push_back({name, tensor, {}});
   load_state_dict(module, entries);
 }
 
@@ -366,18 +365,6 @@ template <class M, class F>
 #if EIGENFORMER_IO_DEFINITIONS
 
 namespace eigenformer {
-namespace detail {
-
-EIGENFORMER_IO_FUNCTION std::vector<index_t> index_of(index_t flat, const Shape& shape) {
-  std::vector<index_t> index(static_cast<std::size_t>(shape.rank()));
-  for (index_t axis = shape.rank(); axis-- > 0;) {
-    index[static_cast<std::size_t>(axis)] = flat % shape[axis];
-    flat /= shape[axis];
-  }
-  return index;
-}
-
-}  // namespace detail
 
 EIGENFORMER_IO_FUNCTION std::string ParityReport::str(bool all) const {
   std::vector<std::vector<std::string>> rows = {{"tensor", "shape", "error", "tolerance", ""}};

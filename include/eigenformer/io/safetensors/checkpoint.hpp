@@ -20,17 +20,6 @@
 
 namespace eigenformer {
 
-/// Reads the tensors of a file as a state dict, sorted by name, with aliases of shared tensors last,
-/// converted to T; tensors of type T share the mapped file. Throws IoError for a tensor that does not convert
-/// to T.
-template <class T>
-std::vector<StateEntry<T>> read_state_dict(const SafetensorsFile& file) {
-  std::vector<StateEntry<T>> entries;
-  for (const std::string& name : file.names()) entries.push_back({name, file.tensor<T>(name), {}});
-  for (const auto& [name, stored] : file.aliases()) entries.push_back({name, file.tensor<T>(stored), stored});
-  return entries;
-}
-
 namespace detail {
 
 /// Loads a module from the tensors `given` of `source`, by its is_mapped(), tensor() and read_into(). `path`
@@ -193,7 +182,9 @@ TrainingState<T> load_training_state(const std::filesystem::path& path) {
     throw IoError("load_training_state",
                   {"'", path.string(), "' holds a damaged training state: its values are not JSON"});
   }
-  for (auto& entry : read_state_dict<T>(file)) state.tensors.emplace_back(entry.name, std::move(entry.value));
+  for (const std::string& name : file.names()) state.tensors.emplace_back(name, file.tensor<T>(name));
+  for (const auto& alias : file.aliases())
+    state.tensors.emplace_back(alias.first, file.tensor<T>(alias.second));
   // Converted tensors have other bytes.
   const auto checksum = file.metadata().find("checksum");
   const bool converted = std::any_of(file.infos().begin(), file.infos().end(), [](const TensorInfo& info) {

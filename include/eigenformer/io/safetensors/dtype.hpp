@@ -1,6 +1,5 @@
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstddef>
@@ -98,20 +97,20 @@ T convert_float(From value) noexcept {
 }
 
 // A bool whose byte is neither 0 nor 1 would be undefined behaviour.
-template <class Refuse>
-void check_booleans(std::span<const std::byte> bytes, Refuse&& refuse) {
+inline void check_booleans(std::span<const std::byte> bytes, const char* op, const std::string& what) {
   for (const std::byte b : bytes) {
-    if (b > std::byte{1}) refuse("has a byte " + std::to_string(std::to_integer<int>(b)) + " as a BOOL");
+    if (b > std::byte{1}) throw IoError(op, {what, " has a byte ", std::to_integer<int>(b), " as a BOOL"});
   }
 }
 
 /// Converts the elements of `bytes`, which are of type `dtype`, to T in `out`: floating-point types to each
-/// other (rounding), integers to wider or narrower integers. Calls refuse(what), which must throw, for other
-/// types and for a value that is out of range; `what` is a predicate such as "has dtype ...".
-template <class T, class Refuse>
-void convert_elements(Dtype dtype, std::span<const std::byte> bytes, T* out, Refuse&& refuse) {
+/// other (rounding), integers to wider or narrower integers. Throws IoError, as `op` and about `what`, for
+/// other types and for a value that is out of range.
+template <class T>
+void convert_elements(Dtype dtype, std::span<const std::byte> bytes, T* out, const char* op,
+                      const std::string& what) {
   if (dtype == dtype_of<T>()) {
-    if constexpr (std::is_same_v<T, bool>) check_booleans(bytes, refuse);
+    if constexpr (std::is_same_v<T, bool>) check_booleans(bytes, op, what);
     if (!bytes.empty()) std::memcpy(static_cast<void*>(out), bytes.data(), bytes.size());
     return;
   }
@@ -132,15 +131,15 @@ void convert_elements(Dtype dtype, std::span<const std::byte> bytes, T* out, Ref
       for (index_t i = 0; i < n; ++i) {
         const From value = load_as<From>(bytes.data() + static_cast<std::size_t>(i) * sizeof(From));
         if (!std::in_range<T>(value)) {
-          refuse("holds " + std::to_string(value) + ", which does not fit " + dtype_name(dtype_of<T>()));
+          throw IoError(op, {what, " holds ", value, ", which does not fit ", dtype_name(dtype_of<T>())});
         }
         out[i] = static_cast<T>(value);
       }
     }
   });
   if (!converts) {
-    refuse(std::string("has dtype ") + dtype_name(dtype) + ", which does not convert to " +
-           dtype_name(dtype_of<T>()));
+    throw IoError(op, {what, " has dtype ", dtype_name(dtype), ", which does not convert to ",
+                       dtype_name(dtype_of<T>())});
   }
 }
 
@@ -158,16 +157,16 @@ bool needs_no_conversion(Dtype dtype, std::span<const std::byte> bytes) noexcept
 }
 
 /// Makes a tensor of mapped bytes: without a copy when needs_no_conversion(), else converted. `keep_alive`
-/// owns the mapping.
-template <class T, class Refuse>
+/// owns the mapping. Throws as convert_elements() does.
+template <class T>
 Tensor<T> tensor_of_bytes(Dtype dtype, std::span<std::byte> bytes, const Shape& shape,
-                          std::shared_ptr<void> keep_alive, Refuse&& refuse) {
+                          std::shared_ptr<void> keep_alive, const char* op, const std::string& what) {
   if (needs_no_conversion<T>(dtype, bytes)) {
-    if constexpr (std::is_same_v<T, bool>) check_booleans(bytes, refuse);
+    if constexpr (std::is_same_v<T, bool>) check_booleans(bytes, op, what);
     return Tensor<T>::borrow(reinterpret_cast<T*>(bytes.data()), shape, std::move(keep_alive));
   }
   Tensor<T> out(shape);
-  convert_elements(dtype, bytes, out.data(), refuse);
+  convert_elements(dtype, bytes, out.data(), op, what);
   return out;
 }
 

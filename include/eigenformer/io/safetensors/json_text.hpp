@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstddef>
-#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
@@ -9,7 +8,6 @@
 #include <vector>
 
 #include "eigenformer/core/base/error.hpp"
-#include "eigenformer/data/text/text_file.hpp"
 
 namespace eigenformer::detail {
 
@@ -17,17 +15,50 @@ namespace eigenformer::detail {
 /// are nested 8 deep; the largest, tokenizer.json, have some 40 MB.
 inline constexpr std::size_t deepest_json = 64, longest_json = 100'000'000;
 
-/// Whether a text, JSON or not, opens more than `most` arrays and objects within each other.
-EIGENFORMER_IO_FUNCTION bool is_nested_deeper(std::string_view text, std::size_t most);
-
 /// The value of a text in JSON; is_discarded() if it is invalid, too long, or nested too deeply.
 EIGENFORMER_IO_FUNCTION nlohmann::json parse_json(std::string_view text);
+
+/// The same. Throws ValueError for an object that has a name twice, of which parse_json() keeps the last
+/// value.
+EIGENFORMER_IO_FUNCTION nlohmann::json parse_unique_json(std::string_view text);
 
 /// Whether a value is this string. `json == "text"` allocates in a function that is noexcept: it ends the
 /// process when memory runs out.
 inline bool is_text(const nlohmann::json& json, std::string_view text) {
   const auto* own = json.get_ptr<const std::string*>();
   return own != nullptr && *own == text;
+}
+
+}  // namespace eigenformer::detail
+
+#if EIGENFORMER_IO_DEFINITIONS
+
+namespace eigenformer::detail {
+
+// Whether a text, JSON or not, opens more than `most` arrays and objects within each other.
+EIGENFORMER_IO_FUNCTION bool is_nested_deeper(std::string_view text, std::size_t most) {
+  std::size_t depth = 0;
+  bool quoted = false;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (quoted) {
+      if (c == '\\') ++i;
+      if (c == '"') quoted = false;
+    } else if (c == '"') {
+      quoted = true;
+    } else if (c == '[' || c == '{') {
+      if (++depth > most) return true;
+    } else if ((c == ']' || c == '}') && depth > 0) {
+      --depth;
+    }
+  }
+  return false;
+}
+
+EIGENFORMER_IO_FUNCTION nlohmann::json parse_json(std::string_view text) {
+  if (text.size() > longest_json || is_nested_deeper(text, deepest_json))
+    return nlohmann::json(nlohmann::json::value_t::discarded);
+  return nlohmann::json::parse(text, nullptr, false);
 }
 
 /// Builds a value from the events of nlohmann::json::sax_parse(), in time linear in the text up to the
@@ -55,7 +86,13 @@ class UniqueJson {
   bool start_array(std::size_t) { return open(nlohmann::json::array()); }
   bool end_object() { return close(); }
   bool end_array() { return close(); }
-  bool key(std::string& name);
+  bool key(std::string& name) {
+    count();
+    const auto [at, added] = open_.back()->get_ref<nlohmann::json::object_t&>().try_emplace(name);
+    if (!added) throw ValueError("json", {"has the name '", name, "' twice in one object, expected it once"});
+    member_ = &at->second;
+    return true;
+  }
   bool parse_error(std::size_t, const std::string&, const nlohmann::json::exception& exception) {
     error = exception.what();
     value = nlohmann::json(nlohmann::json::value_t::discarded);
@@ -67,7 +104,14 @@ class UniqueJson {
     if (items_left_-- == 0) throw ValueError("json", {"has more than ", items_, " names and values"});
   }
   // Stays where it is until the array or object around it is closed.
-  nlohmann::json& place(nlohmann::json&& item);
+  nlohmann::json& place(nlohmann::json&& item) {
+    count();
+    if (open_.empty()) return value = std::move(item);
+    if (!open_.back()->is_array()) return *member_ = std::move(item);
+    auto& items = open_.back()->get_ref<nlohmann::json::array_t&>();
+    items.push_back(std::move(item));
+    return items.back();
+  }
   bool add(nlohmann::json&& item) {
     place(std::move(item));
     return true;
@@ -87,75 +131,11 @@ class UniqueJson {
   nlohmann::json* member_ = nullptr;     // the value of the last name
 };
 
-/// The same. Throws ValueError for an object that has a name twice, of which parse_json() keeps the last
-/// value.
-EIGENFORMER_IO_FUNCTION nlohmann::json parse_unique_json(std::string_view text);
-
-/// parse_unique_json() of a file. Throws IoError, as `op`, for a file that cannot be read and for a name that
-/// occurs twice.
-EIGENFORMER_IO_FUNCTION nlohmann::json read_unique_json(const char* op, const std::filesystem::path& path);
-
-}  // namespace eigenformer::detail
-
-#if EIGENFORMER_IO_DEFINITIONS
-
-namespace eigenformer::detail {
-
-EIGENFORMER_IO_FUNCTION bool is_nested_deeper(std::string_view text, std::size_t most) {
-  std::size_t depth = 0;
-  bool quoted = false;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    if (quoted) {
-      if (c == '\\') ++i;
-      if (c == '"') quoted = false;
-    } else if (c == '"') {
-      quoted = true;
-    } else if (c == '[' || c == '{') {
-      if (++depth > most) return true;
-    } else if ((c == ']' || c == '}') && depth > 0) {
-      --depth;
-    }
-  }
-  return false;
-}
-
-EIGENFORMER_IO_FUNCTION nlohmann::json parse_json(std::string_view text) {
-  if (text.size() > longest_json || is_nested_deeper(text, deepest_json))
-    return nlohmann::json(nlohmann::json::value_t::discarded);
-  return nlohmann::json::parse(text, nullptr, false);
-}
-
-EIGENFORMER_IO_FUNCTION bool UniqueJson::key(std::string& name) {
-  count();
-  const auto [at, added] = open_.back()->get_ref<nlohmann::json::object_t&>().try_emplace(name);
-  if (!added) throw ValueError("json", {"has the name '", name, "' twice in one object, expected it once"});
-  member_ = &at->second;
-  return true;
-}
-
-EIGENFORMER_IO_FUNCTION nlohmann::json& UniqueJson::place(nlohmann::json&& item) {
-  count();
-  if (open_.empty()) return value = std::move(item);
-  if (!open_.back()->is_array()) return *member_ = std::move(item);
-  auto& items = open_.back()->get_ref<nlohmann::json::array_t&>();
-  items.push_back(std::move(item));
-  return items.back();
-}
-
 EIGENFORMER_IO_FUNCTION nlohmann::json parse_unique_json(std::string_view text) {
   UniqueJson json(deepest_json, longest_json);
   if (text.size() <= longest_json && !is_nested_deeper(text, deepest_json))
     nlohmann::json::sax_parse(text, &json);
   return std::move(json.value);
-}
-
-EIGENFORMER_IO_FUNCTION nlohmann::json read_unique_json(const char* op, const std::filesystem::path& path) {
-  try {
-    return parse_unique_json(read_text_file(path));
-  } catch (const ValueError& error) {
-    throw IoError(op, {"'", path.string(), "' ", message_of(error)});
-  }
 }
 
 }  // namespace eigenformer::detail

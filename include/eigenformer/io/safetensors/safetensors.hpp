@@ -48,54 +48,11 @@ struct SafetensorsHeader {
   std::map<std::string, std::string> metadata;  ///< `__metadata__`: texts by key; empty when there is none
 };
 
-/// Parses and validates a safetensors header: a length n in 8 bytes, n bytes of JSON, then the tensors' bytes
-/// without gaps.
-class SafetensorsParser {
- public:
-  SafetensorsParser(std::span<const std::byte> file, std::string path)
-      : file_(file), path_(std::move(path)) {}
-
-  SafetensorsHeader parse();
-
- private:
-  [[noreturn]] void fail(std::initializer_list<MessagePart> message) const {
-    throw IoError("safetensors", {"cannot read '", path_, "': ", join(message)});
-  }
-  [[noreturn]] void fail(const std::string& tensor, std::initializer_list<MessagePart> message) const {
-    fail({"tensor '", tensor, "' ", join(message)});
-  }
-
-  // The header of a tensor is 3 deep. More values than a model has are an error before they take memory.
-  nlohmann::json parse_json(std::string_view text) const;
-
-  void read_metadata(const nlohmann::json& entry, SafetensorsHeader& header) const {
-    if (!entry.is_object()) fail({"__metadata__ must be an object of strings"});
-    for (const auto& [key, value] : entry.items()) {
-      if (!value.is_string()) fail({"__metadata__ '", key, "' must be a string"});
-      header.metadata.emplace(key, value.get<std::string>());
-    }
-  }
-
-  TensorInfo read_tensor(const std::string& name, const nlohmann::json& entry) const;
-
-  Dtype read_dtype(const std::string& name, const nlohmann::json& value) const;
-
-  // Multiplies `bytes` by the number of elements, checking for overflow.
-  Shape read_shape(const std::string& name, const nlohmann::json& value, std::uint64_t& bytes) const;
-
-  // In the order of offsets, each tensor must begin where the previous one ends, the last at the file's end.
-  void check_layout(SafetensorsHeader& header) const;
-
-  std::span<const std::byte> file_;
-  std::string path_;
-  std::uint64_t data_begin_ = 0;
-};
-
-/// Parses and validates the header of a safetensors file. file: all bytes of the file; path: its name in
-/// messages. Format: https://github.com/huggingface/safetensors. Throws IoError that says what is wrong.
-inline SafetensorsHeader parse_safetensors_header(std::span<const std::byte> file, const std::string& path) {
-  return SafetensorsParser(file, path).parse();
-}
+/// Parses and validates the header of a safetensors file: a length n in 8 bytes, n bytes of JSON, then the
+/// tensors' bytes without gaps. file: all bytes of the file; path: its name in messages. Format:
+/// https://github.com/huggingface/safetensors. Throws IoError that says what is wrong.
+EIGENFORMER_IO_FUNCTION SafetensorsHeader parse_safetensors_header(std::span<const std::byte> file,
+                                                                   const std::string& path);
 
 }  // namespace detail
 
@@ -107,15 +64,6 @@ inline SafetensorsHeader parse_safetensors_header(std::span<const std::byte> fil
 /// for (const std::string& name : file.names()) use(name, file.tensor<float>(name));
 /// ```
 class SafetensorsFile {
-  // Throws when a tensor cannot be converted as requested.
-  struct Refuse {
-    const SafetensorsFile& file;
-    const std::string& name;
-    [[noreturn]] void operator()(const std::string& message) const {
-      throw IoError("safetensors", {"tensor '", name, "' of '", file.path_.string(), "' ", message});
-    }
-  };
-
  public:
   /// Opens a file and validates its header. Throws IoError that names the file, the tensor and what was
   /// expected.
@@ -161,8 +109,8 @@ class SafetensorsFile {
     const TensorInfo& found = info(name);
     return detail::tensor_of_bytes<T>(
         found.dtype, view(found), found.shape,
-        once_ ? detail::MappedFile::own(map_, view(found)) : std::shared_ptr<void>(map_),
-        Refuse{*this, found.name});
+        once_ ? detail::MappedFile::own(map_, view(found)) : std::shared_ptr<void>(map_), "safetensors",
+        what(found.name));
   }
 
   /// Whether `tensor<T>()` needs no copy: the type is T and the data are aligned for it. Throws IoError when
@@ -189,15 +137,18 @@ class SafetensorsFile {
   void read_into(const std::string& name, Tensor<T>& destination) const {
     const TensorInfo& found = info(name);
     if (found.shape != destination.shape()) {
-      throw IoError("safetensors", {"tensor '", name, "' of '", path_.string(), "' has shape ", found.shape,
-                                    ", expected ", destination.shape()});
+      throw IoError("safetensors",
+                    {what(name), " has shape ", found.shape, ", expected ", destination.shape()});
     }
-    detail::convert_elements(found.dtype, view(found), destination.data(), Refuse{*this, found.name});
+    detail::convert_elements(found.dtype, view(found), destination.data(), "safetensors", what(found.name));
     if (once_) detail::MappedFile::release(view(found));
     destination.mark_changed();
   }
 
  private:
+  std::string what(const std::string& name) const {
+    return "tensor '" + name + "' of '" + path_.string() + "'";
+  }
   std::span<std::byte> view(const TensorInfo& found) const {
     return map_->bytes().subspan(static_cast<std::size_t>(found.begin),
                                  static_cast<std::size_t>(found.bytes));
@@ -304,128 +255,159 @@ void save_safetensors(const std::filesystem::path& path,
 namespace eigenformer {
 namespace detail {
 
-EIGENFORMER_IO_FUNCTION SafetensorsHeader SafetensorsParser::parse() {
-  if (file_.size() < 8) fail({"it is ", file_.size(), " bytes long, and a safetensors file has at least 8"});
-  std::uint64_t length = 0;
-  std::memcpy(&length, file_.data(), 8);
-  if (length > SafetensorsHeader::max_length) {
-    fail({"its header would be ", length, " bytes long, at most ", SafetensorsHeader::max_length,
-          " are allowed; it is not a safetensors file"});
+class SafetensorsParser {
+ public:
+  SafetensorsParser(std::span<const std::byte> file, const std::string& path) : file_(file), path_(path) {}
+
+  SafetensorsHeader parse() {
+    if (file_.size() < 8)
+      fail({"it is ", file_.size(), " bytes long, and a safetensors file has at least 8"});
+    std::uint64_t length = 0;
+    std::memcpy(&length, file_.data(), 8);
+    if (length > SafetensorsHeader::max_length) {
+      fail({"its header would be ", length, " bytes long, at most ", SafetensorsHeader::max_length,
+            " are allowed; it is not a safetensors file"});
+    }
+    if (length > file_.size() - 8) {
+      fail({"its header of ", length, " bytes ends outside the file of ", file_.size(),
+            " bytes; it is truncated or not a safetensors file"});
+    }
+    data_begin_ = 8 + length;
+    const auto* text = reinterpret_cast<const char*>(file_.data()) + 8;
+    if (length == 0 || text[0] != '{')
+      fail({"its header does not begin with '{'; it is not a safetensors file"});
+    const nlohmann::json json = parse_json(std::string_view(text, static_cast<std::size_t>(length)));
+    SafetensorsHeader header;
+    for (const auto& [name, entry] : json.items()) {
+      if (name == "__metadata__") {
+        read_metadata(entry, header);
+      } else {
+        header.tensors.push_back(read_tensor(name, entry));
+      }
+    }
+    check_layout(header);
+    return header;
   }
-  if (length > file_.size() - 8) {
-    fail({"its header of ", length, " bytes ends outside the file of ", file_.size(),
-          " bytes; it is truncated or not a safetensors file"});
+
+ private:
+  [[noreturn]] void fail(std::initializer_list<MessagePart> message) const {
+    throw IoError("safetensors", {"cannot read '", path_, "': ", join(message)});
   }
-  data_begin_ = 8 + length;
-  const auto* text = reinterpret_cast<const char*>(file_.data()) + 8;
-  if (length == 0 || text[0] != '{')
-    fail({"its header does not begin with '{'; it is not a safetensors file"});
-  const nlohmann::json json = parse_json(std::string_view(text, static_cast<std::size_t>(length)));
-  SafetensorsHeader header;
-  for (const auto& [name, entry] : json.items()) {
-    if (name == "__metadata__") {
-      read_metadata(entry, header);
-    } else {
-      header.tensors.push_back(read_tensor(name, entry));
+  [[noreturn]] void fail(const std::string& tensor, std::initializer_list<MessagePart> message) const {
+    fail({"tensor '", tensor, "' ", join(message)});
+  }
+
+  // The header of a tensor is 3 deep. More values than a model has are an error before they take memory.
+  nlohmann::json parse_json(std::string_view text) const {
+    UniqueJson json(3, SafetensorsHeader::max_items);
+    try {
+      if (!nlohmann::json::sax_parse(text, &json)) fail({"its header is not valid JSON (", json.error, ")"});
+    } catch (const ValueError& error) {
+      fail({"its header ", message_of(error)});
+    }
+    return std::move(json.value);
+  }
+
+  void read_metadata(const nlohmann::json& entry, SafetensorsHeader& header) const {
+    if (!entry.is_object()) fail({"__metadata__ must be an object of strings"});
+    for (const auto& [key, value] : entry.items()) {
+      if (!value.is_string()) fail({"__metadata__ '", key, "' must be a string"});
+      header.metadata.emplace(key, value.get<std::string>());
     }
   }
-  check_layout(header);
-  return header;
-}
 
-EIGENFORMER_IO_FUNCTION nlohmann::json SafetensorsParser::parse_json(std::string_view text) const {
-  UniqueJson json(3, SafetensorsHeader::max_items);
-  try {
-    if (!nlohmann::json::sax_parse(text, &json)) fail({"its header is not valid JSON (", json.error, ")"});
-  } catch (const ValueError& error) {
-    fail({"its header ", message_of(error)});
-  }
-  return std::move(json.value);
-}
-
-EIGENFORMER_IO_FUNCTION TensorInfo SafetensorsParser::read_tensor(const std::string& name,
-                                                                  const nlohmann::json& entry) const {
-  if (!entry.is_object() || !entry.contains("dtype") || !entry.contains("shape") ||
-      !entry.contains("data_offsets")) {
-    fail(name, {"must be an object with dtype, shape and data_offsets"});
-  }
-  TensorInfo info;
-  info.name = name;
-  info.dtype = read_dtype(name, entry.at("dtype"));
-  std::uint64_t bytes = dtype_size(info.dtype);
-  info.shape = read_shape(name, entry.at("shape"), bytes);
-  const nlohmann::json& offsets = entry.at("data_offsets");
-  if (!offsets.is_array() || offsets.size() != 2 || !offsets[0].is_number_unsigned() ||
-      !offsets[1].is_number_unsigned()) {
-    fail(name, {"must have two non-negative integers as data_offsets"});
-  }
-  const auto begin = offsets[0].get<std::uint64_t>();
-  const auto end = offsets[1].get<std::uint64_t>();
-  const std::uint64_t available = file_.size() - data_begin_;
-  const std::string range = "has data_offsets [" + std::to_string(begin) + ", " + std::to_string(end) + "]";
-  if (begin > end) fail(name, {range, ", which end before they begin"});
-  if (end > available)
-    fail(name, {range, ", but only ", available, " bytes follow the header; the file is truncated"});
-  if (end - begin != bytes) {
-    fail(name,
-         {range, ", but ", dtype_name(info.dtype), " of shape ", info.shape, " takes ", bytes, " bytes"});
-  }
-  info.begin = data_begin_ + begin;
-  info.bytes = bytes;
-  return info;
-}
-
-EIGENFORMER_IO_FUNCTION Dtype SafetensorsParser::read_dtype(const std::string& name,
-                                                            const nlohmann::json& value) const {
-  if (!value.is_string()) fail(name, {"must have a string as dtype"});
-  const auto text = value.get<std::string>();
-  std::string known;
-  for (std::size_t i = 0; i < dtype_names.size(); ++i) {
-    if (text == dtype_names[i]) return static_cast<Dtype>(i);
-    known += (known.empty() ? "" : ", ") + std::string(dtype_names[i]);
-  }
-  fail(name, {"has dtype '", text, "', expected one of ", known});
-}
-
-EIGENFORMER_IO_FUNCTION Shape SafetensorsParser::read_shape(const std::string& name,
-                                                            const nlohmann::json& value,
-                                                            std::uint64_t& bytes) const {
-  if (!value.is_array()) fail(name, {"must have an array as shape"});
-  if (static_cast<index_t>(value.size()) > Shape::max_rank)
-    fail(name, {"has rank ", value.size(), ", at most ", Shape::max_rank, " is supported"});
-  constexpr auto limit = static_cast<std::uint64_t>(std::numeric_limits<index_t>::max());
-  std::vector<index_t> dims;
-  for (const nlohmann::json& dim : value) {
-    const std::uint64_t n = dim.is_number_unsigned() ? dim.get<std::uint64_t>() : limit + 1;
-    // The product of the dimensions other than zero must be in range, too.
-    if (n > limit || (n > 0 && bytes > limit / n)) {
+  TensorInfo read_tensor(const std::string& name, const nlohmann::json& entry) const {
+    if (!entry.is_object() || !entry.contains("dtype") || !entry.contains("shape") ||
+        !entry.contains("data_offsets")) {
+      fail(name, {"must be an object with dtype, shape and data_offsets"});
+    }
+    TensorInfo info;
+    info.name = name;
+    info.dtype = read_dtype(name, entry.at("dtype"));
+    std::uint64_t bytes = dtype_size(info.dtype);
+    info.shape = read_shape(name, entry.at("shape"), bytes);
+    const nlohmann::json& offsets = entry.at("data_offsets");
+    if (!offsets.is_array() || offsets.size() != 2 || !offsets[0].is_number_unsigned() ||
+        !offsets[1].is_number_unsigned()) {
+      fail(name, {"must have two non-negative integers as data_offsets"});
+    }
+    const auto begin = offsets[0].get<std::uint64_t>();
+    const auto end = offsets[1].get<std::uint64_t>();
+    const std::uint64_t available = file_.size() - data_begin_;
+    const std::string range = "has data_offsets [" + std::to_string(begin) + ", " + std::to_string(end) + "]";
+    if (begin > end) fail(name, {range, ", which end before they begin"});
+    if (end > available)
+      fail(name, {range, ", but only ", available, " bytes follow the header; the file is truncated"});
+    if (end - begin != bytes) {
       fail(name,
-           {"has the shape ", value.dump(), ", expected non-negative integers of a size that fits memory"});
+           {range, ", but ", dtype_name(info.dtype), " of shape ", info.shape, " takes ", bytes, " bytes"});
     }
-    if (n > 0) bytes *= n;
-    dims.push_back(static_cast<index_t>(n));
+    info.begin = data_begin_ + begin;
+    info.bytes = bytes;
+    return info;
   }
-  if (std::find(dims.begin(), dims.end(), 0) != dims.end()) bytes = 0;
-  return Shape(std::span<const index_t>(dims));
-}
 
-EIGENFORMER_IO_FUNCTION void SafetensorsParser::check_layout(SafetensorsHeader& header) const {
-  std::sort(header.tensors.begin(), header.tensors.end(), [](const TensorInfo& a, const TensorInfo& b) {
-    return std::tie(a.begin, a.bytes, a.name) < std::tie(b.begin, b.bytes, b.name);
-  });
-  std::uint64_t end = data_begin_;
-  const TensorInfo* before = nullptr;
-  for (const TensorInfo& info : header.tensors) {
-    if (info.begin < end) fail(info.name, {"overlaps the bytes of '", before->name, "'"});
-    if (info.begin > end) {
-      fail(info.name, {"begins ", info.begin - end, " bytes after the end of ",
-                       (before == nullptr ? "the header" : "'" + before->name + "'"), "; no gap is allowed"});
+  Dtype read_dtype(const std::string& name, const nlohmann::json& value) const {
+    if (!value.is_string()) fail(name, {"must have a string as dtype"});
+    const auto text = value.get<std::string>();
+    std::string known;
+    for (std::size_t i = 0; i < dtype_names.size(); ++i) {
+      if (text == dtype_names[i]) return static_cast<Dtype>(i);
+      known += (known.empty() ? "" : ", ") + std::string(dtype_names[i]);
     }
-    end = info.begin + info.bytes;
-    before = &info;
+    fail(name, {"has dtype '", text, "', expected one of ", known});
   }
-  if (end != file_.size())
-    fail({"it has ", file_.size() - end, " bytes after its last tensor, expected none"});
+
+  // Multiplies `bytes` by the number of elements, checking for overflow.
+  Shape read_shape(const std::string& name, const nlohmann::json& value, std::uint64_t& bytes) const {
+    if (!value.is_array()) fail(name, {"must have an array as shape"});
+    if (static_cast<index_t>(value.size()) > Shape::max_rank)
+      fail(name, {"has rank ", value.size(), ", at most ", Shape::max_rank, " is supported"});
+    constexpr auto limit = static_cast<std::uint64_t>(std::numeric_limits<index_t>::max());
+    std::vector<index_t> dims;
+    for (const nlohmann::json& dim : value) {
+      const std::uint64_t n = dim.is_number_unsigned() ? dim.get<std::uint64_t>() : limit + 1;
+      // The product of the dimensions other than zero must be in range, too.
+      if (n > limit || (n > 0 && bytes > limit / n)) {
+        fail(name,
+             {"has the shape ", value.dump(), ", expected non-negative integers of a size that fits memory"});
+      }
+      if (n > 0) bytes *= n;
+      dims.push_back(static_cast<index_t>(n));
+    }
+    if (std::find(dims.begin(), dims.end(), 0) != dims.end()) bytes = 0;
+    return Shape(std::span<const index_t>(dims));
+  }
+
+  // In the order of offsets, each tensor must begin where the previous one ends, the last at the file's end.
+  void check_layout(SafetensorsHeader& header) const {
+    std::sort(header.tensors.begin(), header.tensors.end(), [](const TensorInfo& a, const TensorInfo& b) {
+      return std::tie(a.begin, a.bytes, a.name) < std::tie(b.begin, b.bytes, b.name);
+    });
+    std::uint64_t end = data_begin_;
+    const TensorInfo* before = nullptr;
+    for (const TensorInfo& info : header.tensors) {
+      if (info.begin < end) fail(info.name, {"overlaps the bytes of '", before->name, "'"});
+      if (info.begin > end) {
+        fail(info.name,
+             {"begins ", info.begin - end, " bytes after the end of ",
+              (before == nullptr ? "the header" : "'" + before->name + "'"), "; no gap is allowed"});
+      }
+      end = info.begin + info.bytes;
+      before = &info;
+    }
+    if (end != file_.size())
+      fail({"it has ", file_.size() - end, " bytes after its last tensor, expected none"});
+  }
+
+  std::span<const std::byte> file_;
+  const std::string& path_;
+  std::uint64_t data_begin_ = 0;
+};
+
+EIGENFORMER_IO_FUNCTION SafetensorsHeader parse_safetensors_header(std::span<const std::byte> file,
+                                                                   const std::string& path) {
+  return SafetensorsParser(file, path).parse();
 }
 
 }  // namespace detail

@@ -24,9 +24,6 @@ namespace eigenformer::detail {
 /// of their ids. codes: "m2m100" or "wmt21" (M2M100), "mbart" or "mbart50"; empty for others.
 EIGENFORMER_IO_FUNCTION std::vector<std::string> implied_languages(std::string_view codes);
 
-/// The code in a language's token: "de" of "__de__" and ">>de<<".
-EIGENFORMER_IO_FUNCTION std::string_view language_code(std::string_view token);
-
 /// Whether a token of a vocabulary that does not tell special tokens from pieces is spelled as a language:
 /// "__de__", ">>deu<<", "<2de>", "de_DE" or "deu_Latn".
 EIGENFORMER_IO_FUNCTION bool is_spelled_as_language(std::string_view token);
@@ -45,23 +42,6 @@ inline std::optional<std::int32_t> find_token(const std::vector<std::string>& to
   if (found == tokens.end() || token.empty()) return std::nullopt;
   return static_cast<std::int32_t>(found - tokens.begin());
 }
-
-/// find_language() among those tokens of a vocabulary, of the file at `path`, that are spelled as languages:
-/// CTranslate2's files do not tell special tokens from pieces.
-EIGENFORMER_IO_FUNCTION std::int32_t find_spelled_language(const std::filesystem::path& path,
-                                                           const std::vector<std::string>& tokens,
-                                                           const std::string& language);
-
-/// The path of the SentencePiece model for one side ("source" or "target") in a folder; empty when there is
-/// none.
-EIGENFORMER_IO_FUNCTION std::filesystem::path find_sentencepiece(const std::filesystem::path& folder,
-                                                                 const std::string& side);
-
-/// Makes a SentencePiece tokenizer from a file. Throws IoError, ValueError in a program built without
-/// SentencePiece.
-EIGENFORMER_IO_FUNCTION std::shared_ptr<const Tokenizer> sentencepiece_tokenizer(
-    const std::filesystem::path& path, ForeignVocabulary vocabulary, bool language_codes,
-    std::vector<AddedToken> added = {});
 
 /// The pieces of a SentencePiece file in the order of its own ids. Throws as sentencepiece_tokenizer().
 EIGENFORMER_IO_FUNCTION std::vector<std::string> sentencepiece_pieces(const std::filesystem::path& path);
@@ -105,6 +85,7 @@ EIGENFORMER_IO_FUNCTION std::vector<std::string> implied_languages(std::string_v
   return found;
 }
 
+// The code in a language's token: "de" of "__de__" and ">>de<<".
 EIGENFORMER_IO_FUNCTION std::string_view language_code(std::string_view token) {
   for (const auto& [before, after] : {std::pair<std::string_view, std::string_view>{"__", "__"},
                                       std::pair<std::string_view, std::string_view>{">>", "<<"}}) {
@@ -162,16 +143,8 @@ EIGENFORMER_IO_FUNCTION std::int32_t find_language(const std::filesystem::path& 
   throw ValueError("import", {what, names});
 }
 
-EIGENFORMER_IO_FUNCTION std::int32_t find_spelled_language(const std::filesystem::path& path,
-                                                           const std::vector<std::string>& tokens,
-                                                           const std::string& language) {
-  std::vector<TargetLanguage> known;
-  for (std::size_t i = 0; i < tokens.size(); ++i) {
-    if (is_spelled_as_language(tokens[i])) known.push_back({tokens[i], static_cast<std::int32_t>(i)});
-  }
-  return find_language(path, known, language);
-}
-
+// The path of the SentencePiece model for one side ("source" or "target") in a folder; empty when there is
+// none.
 EIGENFORMER_IO_FUNCTION std::filesystem::path find_sentencepiece(const std::filesystem::path& folder,
                                                                  const std::string& side) {
   for (const std::string& name :
@@ -183,9 +156,11 @@ EIGENFORMER_IO_FUNCTION std::filesystem::path find_sentencepiece(const std::file
   return {};
 }
 
+// Makes a SentencePiece tokenizer from a file. Throws IoError, ValueError in a program built without
+// SentencePiece.
 EIGENFORMER_IO_FUNCTION std::shared_ptr<const Tokenizer> sentencepiece_tokenizer(
     const std::filesystem::path& path, ForeignVocabulary vocabulary, bool language_codes,
-    std::vector<AddedToken> added) {
+    std::vector<AddedToken> added = {}) {
   const SentencePieceFunctions& functions = require_sentencepiece("import", "'" + path.string() + "'");
   return made_of_file(path, [&] {
     return functions.make(read_text_file(path), std::move(vocabulary), language_codes, std::move(added));

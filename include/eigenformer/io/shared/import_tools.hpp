@@ -1,21 +1,15 @@
 #pragma once
 
 #include <algorithm>
-#include <cstdint>
 #include <filesystem>
 #include <functional>
-#include <map>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <string>
-#include <system_error>
 #include <utility>
 #include <vector>
 
-#include "eigenformer/data/text/text_file.hpp"
-#include "eigenformer/io/models/options_json.hpp"
+#include "eigenformer/io/models/json_file.hpp"
 #include "eigenformer/io/models/translation_model.hpp"
-#include "eigenformer/io/safetensors/json_text.hpp"
 #include "eigenformer/nn/module/module.hpp"
 
 namespace eigenformer {
@@ -46,59 +40,6 @@ auto made_of_file(const std::filesystem::path& path, F&& make) {
 /// Throws ValueError for languages that a model, at `path`, has no place for.
 EIGENFORMER_IO_FUNCTION void require_no_languages(const std::filesystem::path& path,
                                                   const ImportOptions& options);
-
-/// A JSON file that holds an object; errors about its fields name the file.
-class JsonFile {
- public:
-  /// Reads a file. Throws IoError when it is missing or does not hold a JSON object.
-  static JsonFile open(const std::filesystem::path& path);
-  /// Reads a file as open() does; an empty object when there is no such file.
-  static JsonFile open_if_exists(const std::filesystem::path& path);
-
-  /// An empty object with the name of a file that was read by other means, for its refuse().
-  static JsonFile at(const std::filesystem::path& path) {
-    JsonFile file;
-    file.path_ = path;
-    return file;
-  }
-
-  const nlohmann::json& json() const noexcept { return json_; }
-  const std::filesystem::path& path() const noexcept { return path_; }
-  /// Whether there is a field of this name that is not null.
-  bool has(const std::string& name) const { return json_.contains(name) && !json_.at(name).is_null(); }
-
-  /// The value of a field; `missing` when it is absent or null. Throws IoError for a value of another type.
-  template <class X>
-  X get(const std::string& name, X missing) const {
-    if (has(name)) read(name, missing);
-    return missing;
-  }
-  /// The value of a field. Throws IoError when it is absent, null or of another type.
-  template <class X>
-  X require(const std::string& name) const {
-    if (!has(name)) throw refuse({"has no '", name, "'"});
-    X value{};
-    read(name, value);
-    return value;
-  }
-
-  IoError refuse(std::initializer_list<MessagePart> what) const {
-    return IoError("import", {"'", path_.string(), "' ", join(what)});
-  }
-
- private:
-  template <class X>
-  void read(const std::string& name, X& value) const {
-    try {
-      option_from_json(name, json_.at(name), value);
-    } catch (const ValueError& error) {
-      throw refuse({"is damaged: ", error.what()});
-    }
-  }
-
-  std::filesystem::path path_;
-  nlohmann::json json_;
-};
 
 /// Returns a size. Throws IoError unless it is from 1 to 2^31, so that products of sizes cannot overflow.
 inline index_t require_size(const JsonFile& config, const char* name, index_t size) {
@@ -147,16 +88,9 @@ class WeightImport {
     if (!fits(theirs, skipped == 0 ? shape : shape.with(0, shape[0] + skipped))) return;
     if (theirs.size() == 1) {
       const Tensor<T> whole = source_.template tensor<T>(theirs[0]);
-      entries_.push_back({ours, skipped == 0 ? whole.reshape(shape) : whole.rows(skipped, shape[0]), {}});
-      return;
+      return add(ours, skipped == 0 ? whole.reshape(shape) : whole.rows(skipped, shape[0]));
     }
-    Tensor<T> whole(shape);
-    T* out = whole.data();
-    for (const std::string& name : theirs) {
-      const Tensor<T> part = source_.template tensor<T>(name);
-      out = std::copy_n(part.data(), part.numel(), out);
-    }
-    entries_.push_back({ours, std::move(whole), {}});
+    put(ours, Tensor<T>(shape), theirs);
   }
   /// Sets our weight of this shape and our bias, whose names begin with `ours`, to those of theirs, as take()
   /// does.
@@ -171,17 +105,15 @@ class WeightImport {
   void take_with_row(const std::string& ours, const std::string& theirs, const Shape& shape, bool lacking,
                      double value) {
     if (!lacking) return take(ours, {theirs}, shape);
-    const Shape given = shape.with(0, shape[0] - 1);
-    if (!fits({theirs}, given)) return;
-    Tensor<T> whole = Tensor<T>::full(shape, static_cast<T>(value));
-    std::copy_n(source_.template tensor<T>(theirs).data(), given.numel(), whole.data());
-    entries_.push_back({ours, std::move(whole), {}});
+    if (fits({theirs}, shape.with(0, shape[0] - 1)))
+      put(ours, Tensor<T>::full(shape, static_cast<T>(value)), {theirs});
   }
-  /// Sets a bias to parts (name, size), concatenated, with zeros for missing ones.
-  void take_or_zero(const std::string& ours, const std::vector<std::pair<std::string, index_t>>& theirs) {
+  /// Sets a bias to parts (name, size), concatenated. or_zero: missing ones are zeros, and not reported.
+  void take_vectors(const std::string& ours, const std::vector<std::pair<std::string, index_t>>& theirs,
+                    bool or_zero = false) {
     index_t size = 0;
     for (const auto& [name, n] : theirs) {
-      if (source_.contains(name) && !fits({name}, Shape{n})) return;
+      if (!(or_zero && !source_.contains(name)) && !fits({name}, Shape{n})) return;
       size += n;
     }
     Tensor<T> whole = Tensor<T>::zeros(Shape{size});
@@ -190,7 +122,7 @@ class WeightImport {
       if (source_.contains(name)) std::copy_n(source_.template tensor<T>(name).data(), n, out);
       out += n;
     }
-    entries_.push_back({ours, std::move(whole), {}});
+    add(ours, std::move(whole));
   }
   /// Sets our tensor `ours` to a value made by the caller.
   void add(const std::string& ours, Tensor<T> value) { entries_.push_back({ours, std::move(value), {}}); }
@@ -213,15 +145,14 @@ class WeightImport {
   }
 
  private:
-  static constexpr int shown = 12;
-
   void check() const {
     std::string unexpected;
-    int more = 0;
+    int count = 0;
+    constexpr int shown = 12;
     for (const std::string& name : source_.names()) {
-      if (used_.count(name) == 0) list(unexpected, more, name);
+      if (used_.count(name) == 0 && ++count <= shown) append_listed(unexpected, name);
     }
-    if (more > 0) unexpected += " and " + std::to_string(more) + " more";
+    if (count > shown) unexpected += " and " + std::to_string(count - shown) + " more";
     std::string problems;
     if (!missing_.empty()) problems += "missing: " + missing_ + ". ";
     if (!misshaped_.empty()) problems += "wrong shape: " + misshaped_ + ". ";
@@ -230,12 +161,14 @@ class WeightImport {
       throw source_.refuse({"does not fit its configuration; ", problems.substr(0, problems.size() - 1)});
   }
 
-  static void list(std::string& names, int& more, const std::string& name) {
-    if (std::count(names.begin(), names.end(), ',') + 1 >= shown) {
-      ++more;
-    } else {
-      names += (names.empty() ? "" : ", ") + name;
+  // Sets our tensor `ours` to one whose first values are those of theirs, one tensor after the other.
+  void put(const std::string& ours, Tensor<T> whole, const std::vector<std::string>& theirs) {
+    T* out = whole.data();
+    for (const std::string& name : theirs) {
+      const Tensor<T> part = source_.template tensor<T>(name);
+      out = std::copy_n(part.data(), part.numel(), out);
     }
+    add(ours, std::move(whole));
   }
 
   bool fits(const std::vector<std::string>& theirs, const Shape& shape) {
@@ -244,17 +177,15 @@ class WeightImport {
     for (const std::string& name : theirs) {
       used_.insert(name);
       if (!source_.contains(name)) {
-        if (missing_.size() < 1000) missing_ += (missing_.empty() ? "" : ", ") + name;
+        if (missing_.size() < 1000) append_listed(missing_, name);
         there = false;
       } else if (there) {
         const Shape& found = source_.shape(name);
         const Shape expected = theirs.size() == 1 ? shape : shape.with(0, found.rank() == 0 ? 0 : found[0]);
         // A row vector (1, n) is accepted as a vector.
         if (found != expected && !(theirs.size() == 1 && shape.rank() == 1 && found == Shape{1, shape[0]})) {
-          if (misshaped_.size() < 1000) {
-            misshaped_ += (misshaped_.empty() ? "" : ", ") + name + " is " + found.str() + ", must be " +
-                          expected.str();
-          }
+          if (misshaped_.size() < 1000)
+            append_listed(misshaped_, name + " is " + found.str() + ", must be " + expected.str());
           there = false;
         } else {
           rows += shape.rank() == 0 ? 0 : expected[0];
@@ -262,8 +193,8 @@ class WeightImport {
       }
     }
     if (there && theirs.size() > 1 && rows != shape[0]) {
-      misshaped_ += (misshaped_.empty() ? "" : ", ") + theirs.front() + " and those beside it have " +
-                    std::to_string(rows) + " rows, must be " + std::to_string(shape[0]);
+      append_listed(misshaped_, theirs.front() + " and those beside it have " + std::to_string(rows) +
+                                    " rows, must be " + std::to_string(shape[0]));
       there = false;
     }
     return there;
@@ -294,23 +225,6 @@ EIGENFORMER_IO_FUNCTION void require_no_languages(const std::filesystem::path& p
          "'; if the model expects a token such as >>deu<< before each text, give it as "
          "source_text (--prefix)"});
   }
-}
-
-EIGENFORMER_IO_FUNCTION JsonFile JsonFile::open(const std::filesystem::path& path) {
-  JsonFile file;
-  file.path_ = path;
-  file.json_ = parse_json(read_text_file(path));
-  if (file.json_.is_discarded()) throw file.refuse({"is truncated or not JSON"});
-  if (!file.json_.is_object()) throw file.refuse({"is not a JSON object"});
-  return file;
-}
-
-EIGENFORMER_IO_FUNCTION JsonFile JsonFile::open_if_exists(const std::filesystem::path& path) {
-  if (file_exists(path)) return open(path);
-  JsonFile file;
-  file.path_ = path;
-  file.json_ = nlohmann::json::object();
-  return file;
 }
 
 }  // namespace eigenformer::detail

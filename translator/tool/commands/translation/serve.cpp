@@ -110,7 +110,7 @@ ef::ServedModel served_model(const ServeCommand& command, const ef::ModelPlace& 
   // Checked here, so that errors are reported at the start and not to the first client.
   // A multilingual model is listed once for each language pair that is served.
   std::string language;
-  ef::detail::read_folder(place.folder, ef::detail::files_of_each_save(), [&] {
+  ef::detail::read_model_files(place.folder, [&] {
     const ef::ModelDescription description = ef::read_model_description(place.folder);
     language = description.text.target_languages.empty() ? std::string() : place.target;
     (void)ef::with_target_language(description.text, language);
