@@ -31,9 +31,9 @@ class TokenizerJsonBuilder {
   }
 
  private:
-  AddedTokens added() const {
+  std::vector<AddedToken> added() const {
     std::vector<AddedToken> tokens;
-    if (!json_.file_.has("added_tokens")) return {};
+    if (!json_.file_.has("added_tokens")) return tokens;
     for (const nlohmann::json& token :
          json_.file_.json().at("added_tokens")) {  // read_added() has checked ids and texts
       tokens.push_back({json_.text(token, "content", ""), json_.value<std::int32_t>(token, "id", -1),
@@ -41,7 +41,7 @@ class TokenizerJsonBuilder {
                         json_.value(token, "single_word", false),
                         json_.value(token, "normalized", !json_.value(token, "special", false))});
     }
-    return AddedTokens(std::move(tokens));
+    return tokens;
   }
 
   void require_plain_bpe(const nlohmann::json& model) const {
