@@ -25,10 +25,10 @@ struct Pairs {
   std::vector<ef::index_t> lengths;
 
   void add(const std::vector<std::int32_t>& sentence) {
-    input.push_back(ef::Vocabulary::begin_id);
+    input.push_back(ef::SpecialIds::begin);
     input.insert(input.end(), sentence.begin(), sentence.end());
     output.insert(output.end(), sentence.begin(), sentence.end());
-    output.push_back(ef::Vocabulary::end_id);
+    output.push_back(ef::SpecialIds::end);
     lengths.push_back(static_cast<ef::index_t>(sentence.size()) + 1);
   }
 };
@@ -82,12 +82,12 @@ int train_and_sample(const example::Arguments& arguments) {
     if (step % 50 == 0) std::printf("step %lld  loss %.3f\n", static_cast<long long>(step), loss);
   }
 
-  const std::vector<std::vector<std::int32_t>> prompts(8, {ef::Vocabulary::begin_id});
-  const auto texts = ef::generate(
-      model, ef::Context<float>::inference(), prompts,
-      {.sampling = ef::Sampling{.temperature = temperature, .top_p = 0.95, .seed = seed},
-       .max_length = 120,
-       .forbidden_ids = {ef::Vocabulary::pad_id, ef::Vocabulary::unknown_id, ef::Vocabulary::begin_id}});
+  const std::vector<std::vector<std::int32_t>> prompts(8, {ef::SpecialIds::begin});
+  const auto texts =
+      ef::generate(model, ef::Context<float>::inference(), prompts,
+                   {.sampling = ef::Sampling{.temperature = temperature, .top_p = 0.95, .seed = seed},
+                    .max_length = 120,
+                    .forbidden_ids = {ef::SpecialIds::pad, ef::SpecialIds::unknown, ef::SpecialIds::begin}});
   for (const auto& drawn : texts) std::printf("| %s\n", tokenizer.decode(drawn[0].ids).c_str());
   std::printf("final loss: %.3f nats per character\n", loss);
   return steps < 300 || loss < 0.5 ? 0 : 1;

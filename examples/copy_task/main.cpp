@@ -65,7 +65,7 @@ ef::Accuracy learn(bool reverse, ef::index_t steps) {
   for (int i = 0; i < 200; ++i) {
     questions.push_back(random_sequence(rng));
     expected.push_back(answer(questions.back(), reverse));
-    questions.back().push_back(ef::Vocabulary::end_id);
+    questions.back().push_back(ef::SpecialIds::end);
   }
   for (const auto& found :
        ef::generate(model, ef::Context<float>::inference(), questions, {.beam_size = 1, .max_length = 20})) {

@@ -46,10 +46,10 @@ std::string attention_picture(const ef::Seq2SeqTransformer<float>& model, const 
   };
   const std::vector<std::string> across = words(*tokenizers.source, source_ids);
   const std::vector<std::string> down = words(*tokenizers.target, target_ids);
-  source_ids.push_back(ef::Vocabulary::end_id);
+  source_ids.push_back(ef::SpecialIds::end);
   const ef::Tensor<float> heads =  // (heads, words of the translation, words of the source)
       ef::attention_maps(model, ef::Context<float>::inference(), source_ids, target_ids,
-                         ef::Vocabulary::begin_id)
+                         ef::SpecialIds::begin)
           .memory.back();
   const auto mean = [&](std::size_t i, std::size_t j) {
     float sum = 0;
@@ -88,7 +88,7 @@ int learn(const example::Arguments& arguments) {
   // Text, its vocabularies, and the ids of its words.
   const toy::GrammarCorpus corpus = toy::make_grammar_corpus(pairs, test_pairs, 1);
   const ef::TokenizerPair tokenizers = ef::train_tokenizers({.kind = "word", .joint = false}, corpus.train);
-  const ef::EncodedCorpus ids = ef::encode_corpus(corpus.train, *tokenizers.source, *tokenizers.target);
+  const ef::EncodedCorpus ids = ef::encode_corpus(corpus.train, tokenizers);
 
   // A model that is small enough to learn in under a minute, and large enough for the grammar.
   ef::RandomGenerator rng(1);

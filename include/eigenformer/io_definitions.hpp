@@ -5,7 +5,6 @@
 /// implementation.hpp and for that target, not for programs.
 #include "eigenformer/data/sampling/mixture.hpp"
 #include "eigenformer/data/sampling/sampled_corpus.hpp"
-#include "eigenformer/data/text/abbreviations.hpp"
 #include "eigenformer/data/text/base64.hpp"
 #include "eigenformer/data/tokenizers/added_tokens.hpp"
 #include "eigenformer/data/tokenizers/subword_models.hpp"

@@ -459,8 +459,7 @@ TEST_CASE("what goes wrong while batches are made ends the training with that er
   struct Failing final : PairSource {
     EncodedCorpus pairs = reversal_corpus(80, 1);
     index_t size() const noexcept override { return pairs.size(); }
-    index_t source_length(index_t i) const override { return pairs.source_length(i); }
-    index_t target_length(index_t i) const override { return pairs.target_length(i); }
+    PairLengths lengths(index_t epoch, index_t i) const override { return pairs.lengths(epoch, i); }
     void read(index_t epoch, index_t i, EncodedPair& out) const override {
       if (i == 40) throw IoError("test", "pair 40 is damaged");
       pairs.read(epoch, i, out);

@@ -30,7 +30,7 @@ TEST_CASE("the best model may be the one that translates best") {
   for (index_t i = 0; i < held_out.size(); ++i) {
     const auto source = held_out.source[i];
     sources.emplace_back(source.begin(), source.end());
-    sources.back().push_back(Vocabulary::end_id);
+    sources.back().push_back(SpecialIds::end);
     references.push_back(words(held_out.target[i]));
   }
   auto model = small_model(0);

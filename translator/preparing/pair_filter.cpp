@@ -42,7 +42,7 @@ detail::CleanPairs PairFilter::operator()(const detail::StoredPairs& pairs) cons
     }
     Hash64 hash;
     hash.add(source);
-    hash.add(std::string_view("\n"));
+    hash.add("\n");
     hash.add(target);
     clean.hashes.push_back(hash.value());
     clean.source.push_back(std::move(source));

@@ -93,7 +93,6 @@ bool FileLines::fill() {
   more_ = stream_.read(text_);
   if (!over_) return true;
   while (more_) more_ = stream_.read(text_);
-  stream_.check_end();
   return true;
 }
 

@@ -68,8 +68,10 @@ class TokenFile final : public PairSource {
   TokenFile& operator=(const TokenFile&) = delete;
 
   index_t size() const noexcept override { return static_cast<index_t>(tail_.pairs); }
-  index_t source_length(index_t i) const override { return lengths_[at(i)].source; }
-  index_t target_length(index_t i) const override { return lengths_[at(i)].target; }
+  PairLengths lengths(index_t, index_t i) const override {
+    const detail::TokenFileLengths& pair = lengths_[at(i)];
+    return {pair.source, pair.target};
+  }
 
   /// Throws IndexError when there is no pair i, IoError for an id outside the vocabulary.
   void read(index_t, index_t i, EncodedPair& out) const override;

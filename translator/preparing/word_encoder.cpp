@@ -4,11 +4,12 @@
 #include <cstddef>
 #include <utility>
 
+#include "eigenformer/data/tokenizers/subword_models.hpp"
+
 namespace eigenformer::detail {
 
 namespace {
 
-constexpr std::string_view space_mark = "\xE2\x96\x81";  // U+2581, SentencePiece's space
 constexpr std::size_t most_words = 100'000;
 
 // The mark occurs only at the start of pieces and is a piece itself, so no piece and no run of unknown

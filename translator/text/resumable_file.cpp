@@ -101,7 +101,7 @@ void ResumableFile::save(std::string_view state) {
     ::unlink(fresh.c_str());
     fail("write", state_, error);
   }
-  detail::sync_directory("write", target_.parent_path());
+  detail::sync_directory(target_.parent_path());
   saved_ = std::string(state);
   saved_bytes_ = bytes_;
 }
@@ -112,7 +112,7 @@ void ResumableFile::commit() {
   if (::rename(part_.c_str(), target_.c_str()) != 0) fail("rename a temporary file to", target_, errno);
   ::close(std::exchange(descriptor_, -1));
   begun_ = false;
-  detail::sync_directory("write", target_.parent_path());
+  detail::sync_directory(target_.parent_path());
   ::unlink(state_.c_str());
 }
 

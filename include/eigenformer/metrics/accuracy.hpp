@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstddef>
-#include <span>
 
 #include "eigenformer/core/base/config.hpp"
 #include "eigenformer/core/base/error.hpp"
@@ -19,10 +18,10 @@ struct Accuracy {
   }
 };
 
-/// Counts the hypotheses that equal their references, byte by byte (or element by element). Throws ValueError
-/// for unequal numbers.
-template <class T>
-Accuracy exact_match(std::span<const T> hypotheses, std::span<const T> references) {
+/// Counts the hypotheses that equal their references, byte by byte (or element by element). Container: a
+/// vector or span of strings, of ids or of id sequences. Throws ValueError for unequal numbers.
+template <class Container>
+Accuracy exact_match(const Container& hypotheses, const Container& references) {
   if (hypotheses.size() != references.size()) {
     throw ValueError("exact_match", {hypotheses.size(), " hypotheses and ", references.size(),
                                      " references, expected equal numbers"});
@@ -31,13 +30,6 @@ Accuracy exact_match(std::span<const T> hypotheses, std::span<const T> reference
   for (std::size_t i = 0; i < hypotheses.size(); ++i)
     accuracy.correct += hypotheses[i] == references[i] ? 1 : 0;
   return accuracy;
-}
-
-/// The same for contiguous containers: vectors of strings, of ids or of id sequences.
-template <class Container>
-Accuracy exact_match(const Container& hypotheses, const Container& references) {
-  using T = typename Container::value_type;
-  return exact_match(std::span<const T>(hypotheses), std::span<const T>(references));
 }
 
 }  // namespace eigenformer

@@ -15,9 +15,16 @@
 #include "eigenformer/core/base/error.hpp"
 #include "eigenformer/data/text/text_walk.hpp"
 #include "eigenformer/data/text/utf8.hpp"
-#include "eigenformer/metrics/signature.hpp"
+#include "eigenformer/version.hpp"
 
 namespace eigenformer {
+
+namespace detail {
+
+/// The version field of a metric's signature.
+inline std::string version_field() { return "version:eigenformer-" + version_string(); }
+
+}  // namespace detail
 
 /// A BLEU score (Papineni et al. 2002) with its n-gram counts, precisions and brevity penalty.
 struct BleuScore {
@@ -43,36 +50,6 @@ struct BleuScore {
 
 namespace detail {
 
-EIGENFORMER_FUNCTION void replace_all(std::string& text, std::string_view from, std::string_view to);
-
-inline bool is_digit(char c) { return c >= '0' && c <= '9'; }
-inline bool is_point(char c) { return c == '.' || c == ','; }
-
-/// The ASCII marks that always stand alone: all but the apostrophe, the hyphen, the point and the comma.
-inline bool stands_alone(char c) {
-  return (c >= '{' && c <= '~') || (c >= '[' && c <= '`') || (c >= ' ' && c <= '&') ||
-         (c >= '(' && c <= '+') || (c >= ':' && c <= '@') || c == '/';
-}
-
-EIGENFORMER_FUNCTION std::string space_marks(const std::string& line);
-
-/// Rewrites each matching pair of adjacent bytes with `write`, from left to right and without overlap; other
-/// bytes are copied.
-template <class Match, class Write>
-std::string rewrite_pairs(const std::string& line, Match match, Write write) {
-  std::string out;
-  std::size_t i = 0;
-  while (i < line.size()) {
-    if (i + 1 < line.size() && match(line[i], line[i + 1])) {
-      write(out, line[i], line[i + 1]);
-      i += 2;
-    } else {
-      out += line[i++];
-    }
-  }
-  return out;
-}
-
 /// Splits a text into words by tokenization 13a (mteval-v13a.pl, as sacreBLEU defines it). Its patterns match
 /// ASCII only, so they work on bytes; the text is UTF-8.
 EIGENFORMER_FUNCTION std::vector<std::string> tokenize_13a(std::string_view text);
@@ -80,11 +57,6 @@ EIGENFORMER_FUNCTION std::vector<std::string> tokenize_13a(std::string_view text
 /// Whether most characters of the texts are of scripts without spaces between words: Thai, Lao, Burmese,
 /// Khmer, Chinese, Japanese.
 EIGENFORMER_FUNCTION bool mostly_without_spaces(std::span<const std::string> texts);
-
-using Ngram = std::array<std::int32_t, 4>;
-
-/// All n-grams of one order, sorted; elements beyond n are -1.
-EIGENFORMER_FUNCTION std::vector<Ngram> sorted_ngrams(std::span<const std::int32_t> tokens, std::size_t n);
 
 /// The size of the multiset intersection of two sorted sequences.
 template <class T>
@@ -154,56 +126,65 @@ EIGENFORMER_FUNCTION std::string BleuScore::str() const {
 
 namespace detail {
 
-EIGENFORMER_FUNCTION void replace_all(std::string& text, std::string_view from, std::string_view to) {
-  std::size_t at = text.find(from), done = 0;
-  if (at == std::string::npos) return;
-  std::string out;
-  for (; at != std::string::npos; at = text.find(from, done)) {
-    out.append(text, done, at - done) += to;
-    done = at + from.size();
-  }
-  text = out.append(text, done);
+// The ASCII marks that always stand alone: all but the apostrophe, the hyphen, the point and the comma.
+inline bool stands_alone(char c) {
+  return (c >= '{' && c <= '~') || (c >= '[' && c <= '`') || (c >= ' ' && c <= '&') ||
+         (c >= '(' && c <= '+') || (c >= ':' && c <= '@') || c == '/';
 }
 
-EIGENFORMER_FUNCTION std::string space_marks(const std::string& line) {
+// Puts spaces around the first or the second byte of each matching pair of adjacent ones, from left to right
+// and without overlap.
+template <class Match>
+std::string space_in_pairs(const std::string& line, bool first, Match match) {
   std::string out;
-  for (const char c : line) {
-    if (stands_alone(c)) {
-      (out += ' ', out += c) += ' ';
+  for (std::size_t i = 0; i < line.size(); ++i) {
+    if (i + 1 == line.size() || !match(line[i], line[i + 1])) {
+      out += line[i];
+    } else if (first) {
+      ((out += ' ', out += line[i]) += ' ') += line[i + 1];
+      ++i;
     } else {
-      out += c;
+      ((out += line[i], out += ' ') += line[i + 1]) += ' ';
+      ++i;
     }
   }
   return out;
 }
 
 EIGENFORMER_FUNCTION std::vector<std::string> tokenize_13a(std::string_view text) {
-  std::string line(text.substr(0, detail::before_spaces(text, text.size())));
-  detail::replace_all(line, "<skipped>", "");
-  detail::replace_all(line, "-\n", "");
-  detail::replace_all(line, "\n", " ");
-  detail::replace_all(line, "&quot;", "\"");
-  detail::replace_all(line, "&amp;", "&");
-  detail::replace_all(line, "&lt;", "<");
-  detail::replace_all(line, "&gt;", ">");
-  line = detail::space_marks(" " + line + " ");
+  std::string line(text.substr(0, before_spaces(text, text.size())));
+  for (const auto& [from, to] : std::initializer_list<std::array<std::string_view, 2>>{{"<skipped>", ""},
+                                                                                       {"-\n", ""},
+                                                                                       {"\n", " "},
+                                                                                       {"&quot;", "\""},
+                                                                                       {"&amp;", "&"},
+                                                                                       {"&lt;", "<"},
+                                                                                       {"&gt;", ">"}})
+    replace_all(line, from, to);
+  std::string spaced;
+  for (const char c : " " + line + " ") {
+    if (stands_alone(c)) {
+      (spaced += ' ', spaced += c) += ' ';
+    } else {
+      spaced += c;
+    }
+  }
+  const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
+  const auto is_point = [](char c) { return c == '.' || c == ','; };
   // Points and commas stand alone, except between digits.
-  line = detail::rewrite_pairs(
-      line, [](char a, char b) { return !detail::is_digit(a) && detail::is_point(b); },
-      [](std::string& out, char a, char b) { ((out += a, out += ' ') += b) += ' '; });
-  line = detail::rewrite_pairs(
-      line, [](char a, char b) { return detail::is_point(a) && !detail::is_digit(b); },
-      [](std::string& out, char a, char b) { ((out += ' ', out += a) += ' ') += b; });
+  line = space_in_pairs(spaced, false, [&](char a, char b) { return !is_digit(a) && is_point(b); });
+  line = space_in_pairs(line, true, [&](char a, char b) { return is_point(a) && !is_digit(b); });
   // A hyphen stands alone behind a digit.
-  line = detail::rewrite_pairs(
-      line, [](char a, char b) { return detail::is_digit(a) && b == '-'; },
-      [](std::string& out, char a, char b) { ((out += a, out += ' ') += b) += ' '; });
+  line = space_in_pairs(line, false, [&](char a, char b) { return is_digit(a) && b == '-'; });
   std::vector<std::string> words;
   for (const ByteSpan& word : word_spans(line)) words.emplace_back(word.of(line));
   return words;
 }
 
-EIGENFORMER_FUNCTION std::vector<Ngram> sorted_ngrams(std::span<const std::int32_t> tokens, std::size_t n) {
+using Ngram = std::array<std::int32_t, 4>;
+
+// All n-grams of one order, sorted; elements beyond n are -1.
+inline std::vector<Ngram> sorted_ngrams(std::span<const std::int32_t> tokens, std::size_t n) {
   std::vector<Ngram> ngrams;
   for (std::size_t i = 0; i + n <= tokens.size(); ++i) {
     Ngram ngram = {-1, -1, -1, -1};
@@ -236,10 +217,7 @@ EIGENFORMER_FUNCTION bool mostly_without_spaces(std::span<const std::string> tex
     for_each_code_point(text, [&](char32_t c, std::string_view) {
       if (is_space(c)) return;
       ++all;
-      without += (c >= 0x0E00 && c <= 0x0EFF) || (c >= 0x1000 && c <= 0x109F) ||
-                 (c >= 0x1780 && c <= 0x17FF) || (c >= 0x2E80 && c <= 0x9FFF) ||
-                 (c >= 0xF900 && c <= 0xFAFF) || (c >= 0xFF00 && c <= 0xFFEF) ||
-                 (c >= 0x20000 && c <= 0x3FFFF);
+      without += is_unspaced_script(c);
     });
   }
   return 2 * without > all;

@@ -12,7 +12,6 @@
 #include "eigenformer/core/base/config.hpp"
 #include "eigenformer/data/text/utf8.hpp"
 #include "eigenformer/metrics/bleu.hpp"
-#include "eigenformer/metrics/signature.hpp"
 
 namespace eigenformer {
 
@@ -26,31 +25,10 @@ namespace detail {
 /// Up to six code points, 21 bits each.
 using CharacterNgram = std::array<std::uint64_t, 2>;
 
-/// All n-grams of code points of one order, up to 6, sorted.
-EIGENFORMER_IO_FUNCTION std::vector<CharacterNgram> sorted_ngrams(const std::u32string& text, std::size_t n);
+/// The character n-grams of a text without its spaces, by their order less 1, sorted.
+using ChrfNgrams = std::array<std::vector<CharacterNgram>, 6>;
 
-inline std::u32string without_spaces(std::string_view text) {
-  std::u32string out;
-  for_each_code_point(text, [&](char32_t c, std::string_view) {
-    if (!is_space(c)) out += c;
-  });
-  return out;
-}
-
-/// The character n-grams of a text, sorted within each order.
-class ChrfNgrams {
- public:
-  static constexpr std::size_t order = 6;
-
-  explicit ChrfNgrams(std::string_view text) {
-    const std::u32string characters = without_spaces(text);
-    for (std::size_t n = 0; n < order; ++n) ngrams_[n] = sorted_ngrams(characters, n + 1);
-  }
-  const std::vector<CharacterNgram>& operator[](std::size_t n) const { return ngrams_[n]; }
-
- private:
-  std::array<std::vector<CharacterNgram>, order> ngrams_;
-};
+EIGENFORMER_IO_FUNCTION ChrfNgrams chrf_ngrams(std::string_view text);
 
 /// Sums n-gram counts over sentences and computes the score.
 class ChrfCounts {
@@ -60,7 +38,7 @@ class ChrfCounts {
   double score() const;
 
  private:
-  std::array<index_t, ChrfNgrams::order> in_hypotheses_{}, in_references_{}, common_{};
+  std::array<index_t, 6> in_hypotheses_{}, in_references_{}, common_{};
 };
 
 }  // namespace detail
@@ -71,7 +49,7 @@ inline double corpus_chrf(std::span<const std::string> hypotheses, std::span<con
   detail::require_pairs("corpus_chrf", hypotheses.size(), references.size());
   detail::ChrfCounts counts;
   for (std::size_t i = 0; i < hypotheses.size(); ++i)
-    counts.add(detail::ChrfNgrams(hypotheses[i]), detail::ChrfNgrams(references[i]));
+    counts.add(detail::chrf_ngrams(hypotheses[i]), detail::chrf_ngrams(references[i]));
   return counts.score();
 }
 
@@ -81,18 +59,24 @@ inline double corpus_chrf(std::span<const std::string> hypotheses, std::span<con
 
 namespace eigenformer::detail {
 
-EIGENFORMER_IO_FUNCTION std::vector<CharacterNgram> sorted_ngrams(const std::u32string& text, std::size_t n) {
-  std::vector<CharacterNgram> ngrams;
-  for (std::size_t i = 0; i + n <= text.size(); ++i) {
-    CharacterNgram& ngram = ngrams.emplace_back();
-    for (std::size_t k = 0; k < n; ++k) ngram[k / 3] = ngram[k / 3] << 21 | text[i + k];
+EIGENFORMER_IO_FUNCTION ChrfNgrams chrf_ngrams(std::string_view text) {
+  std::u32string characters;
+  for_each_code_point(text, [&](char32_t c, std::string_view) {
+    if (!is_space(c)) characters += c;
+  });
+  ChrfNgrams ngrams;
+  for (std::size_t n = 1; n <= ngrams.size(); ++n) {
+    for (std::size_t i = 0; i + n <= characters.size(); ++i) {
+      CharacterNgram& ngram = ngrams[n - 1].emplace_back();
+      for (std::size_t k = 0; k < n; ++k) ngram[k / 3] = ngram[k / 3] << 21 | characters[i + k];
+    }
+    std::sort(ngrams[n - 1].begin(), ngrams[n - 1].end());
   }
-  std::sort(ngrams.begin(), ngrams.end());
   return ngrams;
 }
 
 EIGENFORMER_IO_FUNCTION void ChrfCounts::add(const ChrfNgrams& hypothesis, const ChrfNgrams& reference) {
-  for (std::size_t n = 0; n < ChrfNgrams::order; ++n) {
+  for (std::size_t n = 0; n < common_.size(); ++n) {
     const auto &h = hypothesis[n], &r = reference[n];
     // As in sacreBLEU: n-grams of the hypothesis count only where the reference has some of that order.
     if (!r.empty()) in_hypotheses_[n] += static_cast<index_t>(h.size());
@@ -105,7 +89,7 @@ EIGENFORMER_IO_FUNCTION double ChrfCounts::score() const {
   constexpr double beta2 = 4;
   double precision = 0, recall = 0;
   int orders = 0;
-  for (std::size_t n = 0; n < ChrfNgrams::order; ++n) {
+  for (std::size_t n = 0; n < common_.size(); ++n) {
     if (in_hypotheses_[n] == 0 || in_references_[n] == 0) continue;
     precision += static_cast<double>(common_[n]) / static_cast<double>(in_hypotheses_[n]);
     recall += static_cast<double>(common_[n]) / static_cast<double>(in_references_[n]);

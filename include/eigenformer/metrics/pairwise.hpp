@@ -11,21 +11,6 @@
 
 namespace eigenformer {
 
-namespace detail {
-
-// score(i, j) for all n x n pairs, row by row.
-template <class F>
-std::vector<double> all_pairs(std::size_t n, F&& score) {
-  std::vector<double> scores;
-  scores.reserve(n * n);
-  for (std::size_t i = 0; i < n; ++i) {
-    for (std::size_t j = 0; j < n; ++j) scores.push_back(score(i, j));
-  }
-  return scores;
-}
-
-}  // namespace detail
-
 /// chrF2 of one sentence, 0 to 100: corpus_chrf() of a corpus of one.
 inline double sentence_chrf(const std::string& hypothesis, const std::string& reference) {
   return corpus_chrf(std::span(&hypothesis, 1), std::span(&reference, 1));
@@ -48,18 +33,38 @@ EIGENFORMER_IO_FUNCTION std::vector<double> pairwise_bleu(std::span<const std::s
 
 namespace eigenformer {
 
+namespace detail {
+
+// score(i, j) for all n x n pairs, row by row.
+template <class F>
+std::vector<double> all_pairs(std::size_t n, F&& score) {
+  std::vector<double> scores;
+  scores.reserve(n * n);
+  for (std::size_t i = 0; i < n; ++i) {
+    for (std::size_t j = 0; j < n; ++j) scores.push_back(score(i, j));
+  }
+  return scores;
+}
+
+inline double bleu_of_numbers(std::span<const std::int32_t> hypothesis,
+                              std::span<const std::int32_t> reference) {
+  BleuScore bleu;
+  add_bleu_counts(bleu, hypothesis, reference);
+  score_bleu_counts(bleu, true);
+  return bleu.score;
+}
+
+}  // namespace detail
+
 EIGENFORMER_IO_FUNCTION double sentence_bleu(const std::string& hypothesis, const std::string& reference) {
   detail::WordNumbers numbers(detail::mostly_without_spaces(std::span(&reference, 1)));
-  BleuScore bleu;
-  const std::vector<std::int32_t> h = numbers(hypothesis), r = numbers(reference);
-  detail::add_bleu_counts(bleu, h, r);
-  detail::score_bleu_counts(bleu, true);
-  return bleu.score;
+  const std::vector<std::int32_t> words = numbers(hypothesis);
+  return detail::bleu_of_numbers(words, numbers(reference));
 }
 
 EIGENFORMER_IO_FUNCTION std::vector<double> pairwise_chrf(std::span<const std::string> texts) {
   std::vector<detail::ChrfNgrams> ngrams;
-  for (const std::string& text : texts) ngrams.emplace_back(text);
+  for (const std::string& text : texts) ngrams.push_back(detail::chrf_ngrams(text));
   return detail::all_pairs(texts.size(), [&](std::size_t i, std::size_t j) {
     detail::ChrfCounts counts;
     counts.add(ngrams[i], ngrams[j]);
@@ -72,10 +77,7 @@ EIGENFORMER_IO_FUNCTION std::vector<double> pairwise_bleu(std::span<const std::s
   std::vector<std::vector<std::int32_t>> words;
   for (const std::string& text : texts) words.push_back(numbers(text));
   return detail::all_pairs(texts.size(), [&](std::size_t i, std::size_t j) {
-    BleuScore bleu;
-    detail::add_bleu_counts(bleu, words[i], words[j]);
-    detail::score_bleu_counts(bleu, true);
-    return bleu.score;
+    return detail::bleu_of_numbers(words[i], words[j]);
   });
 }
 

@@ -195,13 +195,6 @@ TEST_CASE("batching: without shuffling the corpus keeps its order between bucket
   CHECK(epoch_order(batcher, 1) == all);
 }
 
-TEST_CASE("batching: sources for translating end as in training, empty ones too") {
-  const std::vector<Ids> sentences = {{7, 8}, {}, {9}};
-  const SourceBatch batch = make_source_batch(sentences);
-  CHECK(batch.ids == Ids{7, 8, 3, 3, 9, 3});
-  CHECK(batch.layout == SequenceLayout::packed({3, 1, 2}));
-}
-
 TEST_CASE("batching: what cannot be is refused") {
   const EncodedCorpus none, one = numbered_corpus(1);
   CHECK(contains(message_of<ValueError>([&] { Batcher batcher(none); }), "number of sentence pairs is 0"));

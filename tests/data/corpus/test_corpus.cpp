@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "eigenformer/data/corpus/corpus.hpp"
+#include "eigenformer/data/corpus/tokenizer_factory.hpp"
 #include "temporary_folder.hpp"
 #include "test_tools.hpp"
 
@@ -82,25 +83,25 @@ TEST_CASE("corpus: encoding drops over-long pairs and counts them on top of the 
   const auto en = folder.write("x.en", "a b c\n\na b c d\na\nb a\n");
   const auto de = folder.write("x.de", "A\nB\nC\nA B C D\nB A\n");
   const ParallelCorpus corpus = read_parallel_files(en, de);
-  const WordTokenizer source = WordTokenizer::train(corpus.source),
-                      target = WordTokenizer::train(corpus.target);
-  const EncodedCorpus encoded = encode_corpus(corpus, source, target, 3);
+  const TokenizerPair tokenizers =
+      train_tokenizers({.kind = "word", .vocabulary_size = 20, .joint = false}, corpus);
+  const EncodedCorpus encoded = encode_corpus(corpus, tokenizers, {}, 3);
   CHECK(encoded.size() == 2);
   CHECK(encoded.report.str() == "5 pairs read, 2 kept; dropped: 1 empty, 2 over-long");
   CHECK(encoded.source.tokens() == 5);
   CHECK(encoded.target.tokens() == 3);
-  CHECK(source.decode(encoded.source[0]) == "a b c");
-  CHECK(target.decode(encoded.target[1]) == "B A");
-  CHECK(encode_corpus(corpus, source, target).size() == 4);
+  CHECK(tokenizers.source->decode(encoded.source[0]) == "a b c");
+  CHECK(tokenizers.target->decode(encoded.target[1]) == "B A");
+  CHECK(encode_corpus(corpus, tokenizers).size() == 4);
   ParallelCorpus long_only;
   long_only.source = {"a b c d"};
   long_only.target = {"A"};
-  CHECK(contains(message_of<ValueError>([&] { encode_corpus(long_only, source, target, 3); }),
+  CHECK(contains(message_of<ValueError>([&] { encode_corpus(long_only, tokenizers, {}, 3); }),
                  "no sentence pair is left of 1 pair read"));
-  CHECK(contains(message_of<ValueError>([&] { encode_corpus(corpus, source, target, -1); }),
+  CHECK(contains(message_of<ValueError>([&] { encode_corpus(corpus, tokenizers, {}, -1); }),
                  "max_length is -1"));
   long_only.target.clear();
-  CHECK(contains(message_of<ValueError>([&] { encode_corpus(long_only, source, target); }),
+  CHECK(contains(message_of<ValueError>([&] { encode_corpus(long_only, tokenizers); }),
                  "1 source and 0 target"));
 }
 

@@ -36,8 +36,6 @@ std::string in_pieces(const std::string& stored, std::size_t piece) {
   stream.end();
   while (stream.read(text)) {
   }
-  stream.check_end();
-  CHECK(stream.stored_bytes() == stored.size());
   return text;
 }
 

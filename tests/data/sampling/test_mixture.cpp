@@ -143,7 +143,7 @@ TEST_CASE("batches of a mixture have each corpus's tag before its sources, and t
       CHECK(batch.source[i] == 9);
       ++tags[batch.source[i + 1]];
       CHECK(batch.source[i + 1] == (batch.source[i + 2] < 200 ? 11 : 12));
-      CHECK(batch.source[i + 3] == Vocabulary::end_id);
+      CHECK(batch.source[i + 3] == SpecialIds::end);
     }
   }
   CHECK(tags == std::map<std::int32_t, int>{{11, 20}, {12, 40}});
@@ -235,7 +235,8 @@ TEST_CASE("a corpus with drawn segmentations follows from seed, epoch and pair")
   CHECK(limited.identity().options != longer.identity().options);
   CHECK(limited.identity().content == longer.identity().content);
   CHECK(limited.identity().tokenizers == std::to_string(detail::tokenizer_fingerprint(tokenizers)));
-  CHECK(corpus.source_length(3) == static_cast<index_t>(tokenizers.source->encode(text.source[3]).size()));
+  CHECK(corpus.lengths(0, 3).source ==
+        static_cast<index_t>(tokenizers.source->encode(text.source[3]).size()));
 
   // One side alone, and no more tokens than the limit.
   const index_t longest = 12;

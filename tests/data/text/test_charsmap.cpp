@@ -69,7 +69,6 @@ Table table() {
 
 TEST_CASE("a table of characters replaces what it has and leaves the rest") {
   const detail::Charsmap map(table().bytes());
-  CHECK(map.bytes() == table().bytes());
   CHECK(map.apply("").empty());
   CHECK(map.apply("bad") == "bxyzd");
   CHECK(map.apply("\xEF\xAC\x81\xE3\x80\x80x\xE2\x80\x8Bz\xE7\x8A\xAC") == "fi xz\xE7\x8A\xAC");

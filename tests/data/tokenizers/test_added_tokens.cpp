@@ -85,7 +85,7 @@ TEST_CASE("added tokens are saved and read, and ids outside the vocabulary refus
   detail::AddedTokens().add_to(parts);
   CHECK_FALSE(parts.contains("added"));
   detail::AddedTokens(tokens).add_to(parts);
-  CHECK(detail::AddedTokens::read(parts).tokens() == tokens);
+  CHECK(detail::AddedTokens::read(parts) == tokens);
   detail::AddedTokens(tokens).require_ids(12);
   CHECK_THROWS_AS(detail::AddedTokens(tokens).require_ids(11), ValueError);
   CHECK_THROWS_AS(detail::AddedTokens({{"a", -1}}).require_ids(11), ValueError);

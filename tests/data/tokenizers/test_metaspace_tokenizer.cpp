@@ -22,7 +22,7 @@ detail::ForeignVocabulary vocabulary() {
   return {{"<unk>", mark, mark + "a", mark + "b", "a", "b", "<m>"}, 0, {6}};
 }
 const std::vector<double> scores = {none, -3, -1, -1, -2, -2.5, none};
-const detail::AddedTokens added({{"<m>", 6}});
+const std::vector<detail::AddedToken> added = {{"<m>", 6}};
 
 detail::MetaspaceTokenizer unigram(const detail::MetaspaceOptions& options) {
   return {vocabulary(), options, scores, added};
@@ -112,8 +112,8 @@ TEST_CASE("impossible options of a metaspace tokenizer are refused") {
     options.normalizer = {step};
     CHECK_THROWS_AS(unigram(options), ValueError);
   }
-  CHECK_THROWS_AS(detail::MetaspaceTokenizer(vocabulary(), {}, scores, detail::AddedTokens({{"<m>", 7}})),
-                  ValueError);
+  const std::vector<detail::AddedToken> outside = {{"<m>", 7}};
+  CHECK_THROWS_AS(detail::MetaspaceTokenizer(vocabulary(), {}, scores, outside), ValueError);
   CHECK_THROWS_AS(detail::MetaspaceTokenizer(vocabulary(), {}, std::vector<std::string>{"a", "b"}),
                   ValueError);
 }

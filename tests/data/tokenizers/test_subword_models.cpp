@@ -25,10 +25,17 @@ auto find_in(const std::vector<std::string>& tokens) {
   };
 }
 
-template <class Model>
-Ids segment(const Model& model, const std::vector<std::string>& tokens, std::string_view word) {
+Ids segment(const detail::UnigramModel& model, const std::vector<std::string>& tokens,
+            std::string_view word) {
   Ids ids;
   model.segment(word, find_in(tokens), [&](std::int32_t id) { ids.push_back(id); });
+  return ids;
+}
+
+Ids segment(const detail::PairModel& model, const std::vector<std::string>& tokens, std::string_view word) {
+  Ids ids;
+  RandomGenerator unused;
+  model.segment(word, 0, unused, find_in(tokens), [&](std::int32_t id) { ids.push_back(id); });
   return ids;
 }
 

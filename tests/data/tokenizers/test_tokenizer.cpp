@@ -53,9 +53,9 @@ void check_round_trip() {
 template <class T>
 void check_specials() {
   const T tokenizer = T::train(sentences);
-  Ids ids = {Vocabulary::begin_id};
+  Ids ids = {SpecialIds::begin};
   for (const std::int32_t id : tokenizer.encode("Der Hund")) ids.push_back(id);
-  for (const std::int32_t id : {Vocabulary::end_id, Vocabulary::pad_id}) ids.push_back(id);
+  for (const std::int32_t id : {SpecialIds::end, SpecialIds::pad}) ids.push_back(id);
   CHECK(tokenizer.decode(ids) == "Der Hund");
   const auto size = static_cast<std::int32_t>(tokenizer.vocabulary_size());
   CHECK(contains(
@@ -114,11 +114,11 @@ TEST_CASE("tokenizer: a word is one token wherever it stands") {
 TEST_CASE("tokenizer: unknown words and characters") {
   const WordTokenizer words = WordTokenizer::train(Strings{"der Hund schläft ."});
   CHECK(words.encode("der Vogel schläft") ==
-        Ids{words.vocabulary().id("der"), Vocabulary::unknown_id, words.vocabulary().id("schläft")});
+        Ids{words.vocabulary().id("der"), SpecialIds::unknown, words.vocabulary().id("schläft")});
   CHECK(words.decode(words.encode("der Vogel schläft")) == "der ⁇ schläft");
   const CharacterTokenizer characters = CharacterTokenizer::train(Strings{"abc"});
   CHECK(characters.decode(characters.encode("axb")) == "a⁇b");
-  CHECK(characters.encode("</s>") == Ids(4, Vocabulary::unknown_id));
+  CHECK(characters.encode("</s>") == Ids(4, SpecialIds::unknown));
 }
 
 TEST_CASE("tokenizer: vocabularies are limited by size and count") {

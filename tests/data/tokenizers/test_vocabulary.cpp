@@ -18,16 +18,16 @@ const std::vector<std::string> words = {"der", "Hund", "schläft"};
 TEST_CASE("vocabulary: special entries first, then the tokens in order") {
   const Vocabulary vocabulary(words);
   CHECK(vocabulary.size() == 7);
-  CHECK(vocabulary.token(Vocabulary::pad_id) == "<pad>");
-  CHECK(vocabulary.token(Vocabulary::end_id) == "</s>");
+  CHECK(vocabulary.token(SpecialIds::pad) == "<pad>");
+  CHECK(vocabulary.token(SpecialIds::end) == "</s>");
   for (std::int32_t id = 4; id < 7; ++id) CHECK(vocabulary.id(vocabulary.token(id)) == id);
-  CHECK(vocabulary.id("Katze") == Vocabulary::unknown_id);
+  CHECK(vocabulary.id("Katze") == SpecialIds::unknown);
   CHECK_FALSE(vocabulary.find("Katze").has_value());
   CHECK(Vocabulary().size() == 4);
 }
 
 TEST_CASE("vocabulary: text cannot name the special entries") {
-  CHECK(Vocabulary(words).id("</s>") == Vocabulary::unknown_id);
+  CHECK(Vocabulary(words).id("</s>") == SpecialIds::unknown);
   const Vocabulary with_text_like_that(std::vector<std::string>{"</s>"});
   CHECK(with_text_like_that.id("</s>") == 4);
 }

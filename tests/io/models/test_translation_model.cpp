@@ -79,7 +79,7 @@ std::vector<std::string> translate(const TranslationModel<float>& m, const std::
   std::vector<std::vector<std::int32_t>> sources;
   for (const std::string& line : lines) {
     sources.push_back(m.tokenizers.source->encode(line));
-    sources.back().push_back(Vocabulary::end_id);
+    sources.back().push_back(SpecialIds::end);
   }
   std::vector<std::string> out;
   for (const auto& found :

@@ -75,9 +75,7 @@ detail::ByteBpeTokenizer byte_bpe() {
   std::vector<std::string> tokens = {"<s>", "<pad>", "</s>", "<unk>"};
   for (std::uint32_t byte = 0, other = 0; byte < 256; ++byte) {
     const bool visible = (byte >= 33 && byte <= 126) || (byte >= 161 && byte <= 172) || byte >= 174;
-    std::string spelled;
-    eigenformer::detail::icu::append_utf8(spelled, visible ? byte : 256 + other++);
-    tokens.push_back(spelled);
+    tokens.push_back(detail::utf8_of(visible ? byte : 256 + other++));
   }
   for (const char* token : {"th", "the", "\xC4\xA0th", "\xC4\xA0the"}) tokens.emplace_back(token);
   return {{tokens, 3, {0, 1, 2}}, {"t h", "th e", "\xC4\xA0 the"}};

@@ -42,11 +42,11 @@ double error_rate(const Seq2SeqTransformer<float>& model, const EncodedCorpus& c
   index_t links = 0, right = 0;
   for (index_t i = 0; i < corpus.size(); ++i) {
     std::vector<std::int32_t> source(corpus.source[i].begin(), corpus.source[i].end());
-    source.push_back(Vocabulary::end_id);
+    source.push_back(SpecialIds::end);
     const std::vector<std::int32_t> target(corpus.target[i].begin(), corpus.target[i].end());
     const Tensor<float> weights =
         attention_of_head(cross_attention_weights(model, Context<float>::inference(), std::span(&source, 1),
-                                                  std::span(&target, 1), Vocabulary::begin_id, 0, -1)[0],
+                                                  std::span(&target, 1), SpecialIds::begin, 0, -1)[0],
                           0);
     const auto& sure = corpus.alignment[static_cast<std::size_t>(i)];
     links += static_cast<index_t>(sure.size());
@@ -112,7 +112,7 @@ TEST_CASE(
         target.erase(target.begin());
         const auto maps =
             attention_maps(model, Context<double>::inference(), part(batch.source, batch.source_layout, b),
-                           target, Vocabulary::begin_id);
+                           target, SpecialIds::begin);
         const Tensor<float> w = attention_of_head(maps.memory[layer < 0 ? 1 : 0], head);
         const auto& links = batch.alignment[static_cast<std::size_t>(b)];
         for (const AlignmentLink& link : links) {

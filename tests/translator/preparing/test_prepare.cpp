@@ -269,7 +269,7 @@ TEST_CASE("prepare: words encoded one by one have the ids of the whole text") {
     if (i % 50 == 0) text += "\xE2\x96\x81 \xE2\x96\x81 ab\xE2\x96\x81";
     const auto ids = tokenizers.source->encode(text);
     CHECK(encoder.encode(text) == ids);
-    unknown += static_cast<std::size_t>(std::count(ids.begin(), ids.end(), Vocabulary::unknown_id));
+    unknown += static_cast<std::size_t>(std::count(ids.begin(), ids.end(), SpecialIds::unknown));
   }
   CHECK(unknown > 100);
   const TokenizerPair words = train_tokenizers({.kind = "word", .vocabulary_size = 60}, corpus);

@@ -69,8 +69,8 @@ TEST_CASE("token file: what was written is read, with ids of 2 and of 4 bytes") 
       corpus.read(3, i, held);
       CHECK(mapped.source == held.source);
       CHECK(mapped.target == held.target);
-      CHECK(file.source_length(i) == corpus.source_length(i));
-      CHECK(file.target_length(i) == corpus.target_length(i));
+      CHECK(file.lengths(0, i).source == corpus.lengths(0, i).source);
+      CHECK(file.lengths(0, i).target == corpus.lengths(0, i).target);
     }
   }
 }
@@ -189,10 +189,10 @@ TEST_CASE("token file: what cannot be is refused") {
   CHECK(TokenFile(empty).size() == 0);
   writer.commit();
   const TokenFile file(path);
-  CHECK(file.source_length(0) == 65535);
+  CHECK(file.lengths(0, 0).source == 65535);
   EncodedPair pair;
   CHECK(contains(message_of<IndexError>([&] { file.read(0, 1, pair); }), "pair 1 does not exist"));
-  CHECK_THROWS_AS((void)file.source_length(-1), IndexError);
+  CHECK_THROWS_AS((void)file.lengths(0, -1), IndexError);
   CHECK(contains(message_of<IoError>([&] { TokenFile missing(folder.path() / "none"); }), "none"));
 }
 

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -56,7 +57,8 @@ TEST_CASE("a corpus gets the links of its lines, whatever was dropped") {
                              std::pair("dog, runs", "Hund läuft"), std::pair("a a a a a", "ein")})
     detail::add_pair(corpus, s, t);
   CHECK(corpus.lines == std::vector<index_t>{0, 2, 3});
-  EncodedCorpus encoded = encode_corpus(corpus, words, words, 4);
+  EncodedCorpus encoded = encode_corpus(
+      corpus, {std::make_shared<WordTokenizer>(words), std::make_shared<WordTokenizer>(words)}, {}, 4);
   REQUIRE(encoded.size() == 2);
   std::vector<std::vector<AlignmentLink>> links = {{{1, 1}, {0, 0}}, {}, {{0, 0}, {1, 1}}, {{9, 9}}};
   align_corpus(encoded, corpus, links, words, words);

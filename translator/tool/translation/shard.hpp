@@ -46,7 +46,6 @@ inline TextSize measure_text(const std::filesystem::path& path, bool count_lines
   if (file.bad()) throw eigenformer::IoError("translate", {"cannot read '", path.string(), "'"});
   stream.end();
   take();
-  stream.check_end();
   if (last != '\n') ++size.lines;
   return size;
 }

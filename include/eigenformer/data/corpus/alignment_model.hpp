@@ -23,32 +23,6 @@ struct AlignmentLink {
       target = 0;      ///< index of the target token in its sentence, from 0
 };
 
-namespace detail {
-
-inline void require_lexicon_id(const char* side, std::size_t pair, std::int32_t id, index_t size) {
-  if (id >= 0 && (size < 0 || id < size)) return;
-  throw IndexError("lexicon", {"the ", side, " of pair ", pair, " has the id ", id, ", must be ",
-                               (id < 0 ? "at least 0" : "below " + std::to_string(size))});
-}
-
-inline void require_lexicon_pairs(std::size_t sources, std::size_t targets) {
-  if (sources == targets) return;
-  throw ValueError("lexicon",
-                   {"there are ", sources, " sources and ", targets, " targets, must be equal numbers"});
-}
-
-inline void require_source_size(index_t source_size) {
-  if (source_size >= 0) return;
-  throw ValueError("lexicon", {"source_size is ", source_size, ", must not be negative"});
-}
-
-// Weights by source and target id.
-using LexiconCounts = std::vector<std::unordered_map<std::int32_t, double>>;
-
-EIGENFORMER_FUNCTION Lexicon normalised(const LexiconCounts& counts, double least);
-
-}  // namespace detail
-
 /// Computes a translation table from aligned sentence pairs: for each source id, the share of its links that
 /// go to each target id. source_size: size of the source vocabulary, which is the size of the result. Throws
 /// ValueError for lists of different sizes and a negative source_size, IndexError for a link outside its
@@ -81,7 +55,25 @@ EIGENFORMER_FUNCTION Lexicon train_lexicon(std::span<const std::vector<std::int3
 namespace eigenformer {
 namespace detail {
 
-EIGENFORMER_FUNCTION Lexicon normalised(const LexiconCounts& counts, double least) {
+// Weights by source and target id.
+using LexiconCounts = std::vector<std::unordered_map<std::int32_t, double>>;
+
+inline void require_lexicon_id(const char* side, std::size_t pair, std::int32_t id, index_t size) {
+  if (id >= 0 && (size < 0 || id < size)) return;
+  throw IndexError("lexicon", {"the ", side, " of pair ", pair, " has the id ", id, ", must be ",
+                               (id < 0 ? "at least 0" : "below " + std::to_string(size))});
+}
+
+inline void require_lexicon_sizes(std::size_t sources, std::size_t targets, index_t source_size) {
+  if (sources != targets) {
+    throw ValueError("lexicon",
+                     {"there are ", sources, " sources and ", targets, " targets, must be equal numbers"});
+  }
+  if (source_size < 0)
+    throw ValueError("lexicon", {"source_size is ", source_size, ", must not be negative"});
+}
+
+inline Lexicon normalised(const LexiconCounts& counts, double least) {
   Lexicon lexicon(counts.size());
   for (std::size_t s = 0; s < counts.size(); ++s) {
     double total = 0;
@@ -99,9 +91,8 @@ EIGENFORMER_FUNCTION Lexicon lexicon_of_alignments(std::span<const std::vector<s
                                                    std::span<const std::vector<std::int32_t>> targets,
                                                    std::span<const std::vector<AlignmentLink>> alignments,
                                                    index_t source_size) {
-  detail::require_lexicon_pairs(sources.size(), targets.size());
-  detail::require_lexicon_pairs(sources.size(), alignments.size());
-  detail::require_source_size(source_size);
+  detail::require_lexicon_sizes(sources.size(), targets.size(), source_size);
+  detail::require_lexicon_sizes(sources.size(), alignments.size(), source_size);
   detail::LexiconCounts counts(static_cast<std::size_t>(source_size));
   for (std::size_t p = 0; p < sources.size(); ++p) {
     for (const AlignmentLink& link : alignments[p]) {
@@ -122,10 +113,9 @@ EIGENFORMER_FUNCTION Lexicon lexicon_of_alignments(std::span<const std::vector<s
 EIGENFORMER_FUNCTION Lexicon train_lexicon(std::span<const std::vector<std::int32_t>> sources,
                                            std::span<const std::vector<std::int32_t>> targets,
                                            index_t source_size, const LexiconOptions& options) {
-  detail::require_lexicon_pairs(sources.size(), targets.size());
+  detail::require_lexicon_sizes(sources.size(), targets.size(), source_size);
   if (options.iterations < 1)
     throw ValueError("lexicon", {"iterations is ", options.iterations, ", must be positive"});
-  detail::require_source_size(source_size);
   detail::LexiconCounts probability(static_cast<std::size_t>(source_size));
   for (int pass = 0; pass < options.iterations; ++pass) {
     detail::LexiconCounts counts(probability.size());

@@ -1,9 +1,7 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <span>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -14,16 +12,9 @@
 #include "eigenformer/data/corpus/corpus.hpp"
 #include "eigenformer/data/corpus/pair_source.hpp"
 #include "eigenformer/data/tokenizers/conventions.hpp"
-#include "eigenformer/data/tokenizers/vocabulary.hpp"
 #include "eigenformer/nn/options/field.hpp"
 
 namespace eigenformer {
-
-/// Source sentences packed for the encoder, each followed by the end symbol.
-struct SourceBatch {
-  std::vector<std::int32_t> ids;  ///< (N): the ids of all sentences, one after the other
-  SequenceLayout layout;          ///< packed; which of the N rows belong to which sentence
-};
 
 /// Sentence pairs packed for training with teacher forcing: the decoder reads begin and the target, and
 /// predicts the target and end.
@@ -42,10 +33,6 @@ struct Batch {
   /// Number of target tokens that the loss counts, end symbols included.
   index_t target_tokens() const noexcept { return static_cast<index_t>(target_output.size()); }
 };
-
-/// Packs sentences, given as ids without the end symbol, for the encoder; an empty sentence becomes the end
-/// symbol alone.
-EIGENFORMER_FUNCTION SourceBatch make_source_batch(std::span<const std::vector<std::int32_t>> sentences);
 
 /// How an epoch is cut into batches.
 struct BatchingOptions {
@@ -154,9 +141,6 @@ class Batcher {
 
   void make_plan(index_t epoch, index_t segment, Plan& plan) const;
 
-  // Makes the whole plan except for the order of the batches, and returns the generator that shuffles these.
-  RandomGenerator arrange(index_t epoch, index_t segment, Plan& plan) const;
-
   void sort_in_buckets(index_t epoch, std::vector<index_t>& order) const;
 
   void cut(index_t epoch, Plan& plan) const;
@@ -253,7 +237,7 @@ EIGENFORMER_FUNCTION const std::vector<index_t>& Batcher::counts(index_t epoch) 
     parallel_for(segments, 1, [&](index_t first, index_t last) {
       Plan plan;
       for (index_t s = first; s < last; ++s) {
-        arrange(epoch, s, plan);
+        make_plan(epoch, s, plan);
         ends_[static_cast<std::size_t>(s)] = static_cast<index_t>(plan.batches.size());
       }
     });
@@ -265,13 +249,6 @@ EIGENFORMER_FUNCTION const std::vector<index_t>& Batcher::counts(index_t epoch) 
 
 EIGENFORMER_FUNCTION void Batcher::make_plan(index_t epoch, index_t segment, Plan& plan) const {
   plan.epoch = -1;
-  RandomGenerator rng = arrange(epoch, segment, plan);
-  if (options_.shuffle) rng.shuffle(std::span<Range>(plan.batches));
-  plan.epoch = epoch;
-  plan.segment = segment;
-}
-
-EIGENFORMER_FUNCTION RandomGenerator Batcher::arrange(index_t epoch, index_t segment, Plan& plan) const {
   const index_t begin = segment * segment_pairs_;
   plan.begin = static_cast<std::size_t>(begin);
   plan.order.resize(static_cast<std::size_t>(std::min(segment_pairs_, source_->size() - begin)));
@@ -286,12 +263,15 @@ EIGENFORMER_FUNCTION RandomGenerator Batcher::arrange(index_t epoch, index_t seg
   }
   sort_in_buckets(epoch, plan.order);
   cut(epoch, plan);
-  return rng;
+  if (options_.shuffle) rng.shuffle(std::span<Range>(plan.batches));
+  plan.epoch = epoch;
+  plan.segment = segment;
 }
 
 EIGENFORMER_FUNCTION void Batcher::sort_in_buckets(index_t epoch, std::vector<index_t>& order) const {
   struct Item {
-    index_t target, source, pair;
+    PairLengths lengths;
+    index_t pair;
   };
   std::vector<Item> items;
   const auto bucket = static_cast<std::size_t>(options_.bucket_sentences);
@@ -299,12 +279,9 @@ EIGENFORMER_FUNCTION void Batcher::sort_in_buckets(index_t epoch, std::vector<in
   for (std::size_t begin = 0; begin < order.size(); begin += bucket, rising = !rising) {
     const auto part = std::span(order).subspan(begin, std::min(bucket, order.size() - begin));
     items.clear();
-    for (const index_t i : part) {
-      const PairLengths lengths = source_->lengths(epoch, i);
-      items.push_back({lengths.target, lengths.source, i});
-    }
+    for (const index_t i : part) items.push_back({source_->lengths(epoch, i), i});
     std::stable_sort(items.begin(), items.end(), [&](const Item& a, const Item& b) {
-      const Item &low = rising ? a : b, &high = rising ? b : a;
+      const PairLengths &low = (rising ? a : b).lengths, &high = (rising ? b : a).lengths;
       return low.target != high.target ? low.target < high.target : low.source < high.source;
     });
     std::transform(items.begin(), items.end(), part.begin(), [](const Item& item) { return item.pair; });
@@ -332,18 +309,6 @@ EIGENFORMER_FUNCTION void Batcher::cut(index_t epoch, Plan& plan) const {
     range.end = i + 1;
   }
   plan.batches.push_back(range);
-}
-
-EIGENFORMER_FUNCTION SourceBatch make_source_batch(std::span<const std::vector<std::int32_t>> sentences) {
-  SourceBatch batch;
-  std::vector<index_t> lengths;
-  for (const std::vector<std::int32_t>& sentence : sentences) {
-    batch.ids.insert(batch.ids.end(), sentence.begin(), sentence.end());
-    batch.ids.push_back(Vocabulary::end_id);
-    lengths.push_back(static_cast<index_t>(sentence.size()) + 1);
-  }
-  batch.layout = SequenceLayout::packed(lengths);
-  return batch;
 }
 
 }  // namespace eigenformer

@@ -45,10 +45,6 @@ namespace detail {
 
 EIGENFORMER_FUNCTION void add_pair(ParallelCorpus& corpus, std::string_view source, std::string_view target);
 
-// name: what was read, as the subject of a message; verb: "is" or "are", to match it.
-EIGENFORMER_FUNCTION void require_pairs(const ParallelCorpus& corpus, const std::string& name,
-                                        const char* verb);
-
 }  // namespace detail
 
 /// Reads two line-aligned UTF-8 files. Pairs with an empty side are dropped and counted. Throws IoError for a
@@ -95,8 +91,7 @@ struct EncodedCorpus : PairSource {
   std::vector<std::vector<AlignmentLink>> alignment{};
 
   index_t size() const noexcept override { return source.size(); }
-  index_t source_length(index_t i) const override { return source.length(i); }
-  index_t target_length(index_t i) const override { return target.length(i); }
+  PairLengths lengths(index_t, index_t i) const override { return {source.length(i), target.length(i)}; }
   void read(index_t, index_t i, EncodedPair& out) const override {
     const auto s = source[i], t = target[i];
     out.source.assign(s.begin(), s.end());
@@ -120,13 +115,14 @@ struct EncodedCorpus : PairSource {
   std::string content() const;
 };
 
-/// Encodes every pair; source_text is put before each source sentence. Pairs with a side of no token or of
-/// more than max_length tokens (0: no limit; begin and end not counted) are dropped and counted in the
-/// report, in addition to what reading dropped. Throws ValueError for a negative limit, for different numbers
-/// of source and target sentences, and when no pair is left.
-EIGENFORMER_FUNCTION EncodedCorpus encode_corpus(const ParallelCorpus& corpus, const Tokenizer& source,
-                                                 const Tokenizer& target, index_t max_length = 0,
-                                                 const std::string& source_text = {});
+/// Encodes every pair. Of the conventions, only source_text is used, which is put before each source
+/// sentence; Batcher adds the ids around a sentence. Pairs with a side of no token or of more than max_length
+/// tokens (0: no limit; begin and end not counted) are dropped and counted in the report, in addition to what
+/// reading dropped. Throws ValueError for a missing tokenizer, for a negative limit, for different numbers of
+/// source and target sentences, and when no pair is left.
+EIGENFORMER_FUNCTION EncodedCorpus encode_corpus(const ParallelCorpus& corpus,
+                                                 const TokenizerPair& tokenizers,
+                                                 const TextConventions& text = {}, index_t max_length = 0);
 
 }  // namespace eigenformer
 
@@ -159,8 +155,8 @@ EIGENFORMER_FUNCTION void add_pair(ParallelCorpus& corpus, std::string_view sour
   corpus.target.push_back(std::move(t));
 }
 
-EIGENFORMER_FUNCTION void require_pairs(const ParallelCorpus& corpus, const std::string& name,
-                                        const char* verb) {
+// name: what was read, as the subject of a message; verb: "is" or "are", to match it.
+inline void require_pairs(const ParallelCorpus& corpus, const std::string& name, const char* verb) {
   if (corpus.report.read == 0)
     throw IoError("corpus", {name, ' ', verb, " empty, expected at least one sentence pair"});
   if (corpus.size() == 0) {
@@ -249,9 +245,11 @@ EIGENFORMER_FUNCTION std::string EncodedCorpus::content() const {
   return std::to_string(hash);
 }
 
-EIGENFORMER_FUNCTION EncodedCorpus encode_corpus(const ParallelCorpus& corpus, const Tokenizer& source,
-                                                 const Tokenizer& target, index_t max_length,
-                                                 const std::string& source_text) {
+EIGENFORMER_FUNCTION EncodedCorpus encode_corpus(const ParallelCorpus& corpus,
+                                                 const TokenizerPair& tokenizers, const TextConventions& text,
+                                                 index_t max_length) {
+  if (tokenizers.source == nullptr || tokenizers.target == nullptr)
+    throw ValueError("encode_corpus", "the model has no tokenizers, must have one for each side");
   if (max_length < 0) {
     throw ValueError("encode_corpus", {"max_length is ", max_length, ", must not be negative"});
   }
@@ -264,8 +262,8 @@ EIGENFORMER_FUNCTION EncodedCorpus encode_corpus(const ParallelCorpus& corpus, c
   encoded.report.read = std::max(encoded.report.read, corpus.size());
   encoded.report.kept = 0;
   for (std::size_t i = 0; i < corpus.source.size(); ++i) {
-    const std::vector<std::int32_t> s = source.encode(source_text + corpus.source[i]);
-    const std::vector<std::int32_t> t = target.encode(corpus.target[i]);
+    const std::vector<std::int32_t> s = tokenizers.source->encode(text.source_text + corpus.source[i]);
+    const std::vector<std::int32_t> t = tokenizers.target->encode(corpus.target[i]);
     if (s.empty() || t.empty()) {
       ++encoded.report.empty;
     } else if (max_length > 0 && static_cast<index_t>(std::max(s.size(), t.size())) > max_length) {

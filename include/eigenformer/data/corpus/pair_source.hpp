@@ -43,17 +43,9 @@ class PairSource {
 
   /// Number of pairs in an epoch.
   virtual index_t size() const noexcept = 0;
-  /// Source tokens of pair i, by which batches are planned; a typical number when read() samples at random.
-  /// Throws IndexError when there is no pair i.
-  virtual index_t source_length(index_t i) const = 0;
-  /// Target tokens of pair i, as source_length(). Throws IndexError when there is no pair i.
-  virtual index_t target_length(index_t i) const = 0;
-
-  /// Both lengths of pair i in an epoch; override it when they depend on the epoch, as in Mixture. Throws
-  /// IndexError when there is no pair i.
-  virtual PairLengths lengths([[maybe_unused]] index_t epoch, index_t i) const {
-    return {source_length(i), target_length(i)};
-  }
+  /// The lengths of pair i in an epoch, by which batches are planned; typical numbers when read() samples at
+  /// random. Throws IndexError when there is no pair i.
+  virtual PairLengths lengths(index_t epoch, index_t i) const = 0;
   /// Replaces `out` with pair i of an epoch; the result depends on these two numbers alone. Throws IndexError
   /// when there is no pair i, IoError for a damaged file.
   virtual void read(index_t epoch, index_t i, EncodedPair& out) const = 0;
@@ -72,14 +64,10 @@ class PairSource {
 
  protected:
   PairSource() = default;
-  /// Copying and moving are for derived classes, so that a source is not sliced.
+  /// Copying is for derived classes, so that a source is not sliced.
   PairSource(const PairSource&) = default;
   /// See the copy constructor.
-  PairSource(PairSource&&) = default;
-  /// See the copy constructor.
   PairSource& operator=(const PairSource&) = default;
-  /// See the copy constructor.
-  PairSource& operator=(PairSource&&) = default;
 };
 
 namespace detail {

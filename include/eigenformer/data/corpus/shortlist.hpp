@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
-#include <map>
 #include <span>
 #include <string>
 #include <utility>
@@ -144,24 +143,23 @@ EIGENFORMER_FUNCTION Shortlist Shortlist::parse(const std::string& bytes, const 
   }
   if (head.checksum != checksum(bytes)) throw refuse({"is damaged: its checksum does not match"});
   if (head.offsets == 0) throw refuse({"has no offsets, expected one more than source ids"});
-  std::vector<std::uint64_t> offsets(static_cast<std::size_t>(head.offsets));
-  std::memcpy(offsets.data(), bytes.data() + sizeof head, 8 * offsets.size());
-  std::vector<std::uint32_t> ids(static_cast<std::size_t>(head.ids));
-  if (!ids.empty()) std::memcpy(ids.data(), bytes.data() + sizeof head + 8 * offsets.size(), 4 * ids.size());
   constexpr std::uint64_t most = 0x7fffffff;
   if (head.first > most) throw refuse({"has ", head.first, " first ids, expected less than 2^31"});
   Shortlist result;
   result.first_ = static_cast<index_t>(head.first);
   result.best_ = static_cast<std::size_t>(std::min(head.best, most));
+  const char* at = bytes.data() + sizeof head;
   std::uint64_t before = 0;
-  for (std::size_t i = 0; i < offsets.size(); ++i) {
-    if (offsets[i] < before || offsets[i] > head.ids || (i == 0 && offsets[i] != 0))
-      throw refuse({"has offset ", offsets[i], " of source id ", i, ", expected ", before, " to ", head.ids});
-    before = offsets[i];
-    if (i > 0) result.offsets_.push_back(static_cast<std::size_t>(offsets[i]));
+  for (std::uint64_t i = 0; i < head.offsets; ++i, at += 8) {
+    const auto offset = detail::load_as<std::uint64_t>(at);
+    if (offset < before || offset > head.ids || (i == 0 && offset != 0))
+      throw refuse({"has offset ", offset, " of source id ", i, ", expected ", before, " to ", head.ids});
+    before = offset;
+    if (i > 0) result.offsets_.push_back(static_cast<std::size_t>(offset));
   }
   if (before != head.ids) throw refuse({"has ", head.ids, " ids, but its lists end at ", before});
-  for (const std::uint32_t id : ids) {
+  for (; at < bytes.data() + bytes.size(); at += 4) {
+    const auto id = detail::load_as<std::uint32_t>(at);
     if (id > most) throw refuse({"has the target id ", id, ", expected less than 2^31"});
     result.ids_.push_back(static_cast<std::int32_t>(id));
   }

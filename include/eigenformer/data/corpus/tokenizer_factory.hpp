@@ -12,7 +12,6 @@
 #include "eigenformer/core/base/linked.hpp"
 #include "eigenformer/data/corpus/corpus.hpp"
 #include "eigenformer/data/files/hash64.hpp"
-#include "eigenformer/data/tokenizers/conventions.hpp"
 #include "eigenformer/data/tokenizers/foreign_tokenizer.hpp"
 #include "eigenformer/data/tokenizers/tokenizer.hpp"
 #if defined(EIGENFORMER_WITH_SENTENCEPIECE) && EIGENFORMER_WITH_SENTENCEPIECE
@@ -38,34 +37,11 @@ struct TokenizerOptions {
   std::vector<std::string> reserved{};
 };
 
-/// The tokenizers of both languages; a joint one is the same object twice.
-struct TokenizerPair {
-  std::shared_ptr<const Tokenizer> source;  ///< tokenizer of the source language
-  std::shared_ptr<const Tokenizer> target;  ///< tokenizer of the target language
-
-  /// Whether both sides share one tokenizer object.
-  bool joint() const noexcept { return source == target; }
-};
-
 namespace detail {
 
 /// A hash of the kinds and all tokens of tokenizers, to tell whether ids were made by them; both sides must
 /// be set. Stored in prepared corpora.
 EIGENFORMER_FUNCTION std::uint64_t tokenizer_fingerprint(const TokenizerPair& tokenizers);
-
-}  // namespace detail
-
-/// encode_corpus() with the tokenizers and conventions of a model folder or an import. Of `text`, only
-/// source_text is used; Batcher adds the ids around a sentence. Throws ValueError as encode_corpus() does,
-/// and when a tokenizer is missing.
-inline EncodedCorpus encode_corpus(const ParallelCorpus& corpus, const TokenizerPair& tokenizers,
-                                   const TextConventions& text, index_t max_length = 0) {
-  if (tokenizers.source == nullptr || tokenizers.target == nullptr)
-    throw ValueError("encode_corpus", "the model has no tokenizers, must have one for each side");
-  return encode_corpus(corpus, *tokenizers.source, *tokenizers.target, max_length, text.source_text);
-}
-
-namespace detail {
 
 /// Reads what save(directory, name) of a tokenizer wrote.
 using LoadTokenizer = std::shared_ptr<const Tokenizer>(const std::filesystem::path& directory,
@@ -75,6 +51,10 @@ template <class T>
 std::shared_ptr<const Tokenizer> load_shared(const std::filesystem::path& directory,
                                              const std::string& name) {
   return std::make_shared<T>(T::load(directory, name));
+}
+template <class T, class... Arguments>
+std::shared_ptr<const Tokenizer> make_tokenizer(Arguments... arguments) {
+  return std::make_shared<T>(std::move(arguments)...);
 }
 
 /// The functions that need SentencePiece.
@@ -105,33 +85,16 @@ inline std::shared_ptr<const Tokenizer> train_subword(std::span<const std::strin
   return std::make_shared<SubwordTokenizer>(
       SubwordTokenizer::train(sentences, {.vocabulary_size = vocabulary_size, .reserved = reserved}));
 }
-inline std::shared_ptr<const Tokenizer> make_sentencepiece(std::string model, ForeignVocabulary vocabulary,
-                                                           bool language_codes,
-                                                           std::vector<AddedToken> added) {
-  return std::make_shared<SentencePieceTokenizer>(std::move(model), std::move(vocabulary), language_codes,
-                                                  std::move(added));
-}
 inline constexpr SentencePieceFunctions sentencepiece_functions{
-    &train_subword, &load_shared<SubwordTokenizer>, &load_shared<SentencePieceTokenizer>, &make_sentencepiece,
-    &SentencePieceTokenizer::model_pieces};
+    &train_subword, &load_shared<SubwordTokenizer>, &load_shared<SentencePieceTokenizer>,
+    &make_tokenizer<SentencePieceTokenizer>, &SentencePieceTokenizer::model_pieces};
 inline const bool sentencepiece_is_linked = link(sentencepiece_functions);
 #endif
 
 #if defined(EIGENFORMER_WITH_ICU) && EIGENFORMER_WITH_ICU
-inline std::shared_ptr<const Tokenizer> make_byte_bpe(ForeignVocabulary vocabulary,
-                                                      std::vector<std::string> merges,
-                                                      std::vector<AddedToken> added) {
-  return std::make_shared<ByteBpeTokenizer>(std::move(vocabulary), std::move(merges),
-                                            AddedTokens(std::move(added)));
-}
-inline std::shared_ptr<const Tokenizer> make_wordpiece(ForeignVocabulary vocabulary, bool lower_case,
-                                                       std::vector<AddedToken> added) {
-  return std::make_shared<WordPieceTokenizer>(std::move(vocabulary), lower_case,
-                                              AddedTokens(std::move(added)));
-}
-inline constexpr IcuFunctions icu_functions{&load_shared<ByteBpeTokenizer>, &load_shared<MetaspaceTokenizer>,
-                                            &load_shared<WordPieceTokenizer>, &make_byte_bpe,
-                                            &make_wordpiece};
+inline constexpr IcuFunctions icu_functions{
+    &load_shared<ByteBpeTokenizer>, &load_shared<MetaspaceTokenizer>, &load_shared<WordPieceTokenizer>,
+    &make_tokenizer<ByteBpeTokenizer>, &make_tokenizer<WordPieceTokenizer>};
 inline const bool icu_is_linked = link(icu_functions);
 #endif
 

@@ -43,8 +43,8 @@ inline bool file_exists(const std::filesystem::path& path) noexcept {
 EIGENFORMER_FUNCTION int write_all(int descriptor, std::span<const std::byte> bytes) noexcept;
 
 /// Makes renames and new names inside a directory durable. Does nothing on file systems that cannot sync
-/// directories. Throws IoError, as `op`.
-EIGENFORMER_FUNCTION void sync_directory(const char* op, const std::filesystem::path& directory);
+/// directories. Throws IoError.
+EIGENFORMER_FUNCTION void sync_directory(const std::filesystem::path& directory);
 
 /// A suffix that no other running process or thread of this machine uses.
 inline std::string unique_suffix() {
@@ -146,18 +146,18 @@ EIGENFORMER_FUNCTION int write_all(int descriptor, std::span<const std::byte> by
   return 0;
 }
 
-EIGENFORMER_FUNCTION void sync_directory(const char* op, const std::filesystem::path& directory) {
+EIGENFORMER_FUNCTION void sync_directory(const std::filesystem::path& directory) {
   const std::filesystem::path name = directory.empty() ? std::filesystem::path(".") : directory;
   const int descriptor = ::open(name.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (descriptor < 0) {
     // A directory that may be written but not listed cannot be opened to sync it.
     if (errno == EACCES) return;
-    throw errno_error(op, "open the folder", name, errno);
+    throw errno_error("write", "open the folder", name, errno);
   }
   const int error = ::fsync(descriptor) == 0 ? 0 : errno;
   ::close(descriptor);
   if (error != 0 && error != EINVAL && error != ENOTSUP && error != EROFS) {
-    throw errno_error(op, "write the folder", name, error);
+    throw errno_error("write", "write the folder", name, error);
   }
 }
 
@@ -188,7 +188,7 @@ EIGENFORMER_FUNCTION void AtomicFile::commit() {
   if (::rename(temporary_.c_str(), target_.c_str()) != 0) fail("rename a temporary file to", errno);
   temporary_.clear();
   try {
-    detail::sync_directory("write", target_.parent_path());
+    detail::sync_directory(target_.parent_path());
   } catch (const IoError& error) {
     throw IoError("write", {detail::message_of(error), "; '", target_.string(),
                             "' is replaced, but may be lost if the system fails now"});

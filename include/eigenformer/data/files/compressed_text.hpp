@@ -8,7 +8,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <type_traits>
 #include <utility>
 
 #include "eigenformer/core/base/error.hpp"
@@ -50,8 +49,16 @@ class Decompressor {
   /// message for damaged data, else null.
   virtual const char* run(std::string_view& in, std::string& out) = 0;
   /// Whether the input consumed so far ends at the end of a member or frame.
-  virtual bool at_end_of_member() const = 0;
+  bool at_end_of_member() const noexcept { return at_end_; }
+
+ protected:
+  bool at_end_ = false;
 };
+
+template <class T>
+std::unique_ptr<Decompressor> make_decompressor() {
+  return std::make_unique<T>();
+}
 
 /// The functions of a format that need its library.
 struct CompressionFunctions {
@@ -75,7 +82,6 @@ inline constexpr std::size_t decompressed_at_once = std::size_t{1} << 20;
 #include <zlib.h>
 
 #include <algorithm>
-#include <limits>
 #include <new>
 
 namespace eigenformer::detail {
@@ -113,14 +119,10 @@ class GzipDecompressor final : public Decompressor {
     if (status == Z_OK || status == Z_STREAM_END || status == Z_BUF_ERROR) return nullptr;
     return stream_.msg != nullptr ? stream_.msg : "the data is damaged";
   }
-  bool at_end_of_member() const override { return at_end_; }
 
  private:
   z_stream stream_{};
-  bool at_end_ = false;
 };
-
-inline std::unique_ptr<Decompressor> gzip_decompressor() { return std::make_unique<GzipDecompressor>(); }
 
 inline std::string gzip_member(std::string_view text) {
   z_stream stream{};
@@ -145,7 +147,7 @@ inline std::string gzip_member(std::string_view text) {
   return member;
 }
 
-inline constexpr GzipFunctions gzip_functions{{&gzip_decompressor, &gzip_member}};
+inline constexpr GzipFunctions gzip_functions{{&make_decompressor<GzipDecompressor>, &gzip_member}};
 inline const bool gzip_is_linked = link(gzip_functions);
 
 }  // namespace eigenformer::detail
@@ -161,19 +163,16 @@ namespace eigenformer::detail {
 /// Decompresses zstd frames (RFC 8878) with libzstd.
 class ZstdDecompressor final : public Decompressor {
  public:
-  ZstdDecompressor() : stream_(ZSTD_createDStream()) {
+  ZstdDecompressor() {
     if (stream_ == nullptr) throw std::bad_alloc();
   }
-  ZstdDecompressor(const ZstdDecompressor&) = delete;
-  ZstdDecompressor& operator=(const ZstdDecompressor&) = delete;
-  ~ZstdDecompressor() override { ZSTD_freeDStream(stream_); }
 
   const char* run(std::string_view& in, std::string& out) override {
     const std::size_t before = out.size();
     out.resize(before + decompressed_at_once);
     ZSTD_inBuffer from{in.data(), in.size(), 0};
     ZSTD_outBuffer to{out.data() + before, decompressed_at_once, 0};
-    const std::size_t status = ZSTD_decompressStream(stream_, &to, &from);
+    const std::size_t status = ZSTD_decompressStream(stream_.get(), &to, &from);
     out.resize(before + to.pos);
     in.remove_prefix(from.pos);
     if (ZSTD_isError(status) != 0) return ZSTD_getErrorName(status);
@@ -185,14 +184,11 @@ class ZstdDecompressor final : public Decompressor {
     }
     return nullptr;
   }
-  bool at_end_of_member() const override { return at_end_; }
 
  private:
-  ZSTD_DStream* stream_;
-  bool at_end_ = false;
+  std::unique_ptr<ZSTD_DStream, std::size_t (*)(ZSTD_DStream*)> stream_{ZSTD_createDStream(),
+                                                                        &ZSTD_freeDStream};
 };
-
-inline std::unique_ptr<Decompressor> zstd_decompressor() { return std::make_unique<ZstdDecompressor>(); }
 
 inline std::string zstd_frame(std::string_view text) {
   const std::unique_ptr<ZSTD_CCtx, std::size_t (*)(ZSTD_CCtx*)> context(ZSTD_createCCtx(), &ZSTD_freeCCtx);
@@ -206,7 +202,7 @@ inline std::string zstd_frame(std::string_view text) {
   return frame;
 }
 
-inline constexpr ZstdFunctions zstd_functions{{&zstd_decompressor, &zstd_frame}};
+inline constexpr ZstdFunctions zstd_functions{{&make_decompressor<ZstdDecompressor>, &zstd_frame}};
 inline const bool zstd_is_linked = link(zstd_functions);
 
 }  // namespace eigenformer::detail
@@ -242,23 +238,13 @@ class DecompressedStream {
   }
 
   /// Appends decompressed bytes to `out`: about 1 MiB at most, or all input so far when it is not compressed.
-  /// Returns whether another call may give more without further input. Throws IoError for damaged data, with
-  /// the name and byte offset, and when the program was built without the library.
+  /// Returns whether another call may give more without further input. Throws IoError for damaged data and
+  /// for an end() within a member or frame, with the name and byte offset, and when the program was built
+  /// without the library.
   bool read(std::string& out);
 
   /// Marks the end of the input; call read() until it returns false after that.
   void end() { over_ = true; }
-
-  /// Throws IoError when the input ended within a member or frame. Call it after end(), when read() has
-  /// returned false.
-  void check_end() const {
-    if (!decompressor_ || decompressor_->at_end_of_member()) return;
-    throw IoError("read", {"cannot read '", name_, "': its ", detail::compression_name(*compression_),
-                           " data ends too early, after byte ", taken_, "; the file is truncated"});
-  }
-
-  /// Number of stored bytes consumed so far.
-  std::uint64_t stored_bytes() const noexcept { return taken_; }
 
   /// The detected format; none until read() has seen enough bytes.
   Compression compression() const noexcept { return compression_.value_or(Compression::none); }
@@ -288,23 +274,15 @@ namespace eigenformer {
 namespace detail {
 
 EIGENFORMER_FUNCTION std::optional<Compression> compression_of_content(std::string_view begin) {
-  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(begin[i]); };
+  std::string first(begin.substr(0, 4));
+  if (!first.empty() && (first[0] & 0xF0) == 0x50) first[0] = 0x50;  // a skippable frame: 0x50 to 0x5F
   // Compares as many bytes as there are.
-  const auto matches = [&](auto... expected) {
-    std::size_t i = 0;
-    return ([&] {
-      const bool equal = i >= begin.size() || expected(byte(i));
-      ++i;
-      return equal;
-    }() && ...);
+  const auto begins_as = [&](std::string_view signature) {
+    return signature.starts_with(std::string_view(first).substr(0, signature.size()));
   };
-  const auto is = [](unsigned char expected) {
-    return [expected](unsigned char x) { return x == expected; };
-  };
-  const auto in_50_to_5f = [](unsigned char x) { return x >> 4 == 5; };
-  if (matches(is(0x1f), is(0x8b))) return begin.size() < 2 ? std::nullopt : std::optional(Compression::gzip);
-  if (matches(is(0x28), is(0xb5), is(0x2f), is(0xfd)) || matches(in_50_to_5f, is(0x2a), is(0x4d), is(0x18)))
-    return begin.size() < 4 ? std::nullopt : std::optional(Compression::zstd);
+  if (begins_as("\x1f\x8b")) return first.size() < 2 ? std::nullopt : std::optional(Compression::gzip);
+  if (begins_as("\x28\xb5\x2f\xfd") || begins_as("\x50\x2a\x4d\x18"))
+    return first.size() < 4 ? std::nullopt : std::optional(Compression::zstd);
   return Compression::none;
 }
 
@@ -353,7 +331,12 @@ EIGENFORMER_FUNCTION bool DecompressedStream::read(std::string& out) {
   }
   taken_ = at;
   left_ = in.size();
-  return left_ > 0 || out.size() - before == detail::decompressed_at_once;
+  const bool more = left_ > 0 || out.size() - before == detail::decompressed_at_once;
+  if (over_ && !more && !decompressor_->at_end_of_member()) {
+    throw IoError("read", {"cannot read '", name_, "': its ", detail::compression_name(*compression_),
+                           " data ends too early, after byte ", taken_, "; the file is truncated"});
+  }
+  return more;
 }
 
 EIGENFORMER_FUNCTION std::string decompress(std::string stored, const std::string& name, std::size_t most) {
@@ -372,7 +355,6 @@ EIGENFORMER_FUNCTION std::string decompress(std::string stored, const std::strin
   std::string text;
   while (stream.read(text)) require(text.size());
   require(text.size());
-  stream.check_end();
   return text;
 }
 

@@ -13,6 +13,7 @@
 #include <string_view>
 #include <system_error>
 #include <thread>
+#include <tuple>
 #include <vector>
 
 #include "eigenformer/data/files/atomic_file.hpp"
@@ -104,13 +105,8 @@ inline bool has_folder_file(const std::filesystem::path& folder, std::string_vie
 // Identifies the current versions of some files of a folder: existing files never share an inode number, and
 // a new file that reuses a number has another modification time.
 struct FolderVersion {
-  struct Entry {
-    dev_t device = 0;
-    ino_t number = 0;
-    off_t size = -1;
-    std::int64_t seconds = 0, nanoseconds = 0;
-    bool operator==(const Entry&) const = default;
-  };
+  // Device, inode number, size, and the time of the last change in seconds and nanoseconds; no file: zeros.
+  using Entry = std::tuple<dev_t, ino_t, off_t, std::int64_t, std::int64_t>;
   std::vector<Entry> entries;
   bool in_commit = false;
 
@@ -192,13 +188,13 @@ EIGENFORMER_IO_FUNCTION std::filesystem::path FolderTransaction::file(std::strin
 EIGENFORMER_IO_FUNCTION void FolderTransaction::commit() {
   if (staging_.empty())
     throw IoError("write", {"the changes to '", folder_.string(), "' were already committed"});
-  detail::sync_directory("write", staging_);
+  detail::sync_directory(staging_);
   const std::filesystem::path committed = folder_ / commit_name;
   if (std::rename(staging_.c_str(), committed.c_str()) != 0) {
     throw detail::errno_error("write", "commit the files of", folder_, errno);
   }
   staging_.clear();
-  detail::sync_directory("write", folder_);
+  detail::sync_directory(folder_);
   move_up(committed, folder_);
 }
 
@@ -207,7 +203,7 @@ EIGENFORMER_IO_FUNCTION void FolderTransaction::recover(const std::filesystem::p
     const std::string name = entry.filename().string();
     if (name == commit_name) {
       move_up(entry, folder);
-    } else if (name.rfind(staging_prefix, 0) == 0) {
+    } else if (name.starts_with(staging_prefix)) {
       std::error_code ignored;
       std::filesystem::remove_all(entry, ignored);
     }
@@ -239,7 +235,7 @@ EIGENFORMER_IO_FUNCTION void FolderTransaction::move_up(const std::filesystem::p
     }
   }
   // The new names must be durable before the folder that readers would fall back on is removed.
-  detail::sync_directory("write", folder);
+  detail::sync_directory(folder);
   std::filesystem::remove(committed, error);
   if (error) throw detail::errno_error("write", "remove", committed, error.value());
 }

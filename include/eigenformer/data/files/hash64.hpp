@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <span>
 #include <string_view>
 
 #include "eigenformer/core/base/bytes.hpp"
@@ -19,10 +18,6 @@ class Hash64 {
  public:
   /// Appends bytes to the stream.
   void add(std::string_view bytes) noexcept;
-  /// Appends bytes to the stream.
-  void add(std::span<const std::byte> bytes) noexcept {
-    add(std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
-  }
 
   /// The hash of all bytes added so far; more may be added after it.
   std::uint64_t value() const noexcept;

@@ -38,7 +38,7 @@ class MappedFile {
   MappedFile& operator=(const MappedFile&) = delete;
   ~MappedFile() {
     if (!bytes_.empty()) ::munmap(bytes_.data(), bytes_.size());
-    if (descriptor_ >= 0) ::close(descriptor_);
+    ::close(descriptor_);
   }
 
   /// The bytes of the file, writable in memory only; valid as long as this object.
@@ -60,18 +60,19 @@ class MappedFile {
   }
 
  private:
-  MappedFile() = default;
+  // Takes over the descriptor.
+  MappedFile(std::filesystem::path path, int descriptor) : path_(std::move(path)), descriptor_(descriptor) {}
 
   // An empty file cannot be mapped.
-  void map(int descriptor, std::size_t size) {
+  void map(std::size_t size) {
     if (size == 0) return;
-    void* data = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE, descriptor, 0);
+    void* data = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE, descriptor_, 0);
     if (data == MAP_FAILED) throw errno_error("read", "read", path_, errno);
     bytes_ = {static_cast<std::byte*>(data), size};
   }
 
   std::filesystem::path path_;
-  int descriptor_ = -1;
+  int descriptor_;
   std::span<std::byte> bytes_;
 };
 
@@ -117,12 +118,10 @@ EIGENFORMER_IO_FUNCTION std::shared_ptr<MappedFile> MappedFile::open(const std::
   }
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (descriptor < 0) throw errno_error("read", "open", path, errno);
-  std::shared_ptr<MappedFile> file(new MappedFile);
-  file->path_ = path;
-  file->descriptor_ = descriptor;
+  std::shared_ptr<MappedFile> file(new MappedFile(path, descriptor));
   if (::fstat(descriptor, &state) != 0) throw errno_error("read", "read", path, errno);
   if (!std::in_range<std::ptrdiff_t>(state.st_size)) throw errno_error("read", "read", path, EFBIG);
-  file->map(descriptor, static_cast<std::size_t>(state.st_size));
+  file->map(static_cast<std::size_t>(state.st_size));
   return file;
 }
 
@@ -133,11 +132,10 @@ EIGENFORMER_IO_FUNCTION std::shared_ptr<MappedFile> MappedFile::again() const {
     throw IoError("read", {"'", path_.string(), "' has changed since it was opened: it had ", bytes_.size(),
                            " bytes, and now has ", state.st_size});
   }
-  std::shared_ptr<MappedFile> file(new MappedFile);
-  file->path_ = path_;
-  file->descriptor_ = ::fcntl(descriptor_, F_DUPFD_CLOEXEC, 0);
-  if (file->descriptor_ < 0) throw errno_error("read", "read", path_, errno);
-  file->map(descriptor_, bytes_.size());
+  const int descriptor = ::fcntl(descriptor_, F_DUPFD_CLOEXEC, 0);
+  if (descriptor < 0) throw errno_error("read", "read", path_, errno);
+  std::shared_ptr<MappedFile> file(new MappedFile(path_, descriptor));
+  file->map(bytes_.size());
   return file;
 }
 

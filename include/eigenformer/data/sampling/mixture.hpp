@@ -4,7 +4,6 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <numeric>
 #include <optional>
 #include <string>
@@ -49,8 +48,6 @@ class Mixture final : public PairSource {
   /// temperature other than 1, and a part whose share is less than one pair.
   explicit Mixture(std::vector<MixturePart> parts, const MixtureOptions& options = {});
 
-  /// Number of corpora.
-  std::size_t num_parts() const noexcept { return parts_.size(); }
   /// Number of pairs of corpus k in every epoch. Throws IndexError when there is no corpus k.
   index_t pairs_of(std::size_t k) const {
     if (k >= ends_.size()) {
@@ -60,8 +57,6 @@ class Mixture final : public PairSource {
   }
 
   index_t size() const noexcept override { return ends_.back(); }
-  index_t source_length(index_t i) const override { return lengths(0, i).source; }
-  index_t target_length(index_t i) const override { return lengths(0, i).target; }
   PairLengths lengths(index_t epoch, index_t i) const override {
     const Place at = place(epoch, i);
     return parts_[at.part].source->lengths(at.pass, at.pair);

@@ -31,8 +31,7 @@ class SampledCorpus final : public PairSource {
   const EncodedCorpus& plain() const noexcept { return plain_; }
 
   index_t size() const noexcept override { return plain_.size(); }
-  index_t source_length(index_t i) const override { return plain_.source_length(i); }
-  index_t target_length(index_t i) const override { return plain_.target_length(i); }
+  PairLengths lengths(index_t epoch, index_t i) const override { return plain_.lengths(epoch, i); }
   void read(index_t epoch, index_t i, EncodedPair& out) const override {
     plain_.read(epoch, i, out);
     if (draws_source()) draw(*tokenizers_.source, source_, epoch, i, 0, out.source);

@@ -4,8 +4,6 @@
 #include <span>
 #include <string_view>
 
-#include "eigenformer/core/base/config.hpp"
-
 namespace eigenformer::detail {
 
 /// Words of a language that are written with a full stop which does not end a sentence, and words that often
@@ -174,15 +172,7 @@ inline constexpr std::string_view common_before_ordinals[] = {"beim",    "dem", 
 
 /// The lists of a language, by its two-letter code (ISO 639-1); of an empty code, what many languages have;
 /// empty lists for other languages.
-EIGENFORMER_IO_FUNCTION Abbreviations abbreviations_of(std::string_view language);
-
-}  // namespace eigenformer::detail
-
-#if EIGENFORMER_IO_DEFINITIONS
-
-namespace eigenformer::detail {
-
-EIGENFORMER_IO_FUNCTION Abbreviations abbreviations_of(std::string_view language) {
+inline Abbreviations abbreviations_of(std::string_view language) {
   if (language == "en")
     return {english_inside, english_anywhere, english_before_numbers, english_openers, {}, {}};
   if (language == "de")
@@ -196,5 +186,3 @@ EIGENFORMER_IO_FUNCTION Abbreviations abbreviations_of(std::string_view language
 }
 
 }  // namespace eigenformer::detail
-
-#endif

@@ -26,9 +26,6 @@ class Charsmap {
   /// bytes: the table in its serialised form. Throws ValueError when they are not such a table.
   explicit Charsmap(std::string bytes);
 
-  /// The serialised table, as passed to the constructor.
-  const std::string& bytes() const noexcept { return bytes_; }
-
   /// Normalises UTF-8 text as Hugging Face's tokenizers package does: a grapheme cluster of less than 6 bytes
   /// whose beginning is in the table is replaced as a whole, others code point by code point. (SentencePiece
   /// itself replaces the longest match.) Throws ValueError when ICU fails.

@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "eigenformer/core/base/error.hpp"
 #include "eigenformer/data/text/utf8.hpp"
@@ -77,9 +76,6 @@ inline std::u32string decompose(char32_t c) {
   }
   return out;
 }
-
-/// Appends a code point as UTF-8; it must be at most U+10FFFF and no surrogate.
-inline void append_utf8(std::string& text, char32_t c) { text += utf8_of(c); }
 
 /// Decodes UTF-8 text to code points; what is not UTF-8 becomes U+FFFD, as in for_each_code_point().
 inline std::u32string code_points(std::string_view text) {

@@ -2,12 +2,11 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <memory>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "eigenformer/core/base/error.hpp"
@@ -35,22 +34,13 @@ namespace detail {
 
 /// The functions that need ICU.
 struct SentenceFunctions {
-  std::shared_ptr<const void> (*make)(const std::string& language,
-                                      const std::vector<std::string>& abbreviations);
-  std::vector<ByteSpan> (*split)(const void* rules, std::string_view text);
+  std::function<std::vector<ByteSpan>(std::string_view)> (*make)(
+      const std::string& language, const std::vector<std::string>& abbreviations);
   bool (*knows)(const std::string& language);
 };
 
 #if defined(EIGENFORMER_WITH_ICU) && EIGENFORMER_WITH_ICU
-inline std::shared_ptr<const void> make_sentence_rules(const std::string& language,
-                                                       const std::vector<std::string>& abbreviations) {
-  return std::make_shared<const SentenceRules>(language, abbreviations);
-}
-inline std::vector<ByteSpan> split_by_rules(const void* rules, std::string_view text) {
-  return static_cast<const SentenceRules*>(rules)->split(text);
-}
-inline constexpr SentenceFunctions sentence_functions{&make_sentence_rules, &split_by_rules,
-                                                      &SentenceRules::knows};
+inline constexpr SentenceFunctions sentence_functions{&make_sentence_rules, &knows_sentence_rules};
 inline const bool sentences_are_linked = link(sentence_functions);
 #endif
 
@@ -67,9 +57,7 @@ class SentenceSplitter {
   /// The byte spans of the sentences of a paragraph, in order, without the white space around them. Every
   /// character that is not white space is in exactly one; line breaks count as white space. Throws ValueError
   /// for text that is not UTF-8 or has 2^31 - 1 bytes or more.
-  std::vector<ByteSpan> split(std::string_view paragraph) const {
-    return functions_->split(rules_.get(), paragraph);
-  }
+  std::vector<ByteSpan> split(std::string_view paragraph) const { return split_(paragraph); }
 
   /// Whether ICU knows a language code; false in a program built without ICU.
   static bool knows(const std::string& language) {
@@ -81,8 +69,7 @@ class SentenceSplitter {
   static bool available() noexcept { return detail::find_linked<detail::SentenceFunctions>() != nullptr; }
 
  private:
-  const detail::SentenceFunctions* functions_;
-  std::shared_ptr<const void> rules_;
+  std::function<std::vector<ByteSpan>(std::string_view)> split_;
 };
 
 namespace detail {
@@ -105,13 +92,13 @@ EIGENFORMER_IO_FUNCTION std::optional<double> several_sentences(std::span<const 
 
 namespace eigenformer {
 
-EIGENFORMER_IO_FUNCTION SentenceSplitter::SentenceSplitter(const SentenceOptions& options)
-    : functions_(detail::find_linked<detail::SentenceFunctions>()) {
-  if (functions_ == nullptr) {
+EIGENFORMER_IO_FUNCTION SentenceSplitter::SentenceSplitter(const SentenceOptions& options) {
+  const auto* functions = detail::find_linked<detail::SentenceFunctions>();
+  if (functions == nullptr) {
     throw ValueError("sentence_splitter",
                      "splitting text into sentences needs ICU, which this program was built without");
   }
-  rules_ = functions_->make(options.language, options.abbreviations);
+  split_ = functions->make(options.language, options.abbreviations);
 }
 
 EIGENFORMER_IO_FUNCTION std::optional<double> several_sentences(std::span<const std::string> lines) {

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -66,6 +67,9 @@ inline ByteSpan without_spaces(std::string_view text, ByteSpan span) {
   return {begin, begin == span.end ? begin : before_spaces(text, span.end)};
 }
 
+/// Replaces each occurrence of `from`, which must not be empty, from left to right.
+EIGENFORMER_FUNCTION void replace_all(std::string& text, std::string_view from, std::string_view to);
+
 /// The bytes of each word of a text, split at white space.
 EIGENFORMER_FUNCTION std::vector<ByteSpan> word_spans(std::string_view text);
 
@@ -78,6 +82,17 @@ inline bool is_unspaced_script(char32_t c) {
 }
 
 #if EIGENFORMER_DEFINITIONS
+
+EIGENFORMER_FUNCTION void replace_all(std::string& text, std::string_view from, std::string_view to) {
+  std::size_t at = text.find(from), done = 0;
+  if (at == std::string::npos) return;
+  std::string out;
+  for (; at != std::string::npos; at = text.find(from, done)) {
+    out.append(text, done, at - done) += to;
+    done = at + from.size();
+  }
+  text = out.append(text, done);
+}
 
 EIGENFORMER_FUNCTION std::vector<ByteSpan> word_spans(std::string_view text) {
   std::vector<ByteSpan> words;

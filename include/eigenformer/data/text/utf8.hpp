@@ -230,11 +230,7 @@ inline std::string normalize_text(std::string_view text) {
     }
     if (pending_space) out += ' ';
     pending_space = false;
-    if (c == 0xFFFD) {
-      out += "\xEF\xBF\xBD";
-    } else {
-      out += bytes;
-    }
+    out += c == 0xFFFD ? std::string_view("\xEF\xBF\xBD") : bytes;
   });
   return out;
 }

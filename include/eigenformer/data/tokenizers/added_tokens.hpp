@@ -35,8 +35,6 @@ class AddedTokens {
 
   /// The tokens, in the order in which they were given.
   const std::vector<AddedToken>& tokens() const noexcept { return tokens_; }
-  /// Whether there are no added tokens.
-  bool empty() const noexcept { return tokens_.empty(); }
 
   /// Calls on_token(id) for each token in a UTF-8 text and on_text(part, byte offset) for each part between
   /// them, in the order of the text. normalized: which tokens to match, those with AddedToken::normalized or
@@ -69,7 +67,7 @@ class AddedTokens {
   /// Stores the tokens as the part "added"; nothing when there are none.
   void add_to(TokenizerParts& parts) const;
   /// Reads what add_to() stored; no tokens when there is no such part. Throws IoError for a damaged part.
-  static AddedTokens read(const TokenizerParts& parts);
+  static std::vector<AddedToken> read(const TokenizerParts& parts);
   /// Throws ValueError for an id outside a vocabulary of this size.
   void require_ids(index_t size) const;
 
@@ -99,7 +97,7 @@ EIGENFORMER_IO_FUNCTION AddedTokens::AddedTokens(std::vector<AddedToken> tokens)
 }
 
 EIGENFORMER_IO_FUNCTION void AddedTokens::add_to(TokenizerParts& parts) const {
-  if (empty()) return;
+  if (tokens_.empty()) return;
   std::vector<std::string> items;
   for (const AddedToken& t : tokens_) {
     const int flags =
@@ -111,9 +109,9 @@ EIGENFORMER_IO_FUNCTION void AddedTokens::add_to(TokenizerParts& parts) const {
   parts.set_list("added", items);
 }
 
-EIGENFORMER_IO_FUNCTION AddedTokens AddedTokens::read(const TokenizerParts& parts) {
+EIGENFORMER_IO_FUNCTION std::vector<AddedToken> AddedTokens::read(const TokenizerParts& parts) {
   std::vector<AddedToken> tokens;
-  if (!parts.contains("added")) return {};
+  if (!parts.contains("added")) return tokens;
   const std::vector<std::string> items = parts.list("added");
   if (items.size() % 3 != 0) throw parts.refuse({"is damaged in its part 'added'"});
   for (std::size_t i = 0; i < items.size(); i += 3) {
@@ -121,7 +119,7 @@ EIGENFORMER_IO_FUNCTION AddedTokens AddedTokens::read(const TokenizerParts& part
     tokens.push_back({items[i], parts.number("added", items[i + 1]), (flags & 1) != 0, (flags & 2) != 0,
                       (flags & 4) != 0, (flags & 8) != 0});
   }
-  return AddedTokens(std::move(tokens));
+  return tokens;
 }
 
 EIGENFORMER_IO_FUNCTION void AddedTokens::require_ids(index_t size) const {

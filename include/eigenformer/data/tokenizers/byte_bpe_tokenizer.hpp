@@ -1,11 +1,9 @@
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
-#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -28,13 +26,13 @@ class ByteBpeTokenizer final : public ForeignTokenizer {
  public:
   /// merges: lines "left right" by descending priority. Throws ValueError for a line that is not a pair, and
   /// for a special id or an added token's id outside the vocabulary.
-  ByteBpeTokenizer(ForeignVocabulary given, std::vector<std::string> merges, AddedTokens added = {});
+  ByteBpeTokenizer(ForeignVocabulary given, std::vector<std::string> merges,
+                   std::vector<AddedToken> added = {});
 
   /// Loads `directory/name.tokenizer`. Throws IoError.
   static ByteBpeTokenizer load(const std::filesystem::path& directory,
                                const std::string& name = "tokenizer") {
-    const TokenizerParts parts = read_parts("byte_bpe", directory, name);
-    return made_of(parts, [&] {
+    return made_of_parts("byte_bpe", directory, name, [](const TokenizerParts& parts) {
       return ByteBpeTokenizer(read_vocabulary(parts), parts.list("merges"), AddedTokens::read(parts));
     });
   }
@@ -42,12 +40,15 @@ class ByteBpeTokenizer final : public ForeignTokenizer {
   std::string kind() const override { return "byte_bpe"; }
 
   std::vector<std::int32_t> encode(std::string_view text) const override {
-    return encode_words(text, [&](const std::string& word) { return merged(word); });
+    RandomGenerator unused;
+    return encode(text, 0, unused);
   }
 
-  EIGENFORMER_IO_FUNCTION std::vector<std::int32_t> encode_sampled(std::string_view text,
-                                                                   const SubwordSampling& sampling,
-                                                                   RandomGenerator& rng) const override;
+  std::vector<std::int32_t> encode_sampled(std::string_view text, const SubwordSampling& sampling,
+                                           RandomGenerator& rng) const override {
+    require_rate_of(true, sampling);
+    return encode(text, sampling.bpe_dropout, rng);
+  }
 
   EIGENFORMER_IO_FUNCTION std::string decode(std::span<const std::int32_t> ids) const override;
 
@@ -72,42 +73,7 @@ class ByteBpeTokenizer final : public ForeignTokenizer {
 
   static std::size_t word_end(const std::u32string& text, std::size_t begin);
 
-  // merge(word): its pieces.
-  template <class Merge>
-  std::vector<std::int32_t> encode_words(std::string_view text, Merge&& merge) const {
-    std::vector<std::int32_t> ids;
-    const auto put = [&](std::int32_t id) { ids.push_back(id); };
-    // There is no normalisation, so tokens to match in normalised text are matched in the same text.
-    added_.split<icu::AddedTokenCharacters>(
-        valid_utf8(text), false, put, [&](std::string_view part, std::size_t) {
-          added_.split<icu::AddedTokenCharacters>(part, true, put, [&](std::string_view rest, std::size_t) {
-            for (const std::string& word : split(std::string(rest))) {
-              for (const std::string& piece : merge(word)) append(ids, piece);
-            }
-          });
-        });
-    return ids;
-  }
-
-  std::vector<std::string> spelled(const std::string& word) const {
-    std::vector<std::string> parts;
-    for (const char c : word) parts.push_back(spelled_[static_cast<std::uint8_t>(c)]);
-    return parts;
-  }
-
-  // The pieces of a word after all merges, by priority and from left to right.
-  std::vector<std::string> merged(const std::string& word) const {
-    std::vector<std::string> parts = spelled(word);
-    merge_pairs(parts, std::bind_front(&ByteBpeTokenizer::possible_merge, this));
-    return parts;
-  }
-
-  std::optional<PossibleMerge<std::string>> possible_merge(const std::string& left,
-                                                           const std::string& right) const {
-    const auto found = ranks_.find(left + ' ' + right);
-    if (found == ranks_.end()) return std::nullopt;
-    return PossibleMerge<std::string>{static_cast<double>(found->second), left + right};
-  }
+  std::vector<std::int32_t> encode(std::string_view text, double dropout, RandomGenerator& rng) const;
 
   std::vector<std::string> merges_;
   AddedTokens added_;
@@ -123,7 +89,8 @@ class ByteBpeTokenizer final : public ForeignTokenizer {
 namespace eigenformer::detail {
 
 EIGENFORMER_IO_FUNCTION ByteBpeTokenizer::ByteBpeTokenizer(ForeignVocabulary given,
-                                                           std::vector<std::string> merges, AddedTokens added)
+                                                           std::vector<std::string> merges,
+                                                           std::vector<AddedToken> added)
     : ForeignTokenizer(std::move(given)), merges_(std::move(merges)), added_(std::move(added)) {
   added_.require_ids(vocabulary_size());
   for (std::size_t i = 0; i < merges_.size(); ++i) {
@@ -137,20 +104,36 @@ EIGENFORMER_IO_FUNCTION ByteBpeTokenizer::ByteBpeTokenizer(ForeignVocabulary giv
   for (std::uint32_t byte = 0, other = 0; byte < 256; ++byte) {
     const bool visible = (byte >= 33 && byte <= 126) || (byte >= 161 && byte <= 172) || byte >= 174;
     const char32_t c = visible ? byte : 256 + other++;
-    icu::append_utf8(spelled_[byte], c);
+    spelled_[byte] = utf8_of(c);
     bytes_[c] = static_cast<char>(byte);
   }
 }
 
-EIGENFORMER_IO_FUNCTION std::vector<std::int32_t> ByteBpeTokenizer::encode_sampled(
-    std::string_view text, const SubwordSampling& sampling, RandomGenerator& rng) const {
-  require_rate_of(true, sampling);
-  return encode_words(text, [&](const std::string& word) {
-    std::vector<std::string> parts = spelled(word);
-    merge_with_dropout(parts, sampling.bpe_dropout, rng,
-                       std::bind_front(&ByteBpeTokenizer::possible_merge, this));
-    return parts;
-  });
+EIGENFORMER_IO_FUNCTION std::vector<std::int32_t> ByteBpeTokenizer::encode(std::string_view text,
+                                                                           double dropout,
+                                                                           RandomGenerator& rng) const {
+  using Merge = PossibleMerge<std::string>;
+  const auto possible_merge = [&](const std::string& left, const std::string& right) -> std::optional<Merge> {
+    const auto found = ranks_.find(left + ' ' + right);
+    if (found == ranks_.end()) return std::nullopt;
+    return Merge{static_cast<double>(found->second), left + right};
+  };
+  std::vector<std::int32_t> ids;
+  const auto put = [&](std::int32_t id) { ids.push_back(id); };
+  const auto put_words = [&](std::string_view part, std::size_t) {
+    for (const std::string& word : split(std::string(part))) {
+      std::vector<std::string> symbols;
+      for (const char c : word) symbols.push_back(spelled_[static_cast<std::uint8_t>(c)]);
+      merge_with_dropout(symbols, dropout, rng, possible_merge);
+      for (const std::string& piece : symbols) append(ids, piece);
+    }
+  };
+  // There is no normalisation, so tokens to match in normalised text are matched in the same text.
+  added_.split<icu::AddedTokenCharacters>(
+      valid_utf8(text), false, put, [&](std::string_view part, std::size_t) {
+        added_.split<icu::AddedTokenCharacters>(part, true, put, put_words);
+      });
+  return ids;
 }
 
 EIGENFORMER_IO_FUNCTION std::string ByteBpeTokenizer::decode(std::span<const std::int32_t> ids) const {
@@ -174,7 +157,7 @@ EIGENFORMER_IO_FUNCTION std::vector<std::string> ByteBpeTokenizer::split(const s
   for (std::size_t i = 0; i < points.size();) {
     const std::size_t end = word_end(points, i);
     std::string& word = words.emplace_back();
-    for (; i < end; ++i) icu::append_utf8(word, points[i]);
+    for (; i < end; ++i) word += utf8_of(points[i]);
   }
   return words;
 }

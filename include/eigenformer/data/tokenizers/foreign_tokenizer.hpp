@@ -1,6 +1,5 @@
 #pragma once
 
-#include <algorithm>
 #include <charconv>
 #include <cstddef>
 #include <cstdint>
@@ -10,7 +9,6 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -114,18 +112,14 @@ class ForeignTokenizer : public Tokenizer {
   index_t vocabulary_size() const override { return static_cast<index_t>(vocabulary_.tokens.size()); }
 
   std::string token(std::int32_t id) const override {
-    check(id);
+    require_token_id("tokenizer", id, vocabulary_size());
     return vocabulary_.tokens[static_cast<std::size_t>(id)];
   }
 
   std::int32_t unknown_id() const override { return vocabulary_.unknown_id; }
 
   /// The id of a token as spelled in the vocabulary, special tokens included; nothing for an unknown one.
-  std::optional<std::int32_t> find(std::string_view token) const {
-    const auto found = ids_.find(token);
-    if (found == ids_.end()) return std::nullopt;
-    return found->second;
-  }
+  std::optional<std::int32_t> find(std::string_view token) const { return find_id(ids_, token); }
 
   /// Writes `directory/name.tokenizer`. Throws IoError.
   EIGENFORMER_FUNCTION void save(const std::filesystem::path& directory,
@@ -138,9 +132,20 @@ class ForeignTokenizer : public Tokenizer {
   /// Adds the parts that save() writes beside kind and vocabulary.
   virtual void add_parts(TokenizerParts&) const {}
 
-  /// Reads the file that save() of the same kind wrote. Throws IoError, also for another kind.
-  static TokenizerParts read_parts(const char* kind, const std::filesystem::path& directory,
-                                   const std::string& name);
+  /// Returns make(parts) with what save() of the same kind wrote. Throws IoError that names the file, also
+  /// for another kind, and for a ValueError of make(), about invalid contents.
+  template <class F>
+  static auto made_of_parts(const char* kind, const std::filesystem::path& directory, const std::string& name,
+                            F&& make) {
+    const TokenizerParts parts = TokenizerParts::load(directory / (name + ".tokenizer"));
+    if (parts.get("kind") != kind)
+      throw parts.refuse({"is of kind '", parts.get("kind"), "', expected '", kind, "'"});
+    try {
+      return make(parts);
+    } catch (const ValueError& error) {
+      throw parts.refuse({"is damaged: ", error.what()});
+    }
+  }
   /// The vocabulary that save() wrote. Throws IoError for missing or damaged parts.
   static ForeignVocabulary read_vocabulary(const TokenizerParts& parts) {
     ForeignVocabulary vocabulary{parts.list("tokens"), -1, parts.ids("special")};
@@ -148,26 +153,12 @@ class ForeignTokenizer : public Tokenizer {
     if (unknown.size() == 1) vocabulary.unknown_id = unknown[0];
     return vocabulary;
   }
-  /// Returns make(); a ValueError of it, about invalid contents, becomes an IoError that names the file.
-  template <class F>
-  static auto made_of(const TokenizerParts& parts, F&& make) {
-    try {
-      return make();
-    } catch (const ValueError& error) {
-      throw parts.refuse({"is damaged: ", error.what()});
-    }
-  }
-
-  /// Throws IndexError for an id outside the vocabulary.
-  void check(std::int32_t id) const {
-    if (id < 0 || id >= vocabulary_size()) {
-      throw IndexError("tokenizer",
-                       {"token id ", id, " is outside the vocabulary of size ", vocabulary_size()});
-    }
-  }
 
   /// Appends the id of a piece; for an unknown piece unknown_id, or nothing when that is -1.
-  void append(std::vector<std::int32_t>& ids, std::string_view piece) const;
+  void append(std::vector<std::int32_t>& ids, std::string_view piece) const {
+    const std::int32_t id = find(piece).value_or(vocabulary_.unknown_id);
+    if (id >= 0) ids.push_back(id);
+  }
 
   /// The tokens of ids, without special ones; unknown_id becomes U+2047. Throws IndexError for an id outside
   /// the vocabulary.
@@ -179,7 +170,7 @@ class ForeignTokenizer : public Tokenizer {
  private:
   ForeignVocabulary vocabulary_;
   std::vector<bool> special_;  // ids that decoding leaves out: special and unused ones
-  std::unordered_map<std::string, std::int32_t, StringHash, std::equal_to<>> ids_;
+  TokenIds ids_;
 };
 
 /// A tokenizer for text that is already tokenized: tokens are separated by spaces.
@@ -190,8 +181,8 @@ class TokenTokenizer final : public ForeignTokenizer {
 
   /// Loads `directory/name.tokenizer`. Throws IoError.
   static TokenTokenizer load(const std::filesystem::path& directory, const std::string& name = "tokenizer") {
-    const TokenizerParts parts = read_parts("tokens", directory, name);
-    return made_of(parts, [&] { return TokenTokenizer(read_vocabulary(parts)); });
+    return made_of_parts("tokens", directory, name,
+                         [](const TokenizerParts& parts) { return TokenTokenizer(read_vocabulary(parts)); });
   }
 
   std::string kind() const override { return "tokens"; }
@@ -295,30 +286,11 @@ EIGENFORMER_FUNCTION ForeignTokenizer::ForeignTokenizer(ForeignVocabulary vocabu
   for (const std::int32_t id : vocabulary_.special_ids) special_[static_cast<std::size_t>(id)] = true;
 }
 
-EIGENFORMER_FUNCTION TokenizerParts ForeignTokenizer::read_parts(const char* kind,
-                                                                 const std::filesystem::path& directory,
-                                                                 const std::string& name) {
-  TokenizerParts parts = TokenizerParts::load(directory / (name + ".tokenizer"));
-  if (parts.get("kind") != kind)
-    throw parts.refuse({"is of kind '", parts.get("kind"), "', expected '", kind, "'"});
-  return parts;
-}
-
-EIGENFORMER_FUNCTION void ForeignTokenizer::append(std::vector<std::int32_t>& ids,
-                                                   std::string_view piece) const {
-  const std::optional<std::int32_t> id = find(piece);
-  if (id) {
-    ids.push_back(*id);
-  } else if (vocabulary_.unknown_id >= 0) {
-    ids.push_back(vocabulary_.unknown_id);
-  }
-}
-
 EIGENFORMER_FUNCTION std::vector<std::string> ForeignTokenizer::pieces(
     std::span<const std::int32_t> ids) const {
   std::vector<std::string> found;
   for (const std::int32_t id : ids) {
-    check(id);
+    require_token_id("tokenizer", id, vocabulary_size());
     if (id == vocabulary_.unknown_id) {
       found.emplace_back(unknown_text);
     } else if (!special_[static_cast<std::size_t>(id)]) {

@@ -1,11 +1,12 @@
 #pragma once
 
+#include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <limits>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -15,6 +16,7 @@
 
 #include "eigenformer/data/text/charsmap.hpp"
 #include "eigenformer/data/text/icu_text.hpp"
+#include "eigenformer/data/text/text_walk.hpp"
 #include "eigenformer/data/tokenizers/added_tokens.hpp"
 #include "eigenformer/data/tokenizers/foreign_tokenizer.hpp"
 #include "eigenformer/data/tokenizers/subword_models.hpp"
@@ -46,7 +48,7 @@ class MetaspaceTokenizer final : public ForeignTokenizer {
   /// Makes a tokenizer with a unigram model. scores: log probabilities by id, NaN for a token that is not a
   /// piece. Throws ValueError for invalid options, scores, or ids outside the vocabulary.
   MetaspaceTokenizer(ForeignVocabulary given, MetaspaceOptions options, std::vector<double> scores,
-                     AddedTokens added = {})
+                     std::vector<AddedToken> added = {})
       : MetaspaceTokenizer(std::move(given), std::move(options), std::move(added)) {
     model_ = UnigramModel(std::move(scores), vocabulary().tokens);
   }
@@ -54,7 +56,7 @@ class MetaspaceTokenizer final : public ForeignTokenizer {
   /// priority. Throws ValueError for invalid options, a merge with an unknown token, or ids outside the
   /// vocabulary.
   MetaspaceTokenizer(ForeignVocabulary given, MetaspaceOptions options, std::vector<std::string> merges,
-                     AddedTokens added = {})
+                     std::vector<AddedToken> added = {})
       : MetaspaceTokenizer(std::move(given), std::move(options), std::move(added)) {
     model_ = PairModel(std::move(merges), [&](std::string_view token) { return find(token); });
   }
@@ -65,12 +67,16 @@ class MetaspaceTokenizer final : public ForeignTokenizer {
 
   std::string kind() const override { return "metaspace"; }
 
-  std::vector<std::int32_t> encode(std::string_view text) const override { return encode(text, Draw{}); }
+  std::vector<std::int32_t> encode(std::string_view text) const override {
+    const SubwordSampling none;
+    RandomGenerator unused;
+    return encode(text, Draw{none, unused});
+  }
 
   std::vector<std::int32_t> encode_sampled(std::string_view text, const SubwordSampling& sampling,
                                            RandomGenerator& rng) const override {
     require_rate_of(std::holds_alternative<PairModel>(model_), sampling);
-    return encode(text, Draw{&sampling, &rng});
+    return encode(text, Draw{sampling, rng});
   }
 
   EIGENFORMER_IO_FUNCTION std::string decode(std::span<const std::int32_t> ids) const override;
@@ -82,14 +88,12 @@ class MetaspaceTokenizer final : public ForeignTokenizer {
   EIGENFORMER_IO_FUNCTION void add_parts(TokenizerParts& parts) const override;
 
  private:
-  static constexpr std::string_view mark = "\xE2\x96\x81";
+  MetaspaceTokenizer(ForeignVocabulary given, MetaspaceOptions options, std::vector<AddedToken> added);
 
-  MetaspaceTokenizer(ForeignVocabulary given, MetaspaceOptions options, AddedTokens added);
-
-  // How words are segmented: as encode() does, or drawn.
+  // How words are segmented.
   struct Draw {
-    const SubwordSampling* sampling = nullptr;
-    RandomGenerator* rng = nullptr;
+    const SubwordSampling& sampling;
+    RandomGenerator& rng;
   };
 
   std::vector<std::int32_t> encode(std::string_view text, Draw draw) const;
@@ -99,12 +103,6 @@ class MetaspaceTokenizer final : public ForeignTokenizer {
   void append_words(std::vector<std::int32_t>& ids, std::string_view text, bool at_begin, Draw draw) const;
 
   void append_word(std::vector<std::int32_t>& ids, std::string_view word, Draw draw) const;
-
-  static std::string replaced(const std::string& text, const std::string& from, const std::string& to);
-
-  static std::string without_runs_of_spaces(const std::string& text, const std::string& to);
-
-  static std::string stripped(const std::string& text, bool left, bool right);
 
   MetaspaceOptions options_;
   std::vector<Charsmap> charsmaps_;
@@ -120,20 +118,18 @@ namespace eigenformer::detail {
 
 EIGENFORMER_IO_FUNCTION MetaspaceTokenizer MetaspaceTokenizer::load(const std::filesystem::path& directory,
                                                                     const std::string& name) {
-  const TokenizerParts parts = read_parts("metaspace", directory, name);
-  MetaspaceOptions options;
-  const std::vector<std::string> steps = parts.list("normalizer");
-  if (steps.size() % 3 != 0) throw parts.refuse({"is damaged in its part 'normalizer'"});
-  for (std::size_t i = 0; i < steps.size(); i += 3)
-    options.normalizer.push_back({steps[i], steps[i + 1], steps[i + 2]});
-  options.split_white_space = parts.contains("split_white_space");
-  options.prepend = parts.get("prepend");
-  options.split = parts.contains("split");
-  return made_of(parts, [&] {
-    AddedTokens added = AddedTokens::read(parts);
+  return made_of_parts("metaspace", directory, name, [](const TokenizerParts& parts) {
+    MetaspaceOptions options;
+    const std::vector<std::string> steps = parts.list("normalizer");
+    if (steps.size() % 3 != 0) throw parts.refuse({"is damaged in its part 'normalizer'"});
+    for (std::size_t i = 0; i < steps.size(); i += 3)
+      options.normalizer.push_back({steps[i], steps[i + 1], steps[i + 2]});
+    options.split_white_space = parts.contains("split_white_space");
+    options.prepend = parts.get("prepend");
+    options.split = parts.contains("split");
     if (parts.contains("merges")) {
       return MetaspaceTokenizer(read_vocabulary(parts), std::move(options), parts.list("merges"),
-                                std::move(added));
+                                AddedTokens::read(parts));
     }
     std::vector<double> scores;
     for (const std::string& item : parts.list("scores")) {
@@ -147,7 +143,7 @@ EIGENFORMER_IO_FUNCTION MetaspaceTokenizer MetaspaceTokenizer::load(const std::f
       scores.push_back(score);
     }
     return MetaspaceTokenizer(read_vocabulary(parts), std::move(options), std::move(scores),
-                              std::move(added));
+                              AddedTokens::read(parts));
   });
 }
 
@@ -156,9 +152,9 @@ EIGENFORMER_IO_FUNCTION std::string MetaspaceTokenizer::decode(std::span<const s
   bool first = options_.prepend != "never";
   for (const std::string& piece : pieces(ids)) {
     for (std::size_t i = 0; i < piece.size();) {
-      if (std::string_view(piece).substr(i).starts_with(mark)) {
+      if (std::string_view(piece).substr(i).starts_with(space_mark)) {
         if (!first) text += ' ';
-        i += mark.size();
+        i += space_mark.size();
       } else {
         text += piece[i++];
       }
@@ -168,6 +164,17 @@ EIGENFORMER_IO_FUNCTION std::string MetaspaceTokenizer::decode(std::span<const s
   return text;
 }
 
+// The text with `to` in place of each run of two or more spaces.
+inline std::string without_runs_of_spaces(const std::string& text, const std::string& to) {
+  std::string out;
+  for (std::size_t i = 0; i < text.size();) {
+    const std::size_t end = text[i] == ' ' ? std::min(text.find_first_not_of(' ', i), text.size()) : i + 1;
+    out += end - i > 1 ? to : text.substr(i, 1);
+    i = end;
+  }
+  return out;
+}
+
 EIGENFORMER_IO_FUNCTION std::string MetaspaceTokenizer::normalize(std::string_view text) const {
   std::string out(text);
   std::size_t table = 0;
@@ -175,10 +182,12 @@ EIGENFORMER_IO_FUNCTION std::string MetaspaceTokenizer::normalize(std::string_vi
     if (step.name == "charsmap") {
       out = charsmaps_[table++].apply(out);
     } else if (step.name == "strip") {
-      out = stripped(out, step.argument != "right", step.argument != "left");
+      if (step.argument != "left") out.erase(before_run(out, out.size(), icu::is_white_space));
+      if (step.argument != "right") out.erase(0, after_run(out, 0, icu::is_white_space));
+    } else if (step.name == "spaces") {
+      out = without_runs_of_spaces(out, step.replacement);
     } else {
-      out = step.name == "spaces" ? without_runs_of_spaces(out, step.replacement)
-                                  : replaced(out, step.argument, step.replacement);
+      replace_all(out, step.argument, step.replacement);
     }
   }
   return out;
@@ -208,7 +217,8 @@ EIGENFORMER_IO_FUNCTION void MetaspaceTokenizer::add_parts(TokenizerParts& parts
 }
 
 EIGENFORMER_IO_FUNCTION MetaspaceTokenizer::MetaspaceTokenizer(ForeignVocabulary given,
-                                                               MetaspaceOptions options, AddedTokens added)
+                                                               MetaspaceOptions options,
+                                                               std::vector<AddedToken> added)
     : ForeignTokenizer(std::move(given)), options_(std::move(options)) {
   if (options_.prepend != "always" && options_.prepend != "first" && options_.prepend != "never") {
     throw ValueError("tokenizer", {"prepend is '", options_.prepend, "', expected always, first or never"});
@@ -222,12 +232,11 @@ EIGENFORMER_IO_FUNCTION MetaspaceTokenizer::MetaspaceTokenizer(ForeignVocabulary
                                      "' with the argument '", step.argument, "'"});
     }
   }
-  added.require_ids(vocabulary_size());
-  std::vector<AddedToken> tokens = added.tokens();
-  for (AddedToken& token : tokens) {
+  for (AddedToken& token : added) {
     if (token.normalized) token.text = normalize(token.text);
   }
-  added_ = AddedTokens(std::move(tokens));
+  added_ = AddedTokens(std::move(added));
+  added_.require_ids(vocabulary_size());
 }
 
 EIGENFORMER_IO_FUNCTION std::vector<std::int32_t> MetaspaceTokenizer::encode(std::string_view text,
@@ -262,12 +271,13 @@ EIGENFORMER_IO_FUNCTION void MetaspaceTokenizer::append_text(std::vector<std::in
 EIGENFORMER_IO_FUNCTION void MetaspaceTokenizer::append_words(std::vector<std::int32_t>& ids,
                                                               std::string_view text, bool at_begin,
                                                               Draw draw) const {
-  std::string marked = replaced(std::string(text), " ", std::string(mark));
+  std::string marked(text);
+  replace_all(marked, " ", space_mark);
   const bool wanted = options_.prepend == "always" || (options_.prepend == "first" && at_begin);
-  if (wanted && !marked.starts_with(mark)) marked.insert(0, mark);
+  if (wanted && !marked.starts_with(space_mark)) marked.insert(0, space_mark);
   for (std::size_t begin = 0; begin < marked.size();) {
     std::size_t end = marked.size();
-    if (options_.split) end = std::min(end, marked.find(mark, begin + 1));
+    if (options_.split) end = std::min(end, marked.find(space_mark, begin + 1));
     append_word(ids, std::string_view(marked).substr(begin, end - begin), draw);
     begin = end;
   }
@@ -280,56 +290,17 @@ EIGENFORMER_IO_FUNCTION void MetaspaceTokenizer::append_word(std::vector<std::in
     if (id < 0) id = vocabulary().unknown_id;
     if (id >= 0) ids.push_back(id);
   };
-  if (draw.rng == nullptr) {
-    std::visit([&](const auto& model) { model.segment(word, search, put); }, model_);
-  } else if (const auto* pairs = std::get_if<PairModel>(&model_)) {
-    pairs->sample(word, draw.sampling->bpe_dropout, *draw.rng, search, put);
+  const double alpha = draw.sampling.unigram_alpha;
+  if (const auto* pairs = std::get_if<PairModel>(&model_)) {
+    pairs->segment(word, draw.sampling.bpe_dropout, draw.rng, search, put);
+  } else if (alpha == 0) {
+    std::get<UnigramModel>(model_).segment(word, search, put);
   } else {
-    const auto path =
-        std::get<UnigramModel>(model_).sample(word, draw.sampling->unigram_alpha, *draw.rng, search);
+    const auto path = std::get<UnigramModel>(model_).sample(word, alpha, draw.rng, search);
     for (std::size_t i = 0; i < path.size(); ++i) {
       if (path[i].id >= 0 || i == 0 || path[i - 1].id >= 0) put(path[i].id);  // a run of unknown ones is one
     }
   }
-}
-
-EIGENFORMER_IO_FUNCTION std::string MetaspaceTokenizer::replaced(const std::string& text,
-                                                                 const std::string& from,
-                                                                 const std::string& to) {
-  std::string out;
-  for (std::size_t i = 0; i < text.size();) {
-    const std::size_t at = std::min(text.find(from, i), text.size());
-    out.append(text, i, at - i);
-    if (at < text.size()) out += to;
-    i = std::min(text.size(), at + from.size());
-  }
-  return out;
-}
-
-EIGENFORMER_IO_FUNCTION std::string MetaspaceTokenizer::without_runs_of_spaces(const std::string& text,
-                                                                               const std::string& to) {
-  std::string out;
-  for (std::size_t i = 0; i < text.size();) {
-    const std::size_t end = text[i] == ' ' ? std::min(text.find_first_not_of(' ', i), text.size()) : i + 1;
-    out += end - i > 1 ? to : text.substr(i, 1);
-    i = end;
-  }
-  return out;
-}
-
-EIGENFORMER_IO_FUNCTION std::string MetaspaceTokenizer::stripped(const std::string& text, bool left,
-                                                                 bool right) {
-  std::optional<std::size_t> first;
-  std::size_t last = 0, at = 0;
-  for_each_code_point(text, [&](char32_t c, std::string_view bytes) {
-    if (!icu::is_white_space(c)) {
-      if (!first) first = at;
-      last = at + bytes.size();
-    }
-    at += bytes.size();
-  });
-  const std::size_t begin = left ? first.value_or(text.size()) : 0, end = right ? last : text.size();
-  return begin < end ? text.substr(begin, end - begin) : std::string();
 }
 
 }  // namespace eigenformer::detail

@@ -5,13 +5,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
-#include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -41,18 +38,13 @@ class SentencePieceSampler {
     const auto read = SentencePieceModel::read(model);
     kind_ = read.kind;
     byte_fallback_ = read.byte_fallback;
-    std::vector<double> scores;
-    for (const auto& piece : read.pieces) add_piece(piece, scores);
+    for (const auto& piece : read.pieces) add_piece(piece);
     if (kind_ != Kind::bpe && kind_ != Kind::unigram) {
       throw ValueError("subword_sampling",
                        "the SentencePiece model has only one segmentation of a text; sampling needs a model "
                        "of byte pair encoding or a unigram model");
     }
-    if (is_bpe()) {
-      scores_ = std::move(scores);
-    } else {
-      unigram_ = UnigramModel(std::move(scores), texts_);
-    }
+    if (!is_bpe()) unigram_ = UnigramModel(std::move(scores_), texts_);
   }
 
   /// Whether the model is one of byte pair encoding; else it is a unigram model.
@@ -73,9 +65,10 @@ class SentencePieceSampler {
       text.clear();
     };
     for (std::size_t i = 0; i < plain.size(); ++i) {
-      const auto found = find_any(plain[i]);
-      if (byte_fallback_ && types_[static_cast<std::size_t>(ids[i])] == Type::byte) {
-        text += static_cast<char>(byte_of_[static_cast<std::size_t>(ids[i])]);
+      const auto found = find_id(ids_, plain[i]);
+      const std::size_t id = byte_fallback_ ? static_cast<std::size_t>(ids[i]) : 0;
+      if (byte_fallback_ && types_[id] == Type::byte) {
+        text += static_cast<char>(SentencePieceModel::byte_of(texts_[id]).value());
       } else if (found && types_[static_cast<std::size_t>(*found)] == Type::user_defined) {
         flush();
         pieces.push_back({plain[i], *found});
@@ -91,7 +84,7 @@ class SentencePieceSampler {
   using Kind = SentencePieceModel::Kind;
   using Type = SentencePieceModel::Type;
 
-  void add_piece(const SentencePieceModel::Piece& piece, std::vector<double>& scores) {
+  void add_piece(const SentencePieceModel::Piece& piece) {
     const auto id = static_cast<std::int32_t>(texts_.size());
     std::string text(piece.text);
     if (piece.type == Type::unused) {
@@ -99,27 +92,17 @@ class SentencePieceSampler {
                                             "', which sampling cannot leave out"});
     }
     if (piece.type == Type::unknown) unknown_id_ = id;
-    std::uint8_t byte = 0;
-    if (piece.type == Type::byte) {
-      byte = SentencePieceModel::byte_of(text).value();
-      id_of_byte_[byte] = id;
-    }
+    if (piece.type == Type::byte) id_of_byte_[SentencePieceModel::byte_of(text).value()] = id;
     const bool normal = piece.type == Type::normal;
-    if (normal && text.find(mark, 1) != std::string::npos) splits_words_ = false;
-    scores.push_back(normal ? static_cast<double>(piece.score) : std::numeric_limits<double>::quiet_NaN());
+    if (normal && text.find(space_mark, 1) != std::string::npos) splits_words_ = false;
+    scores_.push_back(normal ? static_cast<double>(piece.score) : std::numeric_limits<double>::quiet_NaN());
     if (normal || piece.type == Type::user_defined) ids_.emplace(text, id);
     types_.push_back(piece.type);
-    byte_of_.push_back(byte);
     texts_.push_back(std::move(text));
   }
 
-  std::optional<std::int32_t> find_any(std::string_view text) const {
-    const auto found = ids_.find(text);
-    if (found == ids_.end()) return std::nullopt;
-    return found->second;
-  }
   std::optional<std::int32_t> find(std::string_view text) const {
-    const auto id = find_any(text);
+    const auto id = find_id(ids_, text);
     return id && types_[static_cast<std::size_t>(*id)] == Type::normal ? id : std::nullopt;
   }
 
@@ -127,7 +110,8 @@ class SentencePieceSampler {
   std::vector<std::string_view> words(std::string_view text) const {
     std::vector<std::string_view> found;
     for (std::size_t begin = 0; begin < text.size();) {
-      const std::size_t end = splits_words_ ? std::min(text.find(mark, begin + 1), text.size()) : text.size();
+      const std::size_t end =
+          splits_words_ ? std::min(text.find(space_mark, begin + 1), text.size()) : text.size();
       found.push_back(text.substr(begin, end - begin));
       begin = end;
     }
@@ -171,36 +155,16 @@ class SentencePieceSampler {
     }
   }
 
-  static constexpr std::string_view mark = "\xE2\x96\x81";
-
   Kind kind_ = Kind::unigram;
   bool byte_fallback_ = false;
   bool splits_words_ = true;
   std::int32_t unknown_id_ = 0;
   std::vector<std::string> texts_;
   std::vector<Type> types_;
-  std::vector<std::uint8_t> byte_of_;
   std::array<std::int32_t, 256> id_of_byte_{};
   std::vector<double> scores_;  // of byte pair encoding
   UnigramModel unigram_;
-  std::unordered_map<std::string, std::int32_t, StringHash, std::equal_to<>> ids_;
-};
-
-/// A sampler that is made on first use and shared by copies. Thread-safe.
-class LazySampler {
- public:
-  /// model: the same bytes in each call. Throws as SentencePieceSampler does.
-  const SentencePieceSampler& get(std::string_view model) const {
-    std::call_once(shared_->once, [&] { shared_->sampler.emplace(model); });
-    return *shared_->sampler;
-  }
-
- private:
-  struct Shared {
-    std::once_flag once;
-    std::optional<SentencePieceSampler> sampler;
-  };
-  std::shared_ptr<Shared> shared_ = std::make_shared<Shared>();
+  TokenIds ids_;
 };
 
 }  // namespace eigenformer::detail

@@ -4,7 +4,6 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <limits>
 #include <optional>
 #include <queue>
@@ -19,6 +18,9 @@
 #include "eigenformer/data/text/utf8.hpp"
 
 namespace eigenformer::detail {
+
+/// The mark that SentencePiece puts in place of a space: U+2581.
+inline constexpr std::string_view space_mark = "\xE2\x96\x81";
 
 /// A possible merge of two adjacent symbols and its rank; the smallest rank is merged first.
 template <class Symbol>
@@ -242,7 +244,8 @@ class PairModel {
     for (std::size_t i = 0; i < merges_.size(); i += 2) {
       const std::string &left = merges_[i], &right = merges_[i + 1];
       const std::int32_t first = id(left), second = id(right);
-      pairs_.insert_or_assign(key(first, second), Merge{i, id(left + right)});
+      pairs_.insert_or_assign(key(first, second),
+                              PossibleMerge<std::int32_t>{static_cast<double>(i), id(left + right)});
     }
   }
 
@@ -250,49 +253,32 @@ class PairModel {
   const std::vector<std::string>& merges() const noexcept { return merges_; }
 
   /// Calls emit(id) for each piece of a UTF-8 word, and emit(-1) for each run of characters that are not
-  /// tokens.
+  /// tokens. dropout: the probability with which a merge is left out, as in merge_with_dropout().
   template <class Find, class Emit>
-  void segment(std::string_view word, Find&& find, Emit&& emit) const {
-    std::vector<std::int32_t> ids = characters(word, find);
-    merge_pairs(ids, std::bind_front(&PairModel::possible_merge, this));
-    for (const std::int32_t id : ids) emit(id);
-  }
-
-  /// As segment(), with each merge left out at random with probability `dropout` (Provilkov et al. 2020).
-  template <class Find, class Emit>
-  void sample(std::string_view word, double dropout, RandomGenerator& rng, Find&& find, Emit&& emit) const {
-    std::vector<std::int32_t> ids = characters(word, find);
-    merge_with_dropout(ids, dropout, rng, std::bind_front(&PairModel::possible_merge, this));
+  void segment(std::string_view word, double dropout, RandomGenerator& rng, Find&& find, Emit&& emit) const {
+    std::vector<std::int32_t> ids;
+    for_each_code_point(word, [&](char32_t, std::string_view c) {
+      const std::int32_t id = find(c).value_or(-1);
+      if (id >= 0 || ids.empty() || ids.back() >= 0) ids.push_back(id);
+    });
+    merge_with_dropout(
+        ids, dropout, rng,
+        [&](std::int32_t left, std::int32_t right) -> std::optional<PossibleMerge<std::int32_t>> {
+          if (left < 0 || right < 0) return std::nullopt;
+          const auto found = pairs_.find(key(left, right));
+          if (found == pairs_.end()) return std::nullopt;
+          return found->second;
+        });
     for (const std::int32_t id : ids) emit(id);
   }
 
  private:
-  struct Merge {
-    std::size_t rank;
-    std::int32_t id;
-  };
   static std::uint64_t key(std::int32_t left, std::int32_t right) {
     return std::uint64_t{static_cast<std::uint32_t>(left)} << 32 | static_cast<std::uint32_t>(right);
   }
-  std::optional<PossibleMerge<std::int32_t>> possible_merge(std::int32_t left, std::int32_t right) const {
-    if (left < 0 || right < 0) return std::nullopt;
-    const auto found = pairs_.find(key(left, right));
-    if (found == pairs_.end()) return std::nullopt;
-    return PossibleMerge<std::int32_t>{static_cast<double>(found->second.rank), found->second.id};
-  }
-  // The ids of a word's characters; -1 for a run of characters that are not tokens.
-  template <class Find>
-  static std::vector<std::int32_t> characters(std::string_view word, Find&& find) {
-    std::vector<std::int32_t> ids;
-    for_each_code_point(word, [&](char32_t, std::string_view c) {
-      const auto id = find(c);
-      if (id || ids.empty() || ids.back() >= 0) ids.push_back(id ? *id : -1);
-    });
-    return ids;
-  }
 
   std::vector<std::string> merges_;
-  std::unordered_map<std::uint64_t, Merge> pairs_;
+  std::unordered_map<std::uint64_t, PossibleMerge<std::int32_t>> pairs_;
 };
 
 }  // namespace eigenformer::detail

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -106,7 +105,7 @@ class Tokenizer {
   virtual std::string token(std::int32_t id) const = 0;
 
   /// The id of unknown tokens; -1 when there is none.
-  virtual std::int32_t unknown_id() const { return Vocabulary::unknown_id; }
+  virtual std::int32_t unknown_id() const { return SpecialIds::unknown; }
 
   /// Writes the tokenizer to a file in `directory`, called `name` with the extension of its kind. Throws
   /// IoError.
@@ -114,22 +113,27 @@ class Tokenizer {
 
  protected:
   Tokenizer() = default;
-  /// Copying and moving are for derived classes, so that a tokenizer is not sliced.
+  /// Copying is for derived classes, so that a tokenizer is not sliced.
   Tokenizer(const Tokenizer&) = default;
   /// See the copy constructor.
-  Tokenizer(Tokenizer&&) = default;
-  /// See the copy constructor.
   Tokenizer& operator=(const Tokenizer&) = default;
-  /// See the copy constructor.
-  Tokenizer& operator=(Tokenizer&&) = default;
 
   /// An unknown token in decoded text: the double question mark, U+2047.
   static constexpr const char* unknown_text = "\xE2\x81\x87";
 
   /// Whether an id is Vocabulary's pad, begin or end, which decoding skips.
   static bool is_control(std::int32_t id) {
-    return id == Vocabulary::pad_id || id == Vocabulary::begin_id || id == Vocabulary::end_id;
+    return id == SpecialIds::pad || id == SpecialIds::begin || id == SpecialIds::end;
   }
+};
+
+/// The tokenizers of both languages; a joint one is the same object twice.
+struct TokenizerPair {
+  std::shared_ptr<const Tokenizer> source;  ///< tokenizer of the source language
+  std::shared_ptr<const Tokenizer> target;  ///< tokenizer of the target language
+
+  /// Whether both sides share one tokenizer object.
+  bool joint() const noexcept { return source == target; }
 };
 
 /// The lowest id with this spelling, such as a language tag; nothing when there is none. Searches the whole
@@ -144,12 +148,33 @@ inline std::optional<std::int32_t> find_token(const Tokenizer& tokenizer, std::s
 namespace detail {
 
 /// Base class of the tokenizers whose ids are those of a Vocabulary: CharacterTokenizer and WordTokenizer.
+/// Derived::for_each_token(text, f) calls f(token) for each token of a UTF-8 text.
+template <class Derived>
 class VocabularyTokenizer : public Tokenizer {
  public:
+  /// Makes a tokenizer with the tokens of UTF-8 sentences. Throws ValueError as Vocabulary::from_counts().
+  static Derived train(std::span<const std::string> sentences, const VocabularyOptions& options = {}) {
+    TokenCounts counts;
+    for (const std::string& sentence : sentences)
+      Derived::for_each_token(sentence, [&](std::string_view token) { ++counts[std::string(token)]; });
+    return Derived(Vocabulary::from_counts(counts, options));
+  }
+
+  /// Loads `directory/name.vocab`. Throws IoError.
+  static Derived load(const std::filesystem::path& directory, const std::string& name = "tokenizer") {
+    return Derived(Vocabulary::load(directory / (name + ".vocab")));
+  }
+
   /// The vocabulary that was passed to the constructor.
   const Vocabulary& vocabulary() const noexcept { return vocabulary_; }
   index_t vocabulary_size() const override { return vocabulary_.size(); }
   std::string token(std::int32_t id) const override { return vocabulary_.token(id); }
+
+  std::vector<std::int32_t> encode(std::string_view text) const override {
+    std::vector<std::int32_t> ids;
+    Derived::for_each_token(text, [&](std::string_view token) { ids.push_back(vocabulary_.id(token)); });
+    return ids;
+  }
 
   /// Writes `directory/name.vocab`, one token a line. Throws IoError.
   void save(const std::filesystem::path& directory, const std::string& name = "tokenizer") const override {
@@ -166,73 +191,49 @@ class VocabularyTokenizer : public Tokenizer {
 }  // namespace detail
 
 /// A tokenizer with one token for each code point.
-class CharacterTokenizer final : public detail::VocabularyTokenizer {
+class CharacterTokenizer final : public detail::VocabularyTokenizer<CharacterTokenizer> {
  public:
   /// vocabulary: code points, each in UTF-8; other entries are never produced from text.
-  explicit CharacterTokenizer(Vocabulary vocabulary) : detail::VocabularyTokenizer(std::move(vocabulary)) {}
-
-  /// Makes a tokenizer with the code points of UTF-8 sentences. Throws ValueError as
-  /// Vocabulary::from_counts().
-  static CharacterTokenizer train(std::span<const std::string> sentences,
-                                  const VocabularyOptions& options = {});
-
-  /// Loads `directory/name.vocab`. Throws IoError.
-  static CharacterTokenizer load(const std::filesystem::path& directory,
-                                 const std::string& name = "tokenizer") {
-    return CharacterTokenizer(Vocabulary::load(directory / (name + ".vocab")));
-  }
+  explicit CharacterTokenizer(Vocabulary vocabulary) : VocabularyTokenizer(std::move(vocabulary)) {}
 
   std::string kind() const override { return "char"; }
 
-  std::vector<std::int32_t> encode(std::string_view text) const override {
-    std::vector<std::int32_t> ids;
-    const std::string normalized = detail::normalize_text(text);
-    detail::for_each_code_point(
-        normalized, [&](char32_t, std::string_view bytes) { ids.push_back(vocabulary_.id(bytes)); });
-    return ids;
-  }
-
   EIGENFORMER_FUNCTION std::string decode(std::span<const std::int32_t> ids) const override;
+
+ private:
+  friend VocabularyTokenizer;
+
+  template <class F>
+  static void for_each_token(std::string_view text, F&& f) {
+    detail::for_each_code_point(detail::normalize_text(text),
+                                [&](char32_t, std::string_view bytes) { f(bytes); });
+  }
 };
 
 /// A tokenizer with words and punctuation marks as tokens. A mark without a space before or after it has a
 /// joiner, U+FFED, on that side, as in `Hund ￭?` and `(￭ alt ￭)`, so that words are spelled the same
 /// everywhere and decoding restores the spaces (the joiner annotation of OpenNMT's Tokenizer). A joiner in
 /// the text itself becomes U+25A0.
-class WordTokenizer final : public detail::VocabularyTokenizer {
+class WordTokenizer final : public detail::VocabularyTokenizer<WordTokenizer> {
  public:
   /// vocabulary: tokens as split() makes them; other entries are never produced from text.
-  explicit WordTokenizer(Vocabulary vocabulary) : detail::VocabularyTokenizer(std::move(vocabulary)) {}
-
-  /// Makes a tokenizer with the words and marks of UTF-8 sentences. Throws ValueError as
-  /// Vocabulary::from_counts().
-  static WordTokenizer train(std::span<const std::string> sentences, const VocabularyOptions& options = {}) {
-    TokenCounts counts;
-    for (const std::string& sentence : sentences) {
-      for (std::string& token : split(sentence)) ++counts[std::move(token)];
-    }
-    return WordTokenizer(Vocabulary::from_counts(counts, options));
-  }
-
-  /// Loads `directory/name.vocab`. Throws IoError.
-  static WordTokenizer load(const std::filesystem::path& directory, const std::string& name = "tokenizer") {
-    return WordTokenizer(Vocabulary::load(directory / (name + ".vocab")));
-  }
+  explicit WordTokenizer(Vocabulary vocabulary) : VocabularyTokenizer(std::move(vocabulary)) {}
 
   std::string kind() const override { return "word"; }
 
   /// Splits UTF-8 text into tokens, with their joiners.
   static std::vector<std::string> split(std::string_view text);
 
-  std::vector<std::int32_t> encode(std::string_view text) const override {
-    std::vector<std::int32_t> ids;
-    for (const std::string& token : split(text)) ids.push_back(vocabulary_.id(token));
-    return ids;
-  }
-
   EIGENFORMER_FUNCTION std::string decode(std::span<const std::int32_t> ids) const override;
 
  private:
+  friend VocabularyTokenizer;
+
+  template <class F>
+  static void for_each_token(std::string_view text, F&& f) {
+    for (const std::string& token : split(text)) f(token);
+  }
+
   static constexpr char32_t joiner_code_point = 0xFFED;
   static constexpr std::string_view joiner = "\xEF\xBF\xAD";
 };
@@ -309,23 +310,12 @@ EIGENFORMER_FUNCTION void require_rate_of(bool bpe, const SubwordSampling& sampl
 
 }  // namespace detail
 
-EIGENFORMER_FUNCTION CharacterTokenizer CharacterTokenizer::train(std::span<const std::string> sentences,
-                                                                  const VocabularyOptions& options) {
-  TokenCounts counts;
-  for (const std::string& sentence : sentences) {
-    const std::string text = detail::normalize_text(sentence);
-    detail::for_each_code_point(text,
-                                [&](char32_t, std::string_view bytes) { ++counts[std::string(bytes)]; });
-  }
-  return CharacterTokenizer(Vocabulary::from_counts(counts, options));
-}
-
 EIGENFORMER_FUNCTION std::string CharacterTokenizer::decode(std::span<const std::int32_t> ids) const {
   std::string text;
   for (const std::int32_t id : ids) {
     const std::string& token = vocabulary_.token(id);
     if (is_control(id)) continue;
-    text += id == Vocabulary::unknown_id ? std::string(unknown_text) : token;
+    text += id == SpecialIds::unknown ? std::string(unknown_text) : token;
   }
   return text;
 }
@@ -359,10 +349,10 @@ EIGENFORMER_FUNCTION std::string WordTokenizer::decode(std::span<const std::int3
   for (const std::int32_t id : ids) {
     std::string_view token = vocabulary_.token(id);
     if (is_control(id)) continue;
-    if (id == Vocabulary::unknown_id) token = unknown_text;
-    const bool left = token.substr(0, joiner.size()) == joiner;
+    if (id == SpecialIds::unknown) token = unknown_text;
+    const bool left = token.starts_with(joiner);
     if (left) token.remove_prefix(joiner.size());
-    const bool right = token.size() >= joiner.size() && token.substr(token.size() - joiner.size()) == joiner;
+    const bool right = token.ends_with(joiner);
     if (right) token.remove_suffix(joiner.size());
     if (!joined && !left) text += ' ';
     text += token;

@@ -29,6 +29,22 @@ struct StringHash {
   std::size_t operator()(std::string_view text) const noexcept { return std::hash<std::string_view>{}(text); }
 };
 
+/// Tokens and their ids.
+using TokenIds = std::unordered_map<std::string, std::int32_t, StringHash, std::equal_to<>>;
+
+/// The id of a token, or nothing.
+inline std::optional<std::int32_t> find_id(const TokenIds& ids, std::string_view token) {
+  const auto found = ids.find(token);
+  if (found == ids.end()) return std::nullopt;
+  return found->second;
+}
+
+/// Throws IndexError for an id outside a vocabulary of this size.
+inline void require_token_id(const char* op, std::int32_t id, index_t size) {
+  if (id < 0 || id >= size)
+    throw IndexError(op, {"token id ", id, " is outside the vocabulary of size ", size});
+}
+
 }  // namespace detail
 
 /// How often each token occurs.
@@ -50,14 +66,10 @@ inline constexpr std::size_t most_vocabulary_bytes = 100'000'000;
 
 }  // namespace detail
 
-/// Tokens and their ids: 0 to 3 are always the special ones (pad, unknown, begin, end), the others follow.
+/// Tokens and their ids: 0 to 3 are always the special ones (SpecialIds), the others follow.
 class Vocabulary {
  public:
-  static constexpr std::int32_t pad_id = SpecialIds::pad;          ///< padding
-  static constexpr std::int32_t unknown_id = SpecialIds::unknown;  ///< tokens that are not in the vocabulary
-  static constexpr std::int32_t begin_id = SpecialIds::begin;      ///< first token that a decoder reads
-  static constexpr std::int32_t end_id = SpecialIds::end;          ///< last token of a sentence
-  static constexpr index_t num_specials = 4;                       ///< number of special entries
+  static constexpr index_t num_specials = 4;  ///< number of special entries
   /// Texts of the special entries, by id.
   static constexpr std::array<const char*, 4> special_names = {"<pad>", "<unk>", "<s>", "</s>"};
 
@@ -79,20 +91,14 @@ class Vocabulary {
 
   /// The id of a token, or nothing. Special entries are not found by their names, so that no text can produce
   /// them.
-  std::optional<std::int32_t> find(std::string_view token) const {
-    const auto found = ids_.find(token);
-    if (found == ids_.end()) return std::nullopt;
-    return found->second;
-  }
+  std::optional<std::int32_t> find(std::string_view token) const { return detail::find_id(ids_, token); }
 
-  /// The id of a token; unknown_id when it is not in the vocabulary.
-  std::int32_t id(std::string_view token) const { return find(token).value_or(unknown_id); }
+  /// The id of a token; SpecialIds::unknown when it is not in the vocabulary.
+  std::int32_t id(std::string_view token) const { return find(token).value_or(SpecialIds::unknown); }
 
   /// The token of an id. Throws IndexError outside the vocabulary.
   const std::string& token(std::int32_t id) const {
-    if (id < 0 || id >= size()) {
-      throw IndexError("vocabulary", {"token id ", id, " is outside the vocabulary of size ", size()});
-    }
+    detail::require_token_id("vocabulary", id, size());
     return tokens_[static_cast<std::size_t>(id)];
   }
 
@@ -119,7 +125,7 @@ class Vocabulary {
   static std::optional<std::string> unescape(std::string_view line);
 
   std::vector<std::string> tokens_;
-  std::unordered_map<std::string, std::int32_t, detail::StringHash, std::equal_to<>> ids_;
+  detail::TokenIds ids_;
 };
 
 }  // namespace eigenformer

@@ -23,11 +23,17 @@ class WordPieceTokenizer final : public ForeignTokenizer {
  public:
   /// lower_case: lower-case the text and remove accents, as uncased models need. Throws ValueError for an
   /// added token that is matched in normalised text, and for ids outside the vocabulary.
-  explicit WordPieceTokenizer(ForeignVocabulary given, bool lower_case = true, AddedTokens added = {});
+  explicit WordPieceTokenizer(ForeignVocabulary given, bool lower_case = true,
+                              std::vector<AddedToken> added = {});
 
   /// Loads `directory/name.tokenizer`. Throws IoError.
   static WordPieceTokenizer load(const std::filesystem::path& directory,
-                                 const std::string& name = "tokenizer");
+                                 const std::string& name = "tokenizer") {
+    return made_of_parts("wordpiece", directory, name, [](const TokenizerParts& parts) {
+      return WordPieceTokenizer(read_vocabulary(parts), parts.contains("lower_case"),
+                                AddedTokens::read(parts));
+    });
+  }
 
   std::string kind() const override { return "wordpiece"; }
 
@@ -68,7 +74,7 @@ class WordPieceTokenizer final : public ForeignTokenizer {
 namespace eigenformer::detail {
 
 EIGENFORMER_IO_FUNCTION WordPieceTokenizer::WordPieceTokenizer(ForeignVocabulary given, bool lower_case,
-                                                               AddedTokens added)
+                                                               std::vector<AddedToken> added)
     : ForeignTokenizer(std::move(given)), lower_case_(lower_case), added_(std::move(added)) {
   added_.require_ids(vocabulary_size());
   for (const AddedToken& token : added_.tokens()) {
@@ -77,14 +83,6 @@ EIGENFORMER_IO_FUNCTION WordPieceTokenizer::WordPieceTokenizer(ForeignVocabulary
                                      "' is matched in normalised text, which WordPiece does not support"});
     }
   }
-}
-
-EIGENFORMER_IO_FUNCTION WordPieceTokenizer WordPieceTokenizer::load(const std::filesystem::path& directory,
-                                                                    const std::string& name) {
-  const TokenizerParts parts = read_parts("wordpiece", directory, name);
-  return made_of(parts, [&] {
-    return WordPieceTokenizer(read_vocabulary(parts), parts.contains("lower_case"), AddedTokens::read(parts));
-  });
 }
 
 EIGENFORMER_IO_FUNCTION std::vector<std::int32_t> WordPieceTokenizer::encode(std::string_view text) const {
@@ -148,7 +146,7 @@ EIGENFORMER_IO_FUNCTION void WordPieceTokenizer::append_word(std::vector<std::in
     std::size_t end = word.size();
     for (; end > begin; --end) {
       std::string piece = begin == 0 ? "" : "##";
-      for (std::size_t i = begin; i < end; ++i) icu::append_utf8(piece, word[i]);
+      for (std::size_t i = begin; i < end; ++i) piece += utf8_of(word[i]);
       if ((id = find(piece))) break;
     }
     if (!id) {

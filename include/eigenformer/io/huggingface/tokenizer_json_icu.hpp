@@ -31,12 +31,12 @@ class TokenizerJsonBuilder {
   }
 
  private:
-  AddedTokens added() const {
+  std::vector<AddedToken> added() const {
     std::vector<AddedToken> tokens;
-    if (!file_.has("added_tokens")) return {};
+    if (!file_.has("added_tokens")) return tokens;
     for (const nlohmann::json& token : file_.json().at("added_tokens"))  // read_added() has checked them
       tokens.push_back(added_token(file_, token, file_.get_of<std::int32_t>(token, "id", -1)));
-    return AddedTokens(std::move(tokens));
+    return tokens;
   }
 
   void require_plain_bpe(const nlohmann::json& model) const {

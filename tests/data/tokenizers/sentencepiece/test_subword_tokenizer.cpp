@@ -67,18 +67,18 @@ TEST_CASE("subword_tokenizer: decoding what was encoded gives the text back, in 
 TEST_CASE("subword_tokenizer: special ids, unknown characters and ids out of range") {
   const SubwordTokenizer tokenizer =
       SubwordTokenizer::train(sentences_of_word_parts(), {.vocabulary_size = 60});
-  CHECK(tokenizer.token(Vocabulary::pad_id) == "<pad>");
-  CHECK(tokenizer.token(Vocabulary::unknown_id) == "<unk>");
-  CHECK(tokenizer.token(Vocabulary::begin_id) == "<s>");
-  CHECK(tokenizer.token(Vocabulary::end_id) == "</s>");
+  CHECK(tokenizer.token(SpecialIds::pad) == "<pad>");
+  CHECK(tokenizer.token(SpecialIds::unknown) == "<unk>");
+  CHECK(tokenizer.token(SpecialIds::begin) == "<s>");
+  CHECK(tokenizer.token(SpecialIds::end) == "</s>");
   Ids ids = tokenizer.encode("Wir lernen");
-  ids.insert(ids.begin(), Vocabulary::begin_id);
-  ids.insert(ids.end(), {Vocabulary::end_id, Vocabulary::pad_id, Vocabulary::pad_id});
+  ids.insert(ids.begin(), SpecialIds::begin);
+  ids.insert(ids.end(), {SpecialIds::end, SpecialIds::pad, SpecialIds::pad});
   CHECK(tokenizer.decode(ids) == "Wir lernen");
   CHECK(tokenizer.decode(tokenizer.encode("Wir 東 lernen")) == "Wir ⁇ lernen");
   for (const std::int32_t id : tokenizer.encode("</s><pad>")) {
-    CHECK(id != Vocabulary::end_id);
-    CHECK(id != Vocabulary::pad_id);
+    CHECK(id != SpecialIds::end);
+    CHECK(id != SpecialIds::pad);
   }
   const auto size = static_cast<std::int32_t>(tokenizer.vocabulary_size());
   for (const std::int32_t id : {-1, size}) {
@@ -93,7 +93,7 @@ TEST_CASE("subword_tokenizer: with byte fallback nothing is unknown") {
   const SubwordTokenizer tokenizer =
       SubwordTokenizer::train(sentences_of_word_parts(), {.vocabulary_size = 330, .byte_fallback = true});
   for (const std::string text : {"Wir 東京 lernen 😀.", "naïve"}) {
-    for (const std::int32_t id : tokenizer.encode(text)) CHECK(id != Vocabulary::unknown_id);
+    for (const std::int32_t id : tokenizer.encode(text)) CHECK(id != SpecialIds::unknown);
     CHECK(tokenizer.decode(tokenizer.encode(text)) == text);
   }
 }
@@ -185,7 +185,7 @@ TEST_CASE("subword_tokenizer: of more characters than fit, the frequent ones are
     CHECK(tokenizer.vocabulary_size() <= 450);
     for (const std::string& sentence : text) {
       const Ids ids = tokenizer.encode(sentence);
-      CHECK(std::find(ids.begin(), ids.end(), Vocabulary::unknown_id) == ids.end());
+      CHECK(std::find(ids.begin(), ids.end(), SpecialIds::unknown) == ids.end());
       CHECK(tokenizer.decode(ids) == sentence);
     }
     CHECK(tokenizer.encode(text.front()).size() < tokenizer.encode(text.back()).size());

@@ -2,15 +2,17 @@
 
 #include <sentencepiece_processor.h>
 #include <cstddef>
-#include <cstdint>
 #include <iterator>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "eigenformer/core/base/error.hpp"
+#include "eigenformer/data/text/text_walk.hpp"
 #include "eigenformer/data/tokenizers/sentencepiece/model.hpp"
 #include "eigenformer/data/tokenizers/sentencepiece_sampler.hpp"
 
@@ -39,7 +41,7 @@ void for_each_part(std::string_view text, EndSpaces spaces, F&& f, std::size_t l
     const bool at_space = end != std::string_view::npos && end > 0;
     if (!at_space) {
       end = longest;
-      const auto inside = [&] { return (static_cast<std::uint8_t>(text[end]) & 0xC0u) == 0x80u; };
+      const auto inside = [&] { return !is_code_point_boundary(text, end); };
       const auto by_space = [&] { return text[end] == ' ' || text[end - 1] == ' '; };
       if (spaces == EndSpaces::removed) {
         while (end > longest / 2 && (inside() || by_space())) --end;
@@ -61,27 +63,25 @@ void for_each_part(std::string_view text, EndSpaces spaces, F&& f, std::size_t l
 class SentencePieceProcessor {
  public:
   /// model: its bytes. Throws ValueError as SentencePieceModel::read does.
-  explicit SentencePieceProcessor(std::string model)
-      : model_(std::make_shared<const std::string>(std::move(model))) {
-    const SentencePieceModel read = SentencePieceModel::read(*model_);
+  explicit SentencePieceProcessor(std::string model) {
+    const SentencePieceModel read = SentencePieceModel::read(model);
     spaces_ = read.adds_space         ? EndSpaces::added
               : read.collapses_spaces ? EndSpaces::removed
                                       : EndSpaces::kept;
-    auto library = std::make_shared<sentencepiece::SentencePieceProcessor>();
-    if (const auto status = library->LoadFromSerializedProto(*model_); !status.ok()) {
+    if (const auto status = shared_->library.LoadFromSerializedProto(model); !status.ok()) {
       throw ValueError(
           "sentencepiece",
           {"a SentencePiece model that the library refuses (SentencePiece: ", status.message(), ")"});
     }
-    library_ = std::move(library);
+    shared_->model = std::move(model);
   }
 
-  const std::string& model() const noexcept { return *model_; }
-  const sentencepiece::SentencePieceProcessor& library() const noexcept { return *library_; }
+  const std::string& model() const noexcept { return shared_->model; }
+  const sentencepiece::SentencePieceProcessor& library() const noexcept { return shared_->library; }
 
-  int size() const { return library_->GetPieceSize(); }
+  int size() const { return library().GetPieceSize(); }
   /// The text of a piece; id: 0 to size() - 1.
-  const std::string& piece(int id) const { return library_->IdToPiece(id); }
+  const std::string& piece(int id) const { return library().IdToPiece(id); }
 
   /// The pieces of a text in UTF-8. Piece: std::string or int, for their texts or ids.
   template <class Piece>
@@ -89,7 +89,7 @@ class SentencePieceProcessor {
     std::vector<Piece> all;
     for_each_part(text, spaces_, [&](std::string_view part) {
       std::vector<Piece> found;
-      require(library_->Encode(part, &found));
+      require(library().Encode(part, &found));
       if (all.empty()) {
         all = std::move(found);
       } else {
@@ -102,28 +102,33 @@ class SentencePieceProcessor {
   /// A sampled segmentation of a text in UTF-8. Throws ValueError as SentencePieceSampler does.
   std::vector<SentencePieceSampler::Piece> sample(std::string_view text, const SubwordSampling& sampling,
                                                   RandomGenerator& rng) const {
-    const SentencePieceSampler& sampler = sampler_.get(*model_);
+    std::call_once(shared_->once, [&] { shared_->sampler.emplace(model()); });
     const auto pieces = encode<std::string>(text);
-    const auto ids = sampler.spells_bytes() ? encode<int>(text) : std::vector<int>{};
-    return sampler.sample(pieces, ids, sampling, rng);
+    const auto ids = shared_->sampler->spells_bytes() ? encode<int>(text) : std::vector<int>{};
+    return shared_->sampler->sample(pieces, ids, sampling, rng);
   }
 
   /// Pieces: std::string or int, their texts or ids.
   template <class Piece>
   std::string decode(const std::vector<Piece>& pieces) const {
     std::string text;
-    require(library_->Decode(pieces, &text));
+    require(library().Decode(pieces, &text));
     return text;
   }
 
  private:
+  struct Shared {
+    std::string model;  // serialised
+    sentencepiece::SentencePieceProcessor library;
+    std::once_flag once;
+    std::optional<SentencePieceSampler> sampler;  // made on first use
+  };
+
   static void require(const sentencepiece::util::Status& status) {
     if (!status.ok()) throw ValueError("tokenizer", {"SentencePiece: ", status.message()});
   }
 
-  std::shared_ptr<const std::string> model_;  // serialised
-  std::shared_ptr<const sentencepiece::SentencePieceProcessor> library_;
-  LazySampler sampler_;
+  std::shared_ptr<Shared> shared_ = std::make_shared<Shared>();
   EndSpaces spaces_ = EndSpaces::added;
 };
 

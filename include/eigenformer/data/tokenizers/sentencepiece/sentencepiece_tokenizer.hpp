@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -36,10 +35,9 @@ class SentencePieceTokenizer final : public ForeignTokenizer {
   /// Loads `directory/name.tokenizer`. Throws IoError.
   static SentencePieceTokenizer load(const std::filesystem::path& directory,
                                      const std::string& name = "tokenizer") {
-    const TokenizerParts parts = read_parts("sentencepiece", directory, name);
-    return made_of(parts, [&] {
+    return made_of_parts("sentencepiece", directory, name, [](const TokenizerParts& parts) {
       return SentencePieceTokenizer(parts.get("model"), read_vocabulary(parts),
-                                    parts.contains("language_codes"), AddedTokens::read(parts).tokens());
+                                    parts.contains("language_codes"), AddedTokens::read(parts));
     });
   }
 
@@ -67,7 +65,11 @@ class SentencePieceTokenizer final : public ForeignTokenizer {
   }
 
   std::string decode(std::span<const std::int32_t> ids) const override {
-    return trim(with_spaces(processor_.decode(pieces(ids))));
+    std::string text = processor_.decode(pieces(ids));
+    // SentencePiece does not decode pieces that are not its own: they keep the mark of a space. Such pieces
+    // are common: Marian has one vocabulary for both languages, but a model for each.
+    replace_all(text, space_mark, " ");
+    return trim(text);
   }
 
  protected:
@@ -111,15 +113,6 @@ class SentencePieceTokenizer final : public ForeignTokenizer {
     } catch (const ValueError& error) {
       throw ValueError("tokenizer", {"the file is ", message_of(error)});
     }
-  }
-
-  // SentencePiece does not decode pieces that are not its own: they keep the mark of a space. Such pieces are
-  // common: Marian has one vocabulary for both languages, but a model for each.
-  static std::string with_spaces(std::string text) {
-    constexpr std::string_view mark = "\xE2\x96\x81";
-    for (std::size_t at = 0; (at = text.find(mark, at)) != std::string::npos; ++at)
-      text.replace(at, mark.size(), " ");
-    return text;
   }
 
   SentencePieceProcessor processor_;

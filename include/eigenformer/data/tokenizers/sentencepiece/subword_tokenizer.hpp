@@ -14,7 +14,6 @@
 #include <exception>
 #include <filesystem>
 #include <fstream>
-#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -80,11 +79,7 @@ inline SentencePieceTraining train_sentencepiece_apart(
     try {
       const SentencePieceTraining done = train_sentencepiece_here(arguments, sentences);
       const std::string message = (done.ok ? "+" : "-") + done.text + '.';
-      for (std::size_t at = 0; at < message.size();) {
-        const ssize_t n = ::write(ends[1], message.data() + at, message.size() - at);
-        if (n < 0 && errno != EINTR) ::_exit(1);
-        if (n > 0) at += static_cast<std::size_t>(n);
-      }
+      (void)write_all(ends[1], std::as_bytes(std::span(message)));
     } catch (...) {
     }
     ::_exit(0);
@@ -187,10 +182,10 @@ class SubwordTokenizer final : public Tokenizer {
         {"normalization_rule_name", "identity"},
         {"unk_surface", unknown_text},
         {"control_symbols", reserved},
-        {"pad_id", std::to_string(Vocabulary::pad_id)},
-        {"unk_id", std::to_string(Vocabulary::unknown_id)},
-        {"bos_id", std::to_string(Vocabulary::begin_id)},
-        {"eos_id", std::to_string(Vocabulary::end_id)},
+        {"pad_id", std::to_string(SpecialIds::pad)},
+        {"unk_id", std::to_string(SpecialIds::unknown)},
+        {"bos_id", std::to_string(SpecialIds::begin)},
+        {"eos_id", std::to_string(SpecialIds::end)},
         {"max_sentence_length", "65536"},
         {"num_threads", "1"},  // sums of several threads would depend on their number
         {"minloglevel", "3"},
@@ -262,14 +257,14 @@ class SubwordTokenizer final : public Tokenizer {
   std::string decode(std::span<const std::int32_t> ids) const override {
     std::vector<int> pieces;
     for (const std::int32_t id : ids) {
-      check(id);
+      detail::require_token_id("subword_tokenizer", id, vocabulary_size());
       if (!is_control(id)) pieces.push_back(id);
     }
     return detail::normalize_text(processor_.decode(pieces));
   }
 
   std::string token(std::int32_t id) const override {
-    check(id);
+    detail::require_token_id("subword_tokenizer", id, vocabulary_size());
     return processor_.piece(id);
   }
 
@@ -317,8 +312,8 @@ class SubwordTokenizer final : public Tokenizer {
   SubwordTokenizer(std::string model, const std::string& name)
       : processor_(made_of_model(std::move(model), name)) {
     const auto& library = processor_.library();
-    if (library.pad_id() != Vocabulary::pad_id || library.unk_id() != Vocabulary::unknown_id ||
-        library.bos_id() != Vocabulary::begin_id || library.eos_id() != Vocabulary::end_id) {
+    if (library.pad_id() != SpecialIds::pad || library.unk_id() != SpecialIds::unknown ||
+        library.bos_id() != SpecialIds::begin || library.eos_id() != SpecialIds::end) {
       throw IoError("subword_tokenizer",
                     {name, " has other special ids, expected pad 0, unk 1, bos 2, eos 3"});
     }
@@ -329,13 +324,6 @@ class SubwordTokenizer final : public Tokenizer {
       return detail::SentencePieceProcessor(std::move(model));
     } catch (const ValueError& error) {
       throw IoError("subword_tokenizer", {name, " is ", detail::message_of(error)});
-    }
-  }
-
-  void check(std::int32_t id) const {
-    if (id < 0 || id >= processor_.size()) {
-      throw IndexError("subword_tokenizer",
-                       {"token id ", id, " is outside the vocabulary of size ", processor_.size()});
     }
   }
 
