@@ -217,7 +217,7 @@ class ExponentialAverage {
     detail::require_distinct_names("ema", parameters_);
     std::vector<detail::StateSlot<T>> slots;
     for (std::size_t i = 0; i < parameters_.size(); ++i)
-      slots.push_back({parameters_[i]->name, "", &averages_[i], parameters_[i]->value.shape()});
+      slots.push_back({parameters_[i]->name, {"", parameters_[i]->value.shape()}, &averages_[i]});
     detail::load_slots("ema", slots, entries);
     updates_ = updates;
   }

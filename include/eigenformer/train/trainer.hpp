@@ -46,12 +46,12 @@ template <class T>
       break;
   }
   return std::make_unique<AdamW<T>>(  // without decay it is Adam
-      parameters, AdamWOptions{.beta1 = options.beta1,
-                               .beta2 = options.beta2,
-                               .eps = options.adam_eps,
-                               .weight_decay = options.weight_decay,
-                               .groups = options.groups,
-                               .state = options.optimizer.state});
+      parameters, AdamOptions{.beta1 = options.beta1,
+                              .beta2 = options.beta2,
+                              .eps = options.adam_eps,
+                              .weight_decay = options.weight_decay,
+                              .groups = options.groups,
+                              .state = options.optimizer.state});
 }
 
 // The batches of a training, made ahead or on request.
