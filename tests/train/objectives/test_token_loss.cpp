@@ -76,7 +76,7 @@ Sums words(const Tensor<double>& p, const Batch& batch, double smoothing) {
 }
 
 double part(const LossParts& parts, const std::string& name) {
-  for (const LossPart& p : parts.sums()) {
+  for (const Measured& p : parts.sums()) {
     if (p.name == name) return p.value;
   }
   return std::nan("");
@@ -228,7 +228,7 @@ TEST_CASE("R-Drop and distillation in training: what they are to bring, and what
 
   const auto names = [](const Recorder& r) {
     std::vector<std::string> found;
-    for (const LossPart& p : r.steps.back().parts) found.push_back(p.name);
+    for (const Measured& p : r.steps.back().parts) found.push_back(p.name);
     return found;
   };
   CHECK(names(plain).empty());

@@ -2,13 +2,12 @@
 
 #include <cstddef>
 #include <nlohmann/json.hpp>
-#include <span>
 #include <string>
 #include <vector>
 
 #include "eigenformer/core/base/error.hpp"
 #include "eigenformer/data/corpus/pair_source.hpp"
-#include "eigenformer/train/distributed/communicator.hpp"
+#include "eigenformer/train/distributed/agreement.hpp"
 
 namespace eigenformer::detail {
 
@@ -62,19 +61,13 @@ namespace eigenformer::detail {
 EIGENFORMER_IO_FUNCTION void SavedCorpus::require_same_on_ranks(Communicator& communicator) const {
   nlohmann::json own;
   save(own);
-  const std::string text = own.dump();
-  const std::vector<std::vector<std::byte>> all = communicator.all_of(std::as_bytes(std::span(text)));
-  const auto values_of = [](const std::vector<std::byte>& bytes) {
-    const auto* const begin = reinterpret_cast<const char*>(bytes.data());
-    return nlohmann::json::parse(begin, begin + bytes.size());
-  };
-  const nlohmann::json first = values_of(all[0]);
+  const std::vector<nlohmann::json> all = json_of_ranks(communicator, own);
   for (std::size_t r = 1; r < all.size(); ++r) {
-    const nlohmann::json other = values_of(all[r]);
-    if (other["corpus"] == first["corpus"]) continue;
-    throw ValueError("distributed", {"the corpus of rank ", r, " differs from that of rank 0 (",
-                                     SavedCorpus(other).difference(first["corpus"].get<std::string>(), first),
-                                     "), expected the same corpus on all ranks"});
+    if (all[r]["corpus"] == all[0]["corpus"]) continue;
+    throw ValueError("distributed",
+                     {"the corpus of rank ", r, " differs from that of rank 0 (",
+                      SavedCorpus(all[r]).difference(all[0]["corpus"].get<std::string>(), all[0]),
+                      "), expected the same corpus on all ranks"});
   }
 }
 

@@ -177,7 +177,7 @@ class Reducer {
     const auto e = static_cast<std::size_t>(&entry - source_->entries().data());
     if (bucket_of_[e] == none || completed_[e] != 0) return;
     completed_[e] = 1;
-    if (!ordered_) seen_.push_back(e);
+    if (!ordered_ && first_) seen_.push_back(e);
     const std::lock_guard lock(mutex_);
     if (--missing_[bucket_of_[e]] == 0) changed_.notify_all();
   }
@@ -250,23 +250,11 @@ class Reducer {
     written_.assign(buckets_.size(), {});
   }
 
-  // After the first update: the order in which the gradients were complete on rank 0.
+  // After the first update: the order in which the gradients of its first round were complete on rank 0.
   void set_order() {
-    std::vector<std::uint64_t> order(order_.size());
-    std::vector<char> there(order_.size());
-    std::size_t count = 0;
-    for (const std::size_t e : seen_) {
-      if (there[e] != 0) continue;
-      there[e] = 1;
-      order[count++] = e;
-    }
-    for (std::size_t e = 0; e < order.size(); ++e) {
-      if (there[e] == 0) order[count++] = e;
-    }
-    communicator_->broadcast(std::as_writable_bytes(std::span(order)));
-    order_.assign(order.begin(), order.end());
+    communicator_->broadcast(std::as_writable_bytes(std::span(seen_)));
+    order_ = std::move(seen_);
     ordered_ = true;
-    seen_ = {};
     set_buckets(*sum_);
   }
 
@@ -348,9 +336,9 @@ class Reducer {
                     T* to = total.data() + (first - begin);
                     const Wire* g = piece + (first - begin);
                     if (written[i] == 0) {
-                      for (std::size_t k = 0; k < last - first; ++k) to[k] = value_of(g[k]);
+                      for (std::size_t k = 0; k < last - first; ++k) to[k] = converted<T>(g[k]);
                     } else {
-                      for (std::size_t k = 0; k < last - first; ++k) to[k] += value_of(g[k]);
+                      for (std::size_t k = 0; k < last - first; ++k) to[k] += converted<T>(g[k]);
                     }
                   });
       for (std::size_t i = 0; i < bucket.entries.size(); ++i) {
@@ -368,14 +356,15 @@ class Reducer {
     const std::vector<T>& total = totals_[b];
     wire_.resize(bucket.size() * sizeof(Wire));
     Wire* flat = reinterpret_cast<Wire*>(wire_.data());
-    for (std::size_t k = 0; k < total.size(); ++k) flat[bucket.bounds[me] + k] = wire_of<Wire>(total[k]);
+    for (std::size_t k = 0; k < total.size(); ++k) flat[bucket.bounds[me] + k] = converted<Wire>(total[k]);
     if (owners_.empty()) gather_pieces(bucket, sizeof(Wire));
     for (std::size_t i = 0; i < bucket.entries.size(); ++i) {
       if (written_[b][i] == 0) continue;
       if (!owners_.empty() && owners_[bucket.entries[i]] != communicator_->rank()) continue;
       T* to = sum_->entries()[bucket.entries[i]].writable().data();
       const Wire* from = flat + bucket.offsets[i];
-      for (std::size_t k = 0; k < bucket.offsets[i + 1] - bucket.offsets[i]; ++k) to[k] = value_of(from[k]);
+      for (std::size_t k = 0; k < bucket.offsets[i + 1] - bucket.offsets[i]; ++k)
+        to[k] = converted<T>(from[k]);
     }
   }
 
@@ -441,24 +430,17 @@ class Reducer {
         return;
       }
       const T* from = entry.value.data() + (first - bucket.offsets[i]);
-      for (std::size_t k = 0; k < last - first; ++k) out[k] = wire_of<Wire>(from[k]);
+      for (std::size_t k = 0; k < last - first; ++k) out[k] = converted<Wire>(from[k]);
     });
   }
 
-  template <class Wire>
-  static Wire wire_of(T value) {
-    if constexpr (std::is_same_v<Wire, T>) {
+  // From T to the type that is sent, and back.
+  template <class To, class From>
+  static To converted(From value) {
+    if constexpr (std::is_same_v<To, From>) {
       return value;
     } else {
-      return Wire(static_cast<float>(value));
-    }
-  }
-  template <class Wire>
-  static T value_of(Wire value) {
-    if constexpr (std::is_same_v<Wire, T>) {
-      return value;
-    } else {
-      return static_cast<T>(static_cast<float>(value));
+      return static_cast<To>(static_cast<float>(value));
     }
   }
 
