@@ -54,24 +54,6 @@ template <class T>
                               .state = options.optimizer.state});
 }
 
-// The batches of a training, made ahead or on request.
-class TrainerBatches {
- public:
-  TrainerBatches(Batcher& batcher, index_t ahead) : batcher_(batcher) {
-    if (ahead > 0) prefetched_.emplace(batcher, ahead);
-  }
-  index_t num_batches(index_t epoch) {
-    return prefetched_ ? prefetched_->num_batches(epoch) : batcher_.num_batches(epoch);
-  }
-  Batch batch(index_t epoch, index_t k) {
-    return prefetched_ ? prefetched_->batch(epoch, k) : batcher_.batch(epoch, k);
-  }
-
- private:
-  Batcher& batcher_;
-  std::optional<PrefetchedBatches<Batcher>> prefetched_;
-};
-
 }  // namespace detail
 
 /// Trains an encoder-decoder on sentence pairs: a TrainingLoop with batches of sentence pairs, Adam or
@@ -171,8 +153,8 @@ class Trainer {
     detail::Warmup& warmup;
 
     // A warm-up above 0 is fitted to the total or compared with it.
-    bool uses_total() const { return options.uses_total() || options.warmup != index_t{0}; }
-    bool follows_total() const { return options.uses_total(); }
+    bool uses_total() const { return follows_total() || options.warmup != index_t{0}; }
+    bool follows_total() const { return options.schedule == ScheduleKind::cosine; }
     double decays_from() const { return options.schedule == ScheduleKind::warmup_stable_decay ? 0.8 : 2; }
     double operator()(index_t step, ExpectedSteps total) const {
       return options.rate(step, total.count, warmup.at(total.count, total.settled), total.done);
@@ -197,8 +179,8 @@ class Trainer {
 
   TrainingOptions options_;
   Batcher batcher_;
-  detail::TrainerBatches batches_;
-  detail::SavedCorpus corpus_;
+  PrefetchedBatches<Batcher> batches_;
+  nlohmann::json corpus_;  // what identifies it
   std::vector<ParameterHandle<T>> parameters_;
   std::string base_;  // fingerprint of the weights that an adapter's training adapts; else empty
   std::vector<ParameterHandle<T>> stepped_;  // by this rank: all parameters, or its own
@@ -216,7 +198,7 @@ Trainer<M>::Trainer(M& model, const PairSource& corpus, const PairSource* valida
                {.max_target_tokens = options.batch_tokens, .seed = options.loop.seed, .text = options.text}),
       // A rank takes every N-th batch only; reading ahead would make all of them.
       batches_(batcher_, options.loop.communicator == nullptr ? options.prefetch : 0),
-      corpus_(corpus),
+      corpus_(detail::saved_corpus(corpus)),
       parameters_(trained(model, options)),
       base_(lora_parameters(model).empty() ? "" : detail::adapted_fingerprint(model)),
       stepped_(detail::parameters_of_rank(parameters_, options.loop)),
@@ -239,7 +221,7 @@ template <class M>
 TrainingEnd Trainer<M>::run(std::stop_token stop, std::stop_token decay) {
   if (const auto& ranks = options_.loop.communicator; ranks != nullptr) {
     try {
-      corpus_.require_same_on_ranks(*ranks);
+      detail::require_same_corpus(*ranks, corpus_);
       detail::require_same_options(*ranks, compared_options());
     } catch (const std::exception& error) {
       ranks->fail(error.what());
@@ -253,7 +235,7 @@ template <class M>
 auto Trainer<M>::state() const -> TrainingState<T> {
   TrainingState<T> state = loop_.state();
   state.values["batch_tokens"] = options_.batch_tokens;
-  corpus_.save(state.values);
+  state.values.update(corpus_);
   state.values["text"] = detail::training_ids(options_.text);
   const std::optional<index_t> warmup = warmup_.decided();
   state.values["warmup"] = warmup ? nlohmann::json(*warmup) : nlohmann::json();
@@ -280,7 +262,8 @@ void Trainer<M>::load(const TrainingState<T>& state) {
     reader.require_equal("lora", lora_settings());
     reader.require_equal("lora_base", base_);
   }
-  corpus_.require_saved(reader.template value<std::string>("corpus"), state.values);
+  (void)reader.template value<std::string>("corpus");  // throws if it is missing
+  detail::require_saved_corpus(corpus_, state.values);
   reader.require_equal("text", detail::training_ids(options_.text));
   const auto warmup = warmup_of(reader);
   reader.require_equal("optimizer", std::string(word_of(options_.optimizer.kind)));

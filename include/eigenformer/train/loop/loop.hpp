@@ -291,6 +291,9 @@ class TrainingLoop {
 
   static std::string snapshot_prefix(std::size_t k) { return "snapshot." + std::to_string(k) + "."; }
   std::vector<StateEntry<T>> weights() const;
+  StateAverage<T> no_snapshots() const {
+    return StateAverage<T>(std::max<index_t>({options_.average_last, options_.average_best, 1}));
+  }
   StateAverage<T> load_snapshots(const detail::StateReader<T>& reader) const;
   void require_training_weights() const;
   bool validates() const { return static_cast<bool>(options_.validation.measure); }

@@ -39,7 +39,7 @@ TrainingLoop<T>::TrainingLoop(const std::vector<ParameterHandle<T>>& parameters,
       optimizer_(optimizer),
       gradients_(parameters_),
       early_stopping_(options.patience, options.validation.better),
-      snapshots_(std::max<index_t>({options.average_last, options.average_best, 1})) {
+      snapshots_(no_snapshots()) {
   using Source = std::remove_reference_t<Batches>;
   using LossOwned = std::decay_t<Loss>;
   using RatesOwned = std::decay_t<Rates>;
@@ -503,20 +503,15 @@ TrainingEnd TrainingLoop<T>::finish(TrainingEnd end) {
 // weights of training are restored afterwards.
 template <class T>
 void TrainingLoop<T>::try_average(detail::EarlyStopping& early_stopping, const StateAverage<T>& snapshots) {
-  struct Restore {
-    TrainingLoop& loop;
-    ~Restore() {
-      for (std::size_t i = 0; i < loop.displaced_.size(); ++i)
-        loop.parameters_[i]->value.copy_from(loop.displaced_[i]);
-      loop.displaced_.clear();
-    }
-  };
   const std::vector<StateEntry<T>> mean = snapshots.average();
   {
     std::vector<Tensor<T>> kept;
     for (const auto& p : parameters_) kept.push_back(p->value.clone());
     displaced_ = std::move(kept);
-    const Restore restore{*this};
+    const detail::EvaluationWeights in_place([this] {
+      for (std::size_t i = 0; i < displaced_.size(); ++i) parameters_[i]->value.copy_from(displaced_[i]);
+      displaced_.clear();
+    });
     for (std::size_t i = 0; i < parameters_.size(); ++i) parameters_[i]->value.copy_from(mean[i].value);
     sink_.on_notice(std::string("the mean of the weights of the ") +
                     (options_.average_best > 1 ? "best " : "last ") + std::to_string(snapshots.size()) +

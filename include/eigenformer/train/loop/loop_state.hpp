@@ -62,8 +62,7 @@ void TrainingLoop<T>::load(const TrainingState<T>& state) {
                           : detail::EarlyStopping::worst(options_.validation.better);
   StateAverage<T> snapshots = load_snapshots(reader);
   // Snapshots ranked on other validation data cannot be compared.
-  if (other_data && options_.average_best > 1)
-    snapshots = StateAverage<T>(std::max<index_t>({options_.average_last, options_.average_best, 1}));
+  if (other_data && options_.average_best > 1) snapshots = no_snapshots();
   std::unique_ptr<ExponentialAverage<T>> average;
   if (options_.ema_decay > 0) {
     average = std::make_unique<ExponentialAverage<T>>(parameters_, options_.ema_decay);
@@ -111,7 +110,7 @@ bool TrainingLoop<T>::resumes_before_decay(const TrainingState<T>& state) {
 // Snapshots are only taken over from a training of the same kind: last ones or best ones.
 template <class T>
 StateAverage<T> TrainingLoop<T>::load_snapshots(const detail::StateReader<T>& reader) const {
-  StateAverage<T> snapshots(std::max<index_t>({options_.average_last, options_.average_best, 1}));
+  StateAverage<T> snapshots = no_snapshots();
   const auto count = reader.template value<std::size_t>("snapshots");
   const bool ranked = reader.has("snapshot_costs");
   if (ranked != (options_.average_best > 1)) return snapshots;

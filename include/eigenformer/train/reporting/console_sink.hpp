@@ -55,9 +55,9 @@ class ConsoleSink : public TrainingSink {
   /// The line about a validation, beginning with the loss.
   static std::string text(const ValidationReport& r);
 
-  /// The last 40 of some values as a line of block characters between the first and the last value, in
+  /// The last 40 of some losses as a line of block characters between the first and the last value, in
   /// UTF-8: "  loss 5.213 █▆▄▂▁ 2.871". Values that are not finite are blank.
-  static std::string curve(const std::vector<double>& values, const char* name = "loss");
+  static std::string curve(const std::vector<double>& values);
 
  private:
   // printf shows the sign of a NaN.
@@ -147,7 +147,7 @@ EIGENFORMER_IO_FUNCTION std::string ConsoleSink::text(const ValidationReport& r)
   return line;
 }
 
-EIGENFORMER_IO_FUNCTION std::string ConsoleSink::curve(const std::vector<double>& values, const char* name) {
+EIGENFORMER_IO_FUNCTION std::string ConsoleSink::curve(const std::vector<double>& values) {
   static constexpr const char* blocks[] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
   constexpr std::size_t most = 40;
   const std::size_t begin = values.size() > most ? values.size() - most : 0;
@@ -158,7 +158,7 @@ EIGENFORMER_IO_FUNCTION std::string ConsoleSink::curve(const std::vector<double>
     high = std::max(high, values[i]);
   }
   if (values.empty()) return {};
-  std::string line = detail::format("  %s %.3f ", name, values[begin]);
+  std::string line = detail::format("  loss %.3f ", values[begin]);
   for (std::size_t i = begin; i < values.size(); ++i) {
     const double part = high > low ? (values[i] - low) / (high - low) : 0;
     line += std::isfinite(values[i]) ? blocks[std::lround(7 * part)] : " ";
