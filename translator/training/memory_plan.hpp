@@ -226,12 +226,7 @@ template <SourceTargetModel M, class Corpus>
     return Batcher(corpus,
                    {.max_target_tokens = batch_tokens, .seed = options.loop.seed, .text = options.text});
   };
-  detail::SourceTargetLoss<M> loss{model,
-                                   {.label_smoothing = options.label_smoothing,
-                                    .guided = options.guided_alignment,
-                                    .r_drop = options.r_drop,
-                                    .distillation = options.distillation},
-                                   std::move(teacher)};
+  detail::SourceTargetLoss<M> loss{model, options, std::move(teacher)};
   Batcher asked = batcher_of(options.batch_tokens);
   const Batch sample = asked.batch(0, 0);
 

@@ -164,11 +164,10 @@ class Trainer {
   // The warm-up of a saved training; empty: not decided yet.
   static std::optional<index_t> warmup_of(const detail::StateReader<T>& reader);
 
-  static TrainingOptions complete(const M& model, const PairSource* validation, TrainingOptions options);
+  static TrainingOptions complete(const M& model, const PairSource* validation, const Teacher<T>* teacher,
+                                  TrainingOptions options);
   // The options of an optimizer for stepped_, which may be a part of the parameters.
   TrainingOptions optimizer_options(TrainingOptions options) const;
-  static detail::ObjectiveOptions objective(const M& model, const TrainingOptions& options,
-                                            const Teacher<T>* teacher);
   static std::vector<ParameterHandle<T>> trained(M& model, const TrainingOptions& options);
   // What must be equal on all ranks.
   nlohmann::json compared_options() const;
@@ -193,7 +192,7 @@ template <class M>
 Trainer<M>::Trainer(M& model, const PairSource& corpus, const PairSource* validation,
                     const TrainingOptions& options, TrainingSink& sink,
                     std::shared_ptr<const Teacher<T>> teacher)
-    : options_(complete(model, validation, options)),
+    : options_(complete(model, validation, teacher.get(), options)),
       batcher_(corpus,
                {.max_target_tokens = options.batch_tokens, .seed = options.loop.seed, .text = options.text}),
       // A rank takes every N-th batch only; reading ahead would make all of them.
@@ -204,9 +203,8 @@ Trainer<M>::Trainer(M& model, const PairSource& corpus, const PairSource* valida
       stepped_(detail::parameters_of_rank(parameters_, options.loop)),
       optimizer_(detail::make_optimizer<T>(stepped_, optimizer_options(options))),
       warmup_(options.warmup, [&sink](const std::string& text) { sink.on_notice(text); }),
-      loop_(parameters_,
-            detail::SourceTargetLoss<M>{model, objective(model, options, teacher.get()), teacher}, batches_,
-            *optimizer_, Rates{options, warmup_}, options_.loop, sink) {
+      loop_(parameters_, detail::SourceTargetLoss<M>{model, options, teacher}, batches_, *optimizer_,
+            Rates{options, warmup_}, options_.loop, sink) {
   if (!corpus.aligned() || options.guided_alignment.weight == 0) return;
   if constexpr (GuidedModel<M>) {
     detail::require_guided(model, options.guided_alignment);
@@ -282,8 +280,10 @@ std::optional<index_t> Trainer<M>::warmup_of(const detail::StateReader<T>& reade
 }
 
 template <class M>
-TrainingOptions Trainer<M>::complete(const M& model, const PairSource* validation, TrainingOptions options) {
+TrainingOptions Trainer<M>::complete(const M& model, const PairSource* validation, const Teacher<T>* teacher,
+                                     TrainingOptions options) {
   options.validate();
+  detail::require_objective(model, options.r_drop, teacher);
   if (options.validation.translates() && !options.loop.validation.measure) {
     throw ValueError("trainer",
                      "the options ask for validation by BLEU or chrF, which needs texts: expected "
@@ -308,13 +308,6 @@ TrainingOptions Trainer<M>::optimizer_options(TrainingOptions options) const {
   (void)detail::step_rules("trainer", parameters_, options.groups, options.weight_decay);
   options.groups = detail::groups_of(stepped_, options.groups);
   return options;
-}
-
-template <class M>
-detail::ObjectiveOptions Trainer<M>::objective(const M& model, const TrainingOptions& options,
-                                               const Teacher<T>* teacher) {
-  detail::require_objective(model, options.r_drop, teacher);
-  return {options.label_smoothing, options.guided_alignment, options.r_drop, options.distillation};
 }
 
 template <class M>
