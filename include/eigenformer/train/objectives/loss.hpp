@@ -61,11 +61,8 @@ struct SourceTargetLoss {
         .label_smoothing = options.label_smoothing, .divisor = update.total, .unsmoothed = &unsmoothed};
     const auto loss = [&]() -> Var<T> {
       if constexpr (GuidedModel<M>) {
-        if (!batch.alignment.empty() && options.guided_alignment.weight > 0) {
-          const auto both = guided_alignment_loss(model, ctx, batch, words, options.guided_alignment);
-          if (update.parts != nullptr) update.parts->add("alignment", both.alignment * update.total);
-          return both.loss;
-        }
+        if (!batch.alignment.empty() && options.guided_alignment.weight > 0)
+          return guided_alignment_loss(model, ctx, batch, words, options.guided_alignment, update.parts);
       }
       return batch_loss(model, ctx, batch, words);
     }();

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <algorithm>
 #include <concepts>
 #include <cstdint>
 #include <functional>
@@ -185,10 +184,8 @@ template <TokenObjectiveModel M>
   if (doubled) tell("r-drop", sums.divergence);
   if (taught) tell("distillation", sums.distillation);
   if (!aligned) return loss;
-  const Var<T> alignment = alignment_loss(decoded.attention, detail::expected_attention(read),
-                                          options.guided_alignment.head, doubled ? 2 * divisor : divisor);
-  tell("alignment", static_cast<double>(alignment.value().item()) * divisor);
-  return add(loss, multiply(alignment, static_cast<T>(options.guided_alignment.weight)));
+  return add_alignment_loss(loss, decoded.attention, read, options.guided_alignment, divisor, parts,
+                            doubled ? 2 : 1);
 }
 
 }  // namespace detail
