@@ -139,7 +139,7 @@ class Trainer {
   TrainingState<T> state() const;
 
   /// Whether the state before the decay is the one to load; see TrainingLoop::resumes_before_decay().
-  bool resumes_before_decay(const TrainingState<T>& state) { return loop_.resumes_before_decay(state); }
+  bool resumes_before_decay(const TrainingState<T>& state) const { return loop_.resumes_before_decay(state); }
 
   /// Restores a saved state. Throws ValueError, and changes nothing, when the state belongs to another model,
   /// another corpus (the message says what differs), or options that lead to other updates (seed,

@@ -100,11 +100,6 @@ void TrainingLoop<T>::require_options() const {
   }
 }
 
-template <class T>
-std::string TrainingLoop<T>::counted_ranks(int ranks) {
-  return std::to_string(ranks) + (ranks == 1 ? " rank" : " ranks");
-}
-
 // Chooses who computes the gradients of an update's batches: this thread, workers, or ranks.
 template <class T>
 void TrainingLoop<T>::make_accumulator() {
@@ -174,8 +169,6 @@ TrainingEnd TrainingLoop<T>::run_to_end(const std::stop_token& stop, const std::
   first_step_ = progress_.step;
   skipped_ = 0;
   end_seconds_ = 0;
-  const index_t planned = steps_of_limits();
-  planned_steps_ = planned == detail::endless ? 0 : planned;
   early_end_ = detail::endless;
   done_ = 0;
   told_steps_ = 0;
@@ -217,7 +210,10 @@ TrainingEnd TrainingLoop<T>::run_to_end(const std::stop_token& stop, const std::
       progress_.batch = 0;
     }
     if (progress_.step % options_.report_every == 0) report();
-    if (options_.validate_every > 0 ? progress_.step % options_.validate_every == 0 : epoch_ends) validate();
+    if (options_.validate_every > 0 ? progress_.step % options_.validate_every == 0 : epoch_ends) {
+      progress_.validated_step = progress_.step;
+      validate(early_stopping_, snapshots_);
+    }
   }
 }
 
@@ -246,7 +242,7 @@ void TrainingLoop<T>::require_training_weights() const {
 
 // Updates that epochs and max_steps allow.
 template <class T>
-index_t TrainingLoop<T>::steps_of_limits() {
+index_t TrainingLoop<T>::steps_of_limits() const {
   index_t total = detail::endless;
   if (options_.epochs > 0) {
     if (first_epoch_steps_ == 0) {
@@ -273,7 +269,7 @@ double TrainingLoop<T>::done() {
 
 // Whether a decay goes to the end that the limits of updates set.
 template <class T>
-bool TrainingLoop<T>::same_decay(const detail::TrainingProgress& progress) {
+bool TrainingLoop<T>::same_decay(const detail::TrainingProgress& progress) const {
   return progress.decay_steps > 0 && progress.decay_steps == steps_of_limits();
 }
 
@@ -441,13 +437,7 @@ void TrainingLoop<T>::checkpoint() {
 }
 
 template <class T>
-void TrainingLoop<T>::validate() {
-  progress_.validated_step = progress_.step;
-  validate_into(early_stopping_, snapshots_);
-}
-
-template <class T>
-void TrainingLoop<T>::validate_into(detail::EarlyStopping& early_stopping, StateAverage<T>& snapshots) {
+void TrainingLoop<T>::validate(detail::EarlyStopping& early_stopping, StateAverage<T>& snapshots) {
   const auto begin = Clock::now();
   require_finite();
   if (sharded_) sharded_->gather(optimizer_);
@@ -493,7 +483,7 @@ template <class T>
 TrainingEnd TrainingLoop<T>::finish(TrainingEnd end) {
   detail::EarlyStopping early_stopping = early_stopping_;
   StateAverage<T> snapshots = snapshots_;
-  if (progress_.validated_step != progress_.step) validate_into(early_stopping, snapshots);
+  if (progress_.validated_step != progress_.step) validate(early_stopping, snapshots);
   if (snapshots.size() > 1) try_average(early_stopping, snapshots);
   best_at_end_ = early_stopping.best();
   return end;

@@ -38,7 +38,8 @@ TrainingState<T> TrainingLoop<T>::state() const {
   if (std::isfinite(early_stopping_.best())) state.values["best_loss"] = early_stopping_.best();
   state.values["seed"] = options_.seed;
   state.values["accumulate"] = options_.accumulate;
-  if (follows_total_ && planned_steps_ > 0) state.values["planned_steps"] = planned_steps_;
+  if (const index_t planned = steps_of_limits(); follows_total_ && planned != detail::endless)
+    state.values["planned_steps"] = planned;
   if (options_.communicator != nullptr) state.values["ranks"] = options_.communicator->size();
   return state;
 }
@@ -93,13 +94,13 @@ void TrainingLoop<T>::load(const TrainingState<T>& state) {
   }
   const int now = options_.communicator == nullptr ? 1 : options_.communicator->size();
   if (const int before = reader.has("ranks") ? reader.template value<int>("ranks") : 1; before != now) {
-    sink_.on_notice("the training was saved with " + counted_ranks(before) + " and resumes with " +
-                    counted_ranks(now));
+    const auto counted = [](int ranks) { return std::to_string(ranks) + (ranks == 1 ? " rank" : " ranks"); };
+    sink_.on_notice("the training was saved with " + counted(before) + " and resumes with " + counted(now));
   }
 }
 
 template <class T>
-bool TrainingLoop<T>::resumes_before_decay(const TrainingState<T>& state) {
+bool TrainingLoop<T>::resumes_before_decay(const TrainingState<T>& state) const {
   const detail::TrainingProgress progress = detail::progress_from(detail::StateReader<T>(state));
   // At its limits it has nothing more to do.
   const bool over =

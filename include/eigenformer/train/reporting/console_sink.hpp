@@ -118,9 +118,8 @@ EIGENFORMER_IO_FUNCTION void ConsoleSink::on_validation(const ValidationReport& 
 
 EIGENFORMER_IO_FUNCTION std::string ConsoleSink::text(const StepReport& r) {
   const double loss = without_sign_of_nan(r.loss);
-  std::string line = detail::format("epoch %lld  step %lld", static_cast<long long>(r.epoch),
-                                    static_cast<long long>(r.step));
-  if (r.step_limit > 0) line += detail::format("/%lld", static_cast<long long>(r.step_limit));
+  std::string line = detail::join({"epoch ", r.epoch, "  step ", r.step});
+  if (r.step_limit > 0) line += detail::join({"/", r.step_limit});
   line += detail::format("  loss %.3f  perplexity %.1f", loss, std::exp(loss));
   for (const auto& part : r.parts) line += detail::format("  %s %.3f", part.name.c_str(), part.value);
   line += "  elapsed " + detail::clock(r.seconds);
@@ -130,9 +129,8 @@ EIGENFORMER_IO_FUNCTION std::string ConsoleSink::text(const StepReport& r) {
 }
 
 EIGENFORMER_IO_FUNCTION std::string ConsoleSink::text(const ValidationReport& r) {
-  std::string line =
-      detail::format("validation after step %lld, epoch %lld%s:", static_cast<long long>(r.step),
-                     static_cast<long long>(r.epoch), r.averaged > 0 ? ", averaged weights" : "");
+  std::string line = detail::join(
+      {"validation after step ", r.step, ", epoch ", r.epoch, r.averaged > 0 ? ", averaged weights:" : ":"});
   std::vector<Measured> all = r.others;
   all.insert(r.name == "loss" ? all.begin() : all.end(), {r.name, r.value});
   for (const auto& [name, value] : all) {
