@@ -18,37 +18,31 @@ inline index_t matrices_of(const Shape& shape) {
   return count;
 }
 
-// What the step of one parameter needs beside the state; the next parameter takes the same memory.
+// Steps of Adafactor, one parameter after the other: factored() or full() update the mean squares, then
+// apply() updates the parameter. The update is never stored: each element is the gradient times a factor of
+// its row and one of its column, or times a factor of its own. The order of all sums is independent of
+// threads. The memory of one step serves the next.
 template <class T>
-struct AdafactorFactors {
-  std::vector<T> rows, columns;
-  std::vector<double> squares;
-
+class AdafactorStep {
+ public:
   // Takes the memory for a step of this parameter.
   void reserve(const Tensor<T>& parameter) {
     const index_t width = parameter.shape().cols(), height = width > 0 ? parameter.numel() / width : 0;
     const bool matrix = parameter.rank() >= 2;
-    if (matrix) rows.reserve(static_cast<std::size_t>(height));
-    columns.reserve(static_cast<std::size_t>(matrix ? matrices_of(parameter.shape()) * width : width));
-    squares.reserve(static_cast<std::size_t>(height));
+    if (matrix) row_factors_.reserve(static_cast<std::size_t>(height));
+    column_factors_.reserve(
+        static_cast<std::size_t>(matrix ? matrices_of(parameter.shape()) * width : width));
+    squares_.reserve(static_cast<std::size_t>(height));
   }
-};
 
-// One step of Adafactor for one parameter: factored() or full() update the mean squares, then apply() updates
-// the parameter. The update is never stored: each element is the gradient times a factor of its row and one
-// of its column, or times a factor of its own. The order of all sums is independent of threads.
-template <class T>
-class AdafactorStep {
- public:
-  AdafactorStep(Tensor<T>& parameter, const T* gradient, double grad_scale, AdafactorFactors<T>& factors)
-      : p_(parameter.data()),
-        g_(gradient),
-        scale_(grad_scale),
-        columns_(parameter.shape().cols()),
-        rows_(columns_ > 0 ? parameter.numel() / columns_ : 0),
-        matrices_(parameter.rank() < 2 ? 1 : matrices_of(parameter.shape())),
-        factors_(factors) {
-    factors_.rows.clear();
+  void start(Tensor<T>& parameter, const T* gradient, double grad_scale) {
+    p_ = parameter.data();
+    g_ = gradient;
+    scale_ = grad_scale;
+    columns_ = parameter.shape().cols();
+    rows_ = columns_ > 0 ? parameter.numel() / columns_ : 0;
+    matrices_ = parameter.rank() < 2 ? 1 : matrices_of(parameter.shape());
+    row_factors_.clear();
   }
 
   // Updates the mean squares by row and column, (matrices, rows) and (matrices, columns). Shazeer and Stern
@@ -79,28 +73,28 @@ class AdafactorStep {
                      }
                    }
                  });
-    factors_.rows.resize(static_cast<std::size_t>(rows_));
-    factors_.columns.resize(static_cast<std::size_t>(matrices_ * columns_));
+    row_factors_.resize(static_cast<std::size_t>(rows_));
+    column_factors_.resize(static_cast<std::size_t>(matrices_ * columns_));
     for (index_t m = 0; m < matrices_; ++m) {
       const T* means = row_means + m * height;
       const double mean = std::accumulate(means, means + height, 0.0) / static_cast<double>(height);
       for (index_t r = 0; r < height; ++r) {
-        factors_.rows[static_cast<std::size_t>(m * height + r)] =
+        row_factors_[static_cast<std::size_t>(m * height + r)] =
             static_cast<T>(1 / std::sqrt(static_cast<double>(means[r]) / mean));
       }
     }
     for (index_t c = 0; c < matrices_ * columns_; ++c)
-      factors_.columns[static_cast<std::size_t>(c)] =
+      column_factors_[static_cast<std::size_t>(c)] =
           static_cast<T>(1 / std::sqrt(static_cast<double>(column_means[c])));
   }
 
   // Updates a mean square for each element.
   void full(T* means, double decay, double eps) {
     const index_t n = rows_ * columns_;
-    factors_.columns.resize(static_cast<std::size_t>(n));
+    column_factors_.resize(static_cast<std::size_t>(n));
     for (index_t i = 0; i < n; ++i) {
       blend(means[i], decay, square(i) + eps);
-      factors_.columns[static_cast<std::size_t>(i)] =
+      column_factors_[static_cast<std::size_t>(i)] =
           static_cast<T>(1 / std::sqrt(static_cast<double>(means[i])));
     }
   }
@@ -108,16 +102,16 @@ class AdafactorStep {
   // Clips the update, averages it into `mean` (size of the parameter; null: no momentum), and changes the
   // parameter.
   void apply(T* mean, double rate, double clip_threshold, double beta1, double weight_decay) {
-    factors_.squares.assign(static_cast<std::size_t>(rows_), 0);
+    squares_.assign(static_cast<std::size_t>(rows_), 0);
     parallel_for(rows_, grain(), [&](index_t begin, index_t end) {
       for (index_t r = begin; r < end; ++r) {
         double sum = 0;
         for_row(r,
                 [&](index_t, T update) { sum += static_cast<double>(update) * static_cast<double>(update); });
-        factors_.squares[static_cast<std::size_t>(r)] = sum;
+        squares_[static_cast<std::size_t>(r)] = sum;
       }
     });
-    const double size = std::sqrt(std::accumulate(factors_.squares.begin(), factors_.squares.end(), 0.0) /
+    const double size = std::sqrt(std::accumulate(squares_.begin(), squares_.end(), 0.0) /
                                   static_cast<double>(rows_ * columns_));
     const auto factor = static_cast<T>(rate / std::max(1.0, size / clip_threshold));
     const auto keep = static_cast<T>(1 - weight_decay * rate);
@@ -146,19 +140,20 @@ class AdafactorStep {
   // Calls f(index, update) for the elements of a row; the update is neither clipped nor multiplied by a rate.
   template <class F>
   void for_row(index_t r, F&& f) const {
-    const T row = factors_.rows.empty() ? T(1) : factors_.rows[static_cast<std::size_t>(r)];
+    const T row = row_factors_.empty() ? T(1) : row_factors_[static_cast<std::size_t>(r)];
     const T scale = static_cast<T>(scale_) * row;
     const T* columns =
-        factors_.columns.data() + (factors_.rows.empty() ? r : r / (rows_ / matrices_)) * columns_;
+        column_factors_.data() + (row_factors_.empty() ? r : r / (rows_ / matrices_)) * columns_;
     const T* g = g_ + r * columns_;
     for (index_t c = 0; c < columns_; ++c) f(r * columns_ + c, g[c] * scale * columns[c]);
   }
 
-  T* p_;
-  const T* g_;
-  double scale_;
-  index_t columns_, rows_, matrices_;
-  AdafactorFactors<T>& factors_;
+  T* p_ = nullptr;
+  const T* g_ = nullptr;
+  double scale_ = 1;
+  index_t columns_ = 0, rows_ = 0, matrices_ = 1;
+  std::vector<T> row_factors_, column_factors_;
+  std::vector<double> squares_;
 };
 
 }  // namespace eigenformer::detail
@@ -228,7 +223,7 @@ class Adafactor : public detail::ParameterOptimizer<T> {
   }
   void prepare(std::size_t i) override {
     const Tensor<T>& p = this->parameters_[i]->value;
-    factors_.reserve(p);
+    step_.reserve(p);
     if (!options_.scale_parameter || p.numel() == 0) return;
     sizes_[i] =
         std::sqrt(detail::kernels::sum_of_squares<T>(p.data(), p.numel()) / static_cast<double>(p.numel()));
@@ -243,19 +238,19 @@ class Adafactor : public detail::ParameterOptimizer<T> {
     if (options_.relative_step) rate *= std::min(0.01, 1 / std::sqrt(count));
     if (options_.scale_parameter) rate *= std::max(options_.eps2, sizes_[i]);
     const double decay = 1 - std::pow(count, -options_.decay_rate);
-    detail::AdafactorStep<T> step{p, gradient, grad_scale, factors_};
+    step_.start(p, gradient, grad_scale);
     if (p.rank() >= 2) {
-      step.factored(state[0].data(), state[1].data(), decay, options_.eps1);
+      step_.factored(state[0].data(), state[1].data(), decay, options_.eps1);
     } else {
-      step.full(state[0].data(), decay, options_.eps1);
+      step_.full(state[0].data(), decay, options_.eps1);
     }
     T* const mean = options_.beta1 > 0 ? state[state.size() - 2].data() : nullptr;
-    step.apply(mean, rate, options_.clip_threshold, options_.beta1, this->rules_[i].weight_decay);
+    step_.apply(mean, rate, options_.clip_threshold, options_.beta1, this->rules_[i].weight_decay);
   }
 
   AdafactorOptions options_;
   std::vector<double> sizes_;  // root mean squares of the parameters, with scale_parameter
-  detail::AdafactorFactors<T> factors_;
+  detail::AdafactorStep<T> step_;
 };
 
 }  // namespace eigenformer

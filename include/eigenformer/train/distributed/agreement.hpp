@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -40,25 +39,6 @@ EIGENFORMER_IO_FUNCTION void require_same_on_ranks(Communicator& communicator, c
 // Throws ValueError unless all ranks have the same options (the result of options_to_json()), and names those
 // that differ.
 EIGENFORMER_IO_FUNCTION void require_same_options(Communicator& communicator, const nlohmann::json& options);
-
-// Measures on rank 0 and broadcasts the value.
-inline std::function<double()> on_rank_0(std::shared_ptr<Communicator> communicator,
-                                         std::function<double()> measure) {
-  return [communicator = std::move(communicator), measure = std::move(measure)] {
-    double value = communicator->rank() == 0 ? measure() : 0;
-    communicator->broadcast(std::as_writable_bytes(std::span(&value, 1)));
-    return value;
-  };
-}
-
-// Names and shapes.
-template <class T>
-std::string description_of(const std::vector<ParameterHandle<T>>& parameters) {
-  std::string text;
-  for (const auto& p : parameters)
-    text += p->name + p->value.shape().str() + (p->frozen ? " frozen, " : ", ");
-  return text;
-}
 
 // An optimizer's state that is sharded: each rank keeps the entries of its own parameters. Entries are named
 // after parameters: "<name>.exp_avg".

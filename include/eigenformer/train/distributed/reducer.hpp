@@ -228,15 +228,11 @@ class Reducer {
     }
   }
 
-  /// The buckets in the order in which they are sent; it changes once, after the first update.
-  const std::vector<Bucket>& buckets() const noexcept { return buckets_; }
-
  private:
   static constexpr std::size_t none = static_cast<std::size_t>(-1);
 
   bool overlaps() const { return options_.overlap && communicator_->concurrent(); }
   std::size_t ranks() const { return static_cast<std::size_t>(communicator_->size()); }
-  bool rounds_to_bf16() const { return options_.precision == ReductionPrecision::bf16; }
 
   void set_buckets(const Gradients<T>& gradients) {
     const std::size_t most = static_cast<std::size_t>(options_.bucket_kib) * 1024 / sizeof(T);
@@ -286,7 +282,7 @@ class Reducer {
   void reduce(std::size_t b) {
     if (options_.reduction == Reduction::native) {
       if (last_) sum_natively(buckets_[b]);
-    } else if (rounds_to_bf16()) {
+    } else if (options_.precision == ReductionPrecision::bf16) {
       reduce_as<bfloat16>(b);
     } else {
       reduce_as<T>(b);
@@ -448,7 +444,7 @@ class Reducer {
   DistributedOptions options_;
   std::vector<int> owners_;
   std::vector<std::size_t> order_, seen_, bucket_of_;
-  std::vector<Bucket> buckets_;
+  std::vector<Bucket> buckets_;             // in the order in which they are sent
   std::vector<std::vector<T>> totals_;      // this rank's piece of each bucket
   std::vector<std::vector<char>> written_;  // by any rank, for each entry of each bucket
   std::vector<std::byte> sent_, received_, wire_;

@@ -131,7 +131,13 @@ void TrainingLoop<T>::make_accumulator() {
   }
   accumulator_ = std::make_unique<detail::RankAccumulator<T>>(gradients_, communicator, options_.distributed,
                                                               std::move(owners));
-  if (validates()) options_.validation.measure = detail::on_rank_0(communicator, options_.validation.measure);
+  if (validates()) {
+    options_.validation.measure = [communicator, measure = options_.validation.measure] {
+      double value = communicator->rank() == 0 ? measure() : 0;
+      communicator->broadcast(std::as_writable_bytes(std::span(&value, 1)));
+      return value;
+    };
+  }
   if (communicator->rank() != 0) options_.validation.details = nullptr;
 }
 
@@ -139,7 +145,10 @@ void TrainingLoop<T>::make_accumulator() {
 template <class T>
 void TrainingLoop<T>::begin_together() {
   Communicator& communicator = *options_.communicator;
-  detail::require_same_on_ranks(communicator, "the parameters", detail::description_of(parameters_));
+  std::string names_and_shapes;
+  for (const auto& p : parameters_)
+    names_and_shapes += p->name + p->value.shape().str() + (p->frozen ? " frozen, " : ", ");
+  detail::require_same_on_ranks(communicator, "the parameters", names_and_shapes);
   detail::require_same_on_ranks(communicator, "the instructions of kernels", isa_name(isa()));
   detail::require_same_options(communicator, options_to_json(options_));
   detail::require_same_on_ranks(communicator, "the counters", detail::to_json(progress_).dump());

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <concepts>
@@ -25,7 +26,12 @@ namespace eigenformer {
 class LossParts {
  public:
   /// Adds a batch's sum (not its mean) to the term of that name.
-  void add(const std::string& name, double sum);
+  void add(const std::string& name, double sum) {
+    const auto at =
+        std::find_if(parts_.begin(), parts_.end(), [&](const Measured& part) { return part.name == name; });
+    if (at == parts_.end()) return parts_.push_back({name, sum});
+    at->value += sum;
+  }
   /// Adds all terms of `other`.
   void add(const LossParts& other) {
     for (const Measured& part : other.parts_) add(part.name, part.value);
@@ -129,17 +135,6 @@ double batch_weight(const Loss& loss, const Batch& batch) {
   }
 }
 
-template <class T, class Loss, class Batch>
-Var<T> share_of_loss(Loss& loss, const Context<T>& ctx, const Batch& batch, UpdateWeight update) {
-  if constexpr (std::invocable<Loss&, const Context<T>&, const Batch&, UpdateWeight>) {
-    return loss(ctx, batch, update);
-  } else {
-    const double share = batch_weight(loss, batch) / update.total;
-    const Var<T> mean = loss(ctx, batch);
-    return share == 1 ? mean : multiply(mean, static_cast<T>(share));
-  }
-}
-
 // Settings shared by the forward passes of an update.
 struct PassOptions {
   DropoutKey key;
@@ -218,7 +213,14 @@ class UpdatesOf final : public Updates<T> {
   index_t size() override { return static_cast<index_t>(std::ranges::distance(*update_)); }
   double weight(index_t k) override { return batch_weight(loss_, batch(k)); }
   Var<T> loss(index_t k, UpdateWeight update, const Context<T>& ctx) override {
-    return share_of_loss<T>(loss_, ctx, batch(k), update);
+    const auto& of_batch = batch(k);
+    if constexpr (std::invocable<Loss&, const Context<T>&, decltype(of_batch), UpdateWeight>) {
+      return loss_(ctx, of_batch, update);
+    } else {
+      const double share = batch_weight(loss_, of_batch) / update.total;
+      const Var<T> mean = loss_(ctx, of_batch);
+      return share == 1 ? mean : multiply(mean, static_cast<T>(share));
+    }
   }
 
  private:
@@ -338,20 +340,3 @@ class SequentialAccumulator final : public Accumulator<T> {
 }  // namespace detail
 
 }  // namespace eigenformer
-
-#if EIGENFORMER_IO_DEFINITIONS
-
-namespace eigenformer {
-
-EIGENFORMER_IO_FUNCTION void LossParts::add(const std::string& name, double sum) {
-  for (Measured& part : parts_) {
-    if (part.name != name) continue;
-    part.value += sum;
-    return;
-  }
-  parts_.push_back({name, sum});
-}
-
-}  // namespace eigenformer
-
-#endif
