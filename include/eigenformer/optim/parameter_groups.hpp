@@ -120,6 +120,12 @@ std::vector<StepRule> step_rules(const char* op, const std::vector<ParameterHand
                              : "group '" + pattern + "' matches no parameter; the nearest names are " +
                                    nearest_names(pattern, parameters));
   }
+  std::vector<StepRule> rules;
+  for (const auto& p : parameters) {
+    StepRule& rule = rules.emplace_back(StepRule{1, p->value.rank() < 2 ? 0 : weight_decay});
+    if (const ParameterGroup* group = group_of(*p, groups); group != nullptr)
+      rule = {group->rate, group->weight_decay.value_or(rule.weight_decay)};
+  }
   return rules;
 }
 

@@ -148,6 +148,14 @@ inline constexpr index_t endless = std::numeric_limits<index_t>::max();
 template <class Batches>
 concept BatchRange = std::ranges::random_access_range<Batches> && std::ranges::sized_range<Batches>;
 
+// As std::ranges::subrange, which Clang 14 cannot compile.
+template <class Iterator>
+struct PartOfRange {
+  Iterator first, last;
+  Iterator begin() const { return first; }
+  Iterator end() const { return last; }
+};
+
 // The batches of one update as a range: `count` batches of a range from `first` on, or what a function of the
 // update returns, one batch or a range of them. Of numbered epochs the places of the batches, because each is
 // made only where it is computed.
@@ -158,8 +166,8 @@ auto batches_of_update(Batches& batches, index_t first, index_t count) {
     return std::vector<std::optional<Batch>>(static_cast<std::size_t>(count));
   } else if constexpr (BatchRange<Batches>) {
     using Difference = std::ranges::range_difference_t<Batches>;
-    const auto begin = std::ranges::begin(batches) + static_cast<Difference>(first);
-    return std::ranges::subrange(begin, begin + static_cast<Difference>(count));
+    auto begin = std::ranges::begin(batches) + static_cast<Difference>(first);
+    return PartOfRange<decltype(begin)>{begin, begin + static_cast<Difference>(count)};
   } else {
     using Made = std::remove_cvref_t<std::invoke_result_t<Batches&, index_t>>;
     if constexpr (LossFunction<Loss, T, Made>) {
