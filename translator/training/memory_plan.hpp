@@ -115,7 +115,7 @@ class UpdateMemory {
       kept[i] = in_use() - before;
       if (i == 0) block_ = kept[0] / static_cast<double>(tape.size() * batches[0].target_output.size());
       // The gradients exist already, so this measures what backward needs besides them and the activations.
-      add_backward(value, tape, part, gradients);
+      add_backward(false, value, tape, part, gradients);
       further[i] = std::max(0.0, static_cast<double>(pool.statistics().peak_bytes) - before - kept[i]);
     }
     const auto n = static_cast<double>(sequences * length);
