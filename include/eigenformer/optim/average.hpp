@@ -38,8 +38,9 @@ template <class T>
       }
     }
     if (!entry.alias_of.empty()) {
-      const auto shared = std::find_if(averaged.begin(), averaged.end(),
-                                       [&](const StateEntry<T>& e) { return e.name == entry.alias_of; });
+      const auto shared = std::find_if(averaged.begin(), averaged.end(), [&](const StateEntry<T>& other) {
+        return other.name == entry.alias_of;
+      });
       if (shared == averaged.end()) {
         throw ValueError("average", {"'", entry.name, "' is tied to '", entry.alias_of,
                                      "', which does not come before it"});
