@@ -115,7 +115,7 @@ class UpdateMemory {
       kept[i] = in_use() - before;
       if (i == 0) block_ = kept[0] / static_cast<double>(tape.size() * batches[0].target_output.size());
       // The gradients exist already, so this measures what backward needs besides them and the activations.
-      add_backward(value, tape, part, gradients);
+      add_backward(false, value, tape, part, gradients);
       further[i] = std::max(0.0, static_cast<double>(pool.statistics().peak_bytes) - before - kept[i]);
     }
     const auto n = static_cast<double>(sequences * length);
@@ -226,12 +226,7 @@ template <SourceTargetModel M, class Corpus>
     return Batcher(corpus,
                    {.max_target_tokens = batch_tokens, .seed = options.loop.seed, .text = options.text});
   };
-  detail::SourceTargetLoss<M> loss{model,
-                                   {.label_smoothing = options.label_smoothing,
-                                    .guided = options.guided_alignment,
-                                    .r_drop = options.r_drop,
-                                    .distillation = options.distillation},
-                                   std::move(teacher)};
+  detail::SourceTargetLoss<M> loss{model, options, std::move(teacher)};
   Batcher asked = batcher_of(options.batch_tokens);
   const Batch sample = asked.batch(0, 0);
 

@@ -164,7 +164,7 @@ void TrainingLog::on_step(const StepReport& r) {
   line["objective"] = number(r.objective);
   if (!r.parts.empty()) {
     Line& parts = line["parts"];
-    for (const LossPart& part : r.parts) parts[part.name] = number(part.value);
+    for (const Measured& part : r.parts) parts[part.name] = number(part.value);
   }
   line["learning_rate"] = r.learning_rate;
   line["gradient_norm"] = number(r.gradient_norm);

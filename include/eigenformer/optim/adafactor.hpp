@@ -3,13 +3,11 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
-#include <optional>
 #include <vector>
 
 #include "eigenformer/core/tensor/tensor.hpp"
 #include "eigenformer/kernels/elementwise/adam.hpp"
 #include "eigenformer/optim/optimizer.hpp"
-#include "eigenformer/optim/parameter_groups.hpp"
 
 namespace eigenformer::detail {
 
@@ -20,45 +18,30 @@ inline index_t matrices_of(const Shape& shape) {
   return count;
 }
 
-// The root mean square of a parameter, which is not empty.
+// Steps of Adafactor, one parameter after the other: factored() or full() update the mean squares, then
+// apply() updates the parameter. The update is never stored: each element is the gradient times a factor of
+// its row and one of its column, or times a factor of its own. The order of all sums is independent of
+// threads. The memory of one step serves the next.
 template <class T>
-double root_mean_square(const Tensor<T>& parameter) {
-  return std::sqrt(kernels::sum_of_squares<T>(parameter.data(), parameter.numel()) /
-                   static_cast<double>(parameter.numel()));
-}
-
-// What a step of one parameter keeps for a moment; the next parameter takes the same memory.
-template <class T>
-struct AdafactorFactors {
-  std::vector<T> rows, columns;
-  std::vector<double> squares;
-
+class AdafactorStep {
+ public:
   // Takes the memory for a step of this parameter.
   void reserve(const Tensor<T>& parameter) {
     const index_t width = parameter.shape().cols(), height = width > 0 ? parameter.numel() / width : 0;
     const bool matrix = parameter.rank() >= 2;
-    if (matrix) rows.reserve(static_cast<std::size_t>(height));
-    columns.reserve(static_cast<std::size_t>(matrix ? matrices_of(parameter.shape()) * width : width));
-    squares.reserve(static_cast<std::size_t>(height));
+    if (matrix) row_factors_.reserve(static_cast<std::size_t>(height));
+    column_factors_.reserve(
+        static_cast<std::size_t>(matrix ? matrices_of(parameter.shape()) * width : width));
+    squares_.reserve(static_cast<std::size_t>(height));
   }
-};
 
-// One step of Adafactor for one parameter: factored() or full() update the mean squares, then apply() updates
-// the parameter. The update is never stored: each element is the gradient times a factor of its row and one
-// of its column, or times a factor of its own. The order of all sums is independent of threads.
-template <class T>
-class AdafactorStep {
- public:
-  AdafactorStep(Tensor<T>& parameter, const T* gradient, double grad_scale, AdafactorFactors<T>& factors)
-      : p_(parameter.data()),
-        g_(gradient),
-        scale_(grad_scale),
-        columns_(parameter.shape().cols()),
-        rows_(columns_ > 0 ? parameter.numel() / columns_ : 0),
-        matrices_(parameter.rank() < 2 ? 1 : matrices_of(parameter.shape())),
-        row_factors_(factors.rows),
-        column_factors_(factors.columns),
-        squares_(factors.squares) {
+  void start(Tensor<T>& parameter, const T* gradient, double grad_scale) {
+    p_ = parameter.data();
+    g_ = gradient;
+    scale_ = grad_scale;
+    columns_ = parameter.shape().cols();
+    rows_ = columns_ > 0 ? parameter.numel() / columns_ : 0;
+    matrices_ = parameter.rank() < 2 ? 1 : matrices_of(parameter.shape());
     row_factors_.clear();
   }
 
@@ -165,12 +148,12 @@ class AdafactorStep {
     for (index_t c = 0; c < columns_; ++c) f(r * columns_ + c, g[c] * scale * columns[c]);
   }
 
-  T* p_;
-  const T* g_;
-  double scale_;
-  index_t columns_, rows_, matrices_;
-  std::vector<T>&row_factors_, &column_factors_;
-  std::vector<double>& squares_;
+  T* p_ = nullptr;
+  const T* g_ = nullptr;
+  double scale_ = 1;
+  index_t columns_ = 0, rows_ = 0, matrices_ = 1;
+  std::vector<T> row_factors_, column_factors_;
+  std::vector<double> squares_;
 };
 
 }  // namespace eigenformer::detail
@@ -189,188 +172,85 @@ struct AdafactorOptions {
   bool scale_parameter = true;  ///< multiply steps by max(eps2, root mean square of the parameter)
   bool relative_step = false;   ///< multiply steps by min(0.01, 1 / sqrt(step)), the paper's schedule
   ParameterGroups groups{};     ///< parameters with rates or decay of their own
-
-  /// Throws ValueError that names the invalid field.
-  void validate() const;
 };
 
 /// Adafactor (Shazeer and Stern 2018, algorithms 4 and 5), with the same numbers as transformers' Adafactor.
 /// Instead of a mean square for each element of a matrix it keeps one for each row and column, so its state
 /// needs hardly any memory; vectors have a mean square for each element. It holds the parameters' handles, so
-/// it may outlive the model.
+/// it may outlive the model. Frozen parameters and those without a gradient are not stepped; each parameter
+/// counts its own steps.
 ///
 ///     ef::Adafactor<float> optimizer(ef::parameters(model), {.scale_parameter = false});
 ///     optimizer.step(gradients, learning_rate);
 ///
 /// A tensor of rank above 2 counts as a list of matrices, its last two dimensions. Norms and biases do not
 /// decay unless a group says so.
+///
+/// The state has transformers' names: for each parameter `p` that was stepped "p.exp_avg_sq_row" and
+/// "p.exp_avg_sq_col" for matrices, "p.exp_avg_sq" for vectors, "p.exp_avg" with momentum, and "p.step".
 template <class T = float>
-class Adafactor : public Optimizer<T> {
+class Adafactor : public detail::ParameterOptimizer<T> {
  public:
   /// Throws ValueError that names the invalid option, or a group that matches no parameter or only parameters
   /// of earlier groups. Tied parameters are stepped once.
   explicit Adafactor(const std::vector<ParameterHandle<T>>& parameters, const AdafactorOptions& options = {})
-      : options_(options), parameters_(detail::distinct("adafactor", parameters)) {
-    options_.validate();
-    moments_.resize(parameters_.size());
-    for (std::size_t i = 0; i < parameters_.size(); ++i) {
-      if (!parameters_[i]->frozen) take_memory(i);
-    }
-    set_groups(options.groups);
+      : detail::ParameterOptimizer<T>("adafactor", parameters),
+        options_(options),
+        sizes_(this->parameters_.size()) {
+    const auto require = [](const char* field, double value, Allowed allowed) {
+      detail::require_allowed("adafactor", field, value, allowed);
+    };
+    require("eps1", options.eps1, Allowed::not_negative);
+    require("eps2", options.eps2, Allowed::not_negative);
+    require("clip_threshold", options.clip_threshold, Allowed::positive);
+    require("decay_rate", options.decay_rate, Allowed::positive);
+    require("beta1", options.beta1, Allowed::rate);
+    require("weight_decay", options.weight_decay, Allowed::not_negative);
+    this->begin(options.groups, options.weight_decay);
   }
-
-  /// Updates every parameter that is not frozen and has a gradient. Gradients are first multiplied by
-  /// grad_scale, the learning rate by that of the parameter's group. Each parameter counts its own steps.
-  /// Throws ValueError if learning_rate or grad_scale is not finite or `gradients` has no entry for a
-  /// parameter; then nothing changes.
-  void step(const Gradients<T>& gradients, double learning_rate, double grad_scale = 1) override {
-    detail::require_step("adafactor", learning_rate, grad_scale);
-    // Memory is allocated first, so that nothing has changed if it runs out.
-    std::vector<Tensor<T>> new_steps(parameters_.size());
-    std::vector<double> sizes(parameters_.size());
-    detail::AdafactorFactors<T> factors;
-    for (std::size_t i = 0; i < parameters_.size(); ++i) {
-      const auto& p = *parameters_[i];
-      const bool steps = detail::gradient_of("adafactor", gradients, p) != nullptr && p.value.numel() > 0;
-      if (!steps) continue;
-      factors.reserve(p.value);
-      if (options_.scale_parameter) sizes[i] = detail::root_mean_square(p.value);
-      if (moments_[i].steps.defined()) continue;
-      take_memory(i);
-      new_steps[i] = Tensor<T>::scalar(T(0));
-    }
-    for (std::size_t i = 0; i < parameters_.size(); ++i) {
-      auto& p = *parameters_[i];
-      const T* g = detail::gradient_of("adafactor", gradients, p);
-      if (g == nullptr || p.value.numel() == 0) continue;
-      Moments& m = moments_[i];
-      if (!m.steps.defined()) {
-        for (Tensor<T>* t : {&m.rows, &m.columns, &m.all, &m.mean}) {
-          if (t->defined()) t->fill(T(0));
-        }
-        m.steps = std::move(new_steps[i]);
-      }
-      *m.steps.data() += T(1);
-      const auto count = static_cast<double>(m.steps.item());
-      double rate = learning_rate * rules_[i].rate;
-      if (options_.relative_step) rate *= std::min(0.01, 1 / std::sqrt(count));
-      detail::AdafactorStep<T> step{p.value, g, grad_scale, factors};
-      if (options_.scale_parameter) rate *= std::max(options_.eps2, sizes[i]);
-      const double decay = 1 - std::pow(count, -options_.decay_rate);
-      if (m.rows.defined()) {
-        step.factored(m.rows.data(), m.columns.data(), decay, options_.eps1);
-      } else {
-        step.full(m.all.data(), decay, options_.eps1);
-      }
-      step.apply(m.mean.data(), rate, options_.clip_threshold, options_.beta1, rules_[i].weight_decay);
-      p.value.mark_changed();
-    }
-  }
-
-  /// The state of every parameter that was stepped, under transformers' names: for parameter `p`
-  /// "p.exp_avg_sq_row" and "p.exp_avg_sq_col" for matrices, "p.exp_avg_sq" for vectors, "p.exp_avg" with
-  /// momentum, and "p.step". The tensors share storage with the optimizer. Throws ValueError if two
-  /// parameters have the same name.
-  std::vector<StateEntry<T>> state() const override {
-    detail::require_distinct_names("adafactor", parameters_);
-    std::vector<StateEntry<T>> entries;
-    for (std::size_t i = 0; i < parameters_.size(); ++i) {
-      const Moments& m = moments_[i];
-      if (!m.steps.defined()) continue;
-      for (const Part& part : parts) {
-        const Tensor<T>& tensor = m.*part.member;
-        if (tensor.defined()) entries.push_back({parameters_[i]->name + part.name, tensor, {}});
-      }
-    }
-    return entries;
-  }
-  /// Loads what state() returned; the tensors are copied, and parameters without entries start afresh. Throws
-  /// ValueError that lists all missing, unexpected and misshaped names and counts that are none, or if two
-  /// parameters have the same name; then nothing changes.
-  void load(const std::vector<StateEntry<T>>& entries) override {
-    detail::require_distinct_names("adafactor", parameters_);
-    std::vector<detail::StateSlot<T>> slots;
-    for (std::size_t i = 0; i < parameters_.size(); ++i) {
-      const auto& p = *parameters_[i];
-      for (const Part& part : parts) {
-        if (const auto shape = shape_of(part.member, p.value.shape()))
-          slots.push_back(
-              {p.name, part.name, &(moments_[i].*part.member), *shape, part.member == &Moments::steps});
-      }
-    }
-    detail::load_slots("adafactor", slots, entries);
-  }
-
-  /// Replaces the parameter groups. Throws ValueError as the constructor does; then nothing changes.
-  void set_groups(const ParameterGroups& groups) {
-    rules_ = detail::step_rules("adafactor", parameters_, groups, options_.weight_decay);
-    options_.groups = groups;
-  }
-
-  /// The options, with the current groups.
-  const AdafactorOptions& options() const noexcept { return options_; }
 
  private:
-  struct Moments {
-    Tensor<T> rows, columns;  // of a matrix: mean squares of each row and of each column
-    Tensor<T> all;            // of a vector: mean square of each element
-    Tensor<T> mean;           // with momentum
-    Tensor<T> steps;  // a scalar, so that it is saved like the others; undefined before the first step
-  };
-  struct Part {
-    const char* name;
-    Tensor<T> Moments::*member;
-  };
-  static constexpr Part parts[] = {{".exp_avg_sq_row", &Moments::rows},
-                                   {".exp_avg_sq_col", &Moments::columns},
-                                   {".exp_avg_sq", &Moments::all},
-                                   {".exp_avg", &Moments::mean},
-                                   {".step", &Moments::steps}};
-
-  // The shape of a part for a parameter, if the parameter has this part.
-  std::optional<Shape> shape_of(Tensor<T> Moments::*member, const Shape& parameter) const {
-    const bool matrix = parameter.rank() >= 2;
-    if (member == &Moments::steps) return Shape{};
-    if (member == &Moments::mean) return options_.beta1 > 0 ? std::optional(parameter) : std::nullopt;
-    if (member == &Moments::all) return matrix ? std::nullopt : std::optional(parameter);
-    if (!matrix) return std::nullopt;
-    return parameter.without(member == &Moments::rows ? -1 : -2);
-  }
-
-  // Allocates before the first step, so that lasting memory does not fragment that of a step.
-  void take_memory(std::size_t i) {
-    for (const Part& part : parts) {
-      Tensor<T>& tensor = moments_[i].*part.member;
-      if (part.member == &Moments::steps || tensor.defined()) continue;
-      if (const auto shape = shape_of(part.member, parameters_[i]->value.shape())) tensor = Tensor<T>(*shape);
+  std::vector<detail::StatePart> parts_of(const Shape& parameter) const override {
+    std::vector<detail::StatePart> parts;
+    if (parameter.rank() >= 2) {
+      parts = {{".exp_avg_sq_row", parameter.without(-1)}, {".exp_avg_sq_col", parameter.without(-2)}};
+    } else {
+      parts = {{".exp_avg_sq", parameter}};
     }
+    if (options_.beta1 > 0) parts.push_back({".exp_avg", parameter});
+    parts.push_back({".step", Shape{}, true});
+    return parts;
+  }
+  void prepare(std::size_t i) override {
+    const Tensor<T>& p = this->parameters_[i]->value;
+    step_.reserve(p);
+    if (!options_.scale_parameter || p.numel() == 0) return;
+    sizes_[i] =
+        std::sqrt(detail::kernels::sum_of_squares<T>(p.data(), p.numel()) / static_cast<double>(p.numel()));
+  }
+  void step_parameter(std::size_t i, const T* gradient, double learning_rate, double grad_scale,
+                      bool /*first*/) override {
+    Tensor<T>& p = this->parameters_[i]->value;
+    if (p.numel() == 0) return;
+    std::vector<Tensor<T>>& state = this->states_[i];
+    const auto count = static_cast<double>(*state.back().data() += T(1));
+    double rate = learning_rate;
+    if (options_.relative_step) rate *= std::min(0.01, 1 / std::sqrt(count));
+    if (options_.scale_parameter) rate *= std::max(options_.eps2, sizes_[i]);
+    const double decay = 1 - std::pow(count, -options_.decay_rate);
+    step_.start(p, gradient, grad_scale);
+    if (p.rank() >= 2) {
+      step_.factored(state[0].data(), state[1].data(), decay, options_.eps1);
+    } else {
+      step_.full(state[0].data(), decay, options_.eps1);
+    }
+    T* const mean = options_.beta1 > 0 ? state[state.size() - 2].data() : nullptr;
+    step_.apply(mean, rate, options_.clip_threshold, options_.beta1, this->rules_[i].weight_decay);
   }
 
   AdafactorOptions options_;
-  std::vector<ParameterHandle<T>> parameters_;
-  std::vector<Moments> moments_;
-  std::vector<detail::StepRule> rules_;
+  std::vector<double> sizes_;  // root mean squares of the parameters, with scale_parameter
+  detail::AdafactorStep<T> step_;
 };
 
 }  // namespace eigenformer
-
-#if EIGENFORMER_DEFINITIONS
-
-namespace eigenformer {
-
-EIGENFORMER_FUNCTION void AdafactorOptions::validate() const {
-  const auto require = [](bool valid, const char* field, double value, const char* rule) {
-    if (valid && std::isfinite(value)) return;
-    throw ValueError("adafactor", {field, " is ", value, ", must be ", rule});
-  };
-  require(eps1 >= 0, "eps1", eps1, "finite and not negative");
-  require(eps2 >= 0, "eps2", eps2, "finite and not negative");
-  require(clip_threshold > 0, "clip_threshold", clip_threshold, "finite and positive");
-  require(decay_rate > 0, "decay_rate", decay_rate, "finite and positive");
-  require(beta1 >= 0 && beta1 < 1, "beta1", beta1, "in [0, 1)");
-  require(weight_decay >= 0, "weight_decay", weight_decay, "finite and not negative");
-}
-
-}  // namespace eigenformer
-
-#endif

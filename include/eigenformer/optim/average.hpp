@@ -4,7 +4,6 @@
 #include <cmath>
 #include <cstddef>
 #include <deque>
-#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -28,7 +27,6 @@ template <class T>
                      {"states differ: one has ", states[0].size(), " entries, another ", state.size()});
   }
   std::vector<StateEntry<T>> averaged;
-  std::map<std::string, Tensor<T>> first;
   for (std::size_t e = 0; e < states[0].size(); ++e) {
     const StateEntry<T>& entry = states[0][e];
     for (const auto& state : states) {
@@ -40,12 +38,14 @@ template <class T>
       }
     }
     if (!entry.alias_of.empty()) {
-      const auto shared = first.find(entry.alias_of);
-      if (shared == first.end()) {
+      const auto shared = std::find_if(averaged.begin(), averaged.end(), [&](const StateEntry<T>& other) {
+        return other.name == entry.alias_of;
+      });
+      if (shared == averaged.end()) {
         throw ValueError("average", {"'", entry.name, "' is tied to '", entry.alias_of,
                                      "', which does not come before it"});
       }
-      averaged.push_back({entry.name, shared->second, entry.alias_of});
+      averaged.push_back({entry.name, Tensor<T>(shared->value), entry.alias_of});
       continue;
     }
     Tensor<T> mean(entry.value.shape());
@@ -57,7 +57,6 @@ template <class T>
         out[i] = static_cast<T>(sum / static_cast<double>(states.size()));
       }
     });
-    first.emplace(entry.name, mean);
     averaged.push_back({entry.name, mean, {}});
   }
   return averaged;
@@ -217,7 +216,7 @@ class ExponentialAverage {
     detail::require_distinct_names("ema", parameters_);
     std::vector<detail::StateSlot<T>> slots;
     for (std::size_t i = 0; i < parameters_.size(); ++i)
-      slots.push_back({parameters_[i]->name, "", &averages_[i], parameters_[i]->value.shape()});
+      slots.push_back({parameters_[i]->name, {"", parameters_[i]->value.shape()}, &averages_[i]});
     detail::load_slots("ema", slots, entries);
     updates_ = updates;
   }

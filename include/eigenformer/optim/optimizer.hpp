@@ -11,6 +11,7 @@
 #include "eigenformer/autograd/tape/gradients.hpp"
 #include "eigenformer/nn/module/module.hpp"
 #include "eigenformer/nn/options/field.hpp"
+#include "eigenformer/optim/parameter_groups.hpp"
 
 namespace eigenformer {
 
@@ -97,38 +98,19 @@ std::vector<ParameterHandle<T>> distinct(const char* op, const std::vector<Param
   return kept;
 }
 
-// The gradient of a parameter; nullptr if the parameter is frozen or has no gradient.
-template <class T>
-const T* gradient_of(const char* op, const Gradients<T>& gradients, const detail::ParameterState<T>& p) {
-  if (p.frozen) return nullptr;
-  const auto* entry = gradients.find(p.id);
-  if (entry == nullptr) {
-    throw ValueError(op, {"there is no gradient of parameter '", p.name, "' of shape ", p.value.shape(),
-                          "; construct the gradients with it, or freeze it"});
-  }
-  if (entry->value.shape() != p.value.shape()) {
-    throw ValueError(
-        op, {"the gradient of parameter '", p.name, "' has shape ", entry->value.shape(), ", must have ",
-             p.value.shape(), "; make the optimizer anew when a parameter was assigned another shape"});
-  }
-  return entry->written ? entry->value.data() : nullptr;
-}
+// A tensor that an optimizer keeps for a parameter, named `parameter` + `name` in a state dict.
+struct StatePart {
+  const char* name;
+  Shape shape;
+  bool counts = false;  // a scalar that counts steps
+};
 
-inline void require_step(const char* op, double learning_rate, double grad_scale) {
-  if (!std::isfinite(learning_rate) || !std::isfinite(grad_scale)) {
-    throw ValueError(op, {"learning rate is ", learning_rate, " and gradient scale ", grad_scale,
-                          ", both must be finite"});
-  }
-}
-
-// A tensor of an optimizer's state, named `parameter` + `part` in a state dict.
+// Where a part of a state is.
 template <class T>
 struct StateSlot {
   std::string parameter;
-  const char* part;
+  StatePart part;
   Tensor<T>* tensor;
-  Shape shape;
-  bool counts = false;  // a scalar that counts steps
 };
 
 template <class T>
@@ -151,7 +133,7 @@ void load_slots(const char* op, const std::vector<StateSlot<T>>& slots,
   for (const auto& e : entries) given[e.name] = &e.value;
   std::unordered_set<std::string> stepped;  // the parameters that have a part among them
   for (const auto& slot : slots) {
-    if (given.count(slot.parameter + slot.part) > 0) stepped.insert(slot.parameter);
+    if (given.count(slot.parameter + slot.part.name) > 0) stepped.insert(slot.parameter);
   }
   std::string missing, misshaped, unexpected, invalid;
   struct Copy {
@@ -161,23 +143,24 @@ void load_slots(const char* op, const std::vector<StateSlot<T>>& slots,
   };
   std::vector<Copy> copies;
   for (const auto& slot : slots) {
-    const std::string name = slot.parameter + slot.part;
+    const std::string name = slot.parameter + slot.part.name;
+    const Shape& shape = slot.part.shape;
     const auto at = given.find(name);
     if (at == given.end()) {
       if (stepped.count(slot.parameter) > 0) append_listed(missing, name);
       copies.push_back({slot.tensor, {}, nullptr});
       continue;
     }
-    if (at->second->shape() != slot.shape) {
-      append_listed(misshaped, name + " is " + at->second->shape().str() + ", must be " + slot.shape.str());
-    } else if (const T n = slot.counts ? at->second->item() : T(0);
+    if (at->second->shape() != shape) {
+      append_listed(misshaped, name + " is " + at->second->shape().str() + ", must be " + shape.str());
+    } else if (const T n = slot.part.counts ? at->second->item() : T(0);
                !(n >= 0 && n == std::floor(n) && n < T(1e15))) {
       append_listed(invalid, join({name, " is ", n, ", must be a number of steps"}));
     }
     // A slot that has memory keeps it. The memory of others is allocated before the first slot changes,
     // because it may run out.
-    const bool fits = slot.tensor->defined() && slot.tensor->shape() == slot.shape;
-    copies.push_back({slot.tensor, fits ? *slot.tensor : Tensor<T>(slot.shape), at->second});
+    const bool fits = slot.tensor->defined() && slot.tensor->shape() == shape;
+    copies.push_back({slot.tensor, fits ? *slot.tensor : Tensor<T>(shape), at->second});
     given.erase(at);
   }
   for (const auto& [name, tensor] : given) append_listed(unexpected, name);
@@ -193,6 +176,131 @@ void load_slots(const char* op, const std::vector<StateSlot<T>>& slots,
     *c.target = std::move(c.memory);
   }
 }
+
+/// What Adam, Adafactor and Sgd share: parameters with a rule each, and a state that begins with the first
+/// step of each. Constructors of derived classes call begin().
+template <class T>
+class ParameterOptimizer : public Optimizer<T> {
+ public:
+  void step(const Gradients<T>& gradients, double learning_rate, double grad_scale = 1) override;
+  std::vector<StateEntry<T>> state() const override;
+  void load(const std::vector<StateEntry<T>>& entries) override;
+
+ protected:
+  // op: begins error messages.
+  ParameterOptimizer(const char* op, const std::vector<ParameterHandle<T>>& parameters)
+      : parameters_(distinct(op, parameters)), states_(parameters_.size()), op_(op) {}
+
+  void begin(const ParameterGroups& groups, double weight_decay);
+
+  // The state of a parameter of this shape. The last part exists from the first step on.
+  virtual std::vector<StatePart> parts_of(const Shape& parameter) const = 0;
+  // Takes the memory that a step of parameter i needs beside its state. Called before any parameter changes.
+  virtual void prepare(std::size_t /*i*/) {}
+  // Steps parameter i. first: its state is new, and zero.
+  virtual void step_parameter(std::size_t i, const T* gradient, double learning_rate, double grad_scale,
+                              bool first) = 0;
+
+  std::vector<ParameterHandle<T>> parameters_;
+  std::vector<StepRule> rules_;                 // of each parameter
+  std::vector<std::vector<Tensor<T>>> states_;  // of each parameter, in the order of its parts
+
+ private:
+  const T* gradient_of(const ParameterState<T>& p, const Gradients<T>& gradients) const;
+  void take_memory(std::size_t i);
+
+  const char* op_;
+};
+
+template <class T>
+void ParameterOptimizer<T>::begin(const ParameterGroups& groups, double weight_decay) {
+  rules_ = step_rules(op_, parameters_, groups, weight_decay);
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    states_[i].resize(parts_of(parameters_[i]->value.shape()).size());
+    if (!parameters_[i]->frozen) take_memory(i);
+  }
+}
+
+// For all parts but the last: before the first step, so that lasting memory does not fragment that of a step.
+template <class T>
+void ParameterOptimizer<T>::take_memory(std::size_t i) {
+  const std::vector<StatePart> parts = parts_of(parameters_[i]->value.shape());
+  for (std::size_t k = 0; k + 1 < parts.size(); ++k) {
+    if (!states_[i][k].defined()) states_[i][k] = Tensor<T>(parts[k].shape);
+  }
+}
+
+// Null if the parameter is frozen or has no gradient.
+template <class T>
+const T* ParameterOptimizer<T>::gradient_of(const ParameterState<T>& p, const Gradients<T>& gradients) const {
+  if (p.frozen) return nullptr;
+  const auto* entry = gradients.find(p.id);
+  if (entry == nullptr) {
+    throw ValueError(op_, {"there is no gradient of parameter '", p.name, "' of shape ", p.value.shape(),
+                           "; construct the gradients with it, or freeze it"});
+  }
+  if (entry->value.shape() != p.value.shape()) {
+    throw ValueError(
+        op_, {"the gradient of parameter '", p.name, "' has shape ", entry->value.shape(), ", must have ",
+              p.value.shape(), "; make the optimizer anew when a parameter was assigned another shape"});
+  }
+  return entry->written ? entry->value.data() : nullptr;
+}
+
+template <class T>
+void ParameterOptimizer<T>::step(const Gradients<T>& gradients, double learning_rate, double grad_scale) {
+  if (!std::isfinite(learning_rate) || !std::isfinite(grad_scale)) {
+    throw ValueError(op_, {"learning rate is ", learning_rate, " and gradient scale ", grad_scale,
+                           ", both must be finite"});
+  }
+  // Memory is allocated first, so that nothing has changed if it runs out.
+  std::vector<Tensor<T>> last(parameters_.size());
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    if (gradient_of(*parameters_[i], gradients) == nullptr) continue;
+    prepare(i);
+    if (states_[i].empty() || states_[i].back().defined()) continue;
+    take_memory(i);
+    last[i] = Tensor<T>(parts_of(parameters_[i]->value.shape()).back().shape);
+  }
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    const T* gradient = gradient_of(*parameters_[i], gradients);
+    if (gradient == nullptr) continue;
+    const bool first = last[i].defined();
+    if (first) {
+      states_[i].back() = std::move(last[i]);
+      for (Tensor<T>& tensor : states_[i]) tensor.fill(T(0));
+    }
+    step_parameter(i, gradient, learning_rate * rules_[i].rate, grad_scale, first);
+    parameters_[i]->value.mark_changed();
+  }
+}
+
+template <class T>
+std::vector<StateEntry<T>> ParameterOptimizer<T>::state() const {
+  require_distinct_names(op_, parameters_);
+  std::vector<StateEntry<T>> entries;
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    if (states_[i].empty() || !states_[i].back().defined()) continue;
+    const std::vector<StatePart> parts = parts_of(parameters_[i]->value.shape());
+    for (std::size_t k = 0; k < parts.size(); ++k)
+      entries.push_back({parameters_[i]->name + parts[k].name, states_[i][k], {}});
+  }
+  return entries;
+}
+
+template <class T>
+void ParameterOptimizer<T>::load(const std::vector<StateEntry<T>>& entries) {
+  require_distinct_names(op_, parameters_);
+  std::vector<StateSlot<T>> slots;
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    auto tensor = states_[i].begin();
+    for (const StatePart& part : parts_of(parameters_[i]->value.shape()))
+      slots.push_back({parameters_[i]->name, part, &*tensor++});
+  }
+  load_slots(op_, slots, entries);
+}
+
+EIGENFORMER_INSTANCES(class ParameterOptimizer)
 
 }  // namespace detail
 

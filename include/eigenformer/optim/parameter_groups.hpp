@@ -68,13 +68,38 @@ bool matches_any_name(std::string_view pattern, const ParameterState<T>& p) {
                      [&](const std::string& alias) { return matches_pattern(pattern, alias); });
 }
 
+// The first group whose pattern matches a parameter; null if there is none.
+template <class T>
+const ParameterGroup* group_of(const ParameterState<T>& p, const ParameterGroups& groups) {
+  for (const ParameterGroup& group : groups) {
+    if (matches_any_name(group.pattern, p)) return &group;
+  }
+  return nullptr;
+}
+
+template <class T>
+bool holds_any(const ParameterGroup& group, const ParameterGroups& groups,
+               const std::vector<ParameterHandle<T>>& parameters) {
+  return std::any_of(parameters.begin(), parameters.end(),
+                     [&](const auto& p) { return group_of(*p, groups) == &group; });
+}
+
+/// The groups that contain one of these parameters, in order: the groups for an optimizer over some of a
+/// model's parameters, which then treats each as an optimizer over all of them would.
+template <class T>
+ParameterGroups groups_of(const std::vector<ParameterHandle<T>>& parameters, const ParameterGroups& groups) {
+  ParameterGroups kept;
+  for (const ParameterGroup& group : groups) {
+    if (holds_any(group, groups, parameters)) kept.push_back(group);
+  }
+  return kept;
+}
+
 // One rule for each parameter. Throws ValueError (`[op] ...`) for invalid rates and for a group without
 // parameters.
 template <class T>
 std::vector<StepRule> step_rules(const char* op, const std::vector<ParameterHandle<T>>& parameters,
                                  const ParameterGroups& groups, double weight_decay) {
-  std::vector<std::size_t> matched(groups.size()), held(groups.size());
-  std::vector<StepRule> rules;
   for (const ParameterGroup& group : groups) {
     const auto require = [&](double value, const char* field) {
       if (value >= 0 && std::isfinite(value)) return;
@@ -84,49 +109,24 @@ std::vector<StepRule> step_rules(const char* op, const std::vector<ParameterHand
     require(group.rate, "rate");
     if (group.weight_decay) require(*group.weight_decay, "weight_decay");
   }
-  for (const auto& p : parameters) {
-    StepRule rule{1, p->value.rank() < 2 ? 0.0 : weight_decay};
-    bool found = false;
-    for (std::size_t g = 0; g < groups.size(); ++g) {
-      if (!matches_any_name(groups[g].pattern, *p)) continue;
-      ++matched[g];
-      if (found) continue;
-      found = true;
-      ++held[g];
-      rule.rate = groups[g].rate;
-      if (groups[g].weight_decay) rule.weight_decay = *groups[g].weight_decay;
-    }
-    rules.push_back(rule);
-  }
-  for (std::size_t g = 0; g < groups.size(); ++g) {
-    if (held[g] > 0) continue;
-    const std::string& pattern = groups[g].pattern;
-    throw ValueError(op, matched[g] > 0
+  for (const ParameterGroup& group : groups) {
+    if (holds_any(group, groups, parameters)) continue;
+    const std::string& pattern = group.pattern;
+    const bool matches = std::any_of(parameters.begin(), parameters.end(),
+                                     [&](const auto& p) { return matches_any_name(pattern, *p); });
+    throw ValueError(op, matches
                              ? "group '" + pattern +
                                    "' is empty: earlier groups already hold every parameter that it matches"
                              : "group '" + pattern + "' matches no parameter; the nearest names are " +
                                    nearest_names(pattern, parameters));
   }
-  return rules;
-}
-
-/// The groups that contain one of these parameters, in order: the groups for an optimizer over some of a
-/// model's parameters, which then treats each as an optimizer over all of them would.
-template <class T>
-ParameterGroups groups_of(const std::vector<ParameterHandle<T>>& parameters, const ParameterGroups& groups) {
-  std::vector<bool> holds(groups.size());
+  std::vector<StepRule> rules;
   for (const auto& p : parameters) {
-    for (std::size_t g = 0; g < groups.size(); ++g) {
-      if (!detail::matches_any_name(groups[g].pattern, *p)) continue;
-      holds[g] = true;
-      break;
-    }
+    StepRule& rule = rules.emplace_back(StepRule{1, p->value.rank() < 2 ? 0 : weight_decay});
+    if (const ParameterGroup* group = group_of(*p, groups); group != nullptr)
+      rule = {group->rate, group->weight_decay.value_or(rule.weight_decay)};
   }
-  ParameterGroups kept;
-  for (std::size_t g = 0; g < groups.size(); ++g) {
-    if (holds[g]) kept.push_back(groups[g]);
-  }
-  return kept;
+  return rules;
 }
 
 }  // namespace detail

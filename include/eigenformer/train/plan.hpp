@@ -134,47 +134,8 @@ inline constexpr double floor_of_entropy = 0.1284, size_factor = 59.09, size_pow
 
 namespace detail {
 
-// A size that plans choose from.
-struct PlannedSize {
-  index_t d_model, num_heads, layers;
-  double learning_rate;
-};
-inline constexpr std::array<PlannedSize, 7> planned_sizes = {{{64, 2, 2, 4e-3},
-                                                              {96, 3, 3, 3.5e-3},
-                                                              {128, 4, 3, 3e-3},
-                                                              {192, 4, 3, 2e-3},
-                                                              {256, 4, 3, 1.5e-3},
-                                                              {384, 6, 4, 1e-3},
-                                                              {512, 8, 6, 7e-4}}};
-
 // Weights in the layers of a model, without biases and norms.
 EIGENFORMER_IO_FUNCTION double layer_weights(const Seq2SeqOptions& options);
-
-// The sizes that a plan chooses from: if d_model is given that one alone, with the rest as for the next
-// smaller size.
-EIGENFORMER_IO_FUNCTION std::vector<PlannedSize> sizes_to_plan(const TrainingBudget& budget);
-
-// The options of a size, before what is given. docs/training/plan.md has the measurements behind each rule.
-EIGENFORMER_IO_FUNCTION void choose_size(const PlannedSize& size, TrainingPlan& plan);
-
-// A number of updates that is easy to read: its first two digits.
-inline index_t two_digits(double updates) {
-  const double unit = std::pow(10, std::max(0.0, std::floor(std::log10(std::max(updates, 1.0))) - 1));
-  return std::max<index_t>(1, static_cast<index_t>(std::round(updates / unit) * unit));
-}
-
-// What depends on the length of the training.
-inline void choose_length(TrainingPlan& plan) {
-  plan.training.warmup = std::clamp<index_t>(two_digits(plan.updates / 10), 1, 200);
-  plan.training.loop.validate_every = std::max<index_t>(20, two_digits(plan.updates / 12));
-}
-
-// Appends the plan of one size; false if it does not fit in memory.
-EIGENFORMER_IO_FUNCTION bool plan_size(const PlannedSize& size, const CorpusStatistics& corpus,
-                                       const TrainingBudget& budget, std::vector<TrainingPlan>& plans);
-
-EIGENFORMER_IO_FUNCTION void warn(TrainingPlan& plan, const CorpusStatistics& corpus,
-                                  const TrainingBudget& budget);
 
 /// How much of the time in which threads of this process could run they did run: less than 1 while other
 /// programs use the same processors. Linux tells it (schedstat); elsewhere it is 1.
@@ -277,14 +238,43 @@ EIGENFORMER_IO_FUNCTION double layer_weights(const Seq2SeqOptions& options) {
   return of(options.encoder, 1) + of(options.decoder, 2);
 }
 
-EIGENFORMER_IO_FUNCTION std::vector<PlannedSize> sizes_to_plan(const TrainingBudget& budget) {
+// A size that plans choose from.
+struct PlannedSize {
+  index_t d_model, num_heads, layers;
+  double learning_rate;
+};
+inline constexpr std::array<PlannedSize, 7> planned_sizes = {{{64, 2, 2, 4e-3},
+                                                              {96, 3, 3, 3.5e-3},
+                                                              {128, 4, 3, 3e-3},
+                                                              {192, 4, 3, 2e-3},
+                                                              {256, 4, 3, 1.5e-3},
+                                                              {384, 6, 4, 1e-3},
+                                                              {512, 8, 6, 7e-4}}};
+
+// The options of a plan before its length is known, with what is given. docs/training/plan.md has the
+// measurements behind each rule.
+inline TrainingPlan plan_of_size(const PlannedSize& size, const TrainingBudget& budget) {
+  TrainingPlan plan{.model = budget.model, .training = budget.training};
+  LayerOptions& layer = plan.model.layer;
+  layer.d_model = size.d_model;
+  layer.num_heads = size.num_heads;
+  layer.dim_feedforward = 4 * size.d_model;
+  layer.norm_first = true;
+  plan.model.encoder.num_layers = plan.model.decoder.num_layers = size.layers;
+  TrainingOptions& training = plan.training;
+  training.schedule = ScheduleKind::warmup_stable_decay;
+  training.batch_tokens = 1024;
+  training.learning_rate = size.learning_rate;
+  if (bf16_products_pay()) training.loop.precision = GemmPrecision::bf16;
+  if (budget.given) budget.given(plan.model, plan.training);
+  return plan;
+}
+
+// The sizes that a plan chooses from: if d_model is given that one alone, with the rest as for the next
+// smaller size.
+inline std::vector<PlannedSize> sizes_to_plan(const TrainingBudget& budget) {
   const auto width_of = [&](const PlannedSize& size) {
-    TrainingPlan plan;
-    plan.model = budget.model;
-    plan.training = budget.training;
-    choose_size(size, plan);
-    if (budget.given) budget.given(plan.model, plan.training);
-    return plan.model.layer.d_model;
+    return plan_of_size(size, budget).model.layer.d_model;
   };
   const index_t given = width_of(planned_sizes[0]);
   if (given != width_of(planned_sizes[1])) return {planned_sizes.begin(), planned_sizes.end()};
@@ -297,31 +287,17 @@ EIGENFORMER_IO_FUNCTION std::vector<PlannedSize> sizes_to_plan(const TrainingBud
   return {size};
 }
 
-EIGENFORMER_IO_FUNCTION void choose_size(const PlannedSize& size, TrainingPlan& plan) {
-  LayerOptions& layer = plan.model.layer;
-  layer.d_model = size.d_model;
-  layer.num_heads = size.num_heads;
-  layer.dim_feedforward = 4 * size.d_model;
-  layer.norm_first = true;
-  plan.model.encoder.num_layers = plan.model.decoder.num_layers = size.layers;
-  TrainingOptions& training = plan.training;
-  training.schedule = ScheduleKind::warmup_stable_decay;
-  training.batch_tokens = 1024;
-  training.learning_rate = size.learning_rate;
-  if (bf16_products_pay()) training.loop.precision = GemmPrecision::bf16;
+// A number of updates that is easy to read: its first two digits.
+inline index_t two_digits(double updates) {
+  const double unit = std::pow(10, std::max(0.0, std::floor(std::log10(std::max(updates, 1.0))) - 1));
+  return std::max<index_t>(1, static_cast<index_t>(std::round(updates / unit) * unit));
 }
 
-EIGENFORMER_IO_FUNCTION bool plan_size(const PlannedSize& size, const CorpusStatistics& corpus,
-                                       const TrainingBudget& budget, std::vector<TrainingPlan>& plans) {
-  TrainingPlan plan;
+// Appends the plan of one size; false if it does not fit in memory.
+inline bool plan_size(const PlannedSize& size, const CorpusStatistics& corpus, const TrainingBudget& budget,
+                      std::vector<TrainingPlan>& plans) {
+  TrainingPlan plan = plan_of_size(size, budget);
   plan.corpus = corpus;
-  plan.model = budget.model;
-  plan.training = budget.training;
-  choose_size(size, plan);
-  const auto take_given = [&] {
-    if (budget.given) budget.given(plan.model, plan.training);
-  };
-  take_given();
   TrainingOptions fitting = plan.training;
   if (budget.fits && !plans.empty() && !budget.fits(plan.model, fitting)) return false;
   const auto epoch = static_cast<double>(corpus.target_tokens);
@@ -353,20 +329,21 @@ EIGENFORMER_IO_FUNCTION bool plan_size(const PlannedSize& size, const CorpusStat
     if (rate == 0 && plan.training.r_drop.weight > 0) continue;  // which needs dropout
     if (rate > 0.2 && !much) continue;
     plan.model.layer.dropout = {.rate = rate, .attention = 0.0, .feed_forward = 0.0};
-    take_given();
+    if (budget.given) budget.given(plan.model, plan.training);
     plan.loss = loss_of(tokens);
     if (plan.loss < best.loss) best = plan;
   }
   plan = best;
   plan.spread = loss_law::relative_error * plan.loss;
-  choose_length(plan);
-  take_given();
+  plan.training.warmup = std::clamp<index_t>(two_digits(plan.updates / 10), 1, 200);
+  plan.training.loop.validate_every = std::max<index_t>(20, two_digits(plan.updates / 12));
+  if (budget.given) budget.given(plan.model, plan.training);
   plans.push_back(std::move(plan));
   return true;
 }
 
-EIGENFORMER_IO_FUNCTION void warn(TrainingPlan& plan, const CorpusStatistics& corpus,
-                                  const TrainingBudget& budget) {
+inline void warn(TrainingPlan& plan, const TrainingBudget& budget) {
+  const CorpusStatistics& corpus = plan.corpus;
   // Measured: above half of the entropy, translations are hardly sentences (BLEU below 10).
   constexpr double hopeless = 0.5;
   const auto update = static_cast<double>(plan.training.batch_tokens * plan.training.loop.accumulate);
@@ -448,7 +425,7 @@ EIGENFORMER_IO_FUNCTION TrainingPlan plan_training(const CorpusStatistics& corpu
     loop.patience = 5;
     if (budget.speed) plan.tokens_per_second = budget.speed(plan.model, plan.training);  // to tell how long
   }
-  detail::warn(plan, corpus, budget);
+  detail::warn(plan, budget);
   return plan;
 }
 

@@ -46,31 +46,13 @@ template <class T>
       break;
   }
   return std::make_unique<AdamW<T>>(  // without decay it is Adam
-      parameters, AdamWOptions{.beta1 = options.beta1,
-                               .beta2 = options.beta2,
-                               .eps = options.adam_eps,
-                               .weight_decay = options.weight_decay,
-                               .groups = options.groups,
-                               .state = options.optimizer.state});
+      parameters, AdamOptions{.beta1 = options.beta1,
+                              .beta2 = options.beta2,
+                              .eps = options.adam_eps,
+                              .weight_decay = options.weight_decay,
+                              .groups = options.groups,
+                              .state = options.optimizer.state});
 }
-
-// The batches of a training, made ahead or on request.
-class TrainerBatches {
- public:
-  TrainerBatches(Batcher& batcher, index_t ahead) : batcher_(batcher) {
-    if (ahead > 0) prefetched_.emplace(batcher, ahead);
-  }
-  index_t num_batches(index_t epoch) {
-    return prefetched_ ? prefetched_->num_batches(epoch) : batcher_.num_batches(epoch);
-  }
-  Batch batch(index_t epoch, index_t k) {
-    return prefetched_ ? prefetched_->batch(epoch, k) : batcher_.batch(epoch, k);
-  }
-
- private:
-  Batcher& batcher_;
-  std::optional<PrefetchedBatches<Batcher>> prefetched_;
-};
 
 }  // namespace detail
 
@@ -157,7 +139,7 @@ class Trainer {
   TrainingState<T> state() const;
 
   /// Whether the state before the decay is the one to load; see TrainingLoop::resumes_before_decay().
-  bool resumes_before_decay(const TrainingState<T>& state) { return loop_.resumes_before_decay(state); }
+  bool resumes_before_decay(const TrainingState<T>& state) const { return loop_.resumes_before_decay(state); }
 
   /// Restores a saved state. Throws ValueError, and changes nothing, when the state belongs to another model,
   /// another corpus (the message says what differs), or options that lead to other updates (seed,
@@ -171,8 +153,8 @@ class Trainer {
     detail::Warmup& warmup;
 
     // A warm-up above 0 is fitted to the total or compared with it.
-    bool uses_total() const { return options.uses_total() || options.warmup != index_t{0}; }
-    bool follows_total() const { return options.uses_total(); }
+    bool uses_total() const { return follows_total() || options.warmup != index_t{0}; }
+    bool follows_total() const { return options.schedule == ScheduleKind::cosine; }
     double decays_from() const { return options.schedule == ScheduleKind::warmup_stable_decay ? 0.8 : 2; }
     double operator()(index_t step, ExpectedSteps total) const {
       return options.rate(step, total.count, warmup.at(total.count, total.settled), total.done);
@@ -182,11 +164,10 @@ class Trainer {
   // The warm-up of a saved training; empty: not decided yet.
   static std::optional<index_t> warmup_of(const detail::StateReader<T>& reader);
 
-  static TrainingOptions complete(const M& model, const PairSource* validation, TrainingOptions options);
+  static TrainingOptions complete(const M& model, const PairSource* validation, const Teacher<T>* teacher,
+                                  TrainingOptions options);
   // The options of an optimizer for stepped_, which may be a part of the parameters.
   TrainingOptions optimizer_options(TrainingOptions options) const;
-  static detail::ObjectiveOptions objective(const M& model, const TrainingOptions& options,
-                                            const Teacher<T>* teacher);
   static std::vector<ParameterHandle<T>> trained(M& model, const TrainingOptions& options);
   // What must be equal on all ranks.
   nlohmann::json compared_options() const;
@@ -197,8 +178,8 @@ class Trainer {
 
   TrainingOptions options_;
   Batcher batcher_;
-  detail::TrainerBatches batches_;
-  detail::SavedCorpus corpus_;
+  PrefetchedBatches<Batcher> batches_;
+  nlohmann::json corpus_;  // what identifies it
   std::vector<ParameterHandle<T>> parameters_;
   std::string base_;  // fingerprint of the weights that an adapter's training adapts; else empty
   std::vector<ParameterHandle<T>> stepped_;  // by this rank: all parameters, or its own
@@ -211,20 +192,19 @@ template <class M>
 Trainer<M>::Trainer(M& model, const PairSource& corpus, const PairSource* validation,
                     const TrainingOptions& options, TrainingSink& sink,
                     std::shared_ptr<const Teacher<T>> teacher)
-    : options_(complete(model, validation, options)),
+    : options_(complete(model, validation, teacher.get(), options)),
       batcher_(corpus,
                {.max_target_tokens = options.batch_tokens, .seed = options.loop.seed, .text = options.text}),
       // A rank takes every N-th batch only; reading ahead would make all of them.
       batches_(batcher_, options.loop.communicator == nullptr ? options.prefetch : 0),
-      corpus_(corpus),
+      corpus_(detail::saved_corpus(corpus)),
       parameters_(trained(model, options)),
       base_(lora_parameters(model).empty() ? "" : detail::adapted_fingerprint(model)),
       stepped_(detail::parameters_of_rank(parameters_, options.loop)),
       optimizer_(detail::make_optimizer<T>(stepped_, optimizer_options(options))),
       warmup_(options.warmup, [&sink](const std::string& text) { sink.on_notice(text); }),
-      loop_(parameters_,
-            detail::SourceTargetLoss<M>{model, objective(model, options, teacher.get()), teacher}, batches_,
-            *optimizer_, Rates{options, warmup_}, options_.loop, sink) {
+      loop_(parameters_, detail::SourceTargetLoss<M>{model, options, teacher}, batches_, *optimizer_,
+            Rates{options, warmup_}, options_.loop, sink) {
   if (!corpus.aligned() || options.guided_alignment.weight == 0) return;
   if constexpr (GuidedModel<M>) {
     detail::require_guided(model, options.guided_alignment);
@@ -239,7 +219,7 @@ template <class M>
 TrainingEnd Trainer<M>::run(std::stop_token stop, std::stop_token decay) {
   if (const auto& ranks = options_.loop.communicator; ranks != nullptr) {
     try {
-      corpus_.require_same_on_ranks(*ranks);
+      detail::require_same_corpus(*ranks, corpus_);
       detail::require_same_options(*ranks, compared_options());
     } catch (const std::exception& error) {
       ranks->fail(error.what());
@@ -253,7 +233,7 @@ template <class M>
 auto Trainer<M>::state() const -> TrainingState<T> {
   TrainingState<T> state = loop_.state();
   state.values["batch_tokens"] = options_.batch_tokens;
-  corpus_.save(state.values);
+  state.values.update(corpus_);
   state.values["text"] = detail::training_ids(options_.text);
   const std::optional<index_t> warmup = warmup_.decided();
   state.values["warmup"] = warmup ? nlohmann::json(*warmup) : nlohmann::json();
@@ -280,7 +260,8 @@ void Trainer<M>::load(const TrainingState<T>& state) {
     reader.require_equal("lora", lora_settings());
     reader.require_equal("lora_base", base_);
   }
-  corpus_.require_saved(reader.template value<std::string>("corpus"), state.values);
+  (void)reader.template value<std::string>("corpus");  // throws if it is missing
+  detail::require_saved_corpus(corpus_, state.values);
   reader.require_equal("text", detail::training_ids(options_.text));
   const auto warmup = warmup_of(reader);
   reader.require_equal("optimizer", std::string(word_of(options_.optimizer.kind)));
@@ -299,8 +280,10 @@ std::optional<index_t> Trainer<M>::warmup_of(const detail::StateReader<T>& reade
 }
 
 template <class M>
-TrainingOptions Trainer<M>::complete(const M& model, const PairSource* validation, TrainingOptions options) {
+TrainingOptions Trainer<M>::complete(const M& model, const PairSource* validation, const Teacher<T>* teacher,
+                                     TrainingOptions options) {
   options.validate();
+  detail::require_objective(model, options.r_drop, teacher);
   if (options.validation.translates() && !options.loop.validation.measure) {
     throw ValueError("trainer",
                      "the options ask for validation by BLEU or chrF, which needs texts: expected "
@@ -325,13 +308,6 @@ TrainingOptions Trainer<M>::optimizer_options(TrainingOptions options) const {
   (void)detail::step_rules("trainer", parameters_, options.groups, options.weight_decay);
   options.groups = detail::groups_of(stepped_, options.groups);
   return options;
-}
-
-template <class M>
-detail::ObjectiveOptions Trainer<M>::objective(const M& model, const TrainingOptions& options,
-                                               const Teacher<T>* teacher) {
-  detail::require_objective(model, options.r_drop, teacher);
-  return {options.label_smoothing, options.guided_alignment, options.r_drop, options.distillation};
 }
 
 template <class M>

@@ -76,7 +76,7 @@ Sums words(const Tensor<double>& p, const Batch& batch, double smoothing) {
 }
 
 double part(const LossParts& parts, const std::string& name) {
-  for (const LossPart& p : parts.sums()) {
+  for (const Measured& p : parts.sums()) {
     if (p.name == name) return p.value;
   }
   return std::nan("");
@@ -88,9 +88,9 @@ struct Case {
 const std::vector<Case> cases = {{5, 0, 1, 0},     {0, 0.6, 1, 0},     {0, 1, 3, 0},    {2, 0.3, 2, 0},
                                  {1.5, 0, 1, 0.4}, {3, 0.5, 0.5, 0.2}, {0, 0.5, 1, 0.2}};
 
-detail::ObjectiveOptions options_of(const Case& c) {
-  detail::ObjectiveOptions o{.label_smoothing = 0.1};
-  o.guided.weight = c.guided;
+TrainingOptions options_of(const Case& c) {
+  TrainingOptions o{.label_smoothing = 0.1};
+  o.guided_alignment.weight = c.guided;
   o.r_drop.weight = c.alpha;
   if (c.share > 0) o.distillation = {c.share, c.temperature};
   return o;
@@ -113,7 +113,7 @@ TEST_CASE("R-Drop, teachers and guided alignment, alone and together: the value 
     CAPTURE(c.share);
     Tape<double> tape, tape1, tape2;
     LossParts parts;
-    const detail::ObjectiveOptions o = options_of(c);
+    const TrainingOptions o = options_of(c);
     const double found = detail::token_objective_loss(model, Context<double>::training(tape, key), batch, o,
                                                       c.share > 0 ? &teacher : nullptr, divisor, &parts)
                              .item();
@@ -163,9 +163,10 @@ TEST_CASE("the alignment loss of two passes is the mean of theirs") {
   (void)detail::token_objective_loss(model, Context<double>::training(tape, key), batch,
                                      options_of({1, 0, 1, 0.7}), nullptr, 11, &parts);
   const auto alone = [&](Tape<double>& t, const Batch& b) {
-    return detail::guided_alignment_loss(model, Context<double>::training(t, key), b, {.divisor = 1},
-                                         {.weight = 0.7})
-        .alignment;
+    LossParts of_pass;
+    (void)detail::guided_alignment_loss(model, Context<double>::training(t, key), b, {.divisor = 1},
+                                        {.weight = 0.7}, &of_pass);
+    return part(of_pass, "alignment");
   };
   CHECK(part(parts, "alignment") ==
         doctest::Approx((alone(tape1, batch) + alone(tape2, second)) / 2).epsilon(1e-10));
@@ -228,7 +229,7 @@ TEST_CASE("R-Drop and distillation in training: what they are to bring, and what
 
   const auto names = [](const Recorder& r) {
     std::vector<std::string> found;
-    for (const LossPart& p : r.steps.back().parts) found.push_back(p.name);
+    for (const Measured& p : r.steps.back().parts) found.push_back(p.name);
     return found;
   };
   CHECK(names(plain).empty());
@@ -243,7 +244,7 @@ TEST_CASE("R-Drop and distillation in training: what they are to bring, and what
 
   // What two passes of the models differ by, when they have dropout.
   const auto disagreement = [&](const Seq2SeqTransformer<float>& model) {
-    detail::ObjectiveOptions rates;
+    TrainingOptions rates;
     rates.r_drop.weight = 1;
     LossParts parts;
     Tape<float> tape;

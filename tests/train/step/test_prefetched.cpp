@@ -85,7 +85,7 @@ TEST_CASE("prefetched batches: an error comes with its batch, again when that is
   for (int time = 0; time < 2; ++time)
     CHECK(contains(message_of<IoError>([&] { (void)batches.batch(0, 3); }), "batch 3 is damaged"));
   CHECK(batches.batch(0, 4) == Number{0, 4});
-  CHECK_THROWS_AS(PrefetchedBatches(numbers, 0), ValueError);
+  CHECK_THROWS_AS(PrefetchedBatches(numbers, -1), ValueError);
 }
 
 TEST_CASE("prefetched batches: they end at any time, used or not") {

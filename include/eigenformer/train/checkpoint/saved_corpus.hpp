@@ -2,56 +2,25 @@
 
 #include <cstddef>
 #include <nlohmann/json.hpp>
-#include <span>
 #include <string>
 #include <vector>
 
 #include "eigenformer/core/base/error.hpp"
 #include "eigenformer/data/corpus/pair_source.hpp"
-#include "eigenformer/train/distributed/communicator.hpp"
+#include "eigenformer/train/distributed/agreement.hpp"
 
 namespace eigenformer::detail {
 
-// Identifies the corpus of a training in its states and among ranks.
-class SavedCorpus {
- public:
-  explicit SavedCorpus(const PairSource& corpus)
-      : fingerprint_(corpus.fingerprint()), identity_(corpus.identity()) {}
+// What identifies the corpus of a training in its states and among ranks: its fingerprint, and the parts of
+// that.
+EIGENFORMER_IO_FUNCTION nlohmann::json saved_corpus(const PairSource& corpus);
 
-  void save(nlohmann::json& values) const {
-    values["corpus"] = fingerprint_;
-    values["corpus_identity"] = {{"pairs", identity_.pairs},
-                                 {"content", identity_.content},
-                                 {"tokenizers", identity_.tokenizers},
-                                 {"options", identity_.options}};
-  }
+// Throws ValueError that says what differs, unless the fingerprint among the values of a state is that of
+// `own`.
+EIGENFORMER_IO_FUNCTION void require_saved_corpus(const nlohmann::json& own, const nlohmann::json& values);
 
-  // Throws ValueError that says what differs, unless a state's fingerprint is that of this corpus.
-  void require_saved(const std::string& fingerprint, const nlohmann::json& values) const {
-    if (same_fingerprint(fingerprint, fingerprint_)) return;
-    throw ValueError("training",
-                     {"the corpus differs from that of the saved training (", difference(fingerprint, values),
-                      "); to continue with other data, start a new training from the saved "
-                      "model"});
-  }
-
-  // Throws ValueError on all ranks unless all have the corpus of rank 0.
-  void require_same_on_ranks(Communicator& communicator) const;
-
- private:
-  // Reads the output of save().
-  explicit SavedCorpus(const nlohmann::json& values)
-      : fingerprint_(values.at("corpus").get<std::string>()),
-        identity_(identity_of(values.at("corpus_identity"))) {}
-
-  static SourceIdentity identity_of(const nlohmann::json& json);
-
-  // Describes the difference from a saved corpus; both fingerprints if the parts are not known.
-  std::string difference(const std::string& fingerprint, const nlohmann::json& values) const;
-
-  std::string fingerprint_;
-  SourceIdentity identity_;
-};
+// Throws ValueError on all ranks unless all have the corpus of rank 0.
+EIGENFORMER_IO_FUNCTION void require_same_corpus(Communicator& communicator, const nlohmann::json& own);
 
 }  // namespace eigenformer::detail
 
@@ -59,53 +28,55 @@ class SavedCorpus {
 
 namespace eigenformer::detail {
 
-EIGENFORMER_IO_FUNCTION void SavedCorpus::require_same_on_ranks(Communicator& communicator) const {
-  nlohmann::json own;
-  save(own);
-  const std::string text = own.dump();
-  const std::vector<std::vector<std::byte>> all = communicator.all_of(std::as_bytes(std::span(text)));
-  const auto values_of = [](const std::vector<std::byte>& bytes) {
-    const auto* const begin = reinterpret_cast<const char*>(bytes.data());
-    return nlohmann::json::parse(begin, begin + bytes.size());
-  };
-  const nlohmann::json first = values_of(all[0]);
-  for (std::size_t r = 1; r < all.size(); ++r) {
-    const nlohmann::json other = values_of(all[r]);
-    if (other["corpus"] == first["corpus"]) continue;
-    throw ValueError("distributed", {"the corpus of rank ", r, " differs from that of rank 0 (",
-                                     SavedCorpus(other).difference(first["corpus"].get<std::string>(), first),
-                                     "), expected the same corpus on all ranks"});
-  }
+EIGENFORMER_IO_FUNCTION nlohmann::json saved_corpus(const PairSource& corpus) {
+  const SourceIdentity identity = corpus.identity();
+  return {{"corpus", corpus.fingerprint()},
+          {"corpus_identity",
+           {{"pairs", identity.pairs},
+            {"content", identity.content},
+            {"tokenizers", identity.tokenizers},
+            {"options", identity.options}}}};
 }
 
-EIGENFORMER_IO_FUNCTION SourceIdentity SavedCorpus::identity_of(const nlohmann::json& json) {
-  return {.pairs = json.at("pairs").get<index_t>(),
-          .content = json.at("content").get<std::string>(),
-          .tokenizers = json.at("tokenizers").get<std::string>(),
-          .options = json.at("options").get<std::string>()};
-}
-
-EIGENFORMER_IO_FUNCTION std::string SavedCorpus::difference(const std::string& fingerprint,
-                                                            const nlohmann::json& values) const {
-  const std::string hashes = "fingerprint: " + fingerprint_ + ", expected " + fingerprint;
-  SourceIdentity expected;
-  try {
-    expected = identity_of(values.at("corpus_identity"));
-  } catch (const nlohmann::json::exception&) {  // an older state
-    return hashes;
-  }
+// Describes how a corpus differs from another; by both fingerprints if the parts are not known.
+inline std::string corpus_difference(const nlohmann::json& own, const nlohmann::json& other) {
   std::string text;
   const auto add = [&](const std::string& what) { text += (text.empty() ? "" : "; ") + what; };
-  if (identity_.pairs != expected.pairs) {
-    add("number of pairs: " + std::to_string(identity_.pairs) + ", expected " +
-        std::to_string(expected.pairs));
-  } else if (identity_.content != expected.content) {
-    add("as many pairs, but not the same ones");
+  try {
+    const nlohmann::json &ours = own.at("corpus_identity"), &expected = other.at("corpus_identity");
+    const auto differs = [&](const char* part) { return ours.at(part) != expected.at(part); };
+    if (differs("pairs")) {
+      add("number of pairs: " + ours.at("pairs").dump() + ", expected " + expected.at("pairs").dump());
+    } else if (differs("content")) {
+      add("as many pairs, but not the same ones");
+    }
+    if (differs("tokenizers")) add("other tokenizers");
+    if (differs("options"))
+      add("options: '" + ours.at("options").get<std::string>() + "', expected '" +
+          expected.at("options").get<std::string>() + "'");
+  } catch (const nlohmann::json::exception&) {  // an older state
+    text.clear();
   }
-  if (identity_.tokenizers != expected.tokenizers) add("other tokenizers");
-  if (identity_.options != expected.options)
-    add("options: '" + identity_.options + "', expected '" + expected.options + "'");
-  return text.empty() ? hashes : text;
+  if (!text.empty()) return text;
+  return "fingerprint: " + own.at("corpus").get<std::string>() + ", expected " +
+         other.at("corpus").get<std::string>();
+}
+
+EIGENFORMER_IO_FUNCTION void require_saved_corpus(const nlohmann::json& own, const nlohmann::json& values) {
+  if (same_fingerprint(values.at("corpus").get<std::string>(), own.at("corpus").get<std::string>())) return;
+  throw ValueError("training",
+                   {"the corpus differs from that of the saved training (", corpus_difference(own, values),
+                    "); to continue with other data, start a new training from the saved model"});
+}
+
+EIGENFORMER_IO_FUNCTION void require_same_corpus(Communicator& communicator, const nlohmann::json& own) {
+  const std::vector<nlohmann::json> all = json_of_ranks(communicator, own);
+  for (std::size_t r = 1; r < all.size(); ++r) {
+    if (all[r].at("corpus") == all[0].at("corpus")) continue;
+    throw ValueError("distributed",
+                     {"the corpus of rank ", r, " differs from that of rank 0 (",
+                      corpus_difference(all[r], all[0]), "), expected the same corpus on all ranks"});
+  }
 }
 
 }  // namespace eigenformer::detail

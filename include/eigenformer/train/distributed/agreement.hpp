@@ -1,11 +1,13 @@
 #pragma once
 
-#include <cstring>
-#include <functional>
+#include <algorithm>
+#include <cstddef>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -26,22 +28,17 @@ struct Seen {
 // The conditions that hold for all ranks: stop and decay if any rank does, time by the clock of rank 0.
 EIGENFORMER_IO_FUNCTION Seen agree(const std::shared_ptr<Communicator>& communicator, Seen seen);
 
-// Measures on rank 0 and broadcasts the value.
-inline std::function<double()> on_rank_0(std::shared_ptr<Communicator> communicator,
-                                         std::function<double()> measure) {
-  return [communicator = std::move(communicator), measure = std::move(measure)] {
-    return communicator->from(0, communicator->rank() == 0 ? measure() : 0.0);
-  };
-}
+// The values of all ranks, in the order of ranks.
+EIGENFORMER_IO_FUNCTION std::vector<nlohmann::json> json_of_ranks(Communicator& communicator,
+                                                                  const nlohmann::json& own);
 
-// Names and shapes.
-template <class T>
-std::string description_of(const std::vector<ParameterHandle<T>>& parameters) {
-  std::string text;
-  for (const auto& p : parameters)
-    text += p->name + p->value.shape().str() + (p->frozen ? " frozen, " : ", ");
-  return text;
-}
+// Throws ValueError unless all ranks have the same text.
+EIGENFORMER_IO_FUNCTION void require_same_on_ranks(Communicator& communicator, const char* what,
+                                                   const std::string& text);
+
+// Throws ValueError unless all ranks have the same options (the result of options_to_json()), and names those
+// that differ.
+EIGENFORMER_IO_FUNCTION void require_same_options(Communicator& communicator, const nlohmann::json& options);
 
 // An optimizer's state that is sharded: each rank keeps the entries of its own parameters. Entries are named
 // after parameters: "<name>.exp_avg".
@@ -59,12 +56,31 @@ class ShardedState {
   // Collects the entries of all ranks on rank 0 and keeps them until forget(). Collective: all ranks call it.
   void gather(const Optimizer<T>& optimizer) {
     if (gathered_) return;
-    const std::vector<std::vector<std::byte>> all = communicator_->gather(bytes_of(optimizer.state()));
+    nlohmann::json names_and_shapes = nlohmann::json::array();
+    std::vector<std::byte> values;
+    for (const StateEntry<T>& entry : optimizer.state()) {
+      std::vector<index_t> dims;
+      for (index_t d = 0; d < entry.value.rank(); ++d) dims.push_back(entry.value.dim(d));
+      names_and_shapes.push_back({entry.name, dims});
+      const auto bytes = std::as_bytes(entry.value.span());
+      values.insert(values.end(), bytes.begin(), bytes.end());
+    }
+    const std::vector<nlohmann::json> described = json_of_ranks(*communicator_, names_and_shapes);
+    const std::vector<std::vector<std::byte>> all = communicator_->gather(values);
     gathered_.emplace();
     if (communicator_->rank() != 0) return;
     std::vector<Entries> of(names_.size() + 1);  // in the order of a single process
-    for (const std::vector<std::byte>& bytes : all) {
-      for (StateEntry<T>& entry : entries_of(bytes)) of[parameter_of(entry.name)].push_back(std::move(entry));
+    for (std::size_t r = 0; r < all.size(); ++r) {
+      const std::byte* from = all[r].data();
+      for (const nlohmann::json& entry : described[r]) {
+        const auto name = entry.at(0).get<std::string>();
+        const auto dims = entry.at(1).get<std::vector<index_t>>();
+        Tensor<T> value{Shape(std::span<const index_t>(dims))};
+        const auto to = std::as_writable_bytes(value.span());
+        std::copy(from, from + to.size(), to.begin());
+        from += to.size();
+        of[parameter_of(name)].push_back({name, std::move(value), {}});
+      }
     }
     for (Entries& entries : of) {
       for (StateEntry<T>& entry : entries) gathered_->push_back(std::move(entry));
@@ -107,46 +123,6 @@ class ShardedState {
     return found;
   }
 
-  static std::vector<std::byte> bytes_of(const Entries& entries) {
-    std::vector<std::byte> bytes;
-    const auto put = [&](const void* data, std::size_t size) {
-      const auto* from = static_cast<const std::byte*>(data);
-      bytes.insert(bytes.end(), from, from + size);
-    };
-    const auto put_number = [&](index_t number) { put(&number, sizeof(number)); };
-    for (const StateEntry<T>& entry : entries) {
-      put_number(static_cast<index_t>(entry.name.size()));
-      put(entry.name.data(), entry.name.size());
-      put_number(entry.value.rank());
-      for (index_t d = 0; d < entry.value.rank(); ++d) put_number(entry.value.dim(d));
-      put(entry.value.data(), static_cast<std::size_t>(entry.value.numel()) * sizeof(T));
-    }
-    return bytes;
-  }
-  static Entries entries_of(const std::vector<std::byte>& bytes) {
-    Entries entries;
-    const std::byte* at = bytes.data();
-    const auto take = [&](void* to, std::size_t size) {
-      std::memcpy(to, at, size);
-      at += size;
-    };
-    const auto take_number = [&] {
-      index_t number = 0;
-      take(&number, sizeof(number));
-      return number;
-    };
-    while (at != bytes.data() + bytes.size()) {
-      std::string name(static_cast<std::size_t>(take_number()), '\0');
-      take(name.data(), name.size());
-      std::vector<index_t> dims(static_cast<std::size_t>(take_number()));
-      for (index_t& d : dims) d = take_number();
-      Tensor<T> value{Shape(std::span<const index_t>(dims))};
-      take(value.data(), static_cast<std::size_t>(value.numel()) * sizeof(T));
-      entries.push_back({std::move(name), std::move(value), {}});
-    }
-    return entries;
-  }
-
   std::shared_ptr<Communicator> communicator_;
   std::vector<int> owners_;
   std::vector<std::string> names_;
@@ -158,6 +134,41 @@ class ShardedState {
 #if EIGENFORMER_IO_DEFINITIONS
 
 namespace eigenformer::detail {
+
+EIGENFORMER_IO_FUNCTION std::vector<nlohmann::json> json_of_ranks(Communicator& communicator,
+                                                                  const nlohmann::json& own) {
+  const std::string text = own.dump();
+  std::vector<nlohmann::json> values;
+  for (const std::vector<std::byte>& bytes : communicator.gather(std::as_bytes(std::span(text)), true)) {
+    values.push_back(
+        nlohmann::json::parse(std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size())));
+  }
+  return values;
+}
+
+EIGENFORMER_IO_FUNCTION void require_same_on_ranks(Communicator& communicator, const char* what,
+                                                   const std::string& text) {
+  const std::vector<nlohmann::json> all = json_of_ranks(communicator, text);
+  for (std::size_t r = 1; r < all.size(); ++r) {
+    if (all[r] == all[0]) continue;
+    throw ValueError("distributed",
+                     {what, " of rank ", r, " differ from those of rank 0 (those of this rank: ", text, ")"});
+  }
+}
+
+EIGENFORMER_IO_FUNCTION void require_same_options(Communicator& communicator, const nlohmann::json& options) {
+  const std::vector<nlohmann::json> all = json_of_ranks(communicator, options);
+  for (std::size_t r = 1; r < all.size(); ++r) {
+    std::string differences;
+    for (const auto& [name, value] : all[r].items()) {
+      if (!all[0].contains(name) || all[0][name] == value) continue;
+      append_listed(differences, name + ": " + value.dump() + ", expected " + all[0][name].dump());
+    }
+    if (differences.empty()) continue;
+    throw ValueError("distributed",
+                     {"the options of rank ", r, " differ from those of rank 0 (", differences, ")"});
+  }
+}
 
 EIGENFORMER_IO_FUNCTION Seen agree(const std::shared_ptr<Communicator>& communicator, Seen seen) {
   if (communicator == nullptr) return seen;

@@ -13,7 +13,7 @@
 
 namespace eigenformer {
 
-/// Connects the ranks of a distributed training: ThreadCommunicator, MpiCommunicator, or a class of the
+/// Connects the ranks of a distributed training: that of run_ranks(), MpiCommunicator, or a class of the
 /// caller's own.
 ///
 /// All functions but rank(), size(), concurrent() and fail() are collective: all ranks call them in the same
@@ -49,17 +49,8 @@ class Communicator {
   /// collective calls throw IoError with this message. Does not wait.
   virtual void fail(const std::string& message) noexcept = 0;
 
-  /// Waits until all ranks have called it.
-  void barrier() { (void)all(char{0}); }
-
-  /// Overwrites `data` on all ranks with rank `root`'s data, which has the same size.
-  void broadcast(std::span<std::byte> data, int root = 0);
-  /// Returns the value of rank `root` on all ranks.
-  template <class V>
-  requires(std::is_trivially_copyable_v<V>) V from(int root, V value) {
-    broadcast(std::as_writable_bytes(std::span(&value, 1)), root);
-    return value;
-  }
+  /// Overwrites `data` on all ranks with that of rank 0, which has the same size.
+  void broadcast(std::span<std::byte> data);
 
   /// Returns the values of all ranks on all ranks, in the order of ranks.
   template <class V>
@@ -79,12 +70,9 @@ class Communicator {
     return result;
   }
 
-  /// Returns the data of all ranks on all ranks, in the order of ranks; sizes may differ.
-  std::vector<std::vector<std::byte>> all_of(std::span<const std::byte> data);
-
-  /// Returns the data of all ranks on rank `root`, in the order of ranks; sizes may differ. On the other
-  /// ranks the size() elements are empty.
-  std::vector<std::vector<std::byte>> gather(std::span<const std::byte> data, int root = 0);
+  /// Returns the data of all ranks in the order of ranks, on rank 0 or, with for_all, on all ranks; sizes may
+  /// differ. On ranks that get nothing the size() elements are empty.
+  std::vector<std::vector<std::byte>> gather(std::span<const std::byte> data, bool for_all = false);
 
  private:
   template <class V>
@@ -134,44 +122,29 @@ inline long processes_of_mpirun() {
 
 namespace eigenformer {
 
-EIGENFORMER_IO_FUNCTION void Communicator::broadcast(std::span<std::byte> data, int root) {
+EIGENFORMER_IO_FUNCTION void Communicator::broadcast(std::span<std::byte> data) {
   const auto n = static_cast<std::size_t>(size());
   std::vector<std::span<const std::byte>> send(n);
   std::vector<std::span<std::byte>> receive(n);
-  if (rank() == root) {
-    std::fill(send.begin(), send.end(), std::span<const std::byte>(data));
-    send[static_cast<std::size_t>(root)] = {};
+  if (rank() == 0) {
+    std::fill(send.begin() + 1, send.end(), std::span<const std::byte>(data));
   } else {
-    receive[static_cast<std::size_t>(root)] = data;
+    receive[0] = data;
   }
   exchange(send, receive);
 }
 
-EIGENFORMER_IO_FUNCTION std::vector<std::vector<std::byte>> Communicator::all_of(
-    std::span<const std::byte> data) {
-  const std::vector<std::size_t> sizes = all(data.size());
-  std::vector<std::vector<std::byte>> result;
-  const std::vector<std::span<const std::byte>> send(sizes.size(), data);
-  std::vector<std::span<std::byte>> receive;
-  for (const std::size_t size : sizes) result.emplace_back(size);
-  for (auto& data_of_rank : result) receive.emplace_back(data_of_rank);
-  exchange(send, receive);
-  return result;
-}
-
 EIGENFORMER_IO_FUNCTION std::vector<std::vector<std::byte>> Communicator::gather(
-    std::span<const std::byte> data, int root) {
-  const auto n = static_cast<std::size_t>(size());
+    std::span<const std::byte> data, bool for_all) {
   const std::vector<std::size_t> sizes = all(data.size());
-  std::vector<std::vector<std::byte>> result(n);
-  std::vector<std::span<const std::byte>> send(n);
-  std::vector<std::span<std::byte>> receive(n);
-  send[static_cast<std::size_t>(root)] = data;
-  if (rank() == root) {
-    for (std::size_t r = 0; r < n; ++r) {
-      result[r].resize(sizes[r]);
-      receive[r] = result[r];
-    }
+  std::vector<std::vector<std::byte>> result(sizes.size());
+  std::vector<std::span<const std::byte>> send(sizes.size());
+  std::vector<std::span<std::byte>> receive(sizes.size());
+  for (std::size_t r = 0; r < sizes.size(); ++r) {
+    if (for_all || r == 0) send[r] = data;
+    if (!for_all && rank() != 0) continue;
+    result[r].resize(sizes[r]);
+    receive[r] = result[r];
   }
   exchange(send, receive);
   return result;

@@ -1,30 +1,21 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstdint>
-#include <cstring>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <span>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
-#include "eigenformer/kernels/simd/isa.hpp"
+#include "eigenformer/train/distributed/agreement.hpp"
 #include "eigenformer/train/distributed/reducer.hpp"
 #include "eigenformer/train/step/updates.hpp"
 
 namespace eigenformer::detail {
-
-// Throws ValueError unless all ranks have the same text.
-EIGENFORMER_IO_FUNCTION void require_same_on_ranks(Communicator& communicator, const char* what,
-                                                   const std::string& text);
-
-// Throws ValueError unless all ranks have the same options (the result of options_to_json()), and names those
-// that differ.
-EIGENFORMER_IO_FUNCTION void require_same_options(Communicator& communicator, const nlohmann::json& options);
 
 // Accumulates an update on N ranks: rank r computes micro-batches r, r + N, r + 2N ...
 template <class T>
@@ -66,13 +57,10 @@ class RankAccumulator final : public Accumulator<T> {
       }
     } else {
       local_.zero();
-      for (std::size_t a = 0; a + 1 < own.size(); ++a) {
-        const Var<T> loss = forward(a);
-        backward_locally(loss, a == 0, {});
-      }
+      for (std::size_t a = 0; a + 1 < own.size(); ++a) add_backward(a == 0, forward(a), tape_, part_, local_);
       const Var<T> loss = own.empty() ? Var<T>() : forward(own.size() - 1);
       reducer_.begin(local_, gradients, static_cast<int>(std::min(n, count)), true, true);
-      if (!own.empty()) backward_locally(loss, own.size() == 1, tell_);
+      if (!own.empty()) add_backward(own.size() == 1, loss, tape_, part_, local_, tell_);
       reducer_.end();
     }
     reducer_.wait();
@@ -103,52 +91,26 @@ class RankAccumulator final : public Accumulator<T> {
   }
 
  private:
-  void backward_locally(const Var<T>& loss, bool first, const typename Tape<T>::OnComplete& complete) {
-    if (first) {
-      tape_.backward(loss, local_, complete);
-    } else {
-      add_backward(loss, tape_, part_, local_, complete);
-    }
-  }
-
   // Adds the losses of all ranks' batches, in the order of batches.
   void add_losses(const std::vector<UpdateLoss>& own, index_t count, UpdateLoss& sum) {
-    std::vector<std::byte> bytes;
-    const auto put = [&](const void* data, std::size_t size) {
-      const auto* from = static_cast<const std::byte*>(data);
-      bytes.insert(bytes.end(), from, from + size);
+    // As bits, because JSON has no NaN.
+    const auto bits = [](double value) { return std::bit_cast<std::uint64_t>(value); };
+    const auto number = [](const nlohmann::json& of) {
+      return std::bit_cast<double>(of.get<std::uint64_t>());
     };
+    nlohmann::json losses = nlohmann::json::array();
     for (const UpdateLoss& batch : own) {
-      put(&batch.loss, sizeof(double));
-      const std::size_t parts = batch.parts.sums().size();
-      put(&parts, sizeof(parts));
-      for (const LossPart& part : batch.parts.sums()) {
-        const std::size_t length = part.name.size();
-        put(&length, sizeof(length));
-        put(part.name.data(), length);
-        put(&part.value, sizeof(double));
-      }
+      nlohmann::json parts = nlohmann::json::array();
+      for (const Measured& part : batch.parts.sums()) parts.push_back({part.name, bits(part.value)});
+      losses.push_back({bits(batch.loss), std::move(parts)});
     }
-    const std::vector<std::vector<std::byte>> all = communicator_->all_of(bytes);
-    std::vector<std::size_t> at(all.size());
-    for (index_t k = 0; k < count; ++k) {
-      const auto r = static_cast<std::size_t>(k) % all.size();
-      const auto take = [&](void* to, std::size_t size) {
-        std::memcpy(to, all[r].data() + at[r], size);
-        at[r] += size;
-      };
+    const std::vector<nlohmann::json> all = json_of_ranks(*communicator_, losses);
+    for (std::size_t k = 0; k < static_cast<std::size_t>(count); ++k) {
+      const nlohmann::json& of_batch = all[k % all.size()].at(k / all.size());
       UpdateLoss batch;
-      take(&batch.loss, sizeof(double));
-      std::size_t parts = 0;
-      for (take(&parts, sizeof(parts)); parts > 0; --parts) {
-        std::size_t length = 0;
-        take(&length, sizeof(length));
-        std::string name(length, ' ');
-        take(name.data(), length);
-        double value = 0;
-        take(&value, sizeof(value));
-        batch.parts.add(name, value);
-      }
+      batch.loss = number(of_batch.at(0));
+      for (const nlohmann::json& part : of_batch.at(1))
+        batch.parts.add(part.at(0).get<std::string>(), number(part.at(1)));
       sum.add(batch);
     }
   }
@@ -173,45 +135,3 @@ class RankAccumulator final : public Accumulator<T> {
 };
 
 }  // namespace eigenformer::detail
-
-#if EIGENFORMER_IO_DEFINITIONS
-
-namespace eigenformer::detail {
-
-EIGENFORMER_IO_FUNCTION void require_same_on_ranks(Communicator& communicator, const char* what,
-                                                   const std::string& text) {
-  std::uint64_t hash = 0xCBF29CE484222325u;  // FNV-1a
-  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001B3u;
-  const std::vector<std::uint64_t> all = communicator.all(hash);
-  for (std::size_t r = 1; r < all.size(); ++r) {
-    if (all[r] == all[0]) continue;
-    throw ValueError("distributed",
-                     {what, " of rank ", r, " differ from those of rank 0 (those of this rank: ", text, ")"});
-  }
-}
-
-EIGENFORMER_IO_FUNCTION void require_same_options(Communicator& communicator, const nlohmann::json& options) {
-  const std::string own = options.dump();
-  const std::vector<std::vector<std::byte>> all = communicator.all_of(std::as_bytes(std::span(own)));
-  const auto options_of = [&](std::size_t rank) {
-    return nlohmann::json::parse(
-        std::string_view(reinterpret_cast<const char*>(all[rank].data()), all[rank].size()));
-  };
-  const nlohmann::json expected = options_of(0);
-  for (std::size_t r = 1; r < all.size(); ++r) {
-    const nlohmann::json other = options_of(r);
-    std::string differences;
-    for (const auto& [name, value] : other.items()) {
-      if (!expected.contains(name) || expected[name] == value) continue;
-      differences += (differences.empty() ? "" : ", ") + name + ": " + value.dump() + ", expected " +
-                     expected[name].dump();
-    }
-    if (differences.empty()) continue;
-    throw ValueError("distributed",
-                     {"the options of rank ", r, " differ from those of rank 0 (", differences, ")"});
-  }
-}
-
-}  // namespace eigenformer::detail
-
-#endif

@@ -177,7 +177,7 @@ class Reducer {
     const auto e = static_cast<std::size_t>(&entry - source_->entries().data());
     if (bucket_of_[e] == none || completed_[e] != 0) return;
     completed_[e] = 1;
-    if (!ordered_) seen_.push_back(e);
+    if (!ordered_ && first_) seen_.push_back(e);
     const std::lock_guard lock(mutex_);
     if (--missing_[bucket_of_[e]] == 0) changed_.notify_all();
   }
@@ -228,15 +228,11 @@ class Reducer {
     }
   }
 
-  /// The buckets in the order in which they are sent; it changes once, after the first update.
-  const std::vector<Bucket>& buckets() const noexcept { return buckets_; }
-
  private:
   static constexpr std::size_t none = static_cast<std::size_t>(-1);
 
   bool overlaps() const { return options_.overlap && communicator_->concurrent(); }
   std::size_t ranks() const { return static_cast<std::size_t>(communicator_->size()); }
-  bool rounds_to_bf16() const { return options_.precision == ReductionPrecision::bf16; }
 
   void set_buckets(const Gradients<T>& gradients) {
     const std::size_t most = static_cast<std::size_t>(options_.bucket_kib) * 1024 / sizeof(T);
@@ -250,23 +246,11 @@ class Reducer {
     written_.assign(buckets_.size(), {});
   }
 
-  // After the first update: the order in which the gradients were complete on rank 0.
+  // After the first update: the order in which the gradients of its first round were complete on rank 0.
   void set_order() {
-    std::vector<std::uint64_t> order(order_.size());
-    std::vector<char> there(order_.size());
-    std::size_t count = 0;
-    for (const std::size_t e : seen_) {
-      if (there[e] != 0) continue;
-      there[e] = 1;
-      order[count++] = e;
-    }
-    for (std::size_t e = 0; e < order.size(); ++e) {
-      if (there[e] == 0) order[count++] = e;
-    }
-    communicator_->broadcast(std::as_writable_bytes(std::span(order)));
-    order_.assign(order.begin(), order.end());
+    communicator_->broadcast(std::as_writable_bytes(std::span(seen_)));
+    order_ = std::move(seen_);
     ordered_ = true;
-    seen_ = {};
     set_buckets(*sum_);
   }
 
@@ -298,7 +282,7 @@ class Reducer {
   void reduce(std::size_t b) {
     if (options_.reduction == Reduction::native) {
       if (last_) sum_natively(buckets_[b]);
-    } else if (rounds_to_bf16()) {
+    } else if (options_.precision == ReductionPrecision::bf16) {
       reduce_as<bfloat16>(b);
     } else {
       reduce_as<T>(b);
@@ -348,9 +332,9 @@ class Reducer {
                     T* to = total.data() + (first - begin);
                     const Wire* g = piece + (first - begin);
                     if (written[i] == 0) {
-                      for (std::size_t k = 0; k < last - first; ++k) to[k] = value_of(g[k]);
+                      for (std::size_t k = 0; k < last - first; ++k) to[k] = converted<T>(g[k]);
                     } else {
-                      for (std::size_t k = 0; k < last - first; ++k) to[k] += value_of(g[k]);
+                      for (std::size_t k = 0; k < last - first; ++k) to[k] += converted<T>(g[k]);
                     }
                   });
       for (std::size_t i = 0; i < bucket.entries.size(); ++i) {
@@ -368,14 +352,15 @@ class Reducer {
     const std::vector<T>& total = totals_[b];
     wire_.resize(bucket.size() * sizeof(Wire));
     Wire* flat = reinterpret_cast<Wire*>(wire_.data());
-    for (std::size_t k = 0; k < total.size(); ++k) flat[bucket.bounds[me] + k] = wire_of<Wire>(total[k]);
+    for (std::size_t k = 0; k < total.size(); ++k) flat[bucket.bounds[me] + k] = converted<Wire>(total[k]);
     if (owners_.empty()) gather_pieces(bucket, sizeof(Wire));
     for (std::size_t i = 0; i < bucket.entries.size(); ++i) {
       if (written_[b][i] == 0) continue;
       if (!owners_.empty() && owners_[bucket.entries[i]] != communicator_->rank()) continue;
       T* to = sum_->entries()[bucket.entries[i]].writable().data();
       const Wire* from = flat + bucket.offsets[i];
-      for (std::size_t k = 0; k < bucket.offsets[i + 1] - bucket.offsets[i]; ++k) to[k] = value_of(from[k]);
+      for (std::size_t k = 0; k < bucket.offsets[i + 1] - bucket.offsets[i]; ++k)
+        to[k] = converted<T>(from[k]);
     }
   }
 
@@ -441,24 +426,17 @@ class Reducer {
         return;
       }
       const T* from = entry.value.data() + (first - bucket.offsets[i]);
-      for (std::size_t k = 0; k < last - first; ++k) out[k] = wire_of<Wire>(from[k]);
+      for (std::size_t k = 0; k < last - first; ++k) out[k] = converted<Wire>(from[k]);
     });
   }
 
-  template <class Wire>
-  static Wire wire_of(T value) {
-    if constexpr (std::is_same_v<Wire, T>) {
+  // From T to the type that is sent, and back.
+  template <class To, class From>
+  static To converted(From value) {
+    if constexpr (std::is_same_v<To, From>) {
       return value;
     } else {
-      return Wire(static_cast<float>(value));
-    }
-  }
-  template <class Wire>
-  static T value_of(Wire value) {
-    if constexpr (std::is_same_v<Wire, T>) {
-      return value;
-    } else {
-      return static_cast<T>(static_cast<float>(value));
+      return static_cast<To>(static_cast<float>(value));
     }
   }
 
@@ -466,7 +444,7 @@ class Reducer {
   DistributedOptions options_;
   std::vector<int> owners_;
   std::vector<std::size_t> order_, seen_, bucket_of_;
-  std::vector<Bucket> buckets_;
+  std::vector<Bucket> buckets_;             // in the order in which they are sent
   std::vector<std::vector<T>> totals_;      // this rank's piece of each bucket
   std::vector<std::vector<char>> written_;  // by any rank, for each entry of each bucket
   std::vector<std::byte> sent_, received_, wire_;

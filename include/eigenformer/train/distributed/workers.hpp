@@ -25,9 +25,7 @@ class WorkerAccumulator final : public Accumulator<T> {
   }
 
   UpdateLoss add(Updates<T>& batches, const PassOptions& pass, Gradients<T>& gradients) override {
-    UpdateLoss sum;
-    for (index_t k = 0; k < batches.size(); ++k) sum.weight += batches.weight(k);
-    require_weight(sum.weight);
+    UpdateLoss sum{.weight = total_weight(batches)};
     const auto workers = static_cast<index_t>(tapes_.size());
     for (index_t first = 0; first < batches.size(); first += workers) {
       const index_t count = std::min(workers, batches.size() - first);

@@ -273,7 +273,7 @@ class TrainingLoop {
   void load(const TrainingState<T>& state);
   /// Whether a saved state is of a decay towards another end than that of these options, so that the state
   /// kept by TrainingSink::on_decay() is the one to load. A run with a time limit has all its time before it.
-  bool resumes_before_decay(const TrainingState<T>& state);
+  bool resumes_before_decay(const TrainingState<T>& state) const;
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -291,14 +291,17 @@ class TrainingLoop {
 
   static std::string snapshot_prefix(std::size_t k) { return "snapshot." + std::to_string(k) + "."; }
   std::vector<StateEntry<T>> weights() const;
+  StateAverage<T> no_snapshots() const {
+    return StateAverage<T>(std::max<index_t>({options_.average_last, options_.average_best, 1}));
+  }
   StateAverage<T> load_snapshots(const detail::StateReader<T>& reader) const;
   void require_training_weights() const;
   bool validates() const { return static_cast<bool>(options_.validation.measure); }
   double seconds() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
-  index_t steps_of_limits();
-  index_t last_step() { return std::min(steps_of_limits(), early_end_); }
+  index_t steps_of_limits() const;
+  index_t last_step() const { return std::min(steps_of_limits(), early_end_); }
   double done();
-  bool same_decay(const detail::TrainingProgress& progress);
+  bool same_decay(const detail::TrainingProgress& progress) const;
   ExpectedSteps expected_steps();
   index_t steps_by_speed(double seconds) const;
   void judge_time();
@@ -308,13 +311,11 @@ class TrainingLoop {
   void make_accumulator();
   void begin_together();
   void checkpoint();
-  static std::string counted_ranks(int ranks);
   void update();
   void skip(double loss, double norm);
   void require_finite() const;
   void report();
-  void validate();
-  void validate_into(detail::EarlyStopping& early_stopping, StateAverage<T>& snapshots);
+  void validate(detail::EarlyStopping& early_stopping, StateAverage<T>& snapshots);
   void tell(double value, bool best, index_t averaged = 0);
   TrainingEnd finish(TrainingEnd end);
   void try_average(detail::EarlyStopping& early_stopping, const StateAverage<T>& snapshots);
@@ -339,7 +340,7 @@ class TrainingLoop {
   std::unique_ptr<ExponentialAverage<T>> average_;  // with ema_decay
   std::vector<Tensor<T>> displaced_;  // the weights of training, while a mean of snapshots replaces them
   detail::TrainingProgress progress_;
-  index_t first_epoch_steps_ = 0;  // 0: not counted yet
+  mutable index_t first_epoch_steps_ = 0;  // 0: not counted yet
   double learning_rate_ = 0;
   double gradient_norm_ = 0;
   double last_loss_ = std::numeric_limits<double>::quiet_NaN();
@@ -349,7 +350,6 @@ class TrainingLoop {
   // Of this run before this update, the same on all ranks: seconds, and those until its end must begin.
   double passed_ = 0, time_limit_ = 0;
   double end_seconds_ = 0;               // that the end of a run takes: its last validations
-  index_t planned_steps_ = 0;            // that the limits of updates allow; 0: no such limit
   index_t early_end_ = detail::endless;  // the last update of an early decay
   TrainingEnd early_reason_{};           // why it began
   double done_ = 0;                      // see done()

@@ -39,7 +39,7 @@ TrainingLoop<T>::TrainingLoop(const std::vector<ParameterHandle<T>>& parameters,
       optimizer_(optimizer),
       gradients_(parameters_),
       early_stopping_(options.patience, options.validation.better),
-      snapshots_(std::max<index_t>({options.average_last, options.average_best, 1})) {
+      snapshots_(no_snapshots()) {
   using Source = std::remove_reference_t<Batches>;
   using LossOwned = std::decay_t<Loss>;
   using RatesOwned = std::decay_t<Rates>;
@@ -100,11 +100,6 @@ void TrainingLoop<T>::require_options() const {
   }
 }
 
-template <class T>
-std::string TrainingLoop<T>::counted_ranks(int ranks) {
-  return std::to_string(ranks) + (ranks == 1 ? " rank" : " ranks");
-}
-
 // Chooses who computes the gradients of an update's batches: this thread, workers, or ranks.
 template <class T>
 void TrainingLoop<T>::make_accumulator() {
@@ -136,7 +131,13 @@ void TrainingLoop<T>::make_accumulator() {
   }
   accumulator_ = std::make_unique<detail::RankAccumulator<T>>(gradients_, communicator, options_.distributed,
                                                               std::move(owners));
-  if (validates()) options_.validation.measure = detail::on_rank_0(communicator, options_.validation.measure);
+  if (validates()) {
+    options_.validation.measure = [communicator, measure = options_.validation.measure] {
+      double value = communicator->rank() == 0 ? measure() : 0;
+      communicator->broadcast(std::as_writable_bytes(std::span(&value, 1)));
+      return value;
+    };
+  }
   if (communicator->rank() != 0) options_.validation.details = nullptr;
 }
 
@@ -144,7 +145,10 @@ void TrainingLoop<T>::make_accumulator() {
 template <class T>
 void TrainingLoop<T>::begin_together() {
   Communicator& communicator = *options_.communicator;
-  detail::require_same_on_ranks(communicator, "the parameters", detail::description_of(parameters_));
+  std::string names_and_shapes;
+  for (const auto& p : parameters_)
+    names_and_shapes += p->name + p->value.shape().str() + (p->frozen ? " frozen, " : ", ");
+  detail::require_same_on_ranks(communicator, "the parameters", names_and_shapes);
   detail::require_same_on_ranks(communicator, "the instructions of kernels", isa_name(isa()));
   detail::require_same_options(communicator, options_to_json(options_));
   detail::require_same_on_ranks(communicator, "the counters", detail::to_json(progress_).dump());
@@ -174,8 +178,6 @@ TrainingEnd TrainingLoop<T>::run_to_end(const std::stop_token& stop, const std::
   first_step_ = progress_.step;
   skipped_ = 0;
   end_seconds_ = 0;
-  const index_t planned = steps_of_limits();
-  planned_steps_ = planned == detail::endless ? 0 : planned;
   early_end_ = detail::endless;
   done_ = 0;
   told_steps_ = 0;
@@ -217,7 +219,10 @@ TrainingEnd TrainingLoop<T>::run_to_end(const std::stop_token& stop, const std::
       progress_.batch = 0;
     }
     if (progress_.step % options_.report_every == 0) report();
-    if (options_.validate_every > 0 ? progress_.step % options_.validate_every == 0 : epoch_ends) validate();
+    if (options_.validate_every > 0 ? progress_.step % options_.validate_every == 0 : epoch_ends) {
+      progress_.validated_step = progress_.step;
+      validate(early_stopping_, snapshots_);
+    }
   }
 }
 
@@ -246,7 +251,7 @@ void TrainingLoop<T>::require_training_weights() const {
 
 // Updates that epochs and max_steps allow.
 template <class T>
-index_t TrainingLoop<T>::steps_of_limits() {
+index_t TrainingLoop<T>::steps_of_limits() const {
   index_t total = detail::endless;
   if (options_.epochs > 0) {
     if (first_epoch_steps_ == 0) {
@@ -273,7 +278,7 @@ double TrainingLoop<T>::done() {
 
 // Whether a decay goes to the end that the limits of updates set.
 template <class T>
-bool TrainingLoop<T>::same_decay(const detail::TrainingProgress& progress) {
+bool TrainingLoop<T>::same_decay(const detail::TrainingProgress& progress) const {
   return progress.decay_steps > 0 && progress.decay_steps == steps_of_limits();
 }
 
@@ -441,13 +446,7 @@ void TrainingLoop<T>::checkpoint() {
 }
 
 template <class T>
-void TrainingLoop<T>::validate() {
-  progress_.validated_step = progress_.step;
-  validate_into(early_stopping_, snapshots_);
-}
-
-template <class T>
-void TrainingLoop<T>::validate_into(detail::EarlyStopping& early_stopping, StateAverage<T>& snapshots) {
+void TrainingLoop<T>::validate(detail::EarlyStopping& early_stopping, StateAverage<T>& snapshots) {
   const auto begin = Clock::now();
   require_finite();
   if (sharded_) sharded_->gather(optimizer_);
@@ -493,7 +492,7 @@ template <class T>
 TrainingEnd TrainingLoop<T>::finish(TrainingEnd end) {
   detail::EarlyStopping early_stopping = early_stopping_;
   StateAverage<T> snapshots = snapshots_;
-  if (progress_.validated_step != progress_.step) validate_into(early_stopping, snapshots);
+  if (progress_.validated_step != progress_.step) validate(early_stopping, snapshots);
   if (snapshots.size() > 1) try_average(early_stopping, snapshots);
   best_at_end_ = early_stopping.best();
   return end;
@@ -503,20 +502,15 @@ TrainingEnd TrainingLoop<T>::finish(TrainingEnd end) {
 // weights of training are restored afterwards.
 template <class T>
 void TrainingLoop<T>::try_average(detail::EarlyStopping& early_stopping, const StateAverage<T>& snapshots) {
-  struct Restore {
-    TrainingLoop& loop;
-    ~Restore() {
-      for (std::size_t i = 0; i < loop.displaced_.size(); ++i)
-        loop.parameters_[i]->value.copy_from(loop.displaced_[i]);
-      loop.displaced_.clear();
-    }
-  };
   const std::vector<StateEntry<T>> mean = snapshots.average();
   {
     std::vector<Tensor<T>> kept;
     for (const auto& p : parameters_) kept.push_back(p->value.clone());
     displaced_ = std::move(kept);
-    const Restore restore{*this};
+    const detail::EvaluationWeights in_place([this] {
+      for (std::size_t i = 0; i < displaced_.size(); ++i) parameters_[i]->value.copy_from(displaced_[i]);
+      displaced_.clear();
+    });
     for (std::size_t i = 0; i < parameters_.size(); ++i) parameters_[i]->value.copy_from(mean[i].value);
     sink_.on_notice(std::string("the mean of the weights of the ") +
                     (options_.average_best > 1 ? "best " : "last ") + std::to_string(snapshots.size()) +

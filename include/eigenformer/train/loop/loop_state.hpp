@@ -38,7 +38,8 @@ TrainingState<T> TrainingLoop<T>::state() const {
   if (std::isfinite(early_stopping_.best())) state.values["best_loss"] = early_stopping_.best();
   state.values["seed"] = options_.seed;
   state.values["accumulate"] = options_.accumulate;
-  if (follows_total_ && planned_steps_ > 0) state.values["planned_steps"] = planned_steps_;
+  if (const index_t planned = steps_of_limits(); follows_total_ && planned != detail::endless)
+    state.values["planned_steps"] = planned;
   if (options_.communicator != nullptr) state.values["ranks"] = options_.communicator->size();
   return state;
 }
@@ -62,8 +63,7 @@ void TrainingLoop<T>::load(const TrainingState<T>& state) {
                           : detail::EarlyStopping::worst(options_.validation.better);
   StateAverage<T> snapshots = load_snapshots(reader);
   // Snapshots ranked on other validation data cannot be compared.
-  if (other_data && options_.average_best > 1)
-    snapshots = StateAverage<T>(std::max<index_t>({options_.average_last, options_.average_best, 1}));
+  if (other_data && options_.average_best > 1) snapshots = no_snapshots();
   std::unique_ptr<ExponentialAverage<T>> average;
   if (options_.ema_decay > 0) {
     average = std::make_unique<ExponentialAverage<T>>(parameters_, options_.ema_decay);
@@ -94,13 +94,13 @@ void TrainingLoop<T>::load(const TrainingState<T>& state) {
   }
   const int now = options_.communicator == nullptr ? 1 : options_.communicator->size();
   if (const int before = reader.has("ranks") ? reader.template value<int>("ranks") : 1; before != now) {
-    sink_.on_notice("the training was saved with " + counted_ranks(before) + " and resumes with " +
-                    counted_ranks(now));
+    const auto counted = [](int ranks) { return std::to_string(ranks) + (ranks == 1 ? " rank" : " ranks"); };
+    sink_.on_notice("the training was saved with " + counted(before) + " and resumes with " + counted(now));
   }
 }
 
 template <class T>
-bool TrainingLoop<T>::resumes_before_decay(const TrainingState<T>& state) {
+bool TrainingLoop<T>::resumes_before_decay(const TrainingState<T>& state) const {
   const detail::TrainingProgress progress = detail::progress_from(detail::StateReader<T>(state));
   // At its limits it has nothing more to do.
   const bool over =
@@ -111,7 +111,7 @@ bool TrainingLoop<T>::resumes_before_decay(const TrainingState<T>& state) {
 // Snapshots are only taken over from a training of the same kind: last ones or best ones.
 template <class T>
 StateAverage<T> TrainingLoop<T>::load_snapshots(const detail::StateReader<T>& reader) const {
-  StateAverage<T> snapshots(std::max<index_t>({options_.average_last, options_.average_best, 1}));
+  StateAverage<T> snapshots = no_snapshots();
   const auto count = reader.template value<std::size_t>("snapshots");
   const bool ranked = reader.has("snapshot_costs");
   if (ranked != (options_.average_best > 1)) return snapshots;

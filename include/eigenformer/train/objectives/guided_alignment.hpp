@@ -11,6 +11,7 @@
 #include "eigenformer/search/alignment/attention_alignment.hpp"
 #include "eigenformer/search/decoding/attention_maps.hpp"
 #include "eigenformer/train/options/objectives.hpp"
+#include "eigenformer/train/step/updates.hpp"
 
 namespace eigenformer {
 
@@ -30,13 +31,6 @@ concept GuidedModel = requires(const M& model, const Context<typename M::value_t
 };
 
 namespace detail {
-
-/// The loss of a batch with guided alignment, and the alignment's term alone.
-template <class T>
-struct GuidedLoss {
-  Var<T> loss;           ///< the words' loss plus weight times the alignment loss; a recorded scalar
-  double alignment = 0;  ///< the alignment loss in nats without its weight, with the divisor of the loss
-};
 
 // The expected rows of attention: uniform over the source tokens that a target token is linked with.
 EIGENFORMER_IO_FUNCTION std::vector<ExpectedAttention> expected_attention(const Batch& batch);
@@ -79,22 +73,33 @@ DecodedBatch<typename M::value_type> decode_batch(const M& model, const Context<
   return {rows, pass.weights()};
 }
 
+// Adds guided.weight times alignment_loss() of the attention of some passes over a batch, which `batch`
+// repeats, to the loss of the words; both are divided by `divisor`. Without its weight its sum, the mean over
+// passes, is added to `parts`, which may be null.
+template <class T>
+Var<T> add_alignment_loss(const Var<T>& words, const Var<T>& attention, const Batch& batch,
+                          const GuidedAlignmentOptions& guided, double divisor, LossParts* parts,
+                          int passes = 1) {
+  const Var<T> alignment =
+      alignment_loss(attention, expected_attention(batch), guided.head, passes * divisor);
+  if (parts != nullptr) parts->add("alignment", static_cast<double>(alignment.value().item()) * divisor);
+  return add(words, multiply(alignment, static_cast<T>(guided.weight)));
+}
+
 /// The loss of a packed batch with guided alignment (Chen et al. 2016; Garg et al. 2019): the cross entropy
 /// of the target tokens plus guided.weight times alignment_loss(). Both are divided by options.divisor, or by
-/// the batch's target tokens when it is 0. Throws ValueError when the model lacks the layer or head, and
-/// IndexError for a link outside its sentence pair.
+/// the batch's target tokens when it is 0. `parts`, which may be null, receives the sum "alignment" without
+/// its weight. Throws ValueError when the model lacks the layer or head, and IndexError for a link outside
+/// its sentence pair.
 template <GuidedModel M>
-[[nodiscard]] GuidedLoss<typename M::value_type> guided_alignment_loss(
+[[nodiscard]] Var<typename M::value_type> guided_alignment_loss(
     const M& model, const Context<typename M::value_type>& ctx, const Batch& batch,
-    const CrossEntropyOptions& options, const GuidedAlignmentOptions& guided) {
-  using T = typename M::value_type;
-  const auto decoded = detail::decode_batch(model, ctx, batch, &guided);
-  const Var<T> words = model.token_loss(ctx, decoded.rows, id_row(batch.target_output), options);
+    const CrossEntropyOptions& options, const GuidedAlignmentOptions& guided, LossParts* parts = nullptr) {
+  const auto decoded = decode_batch(model, ctx, batch, &guided);
+  const Var<typename M::value_type> words =
+      model.token_loss(ctx, decoded.rows, id_row(batch.target_output), options);
   const double divisor = options.divisor > 0 ? options.divisor : static_cast<double>(batch.target_tokens());
-  const Var<T> alignment =
-      alignment_loss(decoded.attention, detail::expected_attention(batch), guided.head, divisor);
-  return {add(words, multiply(alignment, static_cast<T>(guided.weight))),
-          static_cast<double>(alignment.value().item())};
+  return add_alignment_loss(words, decoded.attention, batch, guided, divisor, parts);
 }
 
 }  // namespace detail

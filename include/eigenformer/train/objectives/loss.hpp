@@ -46,7 +46,7 @@ struct SourceTargetLoss {
   using T = typename M::value_type;  ///< the model's scalar type
 
   const M& model;                                       ///< the model to train
-  detail::ObjectiveOptions options{};                   ///< the terms of the objective
+  TrainingOptions options{};                            ///< have the terms of the objective
   std::shared_ptr<const Teacher<T>> teacher = nullptr;  ///< of a distillation; null: none
 
   /// The batch's share of the update's objective (divided by update.total), a recorded scalar. Adds the
@@ -54,19 +54,15 @@ struct SourceTargetLoss {
   Var<T> operator()(const Context<T>& ctx, const Batch& batch, UpdateWeight update) const {
     if constexpr (TokenObjectiveModel<M>) {
       if (options.r_drop.weight > 0 || teacher != nullptr)
-        return detail::token_objective_loss(model, ctx, batch, options, teacher.get(), update.total,
-                                            update.parts);
+        return token_objective_loss(model, ctx, batch, options, teacher.get(), update.total, update.parts);
     }
     double unsmoothed = std::numeric_limits<double>::quiet_NaN();
     const CrossEntropyOptions words{
         .label_smoothing = options.label_smoothing, .divisor = update.total, .unsmoothed = &unsmoothed};
     const auto loss = [&]() -> Var<T> {
       if constexpr (GuidedModel<M>) {
-        if (!batch.alignment.empty() && options.guided.weight > 0) {
-          const auto both = detail::guided_alignment_loss(model, ctx, batch, words, options.guided);
-          if (update.parts != nullptr) update.parts->add("alignment", both.alignment * update.total);
-          return both.loss;
-        }
+        if (!batch.alignment.empty() && options.guided_alignment.weight > 0)
+          return guided_alignment_loss(model, ctx, batch, words, options.guided_alignment, update.parts);
       }
       return batch_loss(model, ctx, batch, words);
     }();

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <algorithm>
 #include <concepts>
 #include <cstdint>
 #include <functional>
@@ -14,7 +13,7 @@
 #include "eigenformer/nn/models/seq2seq.hpp"
 #include "eigenformer/nn/stacks/transformer.hpp"
 #include "eigenformer/train/objectives/guided_alignment.hpp"
-#include "eigenformer/train/options/objectives.hpp"
+#include "eigenformer/train/options/options.hpp"
 #include "eigenformer/train/step/updates.hpp"
 
 namespace eigenformer {
@@ -108,14 +107,6 @@ concept TokenObjectiveModel = GuidedModel<M> &&
 
 namespace detail {
 
-/// The objective of a training on sentence pairs.
-struct ObjectiveOptions {
-  double label_smoothing = 0;          ///< in [0, 1)
-  GuidedAlignmentOptions guided{};     ///< for batches with alignments
-  RDropOptions r_drop{};               ///< off by default
-  DistillationOptions distillation{};  ///< used with a teacher only
-};
-
 // A batch with all pairs repeated; the repeated ones have sequence numbers of their own, hence other dropout.
 EIGENFORMER_IO_FUNCTION Batch twice(const Batch& batch);
 
@@ -167,17 +158,17 @@ template <TokenObjectiveModel M>
 [[nodiscard]] Var<typename M::value_type> token_objective_loss(const M& model,
                                                                const Context<typename M::value_type>& ctx,
                                                                const Batch& batch,
-                                                               const ObjectiveOptions& options,
+                                                               const TrainingOptions& options,
                                                                const Teacher<typename M::value_type>* teacher,
                                                                double divisor, LossParts* parts = nullptr) {
   using T = typename M::value_type;
   const bool doubled = options.r_drop.weight > 0;
-  const bool aligned = !batch.alignment.empty() && options.guided.weight > 0;
+  const bool aligned = !batch.alignment.empty() && options.guided_alignment.weight > 0;
   TeacherRows<T> taught;
   if (teacher != nullptr) taught = teacher->read(batch, options.distillation.temperature);
   const Batch both = doubled ? detail::twice(batch) : Batch{};
   const Batch& read = doubled ? both : batch;
-  const auto decoded = detail::decode_batch(model, ctx, read, aligned ? &options.guided : nullptr);
+  const auto decoded = detail::decode_batch(model, ctx, read, aligned ? &options.guided_alignment : nullptr);
   TokenLosses sums;
   Var<T> loss = linear_token_objective(ctx, model.readout(ctx, decoded.rows), model.projection_weight(),
                                        model.projection_bias, id_row(batch.target_output),
@@ -193,10 +184,8 @@ template <TokenObjectiveModel M>
   if (doubled) tell("r-drop", sums.divergence);
   if (taught) tell("distillation", sums.distillation);
   if (!aligned) return loss;
-  const Var<T> alignment = alignment_loss(decoded.attention, detail::expected_attention(read),
-                                          options.guided.head, doubled ? 2 * divisor : divisor);
-  tell("alignment", static_cast<double>(alignment.value().item()) * divisor);
-  return add(loss, multiply(alignment, static_cast<T>(options.guided.weight)));
+  return add_alignment_loss(loss, decoded.attention, read, options.guided_alignment, divisor, parts,
+                            doubled ? 2 : 1);
 }
 
 }  // namespace detail

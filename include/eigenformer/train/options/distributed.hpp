@@ -1,7 +1,5 @@
 #pragma once
 
-#include <array>
-
 #include "eigenformer/core/base/config.hpp"
 #include "eigenformer/core/base/error.hpp"
 #include "eigenformer/nn/options/field.hpp"

@@ -1,8 +1,6 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
-#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <limits>
@@ -61,11 +59,8 @@ struct ValidationOptions {
 
   /// Whether validations measure it: it is `by` or one of `measures`.
   bool has(ValidationMeasure measure) const {
-    if (measure == by) return true;
-    for (const std::string& name : names()) {
-      if (name == word_of(measure)) return true;
-    }
-    return false;
+    const std::vector<std::string> all = names();
+    return measure == by || std::find(all.begin(), all.end(), word_of(measure)) != all.end();
   }
   /// Whether validations translate the sample.
   bool translates() const { return has(ValidationMeasure::bleu) || has(ValidationMeasure::chrf); }
@@ -345,15 +340,11 @@ struct TrainingOptions {
   /// Throws ValueError for an invalid field or combination, and names it.
   void validate() const;
 
-  /// Whether all rates after the warm-up depend on the total number of updates.
-  bool uses_total() const { return schedule == ScheduleKind::cosine; }
-  /// The learning rate of update `step` (from 1) of `total`.
-  double rate(index_t step, index_t total) const {
-    return rate(step, total, warmup.value_or(detail::fitted_warmup(total)));
-  }
-  /// The same with a given number of warm-up updates. done: the part of the training before the update, in
-  /// place of that of its updates; see ExpectedSteps.
-  double rate(index_t step, index_t total, index_t warmup_updates, std::optional<double> done = {}) const;
+  /// The learning rate of update `step` (from 1) of `total`. warmup_updates: in place of those of the
+  /// options. done: the part of the training before the update, in place of that of its updates; see
+  /// ExpectedSteps.
+  double rate(index_t step, index_t total, std::optional<index_t> warmup_updates = {},
+              std::optional<double> done = {}) const;
 };
 
 }  // namespace eigenformer
@@ -365,14 +356,13 @@ namespace eigenformer {
 EIGENFORMER_IO_FUNCTION void ValidationOptions::validate() const {
   std::set<std::string> given;
   for (const std::string& name : names()) {
-    bool known = false;
-    for (const char* measure : EnumNames<ValidationMeasure>::names) known = known || name == measure;
-    if (known && !given.insert(name).second)
-      throw ValueError("training", {"validate_with has '", name, "' twice, expected each measure once"});
-    if (!known) {
+    const auto& known = EnumNames<ValidationMeasure>::names;
+    if (std::find(known.begin(), known.end(), name) == known.end()) {
       throw ValueError("training",
                        {"validate_with has '", name, "', expected loss, bleu and chrf, separated by commas"});
     }
+    if (!given.insert(name).second)
+      throw ValueError("training", {"validate_with has '", name, "' twice, expected each measure once"});
   }
 }
 
@@ -446,20 +436,22 @@ EIGENFORMER_IO_FUNCTION void TrainingOptions::validate() const {
   optimizer.validate();
 }
 
-EIGENFORMER_IO_FUNCTION double TrainingOptions::rate(index_t step, index_t total, index_t warmup_updates,
+EIGENFORMER_IO_FUNCTION double TrainingOptions::rate(index_t step, index_t total,
+                                                     std::optional<index_t> warmup_updates,
                                                      std::optional<double> done) const {
+  const index_t warm = warmup_updates ? *warmup_updates : warmup.value_or(detail::fitted_warmup(total));
   switch (schedule) {
     case ScheduleKind::constant:
-      return schedule::constant(step, learning_rate, warmup_updates);
+      return schedule::constant(step, learning_rate, warm);
     case ScheduleKind::cosine:
-      return schedule::cosine(step, learning_rate, warmup_updates, std::max(total, warmup_updates + 1));
+      return schedule::cosine(step, learning_rate, warm, std::max(total, warm + 1));
     case ScheduleKind::warmup_stable_decay:
-      if (!done) return schedule::warmup_stable_decay(step, learning_rate, warmup_updates, total);
-      return schedule::constant(step, learning_rate, warmup_updates) * schedule::decay(*done);
+      if (!done) return schedule::warmup_stable_decay(step, learning_rate, warm, total);
+      return schedule::constant(step, learning_rate, warm) * schedule::decay(*done);
     case ScheduleKind::inverse_square_root:
       break;
   }
-  return schedule::inverse_square_root(step, learning_rate, warmup_updates);
+  return schedule::inverse_square_root(step, learning_rate, warm);
 }
 
 }  // namespace eigenformer

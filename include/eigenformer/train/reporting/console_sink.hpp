@@ -55,9 +55,9 @@ class ConsoleSink : public TrainingSink {
   /// The line about a validation, beginning with the loss.
   static std::string text(const ValidationReport& r);
 
-  /// The last 40 of some values as a line of block characters between the first and the last value, in
+  /// The last 40 of some losses as a line of block characters between the first and the last value, in
   /// UTF-8: "  loss 5.213 █▆▄▂▁ 2.871". Values that are not finite are blank.
-  static std::string curve(const std::vector<double>& values, const char* name = "loss");
+  static std::string curve(const std::vector<double>& values);
 
  private:
   // printf shows the sign of a NaN.
@@ -118,9 +118,8 @@ EIGENFORMER_IO_FUNCTION void ConsoleSink::on_validation(const ValidationReport& 
 
 EIGENFORMER_IO_FUNCTION std::string ConsoleSink::text(const StepReport& r) {
   const double loss = without_sign_of_nan(r.loss);
-  std::string line = detail::format("epoch %lld  step %lld", static_cast<long long>(r.epoch),
-                                    static_cast<long long>(r.step));
-  if (r.step_limit > 0) line += detail::format("/%lld", static_cast<long long>(r.step_limit));
+  std::string line = detail::join({"epoch ", r.epoch, "  step ", r.step});
+  if (r.step_limit > 0) line += detail::join({"/", r.step_limit});
   line += detail::format("  loss %.3f  perplexity %.1f", loss, std::exp(loss));
   for (const auto& part : r.parts) line += detail::format("  %s %.3f", part.name.c_str(), part.value);
   line += "  elapsed " + detail::clock(r.seconds);
@@ -130,9 +129,8 @@ EIGENFORMER_IO_FUNCTION std::string ConsoleSink::text(const StepReport& r) {
 }
 
 EIGENFORMER_IO_FUNCTION std::string ConsoleSink::text(const ValidationReport& r) {
-  std::string line =
-      detail::format("validation after step %lld, epoch %lld%s:", static_cast<long long>(r.step),
-                     static_cast<long long>(r.epoch), r.averaged > 0 ? ", averaged weights" : "");
+  std::string line = detail::join(
+      {"validation after step ", r.step, ", epoch ", r.epoch, r.averaged > 0 ? ", averaged weights:" : ":"});
   std::vector<Measured> all = r.others;
   all.insert(r.name == "loss" ? all.begin() : all.end(), {r.name, r.value});
   for (const auto& [name, value] : all) {
@@ -147,7 +145,7 @@ EIGENFORMER_IO_FUNCTION std::string ConsoleSink::text(const ValidationReport& r)
   return line;
 }
 
-EIGENFORMER_IO_FUNCTION std::string ConsoleSink::curve(const std::vector<double>& values, const char* name) {
+EIGENFORMER_IO_FUNCTION std::string ConsoleSink::curve(const std::vector<double>& values) {
   static constexpr const char* blocks[] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
   constexpr std::size_t most = 40;
   const std::size_t begin = values.size() > most ? values.size() - most : 0;
@@ -158,7 +156,7 @@ EIGENFORMER_IO_FUNCTION std::string ConsoleSink::curve(const std::vector<double>
     high = std::max(high, values[i]);
   }
   if (values.empty()) return {};
-  std::string line = detail::format("  %s %.3f ", name, values[begin]);
+  std::string line = detail::format("  loss %.3f ", values[begin]);
   for (std::size_t i = begin; i < values.size(); ++i) {
     const double part = high > low ? (values[i] - low) / (high - low) : 0;
     line += std::isfinite(values[i]) ? blocks[std::lround(7 * part)] : " ";

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <array>
 #include <string>
 #include <vector>
 
@@ -21,13 +20,13 @@ enum class TrainingEnd {
 EIGENFORMER_ENUM_NAMES(TrainingEnd, "epochs", "max_steps", "max_minutes", "early_stopping", "interrupted",
                        "early_decay")
 
-/// A named term of a training's objective, without its weight in the objective.
-struct LossPart {
-  std::string name;  ///< of the term, such as "alignment"
-  double value = 0;  ///< a sum in LossParts, a mean in StepReport
+/// A named number: what a validation measured, or a term of a training's objective without its weight there.
+struct Measured {
+  std::string name;  ///< such as "bleu" or "alignment"
+  double value = 0;  ///< in the measure's own unit; of a term a sum in LossParts, a mean in StepReport
 
   /// Compares names and values.
-  friend bool operator==(const LossPart&, const LossPart&) = default;
+  friend bool operator==(const Measured&, const Measured&) = default;
 };
 
 /// The progress of a training, reported every LoopOptions::report_every updates.
@@ -44,19 +43,13 @@ struct StepReport {
   double objective = 0;  ///< mean of what updates minimise; Trainer: with label smoothing and all terms
   /// Means of the other terms of the objective. Trainer: "alignment", "r-drop" and "distillation", in nats
   /// per target token.
-  std::vector<LossPart> parts{};
+  std::vector<Measured> parts{};
   double weight = 0;             ///< of the batches since the last report, without skipped updates
   double weight_per_second = 0;  ///< since the last report. Trainer: target tokens; without weights: batches
   double learning_rate = 0;      ///< of the last update
   double gradient_norm = 0;      ///< of the last update, before clipping
   double seconds = 0;            ///< since the start of this run
   double remaining_seconds = 0;  ///< expected until total_steps
-};
-
-/// A named number that a validation measured.
-struct Measured {
-  std::string name;  ///< such as "bleu"
-  double value = 0;  ///< in the measure's own unit
 };
 
 /// A sentence, its reference and the model's translation.

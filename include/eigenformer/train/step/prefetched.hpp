@@ -1,6 +1,5 @@
 #pragma once
 
-#include <algorithm>
 #include <condition_variable>
 #include <deque>
 #include <exception>
@@ -29,11 +28,11 @@ class PrefetchedBatches {
   /// The type of the adapted batches.
   using Batch = std::remove_cvref_t<decltype(std::declval<Batches&>().batch(index_t{}, index_t{}))>;
 
-  /// Starts the thread. depth: batches made ahead; requesting another than the next one discards them. Throws
-  /// ValueError when depth is below 1.
+  /// Starts the thread. depth: batches made ahead; requesting another than the next one discards them. 0: no
+  /// thread, batches are made on request. Throws ValueError when depth is negative.
   explicit PrefetchedBatches(Batches& batches, index_t depth = 4) : batches_(batches), depth_(depth) {
-    if (depth < 1) throw ValueError("prefetch", {"depth is ", depth, ", must be at least 1"});
-    thread_ = std::thread([this] { work(); });
+    if (depth < 0) throw ValueError("prefetch", {"depth is ", depth, ", must not be negative"});
+    if (depth > 0) thread_ = std::thread([this] { work(); });
   }
   ~PrefetchedBatches() {
     {
@@ -41,13 +40,14 @@ class PrefetchedBatches {
       stop_ = true;
     }
     changed_.notify_all();
-    thread_.join();
+    if (thread_.joinable()) thread_.join();
   }
   PrefetchedBatches(const PrefetchedBatches&) = delete;
   PrefetchedBatches& operator=(const PrefetchedBatches&) = delete;
 
   /// The number of batches of an epoch. Throws what the batches throw.
   index_t num_batches(index_t epoch) {
+    if (depth_ == 0) return batches_.num_batches(epoch);
     std::unique_lock<std::mutex> lock(mutex_);
     // Counting another epoch makes the batches lose their work on this one, so counts are kept.
     if (const auto known = counts_.find(epoch); known != counts_.end()) return known->second;
@@ -59,6 +59,7 @@ class PrefetchedBatches {
 
   /// Returns batch k of an epoch, waiting until it is made. Throws what the batches throw.
   Batch batch(index_t epoch, index_t k) {
+    if (depth_ == 0) return batches_.batch(epoch, k);
     std::unique_lock<std::mutex> lock(mutex_);
     const bool ended = made_.empty() && !upcoming_;
     if (ended || epoch != epoch_ || expected_ != k) restart(lock, epoch, k);

@@ -1,7 +1,10 @@
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <concepts>
+#include <iterator>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -23,24 +26,29 @@ namespace eigenformer {
 class LossParts {
  public:
   /// Adds a batch's sum (not its mean) to the term of that name.
-  void add(const std::string& name, double sum);
+  void add(const std::string& name, double sum) {
+    const auto at =
+        std::find_if(parts_.begin(), parts_.end(), [&](const Measured& part) { return part.name == name; });
+    if (at == parts_.end()) return parts_.push_back({name, sum});
+    at->value += sum;
+  }
   /// Adds all terms of `other`.
   void add(const LossParts& other) {
-    for (const LossPart& part : other.parts_) add(part.name, part.value);
+    for (const Measured& part : other.parts_) add(part.name, part.value);
   }
   /// The terms in the order in which they were first added.
-  const std::vector<LossPart>& sums() const noexcept { return parts_; }
+  const std::vector<Measured>& sums() const noexcept { return parts_; }
   /// The sums divided by a weight, without the term shown_loss.
-  std::vector<LossPart> means(double weight) const {
-    std::vector<LossPart> result;
-    for (const LossPart& part : parts_) {
+  std::vector<Measured> means(double weight) const {
+    std::vector<Measured> result;
+    for (const Measured& part : parts_) {
       if (part.name != shown_loss) result.push_back({part.name, part.value / weight});
     }
     return result;
   }
   /// The sum of the term shown_loss, or `otherwise` without one.
   double shown(double otherwise) const {
-    for (const LossPart& part : parts_) {
+    for (const Measured& part : parts_) {
       if (part.name == shown_loss) return part.value;
     }
     return otherwise;
@@ -50,7 +58,7 @@ class LossParts {
   static constexpr const char* shown_loss = "loss";
 
  private:
-  std::vector<LossPart> parts_;
+  std::vector<Measured> parts_;
 };
 
 /// The third argument of a loss function that divides by itself: it returns the sum of its batch's losses
@@ -127,17 +135,6 @@ double batch_weight(const Loss& loss, const Batch& batch) {
   }
 }
 
-template <class T, class Loss, class Batch>
-Var<T> share_of_loss(Loss& loss, const Context<T>& ctx, const Batch& batch, UpdateWeight update) {
-  if constexpr (std::invocable<Loss&, const Context<T>&, const Batch&, UpdateWeight>) {
-    return loss(ctx, batch, update);
-  } else {
-    const double share = batch_weight(loss, batch) / update.total;
-    const Var<T> mean = loss(ctx, batch);
-    return share == 1 ? mean : multiply(mean, static_cast<T>(share));
-  }
-}
-
 // Settings shared by the forward passes of an update.
 struct PassOptions {
   DropoutKey key;
@@ -151,99 +148,33 @@ inline constexpr index_t endless = std::numeric_limits<index_t>::max();
 template <class Batches>
 concept BatchRange = std::ranges::random_access_range<Batches> && std::ranges::sized_range<Batches>;
 
-// Batches of a range, in its order in each epoch. begin() chooses those of an update, here and below.
-template <class Range>
-class RangeSource {
- public:
-  explicit RangeSource(Range& range) : range_(range) {}
-  index_t num_batches(index_t) const { return static_cast<index_t>(std::ranges::size(range_)); }
-  void begin(index_t, index_t first, index_t count) {
-    first_ = first;
-    count_ = count;
-  }
-  index_t size() const { return count_; }
-  decltype(auto) batch(index_t k) const {
-    using Difference = std::ranges::range_difference_t<Range>;
-    return std::ranges::begin(range_)[static_cast<Difference>(first_ + k)];
-  }
-
- private:
-  Range& range_;
-  index_t first_ = 0, count_ = 0;
+// As std::ranges::subrange, which Clang 14 cannot compile.
+template <class Iterator>
+struct PartOfRange {
+  Iterator first, last;
+  Iterator begin() const { return first; }
+  Iterator end() const { return last; }
 };
 
-// Batches of numbered epochs, each made only where it is computed.
-template <class Batches>
-class EpochSource {
- public:
-  explicit EpochSource(Batches& batches) : batches_(batches) {}
-  index_t num_batches(index_t epoch) const { return batches_.num_batches(epoch); }
-  void begin(index_t epoch, index_t first, index_t count) {
-    epoch_ = epoch;
-    first_ = first;
-    made_.clear();
-    made_.resize(static_cast<std::size_t>(count));
-  }
-  index_t size() const { return static_cast<index_t>(made_.size()); }
-  const auto& batch(index_t k) {
-    auto& made = made_[static_cast<std::size_t>(k)];
-    if (!made) made.emplace(batches_.batch(epoch_, first_ + k));
-    return *made;
-  }
-
- private:
-  using Batch = std::remove_cvref_t<decltype(std::declval<Batches&>().batch(index_t{}, index_t{}))>;
-  Batches& batches_;
-  index_t epoch_ = 0, first_ = 0;
-  std::vector<std::optional<Batch>> made_;
-};
-
-// Batches that a function of the update returns: one, or a range of them.
-template <class Function, bool one>
-class FunctionSource {
- public:
-  explicit FunctionSource(Function& function) : function_(function) {}
-  index_t num_batches(index_t) const { return endless; }
-  void begin(index_t, index_t first, index_t) {
-    places_.clear();
-    made_.reset();
-    made_.emplace(function_(first + 1));
-    if constexpr (!one) {
-      for (auto at = std::ranges::begin(*made_); at != std::ranges::end(*made_); ++at) places_.push_back(at);
-    }
-  }
-  index_t size() const { return one ? 1 : static_cast<index_t>(places_.size()); }
-  decltype(auto) batch(index_t k) const {
-    if constexpr (one) {
-      return *made_;
-    } else {
-      return *places_[static_cast<std::size_t>(k)];
-    }
-  }
-
- private:
-  using Made = std::remove_cvref_t<std::invoke_result_t<Function&, index_t>>;
-  static auto place() {
-    if constexpr (one) {
-      return 0;
-    } else {
-      return std::ranges::iterator_t<Made>();
-    }
-  }
-  Function& function_;
-  std::optional<Made> made_;
-  std::vector<decltype(place())> places_;
-};
-
+// The batches of one update as a range: `count` batches of a range from `first` on, or what a function of the
+// update returns, one batch or a range of them. Of numbered epochs the places of the batches, because each is
+// made only where it is computed.
 template <class T, class Loss, class Batches>
-auto source_of(Batches& batches) {
+auto batches_of_update(Batches& batches, index_t first, index_t count) {
   if constexpr (EpochBatches<Batches>) {
-    return EpochSource<Batches>(batches);
+    using Batch = std::remove_cvref_t<decltype(batches.batch(index_t{}, index_t{}))>;
+    return std::vector<std::optional<Batch>>(static_cast<std::size_t>(count));
   } else if constexpr (BatchRange<Batches>) {
-    return RangeSource<Batches>(batches);
+    using Difference = std::ranges::range_difference_t<Batches>;
+    auto begin = std::ranges::begin(batches) + static_cast<Difference>(first);
+    return PartOfRange<decltype(begin)>{begin, begin + static_cast<Difference>(count)};
   } else {
     using Made = std::remove_cvref_t<std::invoke_result_t<Batches&, index_t>>;
-    return FunctionSource<Batches, LossFunction<Loss, T, Made>>(batches);
+    if constexpr (LossFunction<Loss, T, Made>) {
+      return std::array<Made, 1>{batches(first + 1)};
+    } else {
+      return Made(batches(first + 1));
+    }
   }
 }
 
@@ -257,7 +188,7 @@ class Updates {
   // Chooses batches [first, first + count) of an epoch: those of one update, which the others below number
   // from 0.
   virtual void begin(index_t epoch, index_t first, index_t count) = 0;
-  virtual index_t size() const = 0;
+  virtual index_t size() = 0;
   // The weight of batch k; called before loss(k), by one thread.
   virtual double weight(index_t k) = 0;
   // Batch k's share of the update's mean loss; thread-safe.
@@ -272,19 +203,54 @@ class UpdatesOf final : public Updates<T> {
   UpdatesOf(const UpdatesOf&) = delete;
   UpdatesOf& operator=(const UpdatesOf&) = delete;
 
-  index_t num_batches(index_t epoch) override { return source_.num_batches(epoch); }
-  void begin(index_t epoch, index_t first, index_t count) override { source_.begin(epoch, first, count); }
-  index_t size() const override { return source_.size(); }
-  double weight(index_t k) override { return batch_weight(loss_, source_.batch(k)); }
+  index_t num_batches([[maybe_unused]] index_t epoch) override {
+    if constexpr (EpochBatches<Source>) {
+      return batches_.num_batches(epoch);
+    } else if constexpr (BatchRange<Source>) {
+      return static_cast<index_t>(std::ranges::size(batches_));
+    } else {
+      return endless;
+    }
+  }
+  void begin(index_t epoch, index_t first, index_t count) override {
+    epoch_ = epoch;
+    first_ = first;
+    update_.reset();
+    update_.emplace(batches_of_update<T, std::remove_reference_t<Loss>>(batches_, first, count));
+  }
+  index_t size() override { return static_cast<index_t>(std::ranges::distance(*update_)); }
+  double weight(index_t k) override { return batch_weight(loss_, batch(k)); }
   Var<T> loss(index_t k, UpdateWeight update, const Context<T>& ctx) override {
-    return share_of_loss<T>(loss_, ctx, source_.batch(k), update);
+    const auto& of_batch = batch(k);
+    if constexpr (std::invocable<Loss&, const Context<T>&, decltype(of_batch), UpdateWeight>) {
+      return loss_(ctx, of_batch, update);
+    } else {
+      const double share = batch_weight(loss_, of_batch) / update.total;
+      const Var<T> mean = loss_(ctx, of_batch);
+      return share == 1 ? mean : multiply(mean, static_cast<T>(share));
+    }
   }
 
  private:
+  using Source = std::remove_reference_t<Batches>;
+
+  decltype(auto) batch(index_t k) {
+    if constexpr (EpochBatches<Source>) {
+      auto& made = (*update_)[static_cast<std::size_t>(k)];
+      if (!made) made.emplace(batches_.batch(epoch_, first_ + k));
+      return *made;
+    } else {
+      const auto begin = std::ranges::begin(*update_);
+      return *std::ranges::next(begin, static_cast<std::iter_difference_t<decltype(begin)>>(k));
+    }
+  }
+
   Loss loss_;
   Batches batches_;
-  decltype(source_of<T, std::remove_reference_t<Loss>>(
-      std::declval<std::remove_reference_t<Batches>&>())) source_{batches_};
+  index_t epoch_ = 0, first_ = 0;
+  std::optional<decltype(batches_of_update<T, std::remove_reference_t<Loss>>(std::declval<Source&>(),
+                                                                             index_t{}, index_t{}))>
+      update_;
 };
 
 // Runs a batch forward on a tape; stores its loss and parts in `of_batch`.
@@ -311,6 +277,14 @@ inline void require_weight(double total) {
     throw ValueError("training", "all batches of an update have weight 0, at least one must be positive");
 }
 
+template <class T>
+double total_weight(Updates<T>& batches) {
+  double total = 0;
+  for (index_t k = 0; k < batches.size(); ++k) total += batches.weight(k);
+  require_weight(total);
+  return total;
+}
+
 // Gradients for the same parameters, all zero.
 template <class T>
 Gradients<T> zeros_like(const Gradients<T>& gradients) {
@@ -319,10 +293,13 @@ Gradients<T> zeros_like(const Gradients<T>& gradients) {
   return zeros;
 }
 
-// Runs backward for a batch and adds each gradient to a sum when it is complete; leaves `part` zero.
+// Runs backward for a batch and adds each gradient to a sum when it is complete. That of the first batch, to
+// which nothing was added, is computed in place, those of others in `part`, which is zero before and after.
 template <class T>
-void add_backward(const Var<T>& loss, Tape<T>& tape, Gradients<T>& part, Gradients<T>& sum,
+void add_backward(bool first, const Var<T>& loss, Tape<T>& tape, Gradients<T>& part, Gradients<T>& sum,
                   const typename Tape<T>::OnComplete& added = {}) {
+  if (first) return tape.backward(loss, sum, added);
+  if (part.entries().empty()) part = zeros_like(sum);
   tape.backward(loss, part, [&](typename Gradients<T>::Entry& entry) {
     auto& total = sum.entries()[static_cast<std::size_t>(&entry - part.entries().data())];
     total.add(entry);
@@ -353,19 +330,12 @@ class SequentialAccumulator final : public Accumulator<T> {
   explicit SequentialAccumulator(Tape<T>& tape) : tape_(tape) {}
 
   UpdateLoss add(Updates<T>& batches, const PassOptions& pass, Gradients<T>& gradients) override {
-    UpdateLoss sum;
-    for (index_t k = 0; k < batches.size(); ++k) sum.weight += batches.weight(k);
-    require_weight(sum.weight);
+    UpdateLoss sum{.weight = total_weight(batches)};
     for (index_t k = 0; k < batches.size(); ++k) {
       UpdateLoss of_batch;
-      const Var<T> part = micro_batch_loss(batches, k, sum.weight, pass, tape_, of_batch);
+      const Var<T> loss = micro_batch_loss(batches, k, sum.weight, pass, tape_, of_batch);
       sum.add(of_batch);
-      if (k == 0) {
-        tape_.backward(part, gradients);
-      } else {
-        if (part_.entries().empty()) part_ = zeros_like(gradients);
-        add_backward(part, tape_, part_, gradients);
-      }
+      add_backward(k == 0, loss, tape_, part_, gradients);
     }
     return sum;
   }
@@ -378,20 +348,3 @@ class SequentialAccumulator final : public Accumulator<T> {
 }  // namespace detail
 
 }  // namespace eigenformer
-
-#if EIGENFORMER_IO_DEFINITIONS
-
-namespace eigenformer {
-
-EIGENFORMER_IO_FUNCTION void LossParts::add(const std::string& name, double sum) {
-  for (LossPart& part : parts_) {
-    if (part.name != name) continue;
-    part.value += sum;
-    return;
-  }
-  parts_.push_back({name, sum});
-}
-
-}  // namespace eigenformer
-
-#endif

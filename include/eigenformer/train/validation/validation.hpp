@@ -33,78 +33,95 @@ namespace detail {
 EIGENFORMER_IO_FUNCTION std::vector<ValidationText> spread_sample(const std::vector<ValidationText>& texts,
                                                                   index_t most);
 
-/// Held-out sentence pairs that a model translates during its training, for comparison with the references.
+/// Validates a model on held-out pairs: the loss of all of them, and translations of a sample. The deciding
+/// measure comes first; the others reuse its translations.
 ///
 /// Translating packs a temporary copy of the current weights and has no effect on the training.
 template <class M>
-class TranslationSample {
+class TranslationValidation {
  public:
-  /// texts: at least one pair, not empty on either side. beam: beam size; 1: greedy. Translations have at
-  /// most twice the tokens of the longest reference plus 10, so that an untrained model does not run up to
-  /// the limit. Copies the texts; the model must outlive the sample. Throws ValueError without a pair, and as
-  /// TextTranslator does.
-  TranslationSample(const M& model, const std::vector<ValidationText>& texts, TokenizerPair tokenizers,
-                    index_t beam)
-      : model_(model), tokenizers_(std::move(tokenizers)) {
+  /// texts: at least one pair, not empty on either side. Translations have at most twice the tokens of the
+  /// longest reference plus 10, so that an untrained model does not run up to the limit. Copies the sample;
+  /// the model and the pairs must outlive it. Throws ValueError without a pair, and as TextTranslator does.
+  TranslationValidation(const M& model, const PairSource& pairs, const std::vector<ValidationText>& texts,
+                        TokenizerPair tokenizers, const TrainingOptions& options)
+      : model_(model),
+        pairs_(pairs),
+        options_(options.validation),
+        batch_tokens_(options.batch_tokens),
+        text_(options.text),
+        tokenizers_(std::move(tokenizers)) {
+    const std::vector<ValidationText> sample = spread_sample(texts, options_.sample);
     std::size_t longest = 0;
-    for (const ValidationText& text : texts) {
-      pairs_.source.insert(pairs_.source.end(), text.pairs.source.begin(), text.pairs.source.end());
-      pairs_.target.insert(pairs_.target.end(), text.pairs.target.begin(), text.pairs.target.end());
+    for (const ValidationText& text : sample) {
+      sample_.source.insert(sample_.source.end(), text.pairs.source.begin(), text.pairs.source.end());
+      sample_.target.insert(sample_.target.end(), text.pairs.target.begin(), text.pairs.target.end());
       for (const std::string& line : text.pairs.target)
         longest = std::max(longest, tokenizers_.target->encode(line).size());
     }
-    if (pairs_.size() == 0)
+    if (sample_.size() == 0)
       throw ValueError("validation", "there are no pairs to translate, expected at least one");
     std::size_t end = 0;
-    for (const ValidationText& text : texts) {
+    for (const ValidationText& text : sample) {
       Part& part = parts_.emplace_back();
       part.end = end += text.pairs.source.size();
       part.description.model = model.options;
       part.description.text = text.text;
       part.options = text_translator_options(part.description);
-      part.options.search.beam_size = beam;
+      part.options.search.beam_size = options_.beam;
       part.options.search.max_length =
           std::min<index_t>(part.options.search.max_length, 2 * static_cast<index_t>(longest) + 10);
       (void)translator(part, Context<float>::inference());  // throws now rather than at the first validation
     }
   }
 
-  /// The pairs of all texts.
-  const ParallelCorpus& pairs() const noexcept { return pairs_; }
+  double measure() {
+    translations_.clear();
+    return value(options_.by);
+  }
 
-  /// Translates all sources with the current weights.
-  std::vector<std::string> translate() const { return translate(0, pairs_.source.size()); }
-
-  /// Up to three pairs with their translations by the current weights: those whose sources have the quartiles
-  /// of the lengths in bytes. translations: the result of translate(); empty: translates the three.
-  std::vector<SampleTranslation> shown(const std::vector<std::string>& translations = {}) const {
-    std::vector<SampleTranslation> samples;
-    for (const std::size_t i : quartiles()) {
-      samples.push_back({pairs_.source[i], pairs_.target[i],
-                         translations.empty() ? translate(i, i + 1).front() : translations[i]});
+  // Adds the other measures, and up to three translations: of the sources that have the quartiles of the
+  // lengths in bytes.
+  void details(ValidationReport& report) {
+    for (const ValidationMeasure measure :
+         {ValidationMeasure::loss, ValidationMeasure::bleu, ValidationMeasure::chrf}) {
+      if (measure == options_.by || !options_.has(measure)) continue;
+      report.others.push_back({word_of(measure), value(measure)});
     }
-    return samples;
+    for (const std::size_t i : quartiles()) {
+      report.samples.push_back({sample_.source[i], sample_.target[i],
+                                translations_.empty() ? translate(i, i + 1).front() : translations_[i]});
+    }
+    translations_.clear();
   }
 
  private:
-  // Pairs with the same conventions; they end before pair `end`.
+  // Sampled pairs with the same conventions; they end before pair `end`.
   struct Part {
     FolderDescription<std::remove_cvref_t<decltype(M::options)>> description;
     TextTranslatorOptions options;
     std::size_t end = 0;
   };
 
+  double value(ValidationMeasure measure) {
+    if (measure == ValidationMeasure::loss)
+      return corpus_loss(model_, pairs_, batch_tokens_, Context<float>::inference(), text_);
+    if (translations_.empty()) translations_ = translate(0, sample_.source.size());
+    return measure == ValidationMeasure::bleu ? corpus_bleu(translations_, sample_.target).score
+                                              : corpus_chrf(translations_, sample_.target);
+  }
   TextTranslator<M> translator(const Part& part, const Context<float>& ctx) const {
     return TextTranslator<M>(model_, tokenizers_, part.description, part.options, ctx);
   }
+  // Translates sampled sources [begin, end) with the current weights.
   std::vector<std::string> translate(std::size_t begin, std::size_t end) const {
     const auto ctx = Context<float>::inference().with_packed_weights(pack_weights(model_));
     std::vector<std::string> texts;
     for (const Part& part : parts_) {
       const std::size_t last = std::min(end, part.end);
       if (begin >= last) continue;
-      const std::vector<std::string> lines(pairs_.source.begin() + static_cast<std::ptrdiff_t>(begin),
-                                           pairs_.source.begin() + static_cast<std::ptrdiff_t>(last));
+      const std::vector<std::string> lines(sample_.source.begin() + static_cast<std::ptrdiff_t>(begin),
+                                           sample_.source.begin() + static_cast<std::ptrdiff_t>(last));
       for (Translation& t : translator(part, ctx).translate(lines)) texts.push_back(std::move(t.text));
       begin = last;
     }
@@ -112,8 +129,8 @@ class TranslationSample {
   }
   // Numbers of distinct pairs.
   std::vector<std::size_t> quartiles() const {
-    const auto order = stable_order(pairs_.source.size(), [&](std::size_t a, std::size_t b) {
-      return pairs_.source[a].size() < pairs_.source[b].size();
+    const auto order = stable_order(sample_.source.size(), [&](std::size_t a, std::size_t b) {
+      return sample_.source[a].size() < sample_.source[b].size();
     });
     std::vector<std::size_t> found;
     for (const std::size_t quarter : {1, 2, 3}) {
@@ -124,56 +141,14 @@ class TranslationSample {
   }
 
   const M& model_;
-  ParallelCorpus pairs_;
-  TokenizerPair tokenizers_;
-  std::vector<Part> parts_;
-};
-
-// Validates a model on held-out pairs: the loss of all of them, and translations of a sample. The deciding
-// measure comes first; the others reuse its translations.
-template <class M>
-class TranslationValidation {
- public:
-  TranslationValidation(const M& model, const PairSource& pairs, const std::vector<ValidationText>& texts,
-                        const TokenizerPair& tokenizers, const TrainingOptions& options)
-      : model_(model),
-        pairs_(pairs),
-        options_(options.validation),
-        batch_tokens_(options.batch_tokens),
-        text_(options.text),
-        sample_(model, spread_sample(texts, options_.sample), tokenizers, options_.beam) {}
-
-  double measure() {
-    translations_.clear();
-    return value(options_.by);
-  }
-
-  void details(ValidationReport& report) {
-    for (const ValidationMeasure measure :
-         {ValidationMeasure::loss, ValidationMeasure::bleu, ValidationMeasure::chrf}) {
-      if (measure == options_.by || !options_.has(measure)) continue;
-      report.others.push_back({word_of(measure), value(measure)});
-    }
-    report.samples = sample_.shown(translations_);
-    translations_.clear();
-  }
-
- private:
-  double value(ValidationMeasure measure) {
-    if (measure == ValidationMeasure::loss)
-      return corpus_loss(model_, pairs_, batch_tokens_, Context<float>::inference(), text_);
-    if (translations_.empty()) translations_ = sample_.translate();
-    return measure == ValidationMeasure::bleu ? corpus_bleu(translations_, sample_.pairs().target).score
-                                              : corpus_chrf(translations_, sample_.pairs().target);
-  }
-
-  const M& model_;
   const PairSource& pairs_;
   ValidationOptions options_;
   index_t batch_tokens_;
   TextConventions text_;
-  TranslationSample<M> sample_;
-  std::vector<std::string> translations_;
+  TokenizerPair tokenizers_;
+  ParallelCorpus sample_;
+  std::vector<Part> parts_;
+  std::vector<std::string> translations_;  // of the sample, until the validation is over
 };
 
 }  // namespace detail
