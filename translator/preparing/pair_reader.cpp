@@ -5,13 +5,21 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <string_view>
+#include <fstream>
 #include <system_error>
 #include <utility>
 
 #include "eigenformer/data/files/atomic_file.hpp"
 
 namespace eigenformer::detail {
+
+bool is_compressed(const std::filesystem::path& path) {
+  char begin[4] = {};
+  std::ifstream file(path, std::ios::binary);
+  file.read(begin, sizeof begin);
+  return compression_of_content({begin, static_cast<std::size_t>(file.gcount())})
+             .value_or(Compression::none) != Compression::none;
+}
 
 FileLines::FileLines(const std::filesystem::path& path, const char* op, std::stop_token stop)
     : op_(op),

@@ -15,6 +15,9 @@
 
 namespace eigenformer::detail {
 
+/// Whether a file begins as gzip or zstd data; false for one that cannot be read.
+bool is_compressed(const std::filesystem::path& path);
+
 /// Reads the lines of a file or of standard input, plain or compressed, one at a time: "\n" and "\r\n" end a
 /// line, the last one needs no line end, and a byte order mark at the start is dropped. UTF-8 is not checked.
 class FileLines {

@@ -7,7 +7,6 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -20,7 +19,6 @@
 #include "eigenformer/core/runtime/runtime.hpp"
 #include "eigenformer/data/corpus/corpus.hpp"
 #include "eigenformer/data/files/atomic_file.hpp"
-#include "eigenformer/data/files/compressed_text.hpp"
 #include "translator/preparing/hash_set.hpp"
 #include "translator/preparing/in_order.hpp"
 #include "translator/preparing/pair_filter.hpp"
@@ -68,16 +66,8 @@ void require_room(const PrepareFiles& files, const std::filesystem::path& folder
   std::error_code error;
   for (const auto& path : {files.source, files.target, files.tsv}) {
     if (path.empty() || !std::filesystem::is_regular_file(path, error)) continue;
-    char begin[4] = {};
-    std::size_t n = 0;
-    if (std::FILE* const file = std::fopen(path.c_str(), "rb")) {
-      n = std::fread(begin, 1, sizeof begin, file);
-      std::fclose(file);
-    }
-    const bool plain =
-        detail::compression_of_content({begin, n}).value_or(Compression::none) == Compression::none;
     const std::uintmax_t bytes = std::filesystem::file_size(path, error);
-    if (!error) text += static_cast<double>(bytes) * (plain ? 1 : 3);
+    if (!error) text += static_cast<double>(bytes) * (detail::is_compressed(path) ? 3 : 1);
   }
   const auto space = std::filesystem::space(folder, error);
   if (error || static_cast<double>(space.available) >= 1.5 * text) return;

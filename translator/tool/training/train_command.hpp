@@ -4,7 +4,7 @@
 #include <string>
 
 #include "eigenformer/train/trainer.hpp"
-#include "model/model_folder.hpp"
+#include "eigenformer/io/models/translation_model.hpp"
 #include "options/train_settings.hpp"
 
 namespace translator {

@@ -10,7 +10,7 @@
 #include "attention_file.hpp"
 #include "explorer_file.hpp"
 #include "markup_translation.hpp"
-#include "model/sentence_translator.hpp"
+#include "model/decoding_model.hpp"
 #include "translate_options.hpp"
 #include "whole_lines.hpp"
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "eigenformer/data/text/utf8.hpp"
-#include "model/sentence_translator.hpp"
+#include "model/decoding_model.hpp"
 #include "terminal/line_reader.hpp"
 #include "terminal/result_output.hpp"
 #include "translate_options.hpp"

@@ -7,13 +7,11 @@
 #include <utility>
 #include <vector>
 
-#include "model/sentence_translator.hpp"
+#include "model/decoding_model.hpp"
 #include "terminal/status_line.hpp"
 #include "translation/line_progress.hpp"
 
 namespace translator {
-
-namespace ef = eigenformer;
 
 /// Translations of complete lines.
 struct WholeLines {

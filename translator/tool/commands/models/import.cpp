@@ -6,7 +6,7 @@
 #include "commands.hpp"
 #include "eigenformer/io/import_checkpoint.hpp"
 #include "model/confidence_file.hpp"
-#include "model/model_folder.hpp"
+#include "eigenformer/io/models/translation_model.hpp"
 #include "terminal/output_checks.hpp"
 
 namespace translator {

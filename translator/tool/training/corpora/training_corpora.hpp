@@ -11,14 +11,44 @@
 
 #include "eigenformer/data/text/sentences.hpp"
 #include "eigenformer/search/text/conventions.hpp"
-#include "model/model_folder.hpp"
+#include "eigenformer/io/models/translation_model.hpp"
 #include "options/corpus_options.hpp"
+#include "terminal/output_checks.hpp"
 #include "terminal/terminal_progress.hpp"
 #include "training/corpora/corpus_list.hpp"
-#include "training/corpora/prepared_corpus.hpp"
+#include "translator/preparing/prepared_corpus.hpp"
 #include "translator/text/word_alignments.hpp"
 
 namespace translator {
+
+/// Loads a prepared corpus. Throws ValueError if its tokenizers differ from those of the model that training
+/// starts from, or if it is in the model's own folder.
+inline ef::PreparedCorpus open_prepared(const std::string& data,
+                                        const std::optional<ef::TranslationModel<float>>& start,
+                                        const std::filesystem::path& folder, TerminalProgress& progress) {
+  if (is_same_path(data, folder)) {
+    throw ef::ValueError(
+        "train",
+        {"'", data, "' is both the model folder and the prepared corpus; give another folder as --model"});
+  }
+  ef::PreparedCorpus prepared = ef::load_prepared_corpus(data);
+  const std::string source_text = start ? start->description.text.source_text : "";
+  if (start && ef::detail::tokenizer_fingerprint(start->tokenizers) != prepared.pairs->tokenizers()) {
+    throw ef::ValueError("train", {"the corpus in '", data,
+                                   "' was prepared with other tokenizers than the model's; prepare it "
+                                   "again with --init-from and that model"});
+  }
+  if (source_text != prepared.description.source_text) {
+    throw ef::ValueError("train",
+                         {"the corpus in '", data, "' was prepared with '", prepared.description.source_text,
+                          "' before each source sentence, but the model has '", source_text, "'"});
+  }
+  progress.say(format("training on: %s, %lld source and %lld target tokens, as prepared in '%s'",
+                      counted(prepared.pairs->size(), "pair").c_str(),
+                      static_cast<long long>(prepared.pairs->source_tokens()),
+                      static_cast<long long>(prepared.pairs->target_tokens()), data.c_str()));
+  return prepared;
+}
 
 /// One corpus of a training, with its validation data.
 struct TextCorpus {

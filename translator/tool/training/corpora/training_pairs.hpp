@@ -72,7 +72,12 @@ class TrainingPairs {
           throw ef::ValueError("train", {"the corpus in ", corpus.entry.name(),
                                          " was prepared with other tokenizers than those of the model"});
         }
-        require_room_for(*prepared, corpus.entry.data, most);
+        if (prepared->description.max_length > most) {
+          throw ef::ValueError("train",
+                               {"the corpus in '", corpus.entry.data, "' was prepared with sentences of up to ",
+                                prepared->description.max_length, " tokens, but the model has room for ", most,
+                                "; prepare it again with --max-length ", most});
+        }
         prepared_.push_back(corpus.prepared);
       } else if (trains && s.corpus.sampling.on()) {
         auto drawn = std::make_unique<ef::SampledCorpus>(std::move(pairs), tokenizers, s.corpus.sampling,
