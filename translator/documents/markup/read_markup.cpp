@@ -8,11 +8,9 @@
 #include "translator/documents/markup/parsing/html_elements.hpp"
 #include "translator/documents/markup/segment_builder.hpp"
 
-namespace eigenformer {
+namespace eigenformer::detail {
 
 namespace {
-
-using detail::SegmentBuilder;
 
 // Splits a document into segments.
 class MarkupReader {
@@ -40,7 +38,6 @@ class MarkupReader {
       }
     }
     boundary({all_.size(), all_.size()});
-    result_.format = format_;
     result_.after = all_.substr(copied_);
     return std::move(result_);
   }
@@ -76,7 +73,7 @@ class MarkupReader {
     };
     for (const MarkupToken& token : tokens_) {
       const bool text = token.kind == MarkupKind::text || token.kind == MarkupKind::cdata_text;
-      if (text && !detail::is_blank(token.span.of(all_))) open.back().text = true;
+      if (text && !is_blank(token.span.of(all_))) open.back().text = true;
       if (token.kind == MarkupKind::open || token.kind == MarkupKind::empty)
         open.back().children.push_back(token.name);
       if (token.kind == MarkupKind::open) open.emplace_back();
@@ -106,7 +103,7 @@ class MarkupReader {
       const bool text = tokens_[i].kind == MarkupKind::text;
       if (text || tokens_[i].kind == MarkupKind::cdata_text) visible += decoded(tokens_[i].span, text);
     }
-    visible = detail::normalize_text(visible);
+    visible = normalize_text(visible);
     if (visible.empty() || visible.size() > longest) {
       builder_.alone(span.of(all_));
     } else {
@@ -145,7 +142,7 @@ class MarkupReader {
   void boundary(ByteSpan span) {
     MarkupSegment segment = builder_.finish(protect_);
     builder_ = SegmentBuilder(all_, format_);
-    if (!detail::is_blank(segment.text)) {
+    if (!is_blank(segment.text)) {
       segment.before = all_.substr(copied_, begin_ - copied_);
       copied_ = span.begin;
       result_.segments.push_back(std::move(segment));
@@ -171,4 +168,4 @@ MarkupDocument read_markup(std::string_view document, MarkupFormat format, bool 
   return MarkupReader(document, format, protect).run();
 }
 
-}  // namespace eigenformer
+}  // namespace eigenformer::detail

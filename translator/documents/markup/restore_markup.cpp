@@ -13,18 +13,9 @@
 #include "translator/documents/markup/text_units.hpp"
 #include "translator/documents/markup/translate_markup.hpp"
 
-namespace eigenformer {
+namespace eigenformer::detail {
 
 namespace {
-
-using detail::is_markup_space;
-using detail::MarkupUnit;
-using detail::no_unit;
-using detail::place_pieces;
-using detail::TargetPart;
-using detail::text_units;
-using detail::TextSpeller;
-using detail::UnitKind;
 
 // The smallest part of a translation that no tag cuts.
 struct TargetAtom {
@@ -398,4 +389,4 @@ std::string restore_markup(const MarkupSegment& segment, MarkupFormat format,
   return MarkupRestorer(segment, format, units, parts).run();
 }
 
-}  // namespace eigenformer
+}  // namespace eigenformer::detail

@@ -29,9 +29,13 @@ struct MarkupOptions {
   bool protect = true;                       ///< copy placeholders unchanged; see find_placeholders()
 };
 
+namespace detail {
+
 /// Writes the translation of a segment in the document's format: with the segment's tags, each protected
 /// piece once, and references as in the source.
 std::string restore_markup(const MarkupSegment& segment, MarkupFormat format, const AlignedText& translation);
+
+}  // namespace detail
 
 /// Translates a document with markup: translates its text segment by segment and places tags by the alignment
 /// (as bergamot-translator does).

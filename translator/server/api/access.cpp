@@ -1,23 +1,19 @@
 #include "translator/server/api/access.hpp"
 
 #include <algorithm>
-#include <chrono>
-#include <cstddef>
-#include <mutex>
-#include <string>
 #include <string_view>
 
 #include "translator/documents/markup/parsing/entities.hpp"
 #include "translator/server/http/message.hpp"
 
-namespace eigenformer {
+namespace eigenformer::detail {
 
 std::string ApiAccess::require_key(const HttpRequest& request, std::string given) const {
   if (keys_.empty()) return request.client;
   constexpr std::string_view bearer = "bearer ";
   // The name of a scheme is case-insensitive (RFC 9110, section 11.1).
   const std::string_view scheme = std::string_view(request.authorization).substr(0, bearer.size());
-  if (given.empty() && detail::ascii_lower(scheme) == bearer)
+  if (given.empty() && ascii_lower(scheme) == bearer)
     given = request.authorization.substr(bearer.size());
   if (given.empty()) throw HttpError(401, "an API key is required", {{"WWW-Authenticate", "Bearer"}});
   bool found = false;
@@ -59,4 +55,4 @@ double ApiAccess::tokens(const Bucket& bucket, Clock::time_point now) const {
   return std::min(per_minute_, bucket.tokens + minutes * per_minute_);
 }
 
-}  // namespace eigenformer
+}  // namespace eigenformer::detail

@@ -10,7 +10,7 @@
 
 #include "eigenformer/core/base/config.hpp"
 
-namespace eigenformer {
+namespace eigenformer::detail {
 
 struct HttpRequest;
 
@@ -55,4 +55,4 @@ class ApiAccess {
   std::unordered_map<std::string, Bucket> buckets_;
 };
 
-}  // namespace eigenformer
+}  // namespace eigenformer::detail

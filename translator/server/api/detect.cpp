@@ -3,14 +3,10 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <span>
-#include <string>
-#include <string_view>
-#include <vector>
 
 #include "eigenformer/data/text/utf8.hpp"
 
-namespace eigenformer {
+namespace eigenformer::detail {
 
 namespace {
 
@@ -168,13 +164,13 @@ std::vector<DetectedLanguage> detect_language(std::string_view text, std::span<c
     word = " ";
   };
   std::size_t letters = 0;
-  detail::for_each_code_point(text, [&](char32_t given, std::string_view) {
+  for_each_code_point(text, [&](char32_t given, std::string_view) {
     if (letters >= most_letters) return;
     const char32_t c = lower_letter(given);
     const Script script = script_of(c);
     if (script == Script::other && c != '\'' && c != 0xBF && c != 0xA1) return finish_word();
     ++letters;
-    const std::string letter = detail::utf8_of(c);
+    const std::string letter = utf8_of(c);
     if (script != Script::other || c == '\'') word += letter;
     for (Candidate& candidate : candidates) {
       const LanguageProfile& profile = *candidate.profile;
@@ -204,4 +200,4 @@ std::vector<DetectedLanguage> detect_language(std::string_view text, std::span<c
   return found;
 }
 
-}  // namespace eigenformer
+}  // namespace eigenformer::detail

@@ -1,19 +1,12 @@
 #include "translator/server/api/files.hpp"
 
-#include <cstddef>
-#include <mutex>
-#include <optional>
 #include <random>
-#include <string>
-#include <string_view>
 #include <utility>
 
 #include "translator/documents/markup/parsing/entities.hpp"
 #include "translator/server/http/message.hpp"
 
-namespace eigenformer {
-
-namespace detail {
+namespace eigenformer::detail {
 
 std::string file_ending(std::string_view name) {
   const std::size_t dot = name.rfind('.');
@@ -32,8 +25,6 @@ std::string download_name(std::string_view given, const std::string& language) {
   }
   return (name.empty() ? "file" : name) + "_" + language + ending;
 }
-
-}  // namespace detail
 
 std::string TranslatedFiles::add(const std::string& name, std::string content, Clock::time_point now) {
   if (content.size() > most_bytes_) throw HttpError(413, "the translated file is too large to be kept");
@@ -64,4 +55,4 @@ void TranslatedFiles::forget(Clock::time_point now, std::size_t room) {
   }
 }
 
-}  // namespace eigenformer
+}  // namespace eigenformer::detail

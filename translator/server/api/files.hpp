@@ -8,9 +8,7 @@
 #include <string>
 #include <string_view>
 
-namespace eigenformer {
-
-namespace detail {
+namespace eigenformer::detail {
 
 /// The end of a file's name that says its format, in lower case, such as ".txt"; empty: none.
 std::string file_ending(std::string_view name);
@@ -18,8 +16,6 @@ std::string file_ending(std::string_view name);
 /// A name that any system may store: the last component of a path, of which only ASCII letters, digits, `_`,
 /// `-` and inner dots stay, with the language before its ending: "letter_de.txt".
 std::string download_name(std::string_view given, const std::string& language);
-
-}  // namespace detail
 
 /// Translated files that can be downloaded for some time, in memory. A file's name begins with 128 random
 /// bits and is all that a client needs to read it. Thread-safe.
@@ -54,4 +50,4 @@ class TranslatedFiles {
   std::size_t bytes_ = 0;
 };
 
-}  // namespace eigenformer
+}  // namespace eigenformer::detail

@@ -1,24 +1,16 @@
 #include "translator/server/api/jobs.hpp"
 
-#include <atomic>
-#include <cstddef>
-#include <exception>
-#include <functional>
-#include <memory>
-#include <mutex>
 #include <new>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
-#include <utility>
-#include <vector>
 
 #include "eigenformer/data/text/utf8.hpp"
 #include "translator/server/api/response.hpp"
 #include "translator/server/http/message.hpp"
 #include "translator/server/http/metrics.hpp"
 
-namespace eigenformer {
+namespace eigenformer::detail {
 
 std::shared_ptr<void> JobCount::add() {
   if (count_.fetch_add(1) >= most_) {
@@ -81,7 +73,7 @@ void TranslateJob::done(std::vector<TranslatedText> texts) {
   }
   std::size_t characters = 0;
   for (const std::string& text : wanted_.task.texts)
-    detail::for_each_code_point(text, [&](char32_t, std::string_view) { ++characters; });
+    for_each_code_point(text, [&](char32_t, std::string_view) { ++characters; });
   metrics_.add_translated(texts.size(), characters);
   finish();
   if (wanted_.stream) {
@@ -116,4 +108,4 @@ void TranslateJob::finish() {
   place.swap(place_);
 }
 
-}  // namespace eigenformer
+}  // namespace eigenformer::detail

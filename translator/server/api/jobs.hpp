@@ -15,7 +15,7 @@
 #include "translator/server/http/reply.hpp"
 #include "translator/server/models/backend.hpp"
 
-namespace eigenformer {
+namespace eigenformer::detail {
 
 class ServerMetrics;
 
@@ -88,4 +88,4 @@ class TranslateJob : public std::enable_shared_from_this<TranslateJob> {
   bool cancelled_ = false, over_ = false;
 };
 
-}  // namespace eigenformer
+}  // namespace eigenformer::detail

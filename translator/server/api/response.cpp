@@ -1,16 +1,9 @@
 #include "translator/server/api/response.hpp"
 
 #include <nlohmann/json.hpp>
-#include <optional>
-#include <string>
 #include <utility>
-#include <vector>
 
-#include "translator/server/api/detect.hpp"
-#include "translator/server/http/message.hpp"
-#include "translator/server/models/backend.hpp"
-
-namespace eigenformer {
+namespace eigenformer::detail {
 
 namespace {
 
@@ -64,4 +57,4 @@ nlohmann::ordered_json translation_json(const std::vector<TranslatedText>& texts
   return answer;
 }
 
-}  // namespace eigenformer
+}  // namespace eigenformer::detail

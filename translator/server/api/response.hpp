@@ -5,13 +5,11 @@
 #include <string>
 #include <vector>
 
-namespace eigenformer {
+#include "translator/server/api/detect.hpp"
+#include "translator/server/http/message.hpp"
+#include "translator/server/models/backend.hpp"
 
-struct DetectedLanguage;
-struct HttpAnswer;
-class HttpError;
-struct TranslatedText;
-struct TranslationTask;
+namespace eigenformer::detail {
 
 /// JSON as one line of text. Bytes that are not UTF-8 become U+FFFD.
 std::string json_text(const nlohmann::ordered_json& json);
@@ -31,4 +29,4 @@ nlohmann::ordered_json translation_json(const std::vector<TranslatedText>& texts
                                         const TranslationTask& task,
                                         const std::optional<DetectedLanguage>& detected);
 
-}  // namespace eigenformer
+}  // namespace eigenformer::detail

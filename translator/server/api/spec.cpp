@@ -2,12 +2,11 @@
 
 #include <cstddef>
 #include <nlohmann/json.hpp>
-#include <string>
 #include <utility>
 
 #include "eigenformer/version.hpp"
 
-namespace eigenformer {
+namespace eigenformer::detail {
 
 bool is_route_of(const ApiRoute& route, const std::string& path) {
   const std::string own = route.path;
@@ -66,4 +65,4 @@ void add_to_spec(nlohmann::ordered_json& spec, const ApiRoute& route) {
   spec["paths"][path][route.method == std::string("POST") ? "post" : "get"] = std::move(operation);
 }
 
-}  // namespace eigenformer
+}  // namespace eigenformer::detail

@@ -4,7 +4,7 @@
 #include <span>
 #include <string>
 
-namespace eigenformer {
+namespace eigenformer::detail {
 
 /// A parameter of a route for its description.
 struct ApiField {
@@ -31,4 +31,4 @@ bool is_route_of(const ApiRoute& route, const std::string& path);
 /// /spec; an empty object becomes such a document. Paths are relative to the server.
 void add_to_spec(nlohmann::ordered_json& spec, const ApiRoute& route);
 
-}  // namespace eigenformer
+}  // namespace eigenformer::detail

@@ -13,7 +13,7 @@
 #include "eigenformer/core/base/error.hpp"
 #include "translator/server/http/session.hpp"
 
-namespace eigenformer {
+namespace eigenformer::detail {
 
 namespace {
 
@@ -187,4 +187,4 @@ void HttpServer::close_acceptor() {
   pause_.cancel();
 }
 
-}  // namespace eigenformer
+}  // namespace eigenformer::detail

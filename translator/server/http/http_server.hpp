@@ -13,7 +13,7 @@
 #include "translator/server/http/options.hpp"
 #include "translator/server/http/reply.hpp"
 
-namespace eigenformer {
+namespace eigenformer::detail {
 
 /// An HTTP/1.1 server with a fixed number of threads for all connections.
 class HttpServer {
@@ -65,4 +65,4 @@ class HttpServer {
   std::vector<std::thread> threads_;
 };
 
-}  // namespace eigenformer
+}  // namespace eigenformer::detail

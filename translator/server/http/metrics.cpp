@@ -4,10 +4,9 @@
 #include <locale>
 #include <sstream>
 
-#include "translator/server/http/message.hpp"
 #include "translator/training/process_memory.hpp"
 
-namespace eigenformer {
+namespace eigenformer::detail {
 
 void ServerMetrics::request_over(const HttpRecord& record) {
   const std::scoped_lock lock(mutex_);
@@ -74,4 +73,4 @@ std::string ServerMetrics::text(std::size_t in_flight, std::size_t connections, 
   return out.str();
 }
 
-}  // namespace eigenformer
+}  // namespace eigenformer::detail

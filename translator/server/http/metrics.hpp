@@ -8,9 +8,9 @@
 #include <string>
 #include <utility>
 
-namespace eigenformer {
+#include "translator/server/http/message.hpp"
 
-struct HttpRecord;
+namespace eigenformer::detail {
 
 /// The counters of a server, exported in the text format 0.0.4 of Prometheus. Thread-safe.
 class ServerMetrics {
@@ -19,15 +19,10 @@ class ServerMetrics {
   void request_over(const HttpRecord& record);
   /// Counts translated texts and their characters, in Unicode code points of the source.
   void add_translated(std::size_t texts, std::size_t characters);
-  /// Counts a loaded model.
-  void add_load() {
+  /// Counts a model that was loaded, or an idle one that was unloaded.
+  void add_model(bool loaded) {
     const std::scoped_lock lock(mutex_);
-    ++loads_;
-  }
-  /// Counts an idle model that was unloaded.
-  void add_drop() {
-    const std::scoped_lock lock(mutex_);
-    ++drops_;
+    ++(loaded ? loads_ : drops_);
   }
 
   /// Returns all metrics as text for Prometheus. The arguments are current values: translations accepted and
@@ -48,4 +43,4 @@ class ServerMetrics {
   std::uint64_t texts_ = 0, characters_ = 0, loads_ = 0, drops_ = 0;
 };
 
-}  // namespace eigenformer
+}  // namespace eigenformer::detail

@@ -14,7 +14,7 @@
 #include <string_view>
 #include <utility>
 
-namespace eigenformer {
+namespace eigenformer::detail {
 
 namespace {
 
@@ -445,4 +445,4 @@ void HttpSession::write_events() {
                            });
 }
 
-}  // namespace eigenformer
+}  // namespace eigenformer::detail

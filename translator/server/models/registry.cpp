@@ -6,7 +6,7 @@
 #include "eigenformer/core/base/error.hpp"
 #include "translator/server/http/message.hpp"
 
-namespace eigenformer {
+namespace eigenformer::detail {
 
 namespace {
 
@@ -191,4 +191,4 @@ bool ModelRegistry::drop_idle(std::unique_lock<std::mutex>& lock) {
   return false;
 }
 
-}  // namespace eigenformer
+}  // namespace eigenformer::detail

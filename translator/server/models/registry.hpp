@@ -28,6 +28,8 @@ struct ServedModel {
   std::vector<std::string> adapters{};
 };
 
+namespace detail {
+
 /// The models of a server, which are loaded on first use and unloaded when they have been idle for some time.
 /// Both happen in one thread, so that no other thread waits for the disk; loaded models continue to work. The
 /// callbacks must not throw, except ServedModel::load. Thread-safe.
@@ -101,5 +103,7 @@ class ModelRegistry {
   bool over_ = false;
   std::thread thread_;
 };
+
+}  // namespace detail
 
 }  // namespace eigenformer

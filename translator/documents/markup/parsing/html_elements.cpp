@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-namespace eigenformer {
+namespace eigenformer::detail {
 
 bool is_void_element(std::string_view name) {
   static constexpr auto names =
@@ -38,4 +38,4 @@ bool is_block_element(std::string_view name) {
   return std::ranges::binary_search(names, name);
 }
 
-}  // namespace eigenformer
+}  // namespace eigenformer::detail

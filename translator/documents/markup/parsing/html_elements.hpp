@@ -2,7 +2,7 @@
 
 #include <string_view>
 
-namespace eigenformer {
+namespace eigenformer::detail {
 
 /// Whether an HTML element has neither content nor a closing tag (HTML standard, 13.1.2). name: in lower
 /// case, also in the functions below.
@@ -18,4 +18,4 @@ bool is_code_element(std::string_view name);
 /// controls, and line breaks.
 bool is_block_element(std::string_view name);
 
-}  // namespace eigenformer
+}  // namespace eigenformer::detail

@@ -4,22 +4,15 @@
 #include <cstddef>
 #include <optional>
 #include <set>
-#include <string>
-#include <string_view>
 #include <utility>
-#include <vector>
 
 #include "eigenformer/data/text/utf8.hpp"
 #include "translator/documents/markup/parsing/entities.hpp"
 #include "translator/documents/markup/parsing/html_elements.hpp"
 
-namespace eigenformer {
+namespace eigenformer::detail {
 
 namespace {
-
-using detail::ascii_lower;
-using detail::is_ascii_letter;
-using detail::is_markup_space;
 
 // Splits HTML into tokens. Common parsers (libxml2, gumbo, lexbor) build a tree and write a different
 // document: they add html, head and body to a fragment, move misplaced elements, quote attributes, and lose
@@ -155,7 +148,7 @@ class HtmlScanner {
   static bool asks_to_stay(const std::string& name, std::string_view value) {
     if (name == "translate") return ascii_lower(value) == "no";
     if (name != "class") return false;
-    const std::vector<std::string_view> classes = detail::parts_between(value, " \t\n\r\f");
+    const std::vector<std::string_view> classes = parts_between(value, " \t\n\r\f");
     return std::ranges::find(classes, "notranslate") != classes.end();
   }
 
@@ -212,4 +205,4 @@ class HtmlScanner {
 
 std::vector<MarkupToken> html_tokens(std::string_view document) { return HtmlScanner(document).run(); }
 
-}  // namespace eigenformer
+}  // namespace eigenformer::detail
