@@ -2,7 +2,7 @@
 
 #include <utility>
 
-namespace eigenformer {
+namespace eigenformer::detail {
 
 bool HashSet::insert(std::uint64_t hash) {
   if (hash == 0) hash = 1;  // 0 marks a free place
@@ -41,4 +41,4 @@ void HashSet::grow(Table& table) {
   table = std::move(larger);
 }
 
-}  // namespace eigenformer
+}  // namespace eigenformer::detail

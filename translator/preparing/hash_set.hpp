@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace eigenformer {
+namespace eigenformer::detail {
 
 /// A set of 64-bit hashes that takes 10 to 13 bytes per hash: 256 tables with open addressing, chosen by the
 /// upper bits, that grow by a quarter at a load of 0.8. Two different texts have the same hash with
@@ -34,4 +34,4 @@ class HashSet {
   std::array<Table, 256> tables_;
 };
 
-}  // namespace eigenformer
+}  // namespace eigenformer::detail

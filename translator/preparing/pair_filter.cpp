@@ -7,12 +7,12 @@
 #include "eigenformer/data/files/hash64.hpp"
 #include "eigenformer/data/text/utf8.hpp"
 
-namespace eigenformer {
+namespace eigenformer::detail {
 
 namespace {
 
 bool is_text(std::string_view text) {
-  return !detail::find_invalid_utf8(text) && text.find('\0') == std::string_view::npos;
+  return !find_invalid_utf8(text) && text.find('\0') == std::string_view::npos;
 }
 
 index_t characters(std::string_view text) {
@@ -27,8 +27,8 @@ PairFilter::PairFilter(const PrepareOptions& options)
   options.validate();
 }
 
-detail::CleanPairs PairFilter::operator()(const detail::StoredPairs& pairs) const {
-  detail::CleanPairs clean;
+CleanPairs PairFilter::operator()(const StoredPairs& pairs) const {
+  CleanPairs clean;
   for (std::size_t i = 0; i < pairs.source.size(); ++i) {
     ++clean.report.read;
     if (!pairs.target[i] || !is_text(pairs.source[i]) || !is_text(*pairs.target[i])) {
@@ -52,8 +52,8 @@ detail::CleanPairs PairFilter::operator()(const detail::StoredPairs& pairs) cons
 }
 
 std::string PairFilter::normalised(std::string_view text) const {
-  std::string out = detail::normalize_text(text);
-  return options_.nfc ? detail::to_nfc(out) : out;
+  std::string out = normalize_text(text);
+  return options_.nfc ? to_nfc(out) : out;
 }
 
 index_t PrepareReport::*PairFilter::refusal(const std::string& source, const std::string& target) const {
@@ -70,4 +70,4 @@ index_t PrepareReport::*PairFilter::refusal(const std::string& source, const std
   return nullptr;
 }
 
-}  // namespace eigenformer
+}  // namespace eigenformer::detail

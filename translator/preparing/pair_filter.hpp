@@ -9,9 +9,7 @@
 #include "translator/preparing/prepare_options.hpp"
 #include "translator/preparing/unicode_text.hpp"
 
-namespace eigenformer {
-
-namespace detail {
+namespace eigenformer::detail {
 
 /// Pairs that passed the filters of text, normalised, and a hash of each.
 struct CleanPairs {
@@ -20,8 +18,6 @@ struct CleanPairs {
   PrepareReport report{};  // how many of these pairs were dropped, by reason
 };
 
-}  // namespace detail
-
 /// Normalises sentence pairs and drops those that PrepareOptions exclude, except duplicates. Thread-safe.
 class PairFilter {
  public:
@@ -29,7 +25,7 @@ class PairFilter {
   explicit PairFilter(const PrepareOptions& options);
 
   /// Returns the normalised pairs that pass the filters, in their order, with a hash of each.
-  detail::CleanPairs operator()(const detail::StoredPairs& pairs) const;
+  CleanPairs operator()(const StoredPairs& pairs) const;
 
  private:
   std::string normalised(std::string_view text) const;
@@ -38,7 +34,7 @@ class PairFilter {
   index_t PrepareReport::*refusal(const std::string& source, const std::string& target) const;
 
   PrepareOptions options_;
-  detail::Scripts source_, target_;
+  Scripts source_, target_;
 };
 
-}  // namespace eigenformer
+}  // namespace eigenformer::detail

@@ -117,7 +117,7 @@ class Preparation {
 
   // Reads, normalises, filters and deduplicates all text, and draws a sample of it.
   void clean() {
-    HashSet seen;
+    detail::HashSet seen;
     RandomGenerator rng(options_.seed);
     std::string text;
     detail::in_order(
@@ -240,7 +240,7 @@ class Preparation {
   }
 
   PrepareOptions options_;
-  PairFilter filter_;
+  detail::PairFilter filter_;
   detail::PairReader reader_;
   std::filesystem::path folder_;
   Spool spool_;

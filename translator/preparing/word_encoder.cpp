@@ -26,38 +26,13 @@ bool has_pieces_of_words(const Tokenizer& tokenizer) {
 
 }  // namespace
 
-// A cache of words that one thread owns while it encodes.
-class WordEncoder::Lent {
- public:
-  explicit Lent(const WordEncoder& owner) : owner_(owner) {
-    const std::lock_guard<std::mutex> lock(owner_.mutex_);
-    if (owner_.free_.empty()) {
-      words_ = std::make_unique<Words>();
-    } else {
-      words_ = std::move(owner_.free_.back());
-      owner_.free_.pop_back();
-    }
-  }
-  ~Lent() {
-    const std::lock_guard<std::mutex> lock(owner_.mutex_);
-    owner_.free_.push_back(std::move(words_));
-  }
-  Lent(const Lent&) = delete;
-  Lent& operator=(const Lent&) = delete;
-  Words* operator->() const { return words_.get(); }
-
- private:
-  const WordEncoder& owner_;
-  std::unique_ptr<Words> words_;
-};
-
 WordEncoder::WordEncoder(const Tokenizer& tokenizer)
     : tokenizer_(tokenizer), by_word_(has_pieces_of_words(tokenizer)) {}
 
 std::vector<std::int32_t> WordEncoder::encode(std::string_view text) const {
   if (!by_word_ || text.find(space_mark) != std::string_view::npos) return tokenizer_.encode(text);
   std::vector<std::int32_t> ids;
-  const Lent words(*this);
+  std::unique_ptr<Words> words = take_words();
   while (!text.empty()) {
     const std::size_t end = std::min(text.find(' '), text.size());
     const std::string_view word = text.substr(0, end);
@@ -69,7 +44,17 @@ std::vector<std::int32_t> WordEncoder::encode(std::string_view text) const {
     }
     ids.insert(ids.end(), found->second.begin(), found->second.end());
   }
+  const std::lock_guard<std::mutex> lock(mutex_);
+  free_.push_back(std::move(words));
   return ids;
+}
+
+std::unique_ptr<WordEncoder::Words> WordEncoder::take_words() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (free_.empty()) return std::make_unique<Words>();
+  std::unique_ptr<Words> words = std::move(free_.back());
+  free_.pop_back();
+  return words;
 }
 
 }  // namespace eigenformer::detail

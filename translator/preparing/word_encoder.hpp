@@ -30,12 +30,12 @@ class WordEncoder {
  private:
   using Words = std::unordered_map<std::string, std::vector<std::int32_t>, StringHash, std::equal_to<>>;
 
-  class Lent;
+  std::unique_ptr<Words> take_words() const;
 
   const Tokenizer& tokenizer_;
   const bool by_word_;
   mutable std::mutex mutex_;
-  mutable std::vector<std::unique_ptr<Words>> free_;
+  mutable std::vector<std::unique_ptr<Words>> free_;  // caches of words; a thread owns one while it encodes
 };
 
 }  // namespace eigenformer::detail

@@ -26,7 +26,7 @@ using AlignedTranslator = std::function<std::vector<AlignedText>(const std::vect
 /// How a document with markup is read.
 struct MarkupOptions {
   MarkupFormat format = MarkupFormat::html;  ///< the document's format
-  bool protect = true;                       ///< copy placeholders unchanged; see find_placeholders()
+  bool protect = true;                       ///< copy placeholders, such as {name}, %s and URLs, unchanged
 };
 
 namespace detail {
