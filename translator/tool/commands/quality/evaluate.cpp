@@ -16,7 +16,7 @@
 #include "options/decoding_options.hpp"
 #include "options/sentence_pairs.hpp"
 #include "terminal/output_checks.hpp"
-#include "terminal/terminal_progress.hpp"
+#include "terminal/status_line.hpp"
 #include "translation/whole_lines.hpp"
 #include "translator/text/output_format.hpp"
 #include "translator/text/word_alignments.hpp"

@@ -21,7 +21,7 @@
 #include "eigenformer/io/models/translation_model.hpp"
 #include "options/train_settings.hpp"
 #include "terminal/interrupt.hpp"
-#include "terminal/terminal_progress.hpp"
+#include "terminal/status_line.hpp"
 #include "terminal/threads.hpp"
 #include "training/adapter_training.hpp"
 #include "training/corpora/training_corpora.hpp"

@@ -14,7 +14,7 @@
 #include "eigenformer/io/models/translation_model.hpp"
 #include "options/corpus_options.hpp"
 #include "terminal/output_checks.hpp"
-#include "terminal/terminal_progress.hpp"
+#include "terminal/status_line.hpp"
 #include "training/corpora/corpus_list.hpp"
 #include "translator/preparing/prepared_corpus.hpp"
 #include "translator/text/word_alignments.hpp"
