@@ -1,6 +1,7 @@
 #include "translator/documents/markup/parsing/markup_token.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <optional>
 #include <set>
@@ -8,11 +9,25 @@
 
 #include "eigenformer/data/text/utf8.hpp"
 #include "translator/documents/markup/parsing/entities.hpp"
-#include "translator/documents/markup/parsing/html_elements.hpp"
 
 namespace eigenformer::detail {
 
 namespace {
+
+// Whether an element has neither content nor a closing tag (HTML standard, 13.1.2). name: in lower case.
+bool is_void_element(std::string_view name) {
+  static constexpr auto names =
+      std::to_array<std::string_view>({"area", "base", "br", "col", "embed", "hr", "img", "input", "link",
+                                       "meta", "param", "source", "track", "wbr"});
+  return std::ranges::binary_search(names, name);
+}
+
+// Whether an element's content up to its closing tag has no tags and entities and is not translated.
+bool is_raw_text_element(std::string_view name) {
+  static constexpr auto names = std::to_array<std::string_view>(
+      {"iframe", "noembed", "noframes", "script", "style", "textarea", "xmp"});
+  return std::ranges::binary_search(names, name);
+}
 
 // Splits HTML into tokens. Common parsers (libxml2, gumbo, lexbor) build a tree and write a different
 // document: they add html, head and body to a fragment, move misplaced elements, quote attributes, and lose
