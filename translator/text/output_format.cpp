@@ -63,7 +63,7 @@ std::string join_with_spaces(const Items& items, F&& text) {
 // The columns of token and word scores.
 constexpr const char* token_columns = "\ttokens\ttoken_log_probabilities\tword_confidences";
 std::string token_fields(const Translation& t) {
-  return "\t" + join_with_spaces(t.tokens, [](const TokenScore& s) { return tsv_field(s.token, true); }) +
+  return "\t" + join_with_spaces(t.tokens, [](const TokenScore& s) { return detail::tsv_field(s.token, true); }) +
          "\t" +
          join_with_spaces(t.tokens, [](const TokenScore& s) { return rounded_text(s.log_probability); }) +
          "\t" + join_with_spaces(t.words, [](const WordConfidence& w) { return rounded_text(w.confidence); });
@@ -77,7 +77,7 @@ void OutputOptions::validate() const {
     throw ValueError("output", "output_format is text, which cannot hold scores; expected tsv or jsonl");
 }
 
-std::string tsv_field(std::string_view text, bool space) {
+std::string detail::tsv_field(std::string_view text, bool space) {
   static constexpr std::string_view escaped = "\t\n\r\\ ", letters = "tnr\\s";
   std::string field;
   for (const char c : valid_utf8(text)) {
@@ -91,20 +91,20 @@ std::string tsv_field(std::string_view text, bool space) {
   return field;
 }
 
-std::string one_line(std::string text) {
+std::string detail::one_line(std::string text) {
   std::replace_if(
       text.begin(), text.end(), [](char c) { return c == '\n' || c == '\r'; }, ' ');
   return text;
 }
 
-std::string translations_header(const OutputOptions& options) {
+std::string detail::translations_header(const OutputOptions& options) {
   if (options.output_format != OutputFormat::tsv) return {};
   std::string header = "line\trank\ttranslation";
   if (options.scores) (header += "\tscore\tlog_probability\tconfidence") += token_columns;
   return header + "\n";
 }
 
-std::string format_translations(const OutputOptions& options, std::size_t number, const std::string& source,
+std::string detail::format_translations(const OutputOptions& options, std::size_t number, const std::string& source,
                                 std::span<const Translation> translations, std::size_t lines) {
   std::string out;
   if (options.output_format == OutputFormat::text) {
@@ -142,14 +142,14 @@ std::string format_translations(const OutputOptions& options, std::size_t number
   return object.dump() + "\n";
 }
 
-std::string scored_pairs_header(const OutputOptions& options) {
+std::string detail::scored_pairs_header(const OutputOptions& options) {
   if (options.output_format != OutputFormat::tsv) return {};
   std::string header = "line\tlog_probability\tnum_tokens\tperplexity\tconfidence";
   if (options.scores) header += token_columns;
   return header + "\n";
 }
 
-std::string format_scored_pair(const OutputOptions& options, std::size_t number, const std::string& source,
+std::string detail::format_scored_pair(const OutputOptions& options, std::size_t number, const std::string& source,
                                const std::string& target, const Translation& t) {
   const double log_probability = t.tokens.empty() ? std::nan("") : t.log_probability;
   const double confidence = t.tokens.empty() ? std::nan("") : t.confidence;

@@ -32,9 +32,7 @@ class HttpServer {
   /// Number of open connections.
   std::size_t connections() const;
 
-  /// Starts the threads that serve connections, and returns. Throws std::system_error when the system cannot
-  /// start them, and std::bad_alloc; then none is left, and start() may be called again. Throws ValueError
-  /// when the server was started.
+  /// Starts the threads that serve connections, as TranslationServer::start().
   void start();
 
   /// Accepts no more connections, answers the requests that have begun, and returns when all connections are

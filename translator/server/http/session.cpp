@@ -12,7 +12,6 @@
 #include <new>
 #include <sstream>
 #include <string_view>
-#include <utility>
 
 namespace eigenformer::detail {
 

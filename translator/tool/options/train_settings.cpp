@@ -10,7 +10,6 @@
 
 #include "eigenformer/data/tokenizers/conventions.hpp"
 #include "eigenformer/nn/models/seq2seq.hpp"
-#include "eigenformer/train/plan.hpp"
 #include "training/corpora/corpus_list.hpp"
 #include "translator/preparing/prepared_corpus.hpp"
 #include "translator/training/memory_plan.hpp"
@@ -248,8 +247,8 @@ bool fits_in_memory(const ef::Seq2SeqOptions& of, const ef::PairSource& pairs, e
                    ef::detail::layer_weights(of) + static_cast<double>(of.layer.d_model * of.target_size()),
                bytes_of_weight = options.optimizer.kind == ef::OptimizerKind::adam ? 16 : 8;
   ef::Runtime::instance().pool().trim();
-  ef::release_freed_memory();
-  const auto process = static_cast<double>(ef::resident_bytes().value_or(0));
+  ef::detail::release_freed_memory();
+  const auto process = static_cast<double>(ef::detail::resident_bytes().value_or(0));
   if (process + bytes_of_weight * weights > static_cast<double>(limit)) return false;
   ef::RandomGenerator rng(1);
   ef::Seq2SeqTransformer<float> model(of, rng);

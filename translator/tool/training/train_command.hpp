@@ -4,7 +4,6 @@
 #include <string>
 
 #include "eigenformer/train/trainer.hpp"
-#include "eigenformer/io/models/translation_model.hpp"
 #include "options/train_settings.hpp"
 
 namespace translator {

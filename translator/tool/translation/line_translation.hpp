@@ -140,7 +140,7 @@ class LineTranslation {
   void count_tokens() { counts_tokens_ = true; }
 
   /// The header before the results of the first line.
-  std::string header() const { return ef::translations_header(format_); }
+  std::string header() const { return ef::detail::translations_header(format_); }
 
   /// The number of lines to translate together.
   std::size_t lines_at_once() const {
@@ -171,7 +171,7 @@ class LineTranslation {
       }
       // Alignments refer to the model's own output.
       if (protect_) protect_placeholders(lines[i], of_line);
-      results.text += ef::format_translations(format_, line, lines[i], of_line, shown_);
+      results.text += ef::detail::format_translations(format_, line, lines[i], of_line, shown_);
       if (counts_tokens_ && !best.text.empty()) results.tokens += target_->encode(best.text).size() + 1;
     }
     return results;

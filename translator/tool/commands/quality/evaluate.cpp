@@ -146,7 +146,7 @@ int evaluate(const EvaluateCommand& command) {
   const std::vector<std::string> translations = translated.texts();
   if (!command.output.empty()) {
     std::string text;
-    for (const std::string& line : translations) (text += ef::one_line(line)) += '\n';
+    for (const std::string& line : translations) (text += ef::detail::one_line(line)) += '\n';
     ef::detail::write_file(command.output, text);
   }
   std::size_t num_cut = 0;

@@ -106,20 +106,6 @@ void plan_vocabulary(const TrainFlags& flags, TrainSettings& settings,
   flags.plan_vocabulary(settings, target_bytes, characters.covering(coverage));
 }
 
-/// Seconds since the command began, which count towards --minutes.
-class CommandClock {
- public:
-  double elapsed() const {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
-  }
-  /// What is left of a limit in seconds: at least half of it, so that a training whose text takes long to
-  /// read still trains. 0 is no limit.
-  double left(double seconds) const { return std::max(seconds - elapsed(), seconds / 2); }
-
- private:
-  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
-};
-
 /// Prints a plan, the memory that it takes and when it ends.
 void say(const ef::TrainingPlan& plan, const TrainSettings& s, double seconds, std::size_t bytes,
          TerminalProgress& progress) {
@@ -172,7 +158,13 @@ class TrainingCall {
 
  private:
   bool planned() const { return !command_.resume && !started_; }
-  double seconds_left() const { return clock_.left(60 * settings_.training.loop.max_minutes); }
+  /// The seconds that are left of --minutes, which count from the command's begin: at least half of them, so
+  /// that a training whose text takes long to read still trains. 0 is no limit.
+  double seconds_left() const {
+    const double limit = 60 * settings_.training.loop.max_minutes;
+    const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - began_;
+    return std::max(limit - elapsed.count(), limit / 2);
+  }
   std::shared_ptr<ef::Teacher<float>> teacher() const { return teachers_ ? teachers_->teacher : nullptr; }
   ef::index_t room() const {
     return teachers_ ? most_tokens(settings_.corpus, teachers_->models->description())
@@ -398,7 +390,7 @@ class TrainingCall {
     }
   }
 
-  const CommandClock clock_;
+  const std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
   const TrainCommand& command_;
   const TrainingRanks& ranks_;
   InterruptWatcher& interrupts_;
