@@ -180,7 +180,7 @@ class TranslationService {
     using Service = TranslationService;
     static constexpr std::array all = {
         Route{{"/translate", "POST", "Translates texts", json, translate_fields}, &Service::translate},
-        Route{{"/translate_file", "POST", "Translates a file", json, file_fields, true},
+        Route{{"/translate_file", "POST", "Translates a file", json, file_fields},
               &Service::translate_file},
         Route{{"/download_file/{name}", "GET", "A translated file", "application/octet-stream"},
               &Service::download_file},

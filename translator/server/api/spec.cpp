@@ -37,7 +37,9 @@ void add_to_spec(nlohmann::ordered_json& spec, const ApiRoute& route) {
                           {"type", "string"},
                           {"required", true}});
   }
+  bool has_file = false;  // then the body must be multipart
   for (const ApiField& field : route.fields) {
+    has_file = has_file || field.type == std::string("file");
     json parameter = {{"in", "formData"},
                       {"name", field.name},
                       {"type", field.type},
@@ -57,7 +59,7 @@ void add_to_spec(nlohmann::ordered_json& spec, const ApiRoute& route) {
       {"responses",
        {{"200", {{"description", "the answer"}}},
         {"default", {{"description", "an error"}, {"schema", {{"$ref", "#/definitions/error"}}}}}}}};
-  if (route.file) {
+  if (has_file) {
     operation["consumes"] = {"multipart/form-data"};
   } else if (route.method == std::string("POST")) {
     operation["consumes"] = {"application/x-www-form-urlencoded", "multipart/form-data", "application/json"};

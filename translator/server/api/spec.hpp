@@ -21,7 +21,6 @@ struct ApiRoute {
   const char* summary;                 ///< what it does
   const char* answer;                  ///< content type of the answer
   std::span<const ApiField> fields{};  ///< parameters of a POST, in its body
-  bool file = false;                   ///< whether one of them is a file, so that the body must be multipart
 };
 
 /// Whether a route is the one of a path.

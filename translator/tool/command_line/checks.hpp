@@ -183,16 +183,22 @@ inline void require_given_once(const CLI::App& command) {
   }
 }
 
+/// Whether a text has a word that is not part of a longer one of letters, digits, `_` and `more`.
+inline bool has_word(std::string_view text, std::string_view word, std::string_view more = "") {
+  const auto in_word = [&](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || more.find(c) != more.npos;
+  };
+  for (std::size_t at = 0; (at = text.find(word, at)) != text.npos; ++at) {
+    const std::size_t end = at + word.size();
+    if ((at == 0 || !in_word(text[at - 1])) && (end == text.size() || !in_word(text[end]))) return true;
+  }
+  return false;
+}
+
 /// Appends the user's options to a library's message: "..., must be positive (--heads)".
 inline std::string with_option_names(std::string message, bool training) {
-  const auto in_word = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; };
   const std::string said = message;
-  const auto named = [&](std::string_view field) {
-    const std::size_t at = said.find(field);
-    if (at == std::string::npos || (at > 0 && in_word(said[at - 1]))) return false;
-    const std::size_t end = at + field.size();
-    return end >= said.size() || !in_word(said[end]);
-  };
+  const auto named = [&](std::string_view field) { return has_word(said, field); };
   if (!training) {
     for (const ShortName& entry : decoding_short_names) {
       if (named(entry.field)) message += " (" + flag_of_name(entry.name) + ")";
