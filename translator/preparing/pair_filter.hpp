@@ -22,7 +22,7 @@ inline bool is_plain_text(std::string_view text) {
 }
 
 // The number of code points of a UTF-8 text.
-inline index_t characters(std::string_view text) {
+inline index_t num_characters(std::string_view text) {
   return std::count_if(text.begin(), text.end(),
                        [](char c) { return (static_cast<unsigned char>(c) & 0xC0u) != 0x80u; });
 }
@@ -78,7 +78,7 @@ class PairFilter {
   index_t PrepareReport::*refusal(const std::string& source, const std::string& target) const {
     if (source.empty() || target.empty()) return &PrepareReport::empty;
     if (options_.drop_identical && source == target) return &PrepareReport::identical;
-    const index_t s = characters(source), t = characters(target);
+    const index_t s = num_characters(source), t = num_characters(target);
     if (options_.max_characters > 0 && std::max(s, t) > options_.max_characters)
       return &PrepareReport::characters;
     if (options_.max_ratio > 0 &&

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <algorithm>
 #include <charconv>
 #include <cstddef>
 #include <filesystem>
@@ -198,17 +197,6 @@ inline std::vector<std::string> prepared_folders(const CorpusOptions& s) {
     if (!entry.data.empty()) folders.push_back(entry.data);
   }
   return folders;
-}
-
-/// The tokens that the corpora place before source sentences, without repetition, in their order.
-inline std::vector<std::string> all_tags(const std::vector<CorpusEntry>& entries) {
-  std::vector<std::string> tags;
-  for (const CorpusEntry& entry : entries) {
-    for (const std::string& tag : entry.tags()) {
-      if (std::find(tags.begin(), tags.end(), tag) == tags.end()) tags.push_back(tag);
-    }
-  }
-  return tags;
 }
 
 }  // namespace translator

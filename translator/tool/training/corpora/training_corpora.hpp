@@ -57,6 +57,17 @@ struct TextCorpus {
   std::shared_ptr<const ef::PreparedCorpus> prepared{};  ///< instead of train
 };
 
+/// The tokens that the corpora place before source sentences, without repetition, in their order.
+inline std::vector<std::string> all_tags(const std::vector<TextCorpus>& corpora) {
+  std::vector<std::string> tags;
+  for (const TextCorpus& corpus : corpora) {
+    for (const std::string& tag : corpus.entry.tags()) {
+      if (std::find(tags.begin(), tags.end(), tag) == tags.end()) tags.push_back(tag);
+    }
+  }
+  return tags;
+}
+
 inline ef::ParallelCorpus read_corpus(const CorpusEntry& entry) {
   return entry.tsv.empty() ? ef::read_parallel_files(entry.source, entry.target)
                            : ef::read_parallel_tsv(entry.tsv);
@@ -169,17 +180,16 @@ inline ef::TokenizerPair make_tokenizers(const CorpusOptions& s, const std::vect
   }
   if (first != nullptr) return first->prepared->tokenizers;
   ef::ParallelCorpus all;
-  std::vector<CorpusEntry> entries;
-  for (const TextCorpus& corpus : corpora) {
-    entries.push_back(corpus.entry);
-    if (corpora.size() == 1) continue;
-    all.source.insert(all.source.end(), corpus.train.source.begin(), corpus.train.source.end());
-    all.target.insert(all.target.end(), corpus.train.target.begin(), corpus.train.target.end());
+  if (corpora.size() > 1) {
+    for (const TextCorpus& corpus : corpora) {
+      all.source.insert(all.source.end(), corpus.train.source.begin(), corpus.train.source.end());
+      all.target.insert(all.target.end(), corpus.train.target.begin(), corpus.train.target.end());
+    }
   }
   ef::TokenizerPair tokenizers = ef::train_tokenizers({.kind = s.tokenizer,
                                                        .vocabulary_size = s.vocab_size,
                                                        .joint = !s.separate_vocab,
-                                                       .reserved = all_tags(entries)},
+                                                       .reserved = all_tags(corpora)},
                                                       corpora.size() == 1 ? corpora[0].train : all);
   const std::string source = std::to_string(tokenizers.source->vocabulary_size());
   progress.say("vocabulary: " + s.tokenizer + ", " +
