@@ -46,7 +46,7 @@ int finish(int code) {
 std::string explanation(const CLI::App& app, const CLI::ParseError& error, int argc, char** argv) {
   using namespace translator;
   const auto named = [&](const CLI::App* command) { return command->check_name(argv[1]); };
-  const auto commands = app.get_subcommands([](const CLI::App*) { return true; });
+  const auto commands = commands_of(app);
   std::string why = message_of(error);
   std::string help = "translator";
   const CLI::App* command = app.get_subcommands().empty() ? &app : app.get_subcommands().front();

@@ -21,6 +21,11 @@
 /// Messages of the command line about invalid values, in the user's terms.
 namespace translator {
 
+/// All commands of the program.
+inline std::vector<const CLI::App*> commands_of(const CLI::App& app) {
+  return app.get_subcommands([](const CLI::App*) { return true; });
+}
+
 /// What is wrong with the text of a number, or nothing. expected: a description of valid values.
 template <class T>
 std::string number_problem(std::string_view text, const char* expected) {
@@ -141,8 +146,7 @@ inline std::string nearest_option(const CLI::App& command, const std::string& na
 /// The message about a command that does not exist, with the one that may have been meant.
 inline std::string unknown_command(const CLI::App& app, const std::string& name) {
   std::vector<std::string> names;
-  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
-    names.push_back(command->get_name());
+  for (const CLI::App* command : commands_of(app)) names.push_back(command->get_name());
   const std::string nearest = nearest_name(names, name);
   return "there is no command '" + name + "'" + (nearest.empty() ? "" : ": did you mean '" + nearest + "'?");
 }

@@ -157,7 +157,7 @@ bool is_of_use(const CLI::Option& option) {
 /// Gives a command the options of a file that the command line does not have.
 void apply_config(CLI::App& command, const std::string& path) {
   ConfigParser parser(path);
-  const auto commands = command.get_parent()->get_subcommands([](const CLI::App*) { return true; });
+  const auto commands = commands_of(*command.get_parent());
   // What the command's own section gives comes before what stands above all sections.
   std::vector<Entry> entries = parser.parse();
   std::stable_partition(entries.begin(), entries.end(),
