@@ -71,8 +71,7 @@ int main(int argc, char** argv) {
   try {
     CLI::App app("Trains encoder-decoder Transformers on sentence pairs and translates with them.",
                  "translator");
-    app.set_version_flag("--version",
-                         std::string("translator, eigenformer ") + ef::version_string());
+    app.set_version_flag("--version", std::string("translator, eigenformer ") + ef::version_string());
     app.require_subcommand(1);
     app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
     app.formatter(std::make_shared<HelpFormatter>());
@@ -82,8 +81,7 @@ int main(int argc, char** argv) {
                            add_calibrate, add_inspect, add_import, add_quantize, add_merge, add_compare,
                            add_shortlist, add_serve, add_completion})
       add(app, run);
-    for (CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
-      add_config(*command);
+    for (CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) add_config(*command);
     check_values(app);
     try {
       app.parse(argc, argv);

@@ -102,7 +102,8 @@ class TranslationService {
         log_(std::move(log)),
         access_(options_.api_keys, options_.requests_per_minute),
         jobs_(static_cast<std::size_t>(options_.max_requests)),
-        files_(static_cast<std::size_t>(options_.max_file_bytes), std::chrono::minutes(options_.file_minutes)) {
+        files_(static_cast<std::size_t>(options_.max_file_bytes),
+               std::chrono::minutes(options_.file_minutes)) {
     options_.validate();
     require_different(models);
     for (const ServedModel& model : models) {
@@ -110,18 +111,17 @@ class TranslationService {
       targets_[model.source].push_back(model.target);
     }
     http_ = std::make_unique<HttpServer>(
-        options_,
-        HttpHandler{
-            [this](const HttpRequest& request, const HttpReply& reply) {
-              if (auto answer = route(request, reply)) reply.send(std::move(*answer));
-            },
-            api_error,
-            [this](const std::string& origin) { return cors_headers(origin); },
-            [this](const HttpRecord& record) {
-              metrics_.request_over(record);
-              if (log_.request) log_.request(record);
-            },
-        });
+        options_, HttpHandler{
+                      [this](const HttpRequest& request, const HttpReply& reply) {
+                        if (auto answer = route(request, reply)) reply.send(std::move(*answer));
+                      },
+                      api_error,
+                      [this](const std::string& origin) { return cors_headers(origin); },
+                      [this](const HttpRecord& record) {
+                        metrics_.request_over(record);
+                        if (log_.request) log_.request(record);
+                      },
+                  });
     models_ = std::make_unique<ModelRegistry>(
         std::move(models), std::chrono::minutes(options_.idle_minutes),
         [this](const ServedModel& model, bool loaded, double seconds) {
@@ -180,8 +180,7 @@ class TranslationService {
     using Service = TranslationService;
     static constexpr std::array all = {
         Route{{"/translate", "POST", "Translates texts", json, translate_fields}, &Service::translate},
-        Route{{"/translate_file", "POST", "Translates a file", json, file_fields},
-              &Service::translate_file},
+        Route{{"/translate_file", "POST", "Translates a file", json, file_fields}, &Service::translate_file},
         Route{{"/download_file/{name}", "GET", "A translated file", "application/octet-stream"},
               &Service::download_file},
         Route{{"/detect", "POST", "Detects the language of a text", json, detect_fields}, &Service::detect},
@@ -254,8 +253,9 @@ class TranslationService {
     return HttpAnswer{
         .content_type = name.ends_with(".txt") ? "text/plain; charset=utf-8" : "text/html; charset=utf-8",
         .body = std::move(*content),
-        .headers = {{"Content-Disposition", "attachment; filename=\"" + name.substr(name.find('.') + 1) + '"'},
-                    {"Content-Security-Policy", "default-src 'none'; sandbox"}}};
+        .headers = {
+            {"Content-Disposition", "attachment; filename=\"" + name.substr(name.find('.') + 1) + '"'},
+            {"Content-Security-Policy", "default-src 'none'; sandbox"}}};
   }
 
   // Begins a translation, whose job sends the answer.
@@ -285,9 +285,10 @@ class TranslationService {
     std::size_t bytes = 0;
     for (const std::string& text : wanted.task.texts) bytes += text.size();
     reply.describe(
-        route, wanted.source + "-" + wanted.target + " texts=" + std::to_string(wanted.task.texts.size()) +
-                   " bytes=" + std::to_string(bytes) +
-                   (model && !wanted.task.adapter.empty() ? " adapter=" + wanted.task.adapter : std::string()));
+        route,
+        wanted.source + "-" + wanted.target + " texts=" + std::to_string(wanted.task.texts.size()) +
+            " bytes=" + std::to_string(bytes) +
+            (model && !wanted.task.adapter.empty() ? " adapter=" + wanted.task.adapter : std::string()));
     const auto job =
         std::make_shared<TranslateJob>(std::move(wanted), std::move(detected), reply, jobs_.add(), metrics_);
     if (!model) {  // nothing to translate

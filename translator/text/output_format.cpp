@@ -63,7 +63,8 @@ std::string join_with_spaces(const Items& items, F&& text) {
 // The columns of token and word scores.
 constexpr const char* token_columns = "\ttokens\ttoken_log_probabilities\tword_confidences";
 std::string token_fields(const Translation& t) {
-  return "\t" + join_with_spaces(t.tokens, [](const TokenScore& s) { return detail::tsv_field(s.token, true); }) +
+  return "\t" +
+         join_with_spaces(t.tokens, [](const TokenScore& s) { return detail::tsv_field(s.token, true); }) +
          "\t" +
          join_with_spaces(t.tokens, [](const TokenScore& s) { return rounded_text(s.log_probability); }) +
          "\t" + join_with_spaces(t.words, [](const WordConfidence& w) { return rounded_text(w.confidence); });
@@ -104,8 +105,9 @@ std::string detail::translations_header(const OutputOptions& options) {
   return header + "\n";
 }
 
-std::string detail::format_translations(const OutputOptions& options, std::size_t number, const std::string& source,
-                                std::span<const Translation> translations, std::size_t lines) {
+std::string detail::format_translations(const OutputOptions& options, std::size_t number,
+                                        const std::string& source, std::span<const Translation> translations,
+                                        std::size_t lines) {
   std::string out;
   if (options.output_format == OutputFormat::text) {
     for (std::size_t i = 0; i < lines; ++i)
@@ -149,8 +151,9 @@ std::string detail::scored_pairs_header(const OutputOptions& options) {
   return header + "\n";
 }
 
-std::string detail::format_scored_pair(const OutputOptions& options, std::size_t number, const std::string& source,
-                               const std::string& target, const Translation& t) {
+std::string detail::format_scored_pair(const OutputOptions& options, std::size_t number,
+                                       const std::string& source, const std::string& target,
+                                       const Translation& t) {
   const double log_probability = t.tokens.empty() ? std::nan("") : t.log_probability;
   const double confidence = t.tokens.empty() ? std::nan("") : t.confidence;
   if (options.output_format == OutputFormat::text) return rounded_text(log_probability) + "\n";

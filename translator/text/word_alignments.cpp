@@ -97,9 +97,9 @@ std::vector<AlignmentLink> word_links(const TextAlignment& alignment, std::strin
   std::vector<AlignmentLink> links;
   for (const auto& [s, t] : alignment.links) {
     if (s >= alignment.source.size() || t >= alignment.target.size()) {
-      throw IndexError("alignment", {"the link ", s, "-", t, " is outside the alignment, which has ",
-                                     alignment.source.size(), " source and ", alignment.target.size(),
-                                     " target tokens"});
+      throw IndexError("alignment",
+                       {"the link ", s, "-", t, " is outside the alignment, which has ",
+                        alignment.source.size(), " source and ", alignment.target.size(), " target tokens"});
     }
     const detail::SpanRange from = detail::overlapped(sources, alignment.source[s]),
                             to = detail::overlapped(targets, alignment.target[t]);

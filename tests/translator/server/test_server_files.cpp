@@ -45,10 +45,10 @@ unsigned refused(const std::string& body, const std::string& type = "multipart/f
 TEST_CASE("forms in multipart/form-data are read as browsers and curl write them") {
   const auto parts =
       ef::detail::parse_multipart("preamble\r\n" + part("name=\"q\"", "a\r\n--X\r\nb") + part("name=q", "") +
-                              part("name=\"a\\\"b\"; filename=\"C:\\\\x\\y;z.txt\"",
-                                   std::string("\0\xFF\r\n", 4), "X-Other: c\r\n") +
-                              "--XX--\r\nepilogue",
-                          "multipart/form-data; charset=utf-8; boundary=\"XX\"", 100);
+                                      part("name=\"a\\\"b\"; filename=\"C:\\\\x\\y;z.txt\"",
+                                           std::string("\0\xFF\r\n", 4), "X-Other: c\r\n") +
+                                      "--XX--\r\nepilogue",
+                                  "multipart/form-data; charset=utf-8; boundary=\"XX\"", 100);
   REQUIRE(parts.size() == 3);
   CHECK(parts[0].name == "q");
   CHECK(parts[0].content == "a\r\n--X\r\nb");
@@ -60,7 +60,8 @@ TEST_CASE("forms in multipart/form-data are read as browsers and curl write them
   CHECK(parts[2].content == std::string("\0\xFF\r\n", 4));
   CHECK(ef::detail::parse_multipart("--XX--", "multipart/form-data;boundary=XX", 1).empty());
   // A line that only begins as the boundary is content.
-  CHECK(ef::detail::parse_multipart(part("name=q", "a\r\n--XXX\r\nb") + "--XX  --\r\n--XX--", "a; boundary=XX", 1)
+  CHECK(ef::detail::parse_multipart(part("name=q", "a\r\n--XXX\r\nb") + "--XX  --\r\n--XX--",
+                                    "a; boundary=XX", 1)
             .at(0)
             .content == "a\r\n--XXX\r\nb\r\n--XX  --");
 }

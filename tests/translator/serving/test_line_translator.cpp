@@ -212,7 +212,9 @@ TEST_CASE("progress is what the text begins with, token by token where there is 
 }
 
 TEST_CASE("a text ends where its next token may change it") {
-  const auto cut = [](std::string_view text) { return std::string(detail::StableText::without_open_end(text)); };
+  const auto cut = [](std::string_view text) {
+    return std::string(detail::StableText::without_open_end(text));
+  };
   CHECK(cut("ein Hund") == "ein Hund");
   CHECK(cut("ein \xEF\xBF\xBD") == "ein");
   CHECK(cut("ein\xEF\xBF\xBD \xEF\xBF\xBD") == "ein");

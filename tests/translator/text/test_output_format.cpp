@@ -94,8 +94,9 @@ TEST_CASE("scored pairs: log-probability, tokens, perplexity; nothing where a si
   const auto object = nlohmann::json::parse(detail::format_scored_pair(jsonl, 1, "s", "t", pair));
   CHECK(object.at("target") == "t");
   CHECK(object.at("num_tokens") == 3);
-  CHECK(
-      nlohmann::json::parse(detail::format_scored_pair(jsonl, 1, "s", "", Translation{})).at("perplexity").is_null());
+  CHECK(nlohmann::json::parse(detail::format_scored_pair(jsonl, 1, "s", "", Translation{}))
+            .at("perplexity")
+            .is_null());
 }
 
 TEST_CASE("scores in a format without a place for them are refused") {

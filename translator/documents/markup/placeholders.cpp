@@ -141,8 +141,7 @@ class PlaceholderScanner {
     while (i < all_.size() && i - first < longest) {
       const DecodedCodePoint c = decode_front(all_.substr(i));
       if (c.length == 0 || c.value <= 0x20 || is_space(c.value) ||
-          (c.value < 0x80 && one_of(byte(i), "<>\"|\\^`")) ||
-          (c.value >= 0x80 && is_punctuation(c.value)))
+          (c.value < 0x80 && one_of(byte(i), "<>\"|\\^`")) || (c.value >= 0x80 && is_punctuation(c.value)))
         break;
       i += c.length;
     }

@@ -102,7 +102,8 @@ class SegmentBuilder {
       whole.close = tag;
       whole.begins_before = true;
       whole.text = {0, segment_.text.size()};
-      for (InlineElement& e : segment_.elements) e.parent = e.parent == InlineElement::none ? 0 : e.parent + 1;
+      for (InlineElement& e : segment_.elements)
+        e.parent = e.parent == InlineElement::none ? 0 : e.parent + 1;
       segment_.elements.insert(segment_.elements.begin(), whole);
       ++begun_before_;
     } else {
@@ -197,8 +198,8 @@ class SegmentBuilder {
     const std::size_t begin = raw_position(span.begin);
     // The last character may be written as a reference.
     const auto& spellings = segment_.spellings;
-    const auto last =
-        std::ranges::lower_bound(spellings, span.end, {}, [](const SpelledCharacter& s) { return s.text.end; });
+    const auto last = std::ranges::lower_bound(spellings, span.end, {},
+                                               [](const SpelledCharacter& s) { return s.text.end; });
     const std::size_t end = last != spellings.end() && last->text.end == span.end
                                 ? position(last->raw) + last->raw.size()
                                 : raw_position(span.end - 1) + 1;

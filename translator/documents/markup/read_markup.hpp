@@ -50,8 +50,8 @@ struct MarkupSegment {
 
 /// A document split into segments. Its views point into the document's text, which must outlive it.
 struct MarkupDocument {
-  std::vector<MarkupSegment> segments{};     ///< in order
-  std::string_view after{};                  ///< the document's bytes after the last segment
+  std::vector<MarkupSegment> segments{};  ///< in order
+  std::string_view after{};               ///< the document's bytes after the last segment
 };
 
 /// Splits a document into segments: in HTML at block elements, in XML at elements that never have text beside

@@ -25,12 +25,12 @@ namespace {
 // written like the k-th in the source, further ones like the last, unless that would change the meaning.
 class TextSpeller {
  public:
-  TextSpeller(const MarkupSegment& segment, MarkupFormat format)
-      : segment_(segment), format_(format) {
+  TextSpeller(const MarkupSegment& segment, MarkupFormat format) : segment_(segment), format_(format) {
     if (format == MarkupFormat::text) return;
     for (const char c : {'&', '<', '>'}) spelled_[std::string(1, c)];
     for (const SpelledCharacter& s : segment.spellings) spelled_[std::string(s.text.of(segment.text))];
-    for (const auto& [character, places] : spelled_) watched_[static_cast<unsigned char>(character[0])] = true;
+    for (const auto& [character, places] : spelled_)
+      watched_[static_cast<unsigned char>(character[0])] = true;
     collect();
   }
 
@@ -111,14 +111,14 @@ class TextSpeller {
 
   // Whether a character may be written literally.
   bool is_safe(char character, std::string_view after_source, std::string_view after,
-                            std::string_view out) const {
+               std::string_view out) const {
     const bool html = format_ == MarkupFormat::html;
     switch (character) {
       case '>':
         return html || !out.ends_with("]]");
       case '<':
-        return html && (after.empty() ||
-                        (!is_ascii_letter(after[0]) && after[0] != '/' && after[0] != '!' && after[0] != '?'));
+        return html && (after.empty() || (!is_ascii_letter(after[0]) && after[0] != '/' && after[0] != '!' &&
+                                          after[0] != '?'));
       case '&':
         return html && word(after) == word(after_source) &&
                character_reference("&" + word(after), true).length == 0;

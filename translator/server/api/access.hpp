@@ -37,8 +37,7 @@ class ApiAccess {
     constexpr std::string_view bearer = "bearer ";
     // The name of a scheme is case-insensitive (RFC 9110, section 11.1).
     const std::string_view scheme = std::string_view(request.authorization).substr(0, bearer.size());
-    if (given.empty() && ascii_lower(scheme) == bearer)
-      given = request.authorization.substr(bearer.size());
+    if (given.empty() && ascii_lower(scheme) == bearer) given = request.authorization.substr(bearer.size());
     if (given.empty()) throw HttpError(401, "an API key is required", {{"WWW-Authenticate", "Bearer"}});
     bool found = false;
     for (const std::string& key : keys_) found = equal(key, given) || found;
@@ -53,7 +52,8 @@ class ApiAccess {
     const std::scoped_lock lock(mutex_);
     const Clock::time_point now = Clock::now();
     if (buckets_.size() >= most_buckets) {
-      // Forgets clients with a full bucket, which is the same as a new one; all clients if that frees nothing.
+      // Forgets clients with a full bucket, which is the same as a new one; all clients if that frees
+      // nothing.
       std::erase_if(buckets_, [&](const auto& entry) { return tokens(entry.second, now) >= per_minute_; });
       if (buckets_.size() >= most_buckets) buckets_.clear();
     }
@@ -61,9 +61,9 @@ class ApiAccess {
     bucket = {tokens(bucket, now), now};
     if (bucket.tokens < 1) {
       const int wait = static_cast<int>((1 - bucket.tokens) * 60 / per_minute_) + 1;
-      throw HttpError(429,
-                      "Slow down: " + std::to_string(static_cast<index_t>(per_minute_)) + " requests a minute",
-                      {{"Retry-After", std::to_string(wait)}});
+      throw HttpError(
+          429, "Slow down: " + std::to_string(static_cast<index_t>(per_minute_)) + " requests a minute",
+          {{"Retry-After", std::to_string(wait)}});
     }
     bucket.tokens -= 1;
   }
@@ -79,8 +79,8 @@ class ApiAccess {
   static bool equal(const std::string& a, const std::string& b) {
     unsigned different = a.size() == b.size() ? 0 : 1;
     for (std::size_t i = 0; i < b.size(); ++i)
-      different |=
-          static_cast<unsigned>(static_cast<unsigned char>(a[i % a.size()]) ^ static_cast<unsigned char>(b[i]));
+      different |= static_cast<unsigned>(static_cast<unsigned char>(a[i % a.size()]) ^
+                                         static_cast<unsigned char>(b[i]));
     return different == 0;
   }
 

@@ -78,8 +78,8 @@ class TranslatedFiles {
 
   // Removes files that are too old, and the oldest until there is room.
   void forget(Clock::time_point now, std::size_t room) {
-    while (!files_.empty() &&
-           (now - files_.front().added >= kept_ || bytes_ + room > most_bytes_ || files_.size() > most_files)) {
+    while (!files_.empty() && (now - files_.front().added >= kept_ || bytes_ + room > most_bytes_ ||
+                               files_.size() > most_files)) {
       bytes_ -= files_.front().content.size();
       files_.pop_front();
     }

@@ -64,8 +64,7 @@ class TranslateJob : public std::enable_shared_from_this<TranslateJob> {
 
   /// Starts the translation with a loaded model, or answers with `error` when backend is null. Does nothing
   /// for a cancelled job.
-  void begin(const std::shared_ptr<TranslationBackend>& backend,
-                           const std::exception_ptr& error) {
+  void begin(const std::shared_ptr<TranslationBackend>& backend, const std::exception_ptr& error) {
     if (cancelled()) return finish();
     if (backend == nullptr) return fail(error);
     {

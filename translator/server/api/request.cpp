@@ -49,8 +49,8 @@ std::map<std::string, std::vector<std::string>> parse_form(std::string_view body
 }
 
 ApiParameters::ApiParameters(const HttpRequest& request, const ServerOptions& options) {
-  const std::string type = ascii_lower(
-      trim(std::string_view(request.content_type).substr(0, request.content_type.find(';'))));
+  const std::string type =
+      ascii_lower(trim(std::string_view(request.content_type).substr(0, request.content_type.find(';'))));
   const std::size_t most_fields = static_cast<std::size_t>(options.max_texts) + 32;
   if (type == "application/json") {
     values_ = parse_json(request.body);

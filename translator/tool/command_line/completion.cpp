@@ -124,7 +124,9 @@ std::string zsh_script(const CLI::App& app) {
   };
   std::string names, cases;
   for (const CLI::App* command : commands_of(app)) {
-    names += "    " + quoted(described(command->get_name()) + ":" + described(command->get_description()), "'\\''") + "\n";
+    names += "    " +
+             quoted(described(command->get_name()) + ":" + described(command->get_description()), "'\\''") +
+             "\n";
     cases += "    " + command->get_name() + ")\n      _arguments";
     for (const OptionText& option : options_of(*command)) {
       for (const std::string& name : option.names) {

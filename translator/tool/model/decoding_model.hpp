@@ -26,8 +26,8 @@ namespace ef = eigenformer;
 using Model = ef::Seq2SeqTransformer<float>;
 
 /// Whether two models use the same ids: equal vocabularies and equal conventions.
-inline bool same_text(const ef::TokenizerPair& a, const ef::TextConventions& s,
-                      const ef::TokenizerPair& b, const ef::TextConventions& t) {
+inline bool same_text(const ef::TokenizerPair& a, const ef::TextConventions& s, const ef::TokenizerPair& b,
+                      const ef::TextConventions& t) {
   const auto same = [](const ef::Tokenizer& x, const ef::Tokenizer& y) {
     if (x.kind() != y.kind() || x.vocabulary_size() != y.vocabulary_size()) return false;
     for (std::int32_t id = 0; id < x.vocabulary_size(); ++id) {
@@ -66,7 +66,7 @@ struct DecodingModel {
 
  private:
   static ef::AdaptedModel load(const std::string& folder, const std::string& adapter,
-                                        const AdapterPlaces& adapters) {
+                               const AdapterPlaces& adapters) {
     if (!adapters.empty()) return ef::load_adapted_folder(folder, adapters);
     if (!adapter.empty()) return {ef::load_packed_folder(folder, adapter), {}};
     return {ef::load_packed_folder(folder), {}};
@@ -87,20 +87,18 @@ class DecodingModels {
       if (!same_text(tokenizers(), models_[0]->loaded.description.text, models_[i]->loaded.tokenizers,
                      models_[i]->loaded.description.text)) {
         throw ef::ValueError("ensemble", {"'", folders[0], "' and '", folders[i],
-                                                   "' have different vocabularies or text conventions, "
-                                                   "expected the same"});
+                                          "' have different vocabularies or text conventions, "
+                                          "expected the same"});
       }
       // Lines must fit all models.
       const auto& description = models_[i]->loaded.description;
-      if (ef::max_source_tokens(description) <
-          ef::max_source_tokens(models_[shortest_]->loaded.description))
+      if (ef::max_source_tokens(description) < ef::max_source_tokens(models_[shortest_]->loaded.description))
         shortest_ = i;
     }
     for (const auto& [name, set] : first().adapted.adapters) {
-      adapted_.emplace(
-          name,
-          Adapted{ef::Ensemble<Model>({{first().loaded.model, first().ctx.with_adapters(set)}}),
-                  load_confidence(adapters.at(name).string())});
+      adapted_.emplace(name,
+                       Adapted{ef::Ensemble<Model>({{first().loaded.model, first().ctx.with_adapters(set)}}),
+                               load_confidence(adapters.at(name).string())});
     }
   }
 
@@ -125,8 +123,8 @@ class DecodingModels {
                                                           const std::string& target_language,
                                                           const AdapterPlaces& adapters) {
     if (!adapter.empty() && folders.size() > 1)
-      throw ef::ValueError(
-          "adapter", "--adapter works with one model only, but --model is given several times");
+      throw ef::ValueError("adapter",
+                           "--adapter works with one model only, but --model is given several times");
     std::vector<std::unique_ptr<DecodingModel>> models;
     for (const std::string& folder : folders)
       models.push_back(std::make_unique<DecodingModel>(folder, adapter, target_language, adapters));

@@ -51,7 +51,7 @@ inline void check_writable_folder(const char* op, const std::filesystem::path& f
   const fs::path place = folder.has_filename() ? folder : folder.parent_path();  // "model/"
   if (const fs::path parent = place.parent_path(); !parent.empty() && !fs::is_directory(parent, error)) {
     throw ef::IoError(op, {"cannot make the folder '", folder.string(), "': there is no folder '",
-                                    parent.string(), "', expected one that exists"});
+                           parent.string(), "', expected one that exists"});
   }
   const bool made = fs::create_directory(place, error);
   if (error) throw ef::detail::errno_error(op, "make the folder", place, error.value());
@@ -80,8 +80,7 @@ inline void require_not_read(const char* op, const char* flag, const std::string
                              std::initializer_list<std::pair<const char*, std::string>> read) {
   for (const auto& [other, file] : read) {
     if (path.empty() || file.empty() || !is_same_path(path, file)) continue;
-    throw ef::ValueError(op,
-                                  {flag, " is '", path, "', which ", other, " reads; expected another file"});
+    throw ef::ValueError(op, {flag, " is '", path, "', which ", other, " reads; expected another file"});
   }
 }
 
@@ -92,16 +91,14 @@ inline void require_no_stream_file(const char* flag, const std::filesystem::path
   const std::string name = path.lexically_normal().string();
   if (!name.starts_with("/dev/") && !name.starts_with("/proc/")) return;
   if (!std::filesystem::is_regular_file(path, error)) return;
-  throw ef::ValueError(
-      "translate", {flag, " is '", path.string(),
-                    "', which refers to a regular file; expected that file's own name, or no ", flag,
-                    " for standard output"});
+  throw ef::ValueError("translate",
+                       {flag, " is '", path.string(),
+                        "', which refers to a regular file; expected that file's own name, or no ", flag,
+                        " for standard output"});
 }
 
 /// Throws IoError unless a file can be written; an existing file is not changed.
-inline void check_writable_file(const std::filesystem::path& path) {
-  const ef::AtomicFile probe(path);
-}
+inline void check_writable_file(const std::filesystem::path& path) { const ef::AtomicFile probe(path); }
 
 /// Throws for a folder of a new model that cannot be written, that is not empty without --overwrite, or that
 /// --overwrite must not replace. `option` is the flag that names the folder. reads: the folders and files
@@ -112,8 +109,7 @@ inline void require_new_model_folder(const char* op, const std::filesystem::path
   std::error_code ignored;
   for (const std::filesystem::path& read : reads) {
     if (std::filesystem::equivalent(read, folder, ignored))
-      throw ef::ValueError(
-          op, {"'", folder.string(), "' is ", what, "; give another folder as ", option});
+      throw ef::ValueError(op, {"'", folder.string(), "' is ", what, "; give another folder as ", option});
   }
   check_writable_folder(op, folder);
   if (overwrite) return require_replaceable(op, folder);

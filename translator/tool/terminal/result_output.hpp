@@ -81,8 +81,7 @@ class ResultOutput {
     }
   }
   [[noreturn]] static void refuse(const std::string& what) {
-    throw ef::IoError("translate",
-                               {"cannot write ", what, ": ", ef::detail::errno_text(errno)});
+    throw ef::IoError("translate", {"cannot write ", what, ": ", ef::detail::errno_text(errno)});
   }
 
   ef::Compression compression_;

@@ -5,8 +5,8 @@
 #include <string>
 #include <system_error>
 
-#include "eigenformer/train/checkpoint/training_folder.hpp"
 #include "eigenformer/io/models/translation_model.hpp"
+#include "eigenformer/train/checkpoint/training_folder.hpp"
 #include "terminal/output_checks.hpp"
 #include "training/adapter_training.hpp"
 #include "training/train_command.hpp"

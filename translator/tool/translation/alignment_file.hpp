@@ -38,9 +38,8 @@ class AlignmentFiles {
   /// How much was written so far, for resume().
   nlohmann::json written() {
     auto bytes = nlohmann::json::object();
-    for_each_file([&](const char* name, const ef::ResumableFile& file) {
-      bytes[name] = file.bytes_written();
-    });
+    for_each_file(
+        [&](const char* name, const ef::ResumableFile& file) { bytes[name] = file.bytes_written(); });
     return bytes;
   }
 
@@ -55,8 +54,8 @@ class AlignmentFiles {
     for_each_file([&](const char* name, ef::ResumableFile& file) {
       if (!file.saved())
         throw ef::IoError("translate", {"cannot resume: '", file.part().string(),
-                                                 "', which has the alignments so far, is missing or damaged; "
-                                                 "remove the .part file of --output to start again"});
+                                        "', which has the alignments so far, is missing or damaged; "
+                                        "remove the .part file of --output to start again"});
       file.resume(bytes.at(name).get<std::uint64_t>());
     });
   }
@@ -65,9 +64,9 @@ class AlignmentFiles {
   void add(std::string_view source, const ef::Translation& best) {
     const ef::TextAlignment* const alignment = best.alignment.get();
     if (words_) {
-      words_->write((alignment == nullptr ? std::string()
-                                          : ef::alignment_text(
-                                                ef::word_links(*alignment, source, best.text))) +
+      words_->write((alignment == nullptr
+                         ? std::string()
+                         : ef::alignment_text(ef::word_links(*alignment, source, best.text))) +
                     '\n');
     }
     if (weights_) {

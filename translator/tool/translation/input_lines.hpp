@@ -50,8 +50,8 @@ class InputLines {
         (skipped == position.lines && reader_.offset() == position.offset && reader_.hash() == position.hash))
       return;
     throw ef::ValueError("translate", {"cannot resume: ", reader_.name(),
-                                                " has changed in lines that the interrupted run has already "
-                                                "translated; remove the file of that run to start again"});
+                                       " has changed in lines that the interrupted run has already "
+                                       "translated; remove the file of that run to start again"});
   }
 
   /// The number of these lines, which takes another pass over the input; nothing if that is impossible.

@@ -69,7 +69,7 @@ class ExplorerFile {
     if (!file_ || best.attention == nullptr) return;
     if (sentences_.size() == most_lines) {
       throw ef::ValueError("translate", {"the input has more than ", most_lines,
-                                                  " lines, expected at most that many with --explore"});
+                                         " lines, expected at most that many with --explore"});
     }
     const ef::TextConventions& text = models_.description().text;
     const auto& tokenizers = models_.tokenizers();
@@ -77,8 +77,8 @@ class ExplorerFile {
     s.line = line;
     s.source = source;
     s.target = best.text;
-    for (const std::int32_t id : ef::source_ids(
-             text, *tokenizers.source, source, ef::max_source_tokens(models_.description())))
+    for (const std::int32_t id :
+         ef::source_ids(text, *tokenizers.source, source, ef::max_source_tokens(models_.description())))
       s.source_tokens.push_back(tokenizers.source->token(id));
     for (const std::int32_t id : text.target_prefix) s.target_tokens.push_back(tokenizers.target->token(id));
     if (!prefix.empty()) {

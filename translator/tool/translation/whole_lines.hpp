@@ -75,7 +75,8 @@ inline std::vector<ef::Translation> score_whole(const SentenceTranslator& transl
                                                 std::span<const std::string> targets, const char* task) {
   std::vector<ef::Translation> all;
   in_chunks(translator, sources.size(), task, [&](std::size_t begin, std::size_t count) {
-    for (ef::Translation& pair : translator.score(sources.subspan(begin, count), targets.subspan(begin, count)))
+    for (ef::Translation& pair :
+         translator.score(sources.subspan(begin, count), targets.subspan(begin, count)))
       all.push_back(std::move(pair));
   });
   return all;

@@ -13,8 +13,8 @@
 #include "translator/documents/markup/translate_markup.hpp"
 
 using namespace eigenformer;
-using eigenformer::detail::CharacterReference;
 using eigenformer::detail::character_reference;
+using eigenformer::detail::CharacterReference;
 using eigenformer::detail::read_markup;
 
 namespace {

@@ -178,9 +178,7 @@ class XmlScanner {
   std::string found_at(std::size_t at) const {
     if (at >= all_.size()) return "the end of the document";
     return "'" +
-           std::string(
-               all_.substr(at, std::max<std::size_t>(1, decode_front(all_.substr(at)).length))) +
-           "'";
+           std::string(all_.substr(at, std::max<std::size_t>(1, decode_front(all_.substr(at)).length))) + "'";
   }
 
   void closing() {

@@ -68,7 +68,7 @@ bool is_adapter_name(std::string_view text) {
 /// The adapters of each model, in the order of the models. Throws ValueError for adapters whose model or name
 /// is not clear, and for two of one name.
 std::vector<ModelAdapters> adapters_of_models(const std::vector<std::string>& given,
-                                                     const std::vector<ef::ModelPlace>& models) {
+                                              const std::vector<ef::ModelPlace>& models) {
   std::vector<ModelAdapters> adapters(models.size());
   for (const std::string& text : given) {
     const auto fail = [&](const std::string& why) {

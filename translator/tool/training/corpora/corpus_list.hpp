@@ -113,7 +113,8 @@ inline std::vector<CorpusEntry> read_corpus_list(const std::string& path) {
 // Whether one of the three ways to give a corpus is used: both of source and target, tsv, or data.
 inline bool is_one_kind(const std::string& source, const std::string& target, const std::string& tsv,
                         const std::string& data) {
-  return source.empty() == target.empty() && int{!source.empty()} + int{!tsv.empty()} + int{!data.empty()} == 1;
+  return source.empty() == target.empty() &&
+         int{!source.empty()} + int{!tsv.empty()} + int{!data.empty()} == 1;
 }
 
 // The corpora that --source and --target, --tsv or --data name.

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "eigenformer/data/text/sentences.hpp"
-#include "eigenformer/search/text/conventions.hpp"
 #include "eigenformer/io/models/translation_model.hpp"
+#include "eigenformer/search/text/conventions.hpp"
 #include "options/corpus_options.hpp"
 #include "terminal/output_checks.hpp"
 #include "terminal/status_line.hpp"

@@ -72,10 +72,10 @@ class TrainingPairs {
                                          " was prepared with other tokenizers than those of the model"});
         }
         if (prepared->description.max_length > most) {
-          throw ef::ValueError("train",
-                               {"the corpus in '", corpus.entry.data, "' was prepared with sentences of up to ",
-                                prepared->description.max_length, " tokens, but the model has room for ", most,
-                                "; prepare it again with --max-length ", most});
+          throw ef::ValueError(
+              "train", {"the corpus in '", corpus.entry.data, "' was prepared with sentences of up to ",
+                        prepared->description.max_length, " tokens, but the model has room for ", most,
+                        "; prepare it again with --max-length ", most});
         }
         prepared_.push_back(corpus.prepared);
       } else if (trains && s.corpus.sampling.on()) {
