@@ -36,8 +36,8 @@ auto read_alignment_lines(const std::filesystem::path& path, F&& parse) {
 void sort_links(std::vector<AlignmentLink>& links) {
   const auto key = [](const AlignmentLink& link) { return std::tuple(link.source, link.target); };
   std::ranges::sort(links, {}, key);
-  const auto repeated = std::ranges::unique(links, {}, key);
-  links.erase(repeated.begin(), repeated.end());
+  const auto same = [&](const auto& a, const auto& b) { return key(a) == key(b); };
+  links.erase(std::unique(links.begin(), links.end(), same), links.end());
 }
 
 }  // namespace
