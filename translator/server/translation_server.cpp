@@ -22,6 +22,7 @@
 #include "translator/server/api/spec.hpp"
 #include "translator/server/http/http_server.hpp"
 #include "translator/server/http/metrics.hpp"
+#include "translator/server/models/registry.hpp"
 #include "translator/server/page/page.hpp"
 
 namespace eigenformer {

@@ -7,7 +7,7 @@
 
 #include "translator/server/http/message.hpp"
 #include "translator/server/http/options.hpp"
-#include "translator/server/models/registry.hpp"
+#include "translator/server/models/backend.hpp"
 
 namespace eigenformer {
 

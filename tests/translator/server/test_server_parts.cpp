@@ -19,6 +19,7 @@
 #include "translator/server/api/response.hpp"
 #include "translator/server/http/metrics.hpp"
 #include "translator/server/http/session.hpp"
+#include "translator/server/models/registry.hpp"
 
 namespace ef = eigenformer;
 using namespace eigenformer::testing;
