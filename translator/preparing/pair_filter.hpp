@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -10,7 +11,6 @@
 
 #include "eigenformer/data/files/hash64.hpp"
 #include "eigenformer/data/text/utf8.hpp"
-#include "translator/preparing/pair_reader.hpp"
 #include "translator/preparing/prepare_options.hpp"
 #include "translator/preparing/unicode_text.hpp"
 
@@ -26,6 +26,12 @@ inline index_t num_characters(std::string_view text) {
   return std::count_if(text.begin(), text.end(),
                        [](char c) { return (static_cast<unsigned char>(c) & 0xC0u) != 0x80u; });
 }
+
+/// Pairs as read, not normalised. A line of a TSV file without a tab has a source and no target.
+struct StoredPairs {
+  std::vector<std::string> source;
+  std::vector<std::optional<std::string>> target;
+};
 
 /// Pairs that passed the filters of text, normalised, and a hash of each.
 struct CleanPairs {

@@ -19,16 +19,72 @@
 #include "eigenformer/core/runtime/runtime.hpp"
 #include "eigenformer/data/corpus/corpus.hpp"
 #include "eigenformer/data/files/atomic_file.hpp"
+#include "translator/preparing/file_lines.hpp"
 #include "translator/preparing/hash_set.hpp"
 #include "translator/preparing/in_order.hpp"
 #include "translator/preparing/pair_filter.hpp"
-#include "translator/preparing/pair_reader.hpp"
 #include "translator/preparing/token_file.hpp"
 #include "translator/preparing/word_encoder.hpp"
 
 namespace eigenformer {
 
 namespace {
+
+// Reads pairs in blocks.
+class PairReader {
+ public:
+  // Throws ValueError unless `files` names a source and a target file or one TSV file, and IoError.
+  explicit PairReader(const PrepareFiles& files) {
+    if (files.tsv.empty() ? files.source.empty() || files.target.empty()
+                          : !files.source.empty() || !files.target.empty()) {
+      throw ValueError("prepare", "expected a source and a target file, or one file with both sides");
+    }
+    const auto open_lines = [](std::optional<detail::FileLines>& lines, const std::filesystem::path& path) {
+      std::error_code ignored;
+      if (std::filesystem::is_directory(path, ignored))
+        throw detail::errno_error("prepare", "read", path, EISDIR);
+      lines.emplace(path);
+    };
+    open_lines(source_, files.tsv.empty() ? files.source : files.tsv);
+    if (files.tsv.empty()) open_lines(target_, files.target);
+  }
+
+  // Reads at most `most` pairs; none at the end. Throws IoError, also for files with different numbers of
+  // lines.
+  detail::StoredPairs next(std::size_t most) {
+    detail::StoredPairs pairs;
+    std::string line, other;
+    while (pairs.source.size() < most) {
+      const bool more = source_->next(line);
+      if (target_ && target_->next(other) != more) refuse_unequal(more);
+      if (!more) break;
+      if (target_) {
+        pairs.target.emplace_back(other);
+      } else if (const std::size_t tab = line.find('\t'); tab != std::string::npos) {
+        pairs.target.emplace_back(line.substr(tab + 1, line.find('\t', tab + 1) - (tab + 1)));
+        line.resize(tab);
+      } else if (line.empty()) {
+        pairs.target.emplace_back(line);
+      } else {
+        pairs.target.emplace_back(std::nullopt);
+      }
+      pairs.source.push_back(line);
+    }
+    return pairs;
+  }
+
+ private:
+  [[noreturn]] void refuse_unequal(bool source_has_more) {
+    detail::FileLines& longer = source_has_more ? *source_ : *target_;
+    detail::FileLines& shorter = source_has_more ? *target_ : *source_;
+    throw IoError(
+        "prepare",
+        {"'", longer.name(), "' has more lines than '", shorter.name(), "', which has ", shorter.lines(),
+         "; expected equal numbers: line n of one file must be the translation of line n of the other"});
+  }
+
+  std::optional<detail::FileLines> source_, target_;
+};
 
 // A temporary file that is written once and read once; the destructor removes it.
 class Spool {
@@ -241,7 +297,7 @@ class Preparation {
 
   PrepareOptions options_;
   detail::PairFilter filter_;
-  detail::PairReader reader_;
+  PairReader reader_;
   std::filesystem::path folder_;
   Spool spool_;
   std::function<void(const PrepareProgress&)> progress_;
