@@ -9,7 +9,6 @@
 #include <cstring>
 #include <exception>
 #include <filesystem>
-#include <memory>
 #include <new>
 #include <string>
 
@@ -74,7 +73,7 @@ int main(int argc, char** argv) {
     app.set_version_flag("--version", std::string("translator, eigenformer ") + ef::version_string());
     app.require_subcommand(1);
     app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
-    app.formatter(std::make_shared<HelpFormatter>());
+    app.formatter(help_formatter());
     app.footer("Exit code: 0: success; 130: interrupted, the command can be resumed; 1: error.");
     Run run;
     for (const auto add : {add_prepare, add_train, add_curves, add_translate, add_score, add_evaluate,
