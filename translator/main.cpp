@@ -9,7 +9,6 @@
 #include <cstring>
 #include <exception>
 #include <filesystem>
-#include <memory>
 #include <new>
 #include <string>
 
@@ -44,18 +43,19 @@ int finish(int code) {
 
 // What is wrong with the arguments, and which --help tells more.
 std::string explanation(const CLI::App& app, const CLI::ParseError& error, int argc, char** argv) {
+  using namespace translator;
   const auto named = [&](const CLI::App* command) { return command->check_name(argv[1]); };
-  const auto commands = app.get_subcommands([](const CLI::App*) { return true; });
-  std::string why = translator::message_of(error);
+  const auto commands = commands_of(app);
+  std::string why = message_of(error);
   std::string help = "translator";
   const CLI::App* command = app.get_subcommands().empty() ? &app : app.get_subcommands().front();
   const bool missing = dynamic_cast<const CLI::RequiredError*>(&error) != nullptr;
   const bool unknown = dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr;
   // The required option may be there, mistyped.
-  if (unknown || (missing && !command->remaining().empty())) why = translator::unknown_argument(*command);
+  if (unknown || (missing && !command->remaining().empty())) why = unknown_argument(*command);
   if (argc == 1) why = "a command is required, such as translate";
   if (argc > 1 && argv[1][0] != '-' && std::none_of(commands.begin(), commands.end(), named))
-    why = translator::unknown_command(app, argv[1]);
+    why = unknown_command(app, argv[1]);
   if (command != &app) help += " " + command->get_name();
   return why + (why.ends_with('?') ? " See " : "; see ") + help + " --help";
 }
@@ -63,41 +63,29 @@ std::string explanation(const CLI::App& app, const CLI::ParseError& error, int a
 }  // namespace
 
 int main(int argc, char** argv) {
+  using namespace translator;
   // A file that reaches the size limit is an error to report, as on a full disk, and must not kill the
   // process.
   std::signal(SIGXFSZ, SIG_IGN);
   try {
     CLI::App app("Trains encoder-decoder Transformers on sentence pairs and translates with them.",
                  "translator");
-    app.set_version_flag("--version",
-                         std::string("translator, eigenformer ") + eigenformer::version_string());
+    app.set_version_flag("--version", std::string("translator, eigenformer ") + ef::version_string());
     app.require_subcommand(1);
     app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
-    app.formatter(std::make_shared<translator::HelpFormatter>());
+    app.formatter(help_formatter());
     app.footer("Exit code: 0: success; 130: interrupted, the command can be resumed; 1: error.");
-    translator::Run run;
-    translator::add_prepare(app, run);
-    translator::add_train(app, run);
-    translator::add_curves(app, run);
-    translator::add_translate(app, run);
-    translator::add_score(app, run);
-    translator::add_evaluate(app, run);
-    translator::add_calibrate(app, run);
-    translator::add_inspect(app, run);
-    translator::add_import(app, run);
-    translator::add_quantize(app, run);
-    translator::add_merge(app, run);
-    translator::add_compare(app, run);
-    translator::add_shortlist(app, run);
-    translator::add_serve(app, run);
-    translator::add_completion(app, run);
-    for (CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
-      translator::add_config(*command);
-    translator::check_values(app);
+    Run run;
+    for (const auto add : {add_prepare, add_train, add_curves, add_translate, add_score, add_evaluate,
+                           add_calibrate, add_inspect, add_import, add_quantize, add_merge, add_compare,
+                           add_shortlist, add_serve, add_completion})
+      add(app, run);
+    for (CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) add_config(*command);
+    check_values(app);
     try {
       app.parse(argc, argv);
-      for (const CLI::App* command : app.get_subcommands()) translator::require_given_once(*command);
-    } catch (const translator::ConfigRequest& request) {
+      for (const CLI::App* command : app.get_subcommands()) require_given_once(*command);
+    } catch (const ConfigRequest& request) {
       std::fputs(request.text.c_str(), stdout);
       return finish(0);
     } catch (const CLI::Success& request) {  // --help, --version
@@ -107,9 +95,9 @@ int main(int argc, char** argv) {
     }
     try {
       return finish(run());
-    } catch (const eigenformer::Error& error) {
-      std::string why = translator::with_option_names(error.what(), app.got_subcommand("train"));
-      const std::string place = translator::config_place(why);
+    } catch (const ef::Error& error) {
+      std::string why = with_option_names(error.what(), app.got_subcommand("train"));
+      const std::string place = config_place(why);
       if (!place.empty()) why += "; see " + place;
       return fail(why.c_str());
     }

@@ -1,7 +1,6 @@
 #include "translator/documents/document_translator.hpp"
 
 #include "eigenformer/core/base/error.hpp"
-#include "eigenformer/search/text/split_lines.hpp"
 
 namespace eigenformer {
 

@@ -7,7 +7,6 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -20,17 +19,72 @@
 #include "eigenformer/core/runtime/runtime.hpp"
 #include "eigenformer/data/corpus/corpus.hpp"
 #include "eigenformer/data/files/atomic_file.hpp"
-#include "eigenformer/data/files/compressed_text.hpp"
+#include "translator/preparing/file_lines.hpp"
 #include "translator/preparing/hash_set.hpp"
 #include "translator/preparing/in_order.hpp"
 #include "translator/preparing/pair_filter.hpp"
-#include "translator/preparing/pair_reader.hpp"
 #include "translator/preparing/token_file.hpp"
 #include "translator/preparing/word_encoder.hpp"
 
 namespace eigenformer {
 
 namespace {
+
+// Reads pairs in blocks.
+class PairReader {
+ public:
+  // Throws ValueError unless `files` names a source and a target file or one TSV file, and IoError.
+  explicit PairReader(const PrepareFiles& files) {
+    if (files.tsv.empty() ? files.source.empty() || files.target.empty()
+                          : !files.source.empty() || !files.target.empty()) {
+      throw ValueError("prepare", "expected a source and a target file, or one file with both sides");
+    }
+    const auto open_lines = [](std::optional<detail::FileLines>& lines, const std::filesystem::path& path) {
+      std::error_code ignored;
+      if (std::filesystem::is_directory(path, ignored))
+        throw detail::errno_error("prepare", "read", path, EISDIR);
+      lines.emplace(path);
+    };
+    open_lines(source_, files.tsv.empty() ? files.source : files.tsv);
+    if (files.tsv.empty()) open_lines(target_, files.target);
+  }
+
+  // Reads at most `most` pairs; none at the end. Throws IoError, also for files with different numbers of
+  // lines.
+  detail::StoredPairs next(std::size_t most) {
+    detail::StoredPairs pairs;
+    std::string line, other;
+    while (pairs.source.size() < most) {
+      const bool more = source_->next(line);
+      if (target_ && target_->next(other) != more) refuse_unequal(more);
+      if (!more) break;
+      if (target_) {
+        pairs.target.emplace_back(other);
+      } else if (const std::size_t tab = line.find('\t'); tab != std::string::npos) {
+        pairs.target.emplace_back(line.substr(tab + 1, line.find('\t', tab + 1) - (tab + 1)));
+        line.resize(tab);
+      } else if (line.empty()) {
+        pairs.target.emplace_back(line);
+      } else {
+        pairs.target.emplace_back(std::nullopt);
+      }
+      pairs.source.push_back(line);
+    }
+    return pairs;
+  }
+
+ private:
+  [[noreturn]] void refuse_unequal(bool source_has_more) {
+    detail::FileLines& longer = source_has_more ? *source_ : *target_;
+    detail::FileLines& shorter = source_has_more ? *target_ : *source_;
+    throw IoError(
+        "prepare",
+        {"'", longer.name(), "' has more lines than '", shorter.name(), "', which has ", shorter.lines(),
+         "; expected equal numbers: line n of one file must be the translation of line n of the other"});
+  }
+
+  std::optional<detail::FileLines> source_, target_;
+};
 
 // A temporary file that is written once and read once; the destructor removes it.
 class Spool {
@@ -68,16 +122,8 @@ void require_room(const PrepareFiles& files, const std::filesystem::path& folder
   std::error_code error;
   for (const auto& path : {files.source, files.target, files.tsv}) {
     if (path.empty() || !std::filesystem::is_regular_file(path, error)) continue;
-    char begin[4] = {};
-    std::size_t n = 0;
-    if (std::FILE* const file = std::fopen(path.c_str(), "rb")) {
-      n = std::fread(begin, 1, sizeof begin, file);
-      std::fclose(file);
-    }
-    const bool plain =
-        detail::compression_of_content({begin, n}).value_or(Compression::none) == Compression::none;
     const std::uintmax_t bytes = std::filesystem::file_size(path, error);
-    if (!error) text += static_cast<double>(bytes) * (plain ? 1 : 3);
+    if (!error) text += static_cast<double>(bytes) * (detail::is_compressed(path) ? 3 : 1);
   }
   const auto space = std::filesystem::space(folder, error);
   if (error || static_cast<double>(space.available) >= 1.5 * text) return;
@@ -127,7 +173,7 @@ class Preparation {
 
   // Reads, normalises, filters and deduplicates all text, and draws a sample of it.
   void clean() {
-    HashSet seen;
+    detail::HashSet seen;
     RandomGenerator rng(options_.seed);
     std::string text;
     detail::in_order(
@@ -250,8 +296,8 @@ class Preparation {
   }
 
   PrepareOptions options_;
-  PairFilter filter_;
-  detail::PairReader reader_;
+  detail::PairFilter filter_;
+  PairReader reader_;
   std::filesystem::path folder_;
   Spool spool_;
   std::function<void(const PrepareProgress&)> progress_;

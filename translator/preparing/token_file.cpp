@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
-#include <span>
 #include <utility>
 
 namespace eigenformer {

@@ -2,24 +2,18 @@
 
 #include <exception>
 #include <functional>
-#include <map>
 #include <memory>
-#include <optional>
-#include <span>
-#include <string>
 #include <vector>
 
-#include "translator/server/api/access.hpp"
-#include "translator/server/api/files.hpp"
-#include "translator/server/api/jobs.hpp"
 #include "translator/server/http/message.hpp"
-#include "translator/server/http/metrics.hpp"
 #include "translator/server/http/options.hpp"
-#include "translator/server/models/registry.hpp"
+#include "translator/server/models/backend.hpp"
 
 namespace eigenformer {
 
-class HttpServer;
+namespace detail {
+class TranslationService;
+}
 
 /// Callbacks for logging; each may be empty. They are called by the server's threads, several at a time, and
 /// must not throw.
@@ -61,38 +55,7 @@ class TranslationServer {
   void stop();
 
  private:
-  struct Route;
-  static std::span<const Route> routes();
-
-  HttpHeaders cors_headers(const std::string& origin) const;
-  void handle(HttpRequest request, HttpReply reply);
-  std::optional<HttpAnswer> route(const HttpRequest& request, const HttpReply& reply);
-
-  std::optional<HttpAnswer> translate(const HttpRequest& request, const HttpReply& reply);
-  std::optional<HttpAnswer> translate_file(const HttpRequest& request, const HttpReply& reply);
-  std::optional<HttpAnswer> download_file(const HttpRequest& request, const HttpReply&);
-  std::optional<HttpAnswer> detect(const HttpRequest& request, const HttpReply&);
-  std::optional<HttpAnswer> languages(const HttpRequest&, const HttpReply&);
-  std::optional<HttpAnswer> settings(const HttpRequest&, const HttpReply&);
-  std::optional<HttpAnswer> spec(const HttpRequest&, const HttpReply&);
-  std::optional<HttpAnswer> health(const HttpRequest&, const HttpReply&);
-  std::optional<HttpAnswer> metrics(const HttpRequest& request, const HttpReply&);
-
-  void begin(const char* route, ApiTranslation wanted, const HttpReply& reply);
-  DetectedLanguage detected_language(const std::string& text, const std::string& target) const;
-  std::vector<DetectedLanguage> detections(const std::string& text) const;
-  std::vector<std::string> all_languages() const;
-
-  const ServerOptions options_;
-  const ServerLog log_;
-  ServerMetrics metrics_;
-  ApiAccess access_;
-  JobCount jobs_;
-  TranslatedFiles files_;
-  std::vector<std::string> sources_;
-  std::map<std::string, std::vector<std::string>> targets_;
-  std::unique_ptr<HttpServer> http_;
-  std::unique_ptr<ModelRegistry> models_;
+  std::unique_ptr<detail::TranslationService> service_;
 };
 
 }  // namespace eigenformer

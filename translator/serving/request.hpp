@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "eigenformer/core/base/error.hpp"
-#include "eigenformer/nn/options/field.hpp"
 #include "eigenformer/search/text/text_translator.hpp"
 
 namespace eigenformer {
@@ -28,11 +27,6 @@ enum class RequestStatus {
   cancelled,          ///< by the request's stop token, or by a shutdown
   deadline_exceeded,  ///< its deadline passed before it was translated
 };
-EIGENFORMER_ENUM_NAMES(RequestStatus, "accepted", "queue_full", "too_large", "shut_down", "done", "failed",
-                       "cancelled", "deadline_exceeded")
-
-/// The name of a status, such as "queue_full".
-inline const char* name_of(RequestStatus status) { return word_of(status); }
 
 /// Thrown for a request that was refused, was cancelled or missed its deadline.
 class RequestError : public Error {

@@ -216,16 +216,11 @@ bool Translator::wait_for_batch(Batch& batch) {
     wake_.wait(lock, [&] { return !queue_.empty() || !accepting_; });
     if (!queue_.empty()) wait_for_others(lock);
     --idle_workers_;
-    if (queue_.empty()) {
-      if (!accepting_) return false;
-      continue;  // another worker took everything
-    }
     const auto now = Clock::now();
-    if (has_ended_ones(now)) {
-      lock.unlock();
-      sweep(now);
-      lock.lock();
-      if (queue_.empty()) continue;
+    sweep(lock, now);
+    if (queue_.empty()) {  // another worker took everything, or all have ended
+      if (!accepting_) return false;
+      continue;
     }
     // Leave a share to idle workers.
     const index_t share = (queue_.lines() + idle_workers_) / (idle_workers_ + 1);
@@ -247,13 +242,9 @@ void Translator::wait_for_others(std::unique_lock<std::mutex>& lock) {
            queue_.tokens() >= batching.batch_tokens;
   };
   for (auto now = Clock::now(); now < until && !enough(); now = Clock::now()) {
-    if (has_ended_ones(now)) {
-      lock.unlock();
-      try {
-        sweep(now);
-      } catch (const std::bad_alloc&) {  // the next round tries again
-      }
-      lock.lock();
+    try {
+      sweep(lock, now);
+    } catch (const std::bad_alloc&) {  // the next round tries again
     }
     wake_.wait_until(lock, std::min(until, now + sweep_interval), enough);
   }
@@ -264,27 +255,24 @@ RequestStatus Translator::interruption(const detail::TranslationJob& job, Clock:
   return job.interruption(now);
 }
 
-bool Translator::has_ended_ones(Clock::time_point now) const {
-  return std::any_of(queue_.jobs().begin(), queue_.jobs().end(),
-                     [&](const Job& job) { return interruption(*job, now) != RequestStatus::accepted; });
-}
-
-void Translator::sweep(Clock::time_point now) {
+void Translator::sweep(std::unique_lock<std::mutex>& lock, Clock::time_point now) {
   std::vector<Job> ending;
-  {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    for (const Job& job : queue_.jobs()) {
-      if (interruption(*job, now) != RequestStatus::accepted) ending.push_back(job);
-    }
+  for (const Job& job : queue_.jobs()) {
+    if (interruption(*job, now) != RequestStatus::accepted) ending.push_back(job);
   }
-  for (const Job& job : ending) end(job, interruption(*job, now));
+  if (ending.empty()) return;
+  lock.unlock();
+  for (const Job& job : ending) end(job, interruption(*job, now));  // throws nothing
+  lock.lock();
 }
 
 void Translator::sweep_now_and_then(Clock::time_point now) {
   const auto ticks = now.time_since_epoch().count();
   auto last = last_sweep_.load(std::memory_order_relaxed);
   if (ticks - last < std::chrono::duration_cast<Clock::duration>(sweep_interval).count()) return;
-  if (last_sweep_.compare_exchange_strong(last, ticks, std::memory_order_relaxed)) sweep(now);
+  if (!last_sweep_.compare_exchange_strong(last, ticks, std::memory_order_relaxed)) return;
+  std::unique_lock<std::mutex> lock(mutex_);
+  sweep(lock, now);
 }
 
 void Translator::run(const Batch& batch) {

@@ -160,10 +160,8 @@ class Translator {
   void wait_for_others(std::unique_lock<std::mutex>& lock);
 
   RequestStatus interruption(const detail::TranslationJob& job, Clock::time_point now) const;
-  // The mutex is held.
-  bool has_ended_ones(Clock::time_point now) const;
-  // Ends waiting requests that are cancelled or past their deadlines.
-  void sweep(Clock::time_point now);
+  // Ends waiting requests that are cancelled or past their deadlines. The mutex is held, but while they end.
+  void sweep(std::unique_lock<std::mutex>& lock, Clock::time_point now);
   void sweep_now_and_then(Clock::time_point now);
 
   void run(const Batch& batch);

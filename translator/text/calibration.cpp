@@ -12,6 +12,21 @@
 
 namespace eigenformer {
 
+namespace {
+
+// Throws ValueError for a value or an outcome outside [0, 1]. item, what: what a value belongs to and is.
+void require_shares(const char* op, const char* item, const char* what, std::span<const double> values,
+                    std::span<const double> right) {
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    for (const double x : {values[i], right[i]}) {
+      if (x >= 0 && x <= 1) continue;
+      throw ValueError(op, {item, i, " has a ", what, " or outcome of ", x, ", must be in [0, 1]"});
+    }
+  }
+}
+
+}  // namespace
+
 std::string Calibration::str() const {
   const int digits = bins.size() <= 10 ? 1 : 3;
   std::string table = "confidence" + std::string(digits == 1 ? 6 : 10, ' ') + "count   mean  right\n";
@@ -34,17 +49,13 @@ Calibration calibration(std::span<const double> confidences, std::span<const dou
                                      " outcomes, expected equal numbers, at least one of each"});
   }
   if (bins < 1) throw ValueError("calibration", {"bins is ", bins, ", must be positive"});
+  require_shares("calibration", "prediction ", "confidence", confidences, right);
   Calibration c;
   for (index_t b = 0; b < bins; ++b)
     c.bins.push_back({static_cast<double>(b) / static_cast<double>(bins),
                       static_cast<double>(b + 1) / static_cast<double>(bins)});
   c.count = static_cast<index_t>(confidences.size());
   for (std::size_t i = 0; i < confidences.size(); ++i) {
-    for (const double x : {confidences[i], right[i]}) {
-      if (x >= 0 && x <= 1) continue;
-      throw ValueError("calibration",
-                       {"prediction ", i, " has a confidence or outcome of ", x, ", must be in [0, 1]"});
-    }
     auto b = std::min(bins - 1, static_cast<index_t>(std::floor(confidences[i] * static_cast<double>(bins))));
     if (b + 1 < bins && confidences[i] >= c.bins[static_cast<std::size_t>(b)].to) ++b;  // the product rounds
     CalibrationBin& bin = c.bins[static_cast<std::size_t>(b)];
@@ -74,13 +85,7 @@ ConfidenceScale fit_confidence(std::span<const double> probabilities, std::span<
                      {probabilities.size(), " probabilities, ", right.size(), " outcomes, ", n_right,
                       " of them right: expected equal numbers, some right, some not"});
   }
-  for (std::size_t i = 0; i < probabilities.size(); ++i) {
-    for (const double x : {probabilities[i], right[i]}) {
-      if (x >= 0 && x <= 1) continue;
-      throw ValueError("fit_confidence",
-                       {"word ", i, " has a probability or outcome of ", x, ", must be in [0, 1]"});
-    }
-  }
+  require_shares("fit_confidence", "word ", "probability", probabilities, right);
   std::vector<double> logits;
   for (const double given : probabilities) {
     const double p = ConfidenceScale::clamped(given);

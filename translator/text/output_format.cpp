@@ -28,29 +28,29 @@ double perplexity_of(const Translation& t) {
                           : std::exp(-t.log_probability / static_cast<double>(t.tokens.size()));
 }
 
-nlohmann::ordered_json tokens_json(const Translation& t) {
-  nlohmann::ordered_json tokens = nlohmann::ordered_json::array();
-  for (const TokenScore& token : t.tokens)
-    tokens.push_back(
-        {{"token", valid_utf8(token.token)}, {"log_probability", number_json(token.log_probability)}});
-  return tokens;
+// A list of f(item).
+template <class Items, class F>
+nlohmann::ordered_json list_json(const Items& items, F&& f) {
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (const auto& item : items) list.push_back(f(item));
+  return list;
 }
 
-nlohmann::ordered_json words_json(const Translation& t) {
-  nlohmann::ordered_json words = nlohmann::ordered_json::array();
-  for (const WordConfidence& word : t.words)
-    words.push_back({{"word", valid_utf8(word.word)}, {"confidence", number_json(word.confidence)}});
-  return words;
+// Adds the scores of tokens and words.
+void add_token_fields(nlohmann::ordered_json& object, const Translation& t) {
+  using json = nlohmann::ordered_json;
+  object["tokens"] = list_json(t.tokens, [](const TokenScore& s) {
+    return json{{"token", valid_utf8(s.token)}, {"log_probability", number_json(s.log_probability)}};
+  });
+  object["words"] = list_json(t.words, [](const WordConfidence& w) {
+    return json{{"word", valid_utf8(w.word)}, {"confidence", number_json(w.confidence)}};
+  });
 }
 
-nlohmann::ordered_json terms_json(const Translation& t) {
-  nlohmann::ordered_json terms = nlohmann::ordered_json::array();
-  for (const TermOutcome& term : t.terms) {
-    nlohmann::ordered_json targets = nlohmann::ordered_json::array();
-    for (const std::string& target : term.targets) targets.push_back(valid_utf8(target));
-    terms.push_back({{"source", valid_utf8(term.source)}, {"targets", targets}, {"honoured", term.honoured}});
-  }
-  return terms;
+nlohmann::ordered_json term_json(const TermOutcome& term) {
+  return {{"source", valid_utf8(term.source)},
+          {"targets", list_json(term.targets, [](const std::string& target) { return valid_utf8(target); })},
+          {"honoured", term.honoured}};
 }
 
 template <class Items, class F>
@@ -63,7 +63,8 @@ std::string join_with_spaces(const Items& items, F&& text) {
 // The columns of token and word scores.
 constexpr const char* token_columns = "\ttokens\ttoken_log_probabilities\tword_confidences";
 std::string token_fields(const Translation& t) {
-  return "\t" + join_with_spaces(t.tokens, [](const TokenScore& s) { return tsv_field(s.token, true); }) +
+  return "\t" +
+         join_with_spaces(t.tokens, [](const TokenScore& s) { return detail::tsv_field(s.token, true); }) +
          "\t" +
          join_with_spaces(t.tokens, [](const TokenScore& s) { return rounded_text(s.log_probability); }) +
          "\t" + join_with_spaces(t.words, [](const WordConfidence& w) { return rounded_text(w.confidence); });
@@ -77,7 +78,7 @@ void OutputOptions::validate() const {
     throw ValueError("output", "output_format is text, which cannot hold scores; expected tsv or jsonl");
 }
 
-std::string tsv_field(std::string_view text, bool space) {
+std::string detail::tsv_field(std::string_view text, bool space) {
   static constexpr std::string_view escaped = "\t\n\r\\ ", letters = "tnr\\s";
   std::string field;
   for (const char c : valid_utf8(text)) {
@@ -91,21 +92,22 @@ std::string tsv_field(std::string_view text, bool space) {
   return field;
 }
 
-std::string one_line(std::string text) {
+std::string detail::one_line(std::string text) {
   std::replace_if(
       text.begin(), text.end(), [](char c) { return c == '\n' || c == '\r'; }, ' ');
   return text;
 }
 
-std::string translations_header(const OutputOptions& options) {
+std::string detail::translations_header(const OutputOptions& options) {
   if (options.output_format != OutputFormat::tsv) return {};
   std::string header = "line\trank\ttranslation";
   if (options.scores) (header += "\tscore\tlog_probability\tconfidence") += token_columns;
   return header + "\n";
 }
 
-std::string format_translations(const OutputOptions& options, std::size_t number, const std::string& source,
-                                std::span<const Translation> translations, std::size_t lines) {
+std::string detail::format_translations(const OutputOptions& options, std::size_t number,
+                                        const std::string& source, std::span<const Translation> translations,
+                                        std::size_t lines) {
   std::string out;
   if (options.output_format == OutputFormat::text) {
     for (std::size_t i = 0; i < lines; ++i)
@@ -133,25 +135,25 @@ std::string format_translations(const OutputOptions& options, std::size_t number
       entry["score"] = number_json(t.score);
       entry["log_probability"] = number_json(t.log_probability);
       entry["confidence"] = number_json(t.confidence);
-      entry["tokens"] = tokens_json(t);
-      entry["words"] = words_json(t);
+      add_token_fields(entry, t);
     }
-    if (!t.terms.empty()) entry["terms"] = terms_json(t);
+    if (!t.terms.empty()) entry["terms"] = list_json(t.terms, term_json);
     list.push_back(std::move(entry));
   }
   object["translations"] = std::move(list);
   return object.dump() + "\n";
 }
 
-std::string scored_pairs_header(const OutputOptions& options) {
+std::string detail::scored_pairs_header(const OutputOptions& options) {
   if (options.output_format != OutputFormat::tsv) return {};
   std::string header = "line\tlog_probability\tnum_tokens\tperplexity\tconfidence";
   if (options.scores) header += token_columns;
   return header + "\n";
 }
 
-std::string format_scored_pair(const OutputOptions& options, std::size_t number, const std::string& source,
-                               const std::string& target, const Translation& t) {
+std::string detail::format_scored_pair(const OutputOptions& options, std::size_t number,
+                                       const std::string& source, const std::string& target,
+                                       const Translation& t) {
   const double log_probability = t.tokens.empty() ? std::nan("") : t.log_probability;
   const double confidence = t.tokens.empty() ? std::nan("") : t.confidence;
   if (options.output_format == OutputFormat::text) return rounded_text(log_probability) + "\n";
@@ -168,10 +170,7 @@ std::string format_scored_pair(const OutputOptions& options, std::size_t number,
                                    {"perplexity", number_json(perplexity_of(t))},
                                    {"confidence", number_json(confidence)}};
   if (t.cut) object["cut"] = true;
-  if (options.scores) {
-    object["tokens"] = tokens_json(t);
-    object["words"] = words_json(t);
-  }
+  if (options.scores) add_token_fields(object, t);
   return object.dump() + "\n";
 }
 

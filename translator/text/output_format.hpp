@@ -1,6 +1,5 @@
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <span>
 #include <string>
@@ -36,6 +35,8 @@ struct OutputOptions {
   void validate() const;
 };
 
+namespace detail {
+
 /// Escapes a field of a TSV line: tab, line feed, carriage return and backslash become `\t`, `\n`, `\r` and
 /// `\\`; what is not UTF-8 becomes U+FFFD. space: also write a space as `\s`, as in the column of
 /// tokens.
@@ -64,5 +65,7 @@ std::string scored_pairs_header(const OutputOptions& options);
 /// and words.
 std::string format_scored_pair(const OutputOptions& options, std::size_t number, const std::string& source,
                                const std::string& target, const Translation& t);
+
+}  // namespace detail
 
 }  // namespace eigenformer

@@ -1,8 +1,6 @@
 #include "translator/text/word_alignments.hpp"
 
-#include <algorithm>
 #include <charconv>
-#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <optional>
@@ -35,32 +33,11 @@ auto read_alignment_lines(const std::filesystem::path& path, F&& parse) {
   return all;
 }
 
-// The words that each token overlaps, as a range [first, last); both lists are in order.
-struct WordRange {
-  std::size_t first = 0, last = 0;
-};
-
-std::vector<WordRange> words_of_tokens(std::span<const ByteSpan> tokens, std::span<const ByteSpan> words) {
-  std::vector<WordRange> ranges;
-  std::size_t first = 0;
-  for (const ByteSpan& token : tokens) {
-    WordRange range;
-    if (!token.empty()) {
-      while (first < words.size() && words[first].end <= token.begin) ++first;
-      range = {first, first};
-      while (range.last < words.size() && words[range.last].begin < token.end) ++range.last;
-    }
-    ranges.push_back(range);
-  }
-  return ranges;
-}
-
 void sort_links(std::vector<AlignmentLink>& links) {
   const auto key = [](const AlignmentLink& link) { return std::tuple(link.source, link.target); };
-  std::sort(links.begin(), links.end(), [&](const auto& a, const auto& b) { return key(a) < key(b); });
-  links.erase(
-      std::unique(links.begin(), links.end(), [&](const auto& a, const auto& b) { return key(a) == key(b); }),
-      links.end());
+  std::ranges::sort(links, {}, key);
+  const auto same = [&](const auto& a, const auto& b) { return key(a) == key(b); };
+  links.erase(std::unique(links.begin(), links.end(), same), links.end());
 }
 
 }  // namespace
@@ -116,16 +93,18 @@ std::vector<RightAlignment> read_right_alignments(const std::filesystem::path& p
 
 std::vector<AlignmentLink> word_links(const TextAlignment& alignment, std::string_view source,
                                       std::string_view target) {
-  const auto sources = words_of_tokens(alignment.source, detail::word_spans(source));
-  const auto targets = words_of_tokens(alignment.target, detail::word_spans(target));
+  const std::vector<ByteSpan> sources = detail::word_spans(source), targets = detail::word_spans(target);
   std::vector<AlignmentLink> links;
   for (const auto& [s, t] : alignment.links) {
-    if (s >= sources.size() || t >= targets.size()) {
-      throw IndexError("alignment", {"the link ", s, "-", t, " is outside the alignment, which has ",
-                                     sources.size(), " source and ", targets.size(), " target tokens"});
+    if (s >= alignment.source.size() || t >= alignment.target.size()) {
+      throw IndexError("alignment",
+                       {"the link ", s, "-", t, " is outside the alignment, which has ",
+                        alignment.source.size(), " source and ", alignment.target.size(), " target tokens"});
     }
-    for (std::size_t i = sources[s].first; i < sources[s].last; ++i) {
-      for (std::size_t j = targets[t].first; j < targets[t].last; ++j)
+    const detail::SpanRange from = detail::overlapped(sources, alignment.source[s]),
+                            to = detail::overlapped(targets, alignment.target[t]);
+    for (std::size_t i = from.first; i < from.last; ++i) {
+      for (std::size_t j = to.first; j < to.last; ++j)
         links.push_back({static_cast<index_t>(i), static_cast<index_t>(j)});
     }
   }
@@ -138,19 +117,16 @@ namespace detail {
 std::vector<AlignmentLink> token_links(std::span<const AlignmentLink> words, std::string_view source,
                                        std::span<const ByteSpan> source_tokens, std::string_view target,
                                        std::span<const ByteSpan> target_tokens) {
-  const std::vector<ByteSpan> source_words = word_spans(source), target_words = word_spans(target);
-  // The tokens of each word.
-  const auto tokens_of = [](std::span<const ByteSpan> tokens, std::span<const ByteSpan> given) {
+  const auto tokens_of_words = [](std::span<const ByteSpan> tokens, const std::vector<ByteSpan>& given) {
     std::vector<std::vector<index_t>> of_word(given.size());
-    const auto ranges = words_of_tokens(tokens, given);
-    for (std::size_t k = 0; k < ranges.size(); ++k) {
-      for (std::size_t w = ranges[k].first; w < ranges[k].last; ++w)
-        of_word[w].push_back(static_cast<index_t>(k));
+    for (std::size_t k = 0; k < tokens.size(); ++k) {
+      const SpanRange range = overlapped(given, tokens[k]);
+      for (std::size_t w = range.first; w < range.last; ++w) of_word[w].push_back(static_cast<index_t>(k));
     }
     return of_word;
   };
-  const auto of_source = tokens_of(source_tokens, source_words),
-             of_target = tokens_of(target_tokens, target_words);
+  const auto of_source = tokens_of_words(source_tokens, word_spans(source)),
+             of_target = tokens_of_words(target_tokens, word_spans(target));
   std::vector<AlignmentLink> links;
   for (const AlignmentLink& word : words) {
     const auto within = [](index_t i, std::size_t n) { return i >= 0 && static_cast<std::size_t>(i) < n; };

@@ -1,6 +1,9 @@
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <filesystem>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -43,6 +46,22 @@ std::vector<AlignmentLink> word_links(const TextAlignment& alignment, std::strin
                                       std::string_view target);
 
 namespace detail {
+
+/// A range [first, last) of a list.
+struct SpanRange {
+  std::size_t first = 0, last = 0;
+};
+
+/// The spans that a token overlaps; none of an empty token. units: in order; span_of: the span of one.
+template <class Unit, class SpanOf = std::identity>
+SpanRange overlapped(const std::vector<Unit>& units, ByteSpan token, SpanOf span_of = {}) {
+  if (token.empty()) return {};
+  const auto begin_of = [&](const Unit& u) { return std::invoke(span_of, u).begin; };
+  const auto end_of = [&](const Unit& u) { return std::invoke(span_of, u).end; };
+  const auto first = std::ranges::upper_bound(units, token.begin, {}, end_of);
+  const auto last = std::ranges::lower_bound(first, units.end(), token.end, {}, begin_of);
+  return {static_cast<std::size_t>(first - units.begin()), static_cast<std::size_t>(last - units.begin())};
+}
 
 /// The reverse of word_links(): links all tokens of linked words. source_tokens, target_tokens: from
 /// token_spans(). Sorted by source, then target, without duplicates. Throws IndexError for a word number

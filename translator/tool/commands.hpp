@@ -26,20 +26,8 @@ std::pair<CLI::App*, C*> add_command(CLI::App& app, Run& run, const char* name, 
   return {sub, command.get()};
 }
 
-void add_prepare(CLI::App& app, Run& run);
-void add_train(CLI::App& app, Run& run);
-void add_curves(CLI::App& app, Run& run);
-void add_translate(CLI::App& app, Run& run);
-void add_score(CLI::App& app, Run& run);
-void add_calibrate(CLI::App& app, Run& run);
-void add_evaluate(CLI::App& app, Run& run);
-void add_inspect(CLI::App& app, Run& run);
-void add_import(CLI::App& app, Run& run);
-void add_quantize(CLI::App& app, Run& run);
-void add_merge(CLI::App& app, Run& run);
-void add_compare(CLI::App& app, Run& run);
-void add_shortlist(CLI::App& app, Run& run);
-void add_serve(CLI::App& app, Run& run);
-void add_completion(CLI::App& app, Run& run);
+using AddCommand = void(CLI::App& app, Run& run);
+AddCommand add_prepare, add_train, add_curves, add_translate, add_score, add_calibrate, add_evaluate,
+    add_inspect, add_import, add_quantize, add_merge, add_compare, add_shortlist, add_serve, add_completion;
 
 }  // namespace translator

@@ -249,8 +249,8 @@ template <SourceTargetModel M, class Corpus>
   };
   (void)update_memory(options.loop.checkpoint_activations);
   pool.trim();
-  release_freed_memory();
-  const std::size_t process = resident_bytes().value_or(pool.statistics().bytes_in_use);
+  detail::release_freed_memory();
+  const std::size_t process = detail::resident_bytes().value_or(pool.statistics().bytes_in_use);
   const index_t snapshots = std::max(options.loop.average_last, options.loop.average_best);
   const std::size_t averaged = (snapshots > 1 ? (static_cast<std::size_t>(snapshots) + 2) * weights : 0) +
                                (options.loop.ema_decay > 0 ? trained : 0);

@@ -8,7 +8,7 @@
 #include <malloc.h>
 #endif
 
-namespace eigenformer {
+namespace eigenformer::detail {
 
 /// The memory of this process that is in RAM, in bytes; std::nullopt where it is unknown (on systems other
 /// than Linux).
@@ -30,4 +30,4 @@ inline void release_freed_memory() noexcept {
 #endif
 }
 
-}  // namespace eigenformer
+}  // namespace eigenformer::detail

@@ -16,26 +16,17 @@ namespace eigenformer::detail {
 
 namespace {
 
-// Allocates `bytes` of disk space for a file. Returns 0 or the errno of the failure: EOPNOTSUPP or ENOSYS if
-// the system or the file system cannot allocate space in advance.
-int reserve_room(int descriptor, std::uint64_t bytes) {
-#ifdef __linux__
-  while (::fallocate(descriptor, 0, 0, static_cast<off_t>(bytes)) != 0) {
-    if (errno != EINTR) return errno;
-  }
-  return 0;
-#else
-  (void)descriptor, (void)bytes;
-  return ENOSYS;
-#endif
-}
-
-// Allocates disk space for a file; returns 0 or the errno of the failure. Where the file system cannot
-// allocate in advance, its free space decides.
+// Allocates disk space for a file; returns 0 or the errno of the failure. Where the system or the file system
+// cannot allocate in advance, the free space decides.
 int take_room(const std::filesystem::path& path, std::uint64_t bytes) {
   const int descriptor = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
   if (descriptor < 0) return errno;
-  const int error = reserve_room(descriptor, bytes);
+  int error = ENOSYS;
+#ifdef __linux__
+  do {
+    error = ::fallocate(descriptor, 0, 0, static_cast<off_t>(bytes)) == 0 ? 0 : errno;
+  } while (error == EINTR);
+#endif
   ::close(descriptor);
   if (error != EOPNOTSUPP && error != ENOSYS) return error;
   struct statvfs disk {};

@@ -25,13 +25,6 @@ TrainingLock::TrainingLock(const std::filesystem::path& folder)
   }
 }
 
-TrainingLock::TrainingLock(TrainingLock&& other) noexcept
-    : folder_(std::move(other.folder_)),
-      path_(std::move(other.path_)),
-      made_folder_(other.made_folder_),
-      held_(std::exchange(other.held_, false)),
-      descriptor_(std::exchange(other.descriptor_, -1)) {}
-
 TrainingLock::~TrainingLock() {
   if (descriptor_ < 0) return;
   // The path may name another file by now: the folder may have been moved.

@@ -16,9 +16,8 @@ class TrainingLock {
   /// Locks the folder without waiting and creates it if it is missing. Throws IoError when another process
   /// holds the lock (the message has its id) and when the file cannot be written.
   explicit TrainingLock(const std::filesystem::path& folder);
-  /// Takes over the lock; `other` holds none afterwards.
-  TrainingLock(TrainingLock&& other) noexcept;
-  TrainingLock& operator=(TrainingLock&&) = delete;
+  TrainingLock(const TrainingLock&) = delete;
+  TrainingLock& operator=(const TrainingLock&) = delete;
   /// Releases the lock and removes its file, and the folders it created if they are still empty.
   ~TrainingLock();
 

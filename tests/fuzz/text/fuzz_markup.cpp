@@ -10,6 +10,10 @@
 #include "translator/documents/markup/translate_markup.hpp"
 
 using namespace eigenformer;
+using eigenformer::detail::html_tokens;
+using eigenformer::detail::MarkupKind;
+using eigenformer::detail::MarkupToken;
+using eigenformer::detail::xml_tokens;
 
 // A document as HTML, as XML and as text. Its tokens must be the document, and nothing may be lost when the
 // translator drops words; the first byte says how many, and how it links the others.

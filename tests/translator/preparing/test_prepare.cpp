@@ -104,7 +104,7 @@ TEST_CASE("prepare: each pair that is left out is counted once, by its reason") 
 
 TEST_CASE("prepare: letters and accents are composed") {
   if (!detail::has_unicode_text()) return;
-  const PairFilter filter(word_options());
+  const detail::PairFilter filter(word_options());
   const auto clean = filter({{"u\xCC\x88"
                               "ber A\xCC\x8A",
                               "\xC3\xBC"
@@ -157,7 +157,7 @@ TEST_CASE("prepare: the result is that of one thread, and pairs are held out as 
 }
 
 TEST_CASE("prepare: hashes are found again, in less than 16 bytes each") {
-  HashSet set;
+  detail::HashSet set;
   RandomGenerator rng(1);
   std::vector<std::uint64_t> hashes(100'000);
   for (auto& hash : hashes) hash = rng.next_u64();

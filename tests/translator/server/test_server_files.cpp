@@ -6,6 +6,8 @@
 #include <vector>
 
 #include "server_tools.hpp"
+#include "translator/server/api/files.hpp"
+#include "translator/server/api/multipart.hpp"
 
 namespace ef = eigenformer;
 using namespace eigenformer::testing;
@@ -31,7 +33,7 @@ std::string file_form(const std::string& name, const std::string& content, const
 unsigned refused(const std::string& body, const std::string& type = "multipart/form-data; boundary=XX",
                  std::size_t most = 100) {
   try {
-    (void)ef::parse_multipart(body, type, most);
+    (void)ef::detail::parse_multipart(body, type, most);
   } catch (const ef::HttpError& error) {
     return error.status();
   }
@@ -42,11 +44,11 @@ unsigned refused(const std::string& body, const std::string& type = "multipart/f
 
 TEST_CASE("forms in multipart/form-data are read as browsers and curl write them") {
   const auto parts =
-      ef::parse_multipart("preamble\r\n" + part("name=\"q\"", "a\r\n--X\r\nb") + part("name=q", "") +
-                              part("name=\"a\\\"b\"; filename=\"C:\\\\x\\y;z.txt\"",
-                                   std::string("\0\xFF\r\n", 4), "X-Other: c\r\n") +
-                              "--XX--\r\nepilogue",
-                          "multipart/form-data; charset=utf-8; boundary=\"XX\"", 100);
+      ef::detail::parse_multipart("preamble\r\n" + part("name=\"q\"", "a\r\n--X\r\nb") + part("name=q", "") +
+                                      part("name=\"a\\\"b\"; filename=\"C:\\\\x\\y;z.txt\"",
+                                           std::string("\0\xFF\r\n", 4), "X-Other: c\r\n") +
+                                      "--XX--\r\nepilogue",
+                                  "multipart/form-data; charset=utf-8; boundary=\"XX\"", 100);
   REQUIRE(parts.size() == 3);
   CHECK(parts[0].name == "q");
   CHECK(parts[0].content == "a\r\n--X\r\nb");
@@ -56,9 +58,10 @@ TEST_CASE("forms in multipart/form-data are read as browsers and curl write them
   CHECK(parts[2].name == "a\"b");
   CHECK(parts[2].filename == "C:\\x\\y;z.txt");
   CHECK(parts[2].content == std::string("\0\xFF\r\n", 4));
-  CHECK(ef::parse_multipart("--XX--", "multipart/form-data;boundary=XX", 1).empty());
+  CHECK(ef::detail::parse_multipart("--XX--", "multipart/form-data;boundary=XX", 1).empty());
   // A line that only begins as the boundary is content.
-  CHECK(ef::parse_multipart(part("name=q", "a\r\n--XXX\r\nb") + "--XX  --\r\n--XX--", "a; boundary=XX", 1)
+  CHECK(ef::detail::parse_multipart(part("name=q", "a\r\n--XXX\r\nb") + "--XX  --\r\n--XX--",
+                                    "a; boundary=XX", 1)
             .at(0)
             .content == "a\r\n--XXX\r\nb\r\n--XX  --");
 }
@@ -88,7 +91,7 @@ TEST_CASE("forms in multipart/form-data that are not valid") {
     CHECK(refused(bad) == 400);
   }
   // Parts within a part are its content; many parts are refused before all of them are read.
-  const auto nested = ef::parse_multipart(
+  const auto nested = ef::detail::parse_multipart(
       part("name=q", "--YY\r\n\r\na\r\n--YY--", "Content-Type: multipart/mixed; boundary=YY\r\n") + "--XX--",
       "multipart/form-data; boundary=XX", 1);
   REQUIRE(nested.size() == 1);
@@ -242,9 +245,9 @@ TEST_CASE("translate_file: what is refused") {
 }
 
 TEST_CASE("translated files are kept for their time and while there is room") {
-  using Clock = ef::TranslatedFiles::Clock;
+  using Clock = ef::detail::TranslatedFiles::Clock;
   const Clock::time_point now = Clock::now();
-  ef::TranslatedFiles files(10, std::chrono::seconds(60));
+  ef::detail::TranslatedFiles files(10, std::chrono::seconds(60));
   const std::string first = files.add("a.txt", "1234", now), second = files.add("b.txt", "5678", now);
   CHECK(files.get(first, now) == "1234");
   CHECK(files.get(second, now + std::chrono::seconds(59)) == "5678");

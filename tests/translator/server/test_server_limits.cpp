@@ -89,8 +89,8 @@ TEST_CASE("100 MB in any part of a request: little memory, the fitting status, a
 #else
   constexpr std::size_t allowance = std::size_t{32} << 20;
 #endif
-  REQUIRE(ef::resident_bytes().has_value());
-  const std::size_t before = *ef::resident_bytes();
+  REQUIRE(ef::detail::resident_bytes().has_value());
+  const std::size_t before = *ef::detail::resident_bytes();
   for (const Flood& each : floods) {
     CAPTURE(each.what);
     // Several clients at a time, so that what one of them costs shows.
@@ -104,7 +104,7 @@ TEST_CASE("100 MB in any part of a request: little memory, the fitting status, a
     CHECK(server.ask(get("/health")).result_int() == 200);
     for (std::thread& client : clients) client.join();
     for (const std::string& answer : answers) CHECK(answer.find("HTTP/1.1 " + each.status) == 0);
-    CHECK(*ef::resident_bytes() < before + allowance);
+    CHECK(*ef::detail::resident_bytes() < before + allowance);
   }
   for (int i = 0; i < 500 && server.ask(get("/metrics", "Authorization: Bearer a key of mine\r\n"))
                                      .body()

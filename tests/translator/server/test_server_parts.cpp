@@ -17,25 +17,27 @@
 #include "translator/server/api/multipart.hpp"
 #include "translator/server/api/request.hpp"
 #include "translator/server/api/response.hpp"
+#include "translator/server/http/metrics.hpp"
 #include "translator/server/http/session.hpp"
+#include "translator/server/models/registry.hpp"
 
 namespace ef = eigenformer;
 using namespace eigenformer::testing;
 
 TEST_CASE("forms are read as browsers write them") {
   using Values = std::map<std::string, std::vector<std::string>>;
-  CHECK(ef::parse_form("") == Values{});
-  CHECK(ef::parse_form("q=a+b%20c%2Bd&&q=%C3%BC&empty=&alone&a%3Db=c=d") ==
+  CHECK(ef::detail::parse_form("") == Values{});
+  CHECK(ef::detail::parse_form("q=a+b%20c%2Bd&&q=%C3%BC&empty=&alone&a%3Db=c=d") ==
         Values{{"q", {"a b c+d", "ü"}}, {"empty", {""}}, {"alone", {""}}, {"a=b", {"c=d"}}});
   for (const char* bad : {"q=%", "q=%4", "q=%g0", "q=%0g", "q=ab%"})
-    CHECK_THROWS_AS(ef::parse_form(bad), ef::HttpError);
-  CHECK(ef::parse_form("a&b&c", 3).size() == 3);
-  CHECK_THROWS_AS(ef::parse_form("a&b&c", 2), ef::HttpError);
+    CHECK_THROWS_AS(ef::detail::parse_form(bad), ef::HttpError);
+  CHECK(ef::detail::parse_form("a&b&c", 3).size() == 3);
+  CHECK_THROWS_AS(ef::detail::parse_form("a&b&c", 2), ef::HttpError);
 }
 
 TEST_CASE("languages of models") {
-  CHECK(ef::language_name("de") == "German");
-  CHECK(ef::language_name("tlh") == "tlh");
+  CHECK(ef::detail::language_name("de") == "German");
+  CHECK(ef::detail::language_name("tlh") == "tlh");
   const auto place = [](const char* text) {
     const ef::ModelPlace place = ef::parse_model_place(text);
     return place.source + " " + place.target + " " + place.folder.string();
@@ -53,7 +55,7 @@ TEST_CASE("languages are detected among those that are asked about") {
   const std::vector<std::string> all = {"en", "de", "fr", "es", "it", "pt", "nl", "sv",
                                         "da", "pl", "cs", "fi", "hu", "ro", "tr", "ru",
                                         "uk", "el", "ja", "zh", "ko", "ar", "fa"};
-  const auto best = [&](const char* text) { return ef::detect_language(text, all).front().code; };
+  const auto best = [&](const char* text) { return ef::detail::detect_language(text, all).front().code; };
   CHECK(best("The old man and his dog are walking along the beach.") == "en");
   CHECK(best("Der alte Mann und sein Hund gehen am Strand entlang.") == "de");
   CHECK(best("Le vieil homme et son chien se promènent sur la plage.") == "fr");
@@ -70,13 +72,13 @@ TEST_CASE("languages are detected among those that are asked about") {
   CHECK(best("개 두 마리가 눈 속에서 놀고 있다.") == "ko");
   const std::vector<std::string> two = {"en", "de", "tlh"};
   // Of what it knows nothing it says so, and that of which it has no profile is left out.
-  const auto nothing = ef::detect_language("12345 !?", two);
+  const auto nothing = ef::detail::detect_language("12345 !?", two);
   REQUIRE(nothing.size() == 2);
   CHECK(nothing[0].confidence == 50);
   CHECK(nothing[1].confidence == 50);
-  CHECK(ef::detect_language("ÜBER DEN WOLKEN", two).front().code == "de");
-  CHECK(ef::can_detect("no"));
-  CHECK_FALSE(ef::can_detect("tlh"));
+  CHECK(ef::detail::detect_language("ÜBER DEN WOLKEN", two).front().code == "de");
+  CHECK(ef::detail::can_detect("no"));
+  CHECK_FALSE(ef::detail::can_detect("tlh"));
 }
 
 TEST_CASE("models are loaded when they are first used and dropped when idle") {
@@ -84,7 +86,7 @@ TEST_CASE("models are loaded when they are first used and dropped when idle") {
   std::promise<void> slow;
   auto slowly = slow.get_future().share();
   int failures = 0, notices = 0;
-  auto registry = std::make_unique<ef::ModelRegistry>(
+  auto registry = std::make_unique<ef::detail::ModelRegistry>(
       std::vector<ef::ServedModel>{
           {"en", "de", [&] { return std::make_unique<FakeBackend>(shared); }},
           {"de", "en", [&, slowly] { return slowly.wait(), std::make_unique<FakeBackend>(shared); }},
@@ -146,7 +148,7 @@ TEST_CASE("models are loaded when they are first used and dropped when idle") {
 }
 
 TEST_CASE("a bucket of requests fills again, and few clients are remembered") {
-  ef::ApiAccess access({}, 6000);  // a hundred a second
+  ef::detail::ApiAccess access({}, 6000);  // a hundred a second
   for (int i = 0; i < 6000; ++i) access.count("a");
   int refused = 0;
   for (int i = 0; i < 200; ++i) {
@@ -163,7 +165,7 @@ TEST_CASE("a bucket of requests fills again, and few clients are remembered") {
 }
 
 TEST_CASE("metrics keep the digits of a sum that has grown large, in any locale") {
-  ef::ServerMetrics metrics;
+  ef::detail::ServerMetrics metrics;
   ef::HttpRecord record;
   record.route = "/translate";
   record.status = 200;

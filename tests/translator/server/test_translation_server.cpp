@@ -123,7 +123,7 @@ TEST_CASE("languages, settings, health, metrics, the page") {
     client.send("HEAD / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
     return client.rest();
   }();
-  CHECK(head.find("Content-Length: " + std::to_string(std::string(ef::page_html).size())) !=
+  CHECK(head.find("Content-Length: " + std::to_string(std::string(ef::detail::page_html).size())) !=
         std::string::npos);
   CHECK(head.ends_with("\r\n\r\n"));
 }

@@ -151,7 +151,7 @@ TEST_CASE("lines of several sentences and long ones are translated in parts, as 
          text.at(progress.line) = progress.text;
        }});
   for (std::size_t i = 0; i < hard.size(); ++i)
-    CHECK(text[i] == StableText::without_open_end(found[i][0].text));
+    CHECK(text[i] == detail::StableText::without_open_end(found[i][0].text));
 }
 
 TEST_CASE("a translator keeps its model alive, and gives nothing for blank lines") {
@@ -203,7 +203,7 @@ TEST_CASE("progress is what the text begins with, token by token where there is 
         steps += told[i].size();
         if (way == 1) continue;
         // All but what may be white space or a part of a character at the end.
-        CHECK(texts[i] == StableText::without_open_end(found[i][0].text));
+        CHECK(texts[i] == detail::StableText::without_open_end(found[i][0].text));
         for (std::size_t k = 1; k < told[i].size(); ++k) CHECK(told[i][k].tokens > told[i][k - 1].tokens);
       }
       CHECK(steps > (way == 1 ? 0 : 4));
@@ -212,7 +212,9 @@ TEST_CASE("progress is what the text begins with, token by token where there is 
 }
 
 TEST_CASE("a text ends where its next token may change it") {
-  const auto cut = [](std::string_view text) { return std::string(StableText::without_open_end(text)); };
+  const auto cut = [](std::string_view text) {
+    return std::string(detail::StableText::without_open_end(text));
+  };
   CHECK(cut("ein Hund") == "ein Hund");
   CHECK(cut("ein \xEF\xBF\xBD") == "ein");
   CHECK(cut("ein\xEF\xBF\xBD \xEF\xBF\xBD") == "ein");
@@ -226,7 +228,7 @@ TEST_CASE("a text ends where its next token may change it") {
   CHECK(cut("10 \xE2\x82") == "10");
   CHECK(cut("10 \xC3\xEF\xBF\xBD\n\xE2") == "10");
   CHECK(cut("") == "");
-  StableText text;
+  detail::StableText text;
   CHECK(text.advance("ei") == "ei");
   CHECK(text.advance("ei ") == "");
   CHECK(text.advance("ein \xEF\xBF\xBD") == "n");
@@ -239,7 +241,7 @@ TEST_CASE("a text ends where its next token may change it") {
 TEST_CASE("what hypotheses have in common is fixed, the best that has ended included") {
   const auto ids = [](const std::vector<Hypothesis>& growing, const std::vector<Hypothesis>& finished,
                       bool sampling = false) {
-    const auto fixed = stable_ids({0, 1, 0, growing, finished}, sampling);
+    const auto fixed = detail::stable_ids({0, 1, 0, growing, finished}, sampling);
     return std::vector<std::int32_t>(fixed.begin(), fixed.end());
   };
   using Ids = std::vector<std::int32_t>;

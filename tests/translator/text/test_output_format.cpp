@@ -31,36 +31,36 @@ std::vector<Translation> two() {
 TEST_CASE("text: as many lines for each line, whatever was found") {
   const auto translations = two();
   const OutputOptions text;
-  CHECK(translations_header(text).empty());
-  CHECK(format_translations(text, 3, "x", translations, 2) ==
+  CHECK(detail::translations_header(text).empty());
+  CHECK(detail::format_translations(text, 3, "x", translations, 2) ==
         translations[0].text + "\n" + translations[1].text + "\n");
-  CHECK(format_translations(text, 3, "x", translations, 3) ==
+  CHECK(detail::format_translations(text, 3, "x", translations, 3) ==
         translations[0].text + "\n" + translations[1].text + "\n\n");
-  CHECK(format_translations(text, 3, "x", translations) == translations[0].text + "\n");
+  CHECK(detail::format_translations(text, 3, "x", translations) == translations[0].text + "\n");
   Translation lines;
   lines.text = "a\nb\r";  // as tokens of bytes may have it
-  CHECK(format_translations(text, 3, "x", std::vector<Translation>{lines}) == "a b \n");
+  CHECK(detail::format_translations(text, 3, "x", std::vector<Translation>{lines}) == "a b \n");
 }
 
 TEST_CASE("tsv: a line for each translation, with tabs, line ends and backslashes escaped") {
   OutputOptions tsv{.output_format = OutputFormat::tsv};
-  CHECK(translations_header(tsv) == "line\trank\ttranslation\n");
-  CHECK(format_translations(tsv, 3, "x", two()) ==
+  CHECK(detail::translations_header(tsv) == "line\trank\ttranslation\n");
+  CHECK(detail::format_translations(tsv, 3, "x", two()) ==
         "3\t1\tIch\\tsehe \"ihn\"\\\\.\n3\t2\tGut \xEF\xBF\xBD\xEF\xBF\xBD so\n");
   tsv.scores = true;
-  CHECK(translations_header(tsv) ==
+  CHECK(detail::translations_header(tsv) ==
         "line\trank\ttranslation\tscore\tlog_probability\tconfidence\ttokens\ttoken_log_probabilities\t"
         "word_confidences\n");
-  CHECK(format_translations(tsv, 3, "x", std::vector<Translation>{two()[0]}) ==
+  CHECK(detail::format_translations(tsv, 3, "x", std::vector<Translation>{two()[0]}) ==
         "3\t1\tIch\\tsehe \"ihn\"\\\\.\t-0.25\t-0.5\t0.75\tIch \\s </s>\t-0.2 -0.3 0\t0.5 1\n");
-  CHECK(tsv_field("a\r\nb c") == "a\\r\\nb c");
-  CHECK(tsv_field("a b", true) == "a\\sb");
+  CHECK(detail::tsv_field("a\r\nb c") == "a\\r\\nb c");
+  CHECK(detail::tsv_field("a b", true) == "a\\sb");
 }
 
 TEST_CASE("jsonl: one object for each line, valid UTF-8 whatever the text is") {
   OutputOptions jsonl{.output_format = OutputFormat::jsonl};
-  CHECK(translations_header(jsonl).empty());
-  const std::string plain = format_translations(jsonl, 3, "a \xC3", two());
+  CHECK(detail::translations_header(jsonl).empty());
+  const std::string plain = detail::format_translations(jsonl, 3, "a \xC3", two());
   CHECK(plain.find('\n') == plain.size() - 1);
   CHECK_FALSE(detail::find_invalid_utf8(plain));
   const auto object = nlohmann::json::parse(plain);
@@ -72,7 +72,7 @@ TEST_CASE("jsonl: one object for each line, valid UTF-8 whatever the text is") {
   jsonl.scores = true;
   auto cut = two();
   cut[0].cut = true;
-  const auto scored = nlohmann::json::parse(format_translations(jsonl, 4, "s", cut));
+  const auto scored = nlohmann::json::parse(detail::format_translations(jsonl, 4, "s", cut));
   CHECK(scored.at("cut") == true);
   const auto& best = scored.at("translations")[0];
   CHECK(best.at("score") == -0.25);
@@ -86,16 +86,17 @@ TEST_CASE("scored pairs: log-probability, tokens, perplexity; nothing where a si
   const auto pair = two()[0];
   const OutputOptions text, tsv{.output_format = OutputFormat::tsv},
       jsonl{.output_format = OutputFormat::jsonl};
-  CHECK(format_scored_pair(text, 1, "s", "t", pair) == "-0.5\n");
-  CHECK(format_scored_pair(text, 1, "s", "", Translation{}) == "nan\n");
-  CHECK(scored_pairs_header(tsv) == "line\tlog_probability\tnum_tokens\tperplexity\tconfidence\n");
-  CHECK(format_scored_pair(tsv, 1, "s", "t", pair) == "1\t-0.5\t3\t1.18136\t0.75\n");
-  CHECK(format_scored_pair(tsv, 2, "s", "", Translation{}) == "2\tnan\t0\tnan\tnan\n");
-  const auto object = nlohmann::json::parse(format_scored_pair(jsonl, 1, "s", "t", pair));
+  CHECK(detail::format_scored_pair(text, 1, "s", "t", pair) == "-0.5\n");
+  CHECK(detail::format_scored_pair(text, 1, "s", "", Translation{}) == "nan\n");
+  CHECK(detail::scored_pairs_header(tsv) == "line\tlog_probability\tnum_tokens\tperplexity\tconfidence\n");
+  CHECK(detail::format_scored_pair(tsv, 1, "s", "t", pair) == "1\t-0.5\t3\t1.18136\t0.75\n");
+  CHECK(detail::format_scored_pair(tsv, 2, "s", "", Translation{}) == "2\tnan\t0\tnan\tnan\n");
+  const auto object = nlohmann::json::parse(detail::format_scored_pair(jsonl, 1, "s", "t", pair));
   CHECK(object.at("target") == "t");
   CHECK(object.at("num_tokens") == 3);
-  CHECK(
-      nlohmann::json::parse(format_scored_pair(jsonl, 1, "s", "", Translation{})).at("perplexity").is_null());
+  CHECK(nlohmann::json::parse(detail::format_scored_pair(jsonl, 1, "s", "", Translation{}))
+            .at("perplexity")
+            .is_null());
 }
 
 TEST_CASE("scores in a format without a place for them are refused") {

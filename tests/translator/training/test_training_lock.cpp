@@ -39,9 +39,8 @@ TEST_CASE("TrainingLock: what it made it removes, and nothing else") {
   fs::create_directories(folder / "full" / "training");
   (void)folder.write("full/training/last.safetensors", "state");
   {
-    TrainingLock lock(folder / "full");
-    const TrainingLock moved(std::move(lock));
-    CHECK(moved.held());
+    const TrainingLock lock(folder / "full");
+    CHECK(lock.held());
     CHECK_THROWS_AS(TrainingLock(folder / "full"), IoError);
   }
   CHECK(fs::exists(folder / "full" / "training" / "last.safetensors"));

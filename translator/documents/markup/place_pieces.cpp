@@ -11,6 +11,7 @@
 #include "eigenformer/search/constraints/glossary.hpp"
 #include "translator/documents/markup/parsing/entities.hpp"
 #include "translator/documents/markup/placeholders.hpp"
+#include "translator/text/word_alignments.hpp"
 
 namespace eigenformer::detail {
 
@@ -51,7 +52,7 @@ class PiecePlacer {
     linked_.resize(unit_.size());
     for (const auto& [s, t] : alignment_.links) {
       if (s >= alignment_.source.size() || t >= alignment_.target.size()) continue;
-      const UnitRange range = units_of(source_units_, alignment_.source[s]);
+      const SpanRange range = overlapped(source_units_, alignment_.source[s], &MarkupUnit::span);
       const auto first = std::lower_bound(unit_.begin(), unit_.end(), range.first);
       for (auto it = first; it != unit_.end() && *it < range.last; ++it)
         linked_[static_cast<std::size_t>(it - unit_.begin())].push_back(alignment_.target[t]);

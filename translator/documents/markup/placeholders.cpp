@@ -6,16 +6,9 @@
 #include "eigenformer/data/text/utf8.hpp"
 #include "translator/documents/markup/parsing/entities.hpp"
 
-namespace eigenformer {
+namespace eigenformer::detail {
 
 namespace {
-
-using detail::decode_front;
-using detail::DecodedCodePoint;
-using detail::is_ascii_alphanumeric;
-using detail::is_ascii_digit;
-using detail::is_ascii_letter;
-using detail::is_markup_space;
 
 // Finds the placeholders of a text.
 class PlaceholderScanner {
@@ -48,7 +41,7 @@ class PlaceholderScanner {
   std::size_t piece_end(std::size_t at) const {
     switch (byte(at)) {
       case '{':
-        return braces(at);
+        return braces(at, at);
       case '$':
         return byte(at + 1) == '{' ? braces(at + 1, at) : at;
       case '%':
@@ -78,7 +71,6 @@ class PlaceholderScanner {
     if (byte(i) != '}' || (twice && byte(i + 1) != '}')) return none;
     return i + (twice ? 2 : 1);
   }
-  std::size_t braces(std::size_t at) const { return braces(at, at); }
 
   // %s, %05.2f, %1$d, %(name)s, %@, %%, and %NAME%.
   std::size_t percent(std::size_t at) const {
@@ -147,10 +139,9 @@ class PlaceholderScanner {
     }
     const std::size_t first = i;
     while (i < all_.size() && i - first < longest) {
-      const detail::DecodedCodePoint c = detail::decode_front(all_.substr(i));
-      if (c.length == 0 || c.value <= 0x20 || detail::is_space(c.value) ||
-          (c.value < 0x80 && one_of(byte(i), "<>\"|\\^`")) ||
-          (c.value >= 0x80 && detail::is_punctuation(c.value)))
+      const DecodedCodePoint c = decode_front(all_.substr(i));
+      if (c.length == 0 || c.value <= 0x20 || is_space(c.value) ||
+          (c.value < 0x80 && one_of(byte(i), "<>\"|\\^`")) || (c.value >= 0x80 && is_punctuation(c.value)))
         break;
       i += c.length;
     }
@@ -198,4 +189,4 @@ class PlaceholderScanner {
 
 std::vector<ByteSpan> find_placeholders(std::string_view text) { return PlaceholderScanner(text).run(); }
 
-}  // namespace eigenformer
+}  // namespace eigenformer::detail

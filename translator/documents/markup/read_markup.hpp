@@ -8,7 +8,7 @@
 #include "eigenformer/data/text/byte_span.hpp"
 #include "translator/documents/markup/parsing/markup_token.hpp"
 
-namespace eigenformer {
+namespace eigenformer::detail {
 
 /// An inline element of a segment, or markup without text, such as a comment.
 struct InlineElement {
@@ -50,9 +50,8 @@ struct MarkupSegment {
 
 /// A document split into segments. Its views point into the document's text, which must outlive it.
 struct MarkupDocument {
-  MarkupFormat format = MarkupFormat::text;  ///< the format it was read as
-  std::vector<MarkupSegment> segments{};     ///< in order
-  std::string_view after{};                  ///< the document's bytes after the last segment
+  std::vector<MarkupSegment> segments{};  ///< in order
+  std::string_view after{};               ///< the document's bytes after the last segment
 };
 
 /// Splits a document into segments: in HTML at block elements, in XML at elements that never have text beside
@@ -61,4 +60,4 @@ struct MarkupDocument {
 /// The document must outlive the result. Throws IoError for XML that is not well-formed.
 MarkupDocument read_markup(std::string_view document, MarkupFormat format, bool protect = true);
 
-}  // namespace eigenformer
+}  // namespace eigenformer::detail

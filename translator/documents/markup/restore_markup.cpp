@@ -1,30 +1,145 @@
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
+#include <map>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <utility>
 #include <vector>
 
+#include "eigenformer/data/text/utf8.hpp"
 #include "translator/documents/markup/parsing/entities.hpp"
 #include "translator/documents/markup/place_pieces.hpp"
-#include "translator/documents/markup/text_speller.hpp"
 #include "translator/documents/markup/text_units.hpp"
 #include "translator/documents/markup/translate_markup.hpp"
 
-namespace eigenformer {
+namespace eigenformer::detail {
 
 namespace {
 
-using detail::is_markup_space;
-using detail::MarkupUnit;
-using detail::no_unit;
-using detail::place_pieces;
-using detail::TargetPart;
-using detail::text_units;
-using detail::TextSpeller;
-using detail::UnitKind;
+// Writes a segment's translation with the document's spelling of characters. For a character that the source
+// writes as a reference anywhere, and for `&`, `<` and `>`, the k-th occurrence in the translation is
+// written like the k-th in the source, further ones like the last, unless that would change the meaning.
+class TextSpeller {
+ public:
+  TextSpeller(const MarkupSegment& segment, MarkupFormat format) : segment_(segment), format_(format) {
+    if (format == MarkupFormat::text) return;
+    for (const char c : {'&', '<', '>'}) spelled_[std::string(1, c)];
+    for (const SpelledCharacter& s : segment.spellings) spelled_[std::string(s.text.of(segment.text))];
+    for (const auto& [character, places] : spelled_)
+      watched_[static_cast<unsigned char>(character[0])] = true;
+    collect();
+  }
+
+  // Appends a piece of the translation to `out`. cdata: within a CDATA section, which has no references.
+  void write(std::string_view translation, ByteSpan span, bool cdata, std::string& out) {
+    for (std::size_t at = span.begin; at < span.end;) {
+      const std::size_t length = std::max<std::size_t>(1, decode_front(translation.substr(at)).length);
+      const std::string_view character = translation.substr(at, length);
+      at += length;
+      if (format_ == MarkupFormat::xml && character[0] >= 0 && character[0] < 0x20 &&
+          !is_markup_space(character[0]))
+        continue;  // not allowed in XML
+      if (!cdata && watched_[static_cast<unsigned char>(character[0])]) {
+        spell(character, translation.substr(at), out);
+        continue;
+      }
+      if (cdata && character == ">" && out.ends_with("]]")) out += "]]><![CDATA[";
+      out += character;
+    }
+  }
+
+ private:
+  struct Place {
+    std::string_view raw, after;  // how it is written, and the text after it
+  };
+  struct Places {
+    std::vector<Place> all{};
+    std::size_t used = 0;
+  };
+
+  void collect() {
+    const std::string_view text = segment_.text;
+    std::size_t piece = 0, reference = 0;
+    for (std::size_t at = 0; at < text.size();) {
+      const auto& pieces = segment_.pieces;
+      while (piece < pieces.size() && pieces[piece].text.end <= at) ++piece;
+      if (piece < pieces.size() && pieces[piece].text.begin <= at) {
+        at = pieces[piece].text.end;
+        continue;
+      }
+      const std::size_t length = std::max<std::size_t>(1, decode_front(text.substr(at)).length);
+      const std::string_view character = text.substr(at, length);
+      if (watched_[static_cast<unsigned char>(character[0])]) {
+        const auto& spellings = segment_.spellings;
+        while (reference < spellings.size() && spellings[reference].text.begin < at) ++reference;
+        // A reference may stand for two characters, which are then written as they are.
+        const bool referred = reference < spellings.size() && spellings[reference].text.begin == at &&
+                              spellings[reference].text.end == at + length;
+        if (const auto found = spelled_.find(std::string(character)); found != spelled_.end()) {
+          found->second.all.push_back(
+              {referred ? spellings[reference].raw : character, text.substr(at + length)});
+        }
+      }
+      at += length;
+    }
+  }
+
+  void spell(std::string_view character, std::string_view after, std::string& out) {
+    const auto found = spelled_.find(std::string(character));
+    if (found == spelled_.end()) {
+      out += character;
+      return;
+    }
+    Places& places = found->second;
+    if (!places.all.empty()) {
+      const Place& place = places.all[std::min(places.used++, places.all.size() - 1)];
+      if (place.raw != character || is_safe(character[0], place.after, after, out)) {
+        out += place.raw;
+        // An old name or a number without a semicolon could be read as another one with what follows.
+        if (place.raw.size() > 1 && place.raw[0] == '&' && place.raw.back() != ';' &&
+            character_reference(std::string(place.raw) + word(after), true).length != place.raw.size())
+          out += ';';
+        return;
+      }
+    }
+    out += character == "&" ? "&amp;" : character == "<" ? "&lt;" : character == ">" ? "&gt;" : character;
+  }
+
+  // Whether a character may be written literally.
+  bool is_safe(char character, std::string_view after_source, std::string_view after,
+               std::string_view out) const {
+    const bool html = format_ == MarkupFormat::html;
+    switch (character) {
+      case '>':
+        return html || !out.ends_with("]]");
+      case '<':
+        return html && (after.empty() || (!is_ascii_letter(after[0]) && after[0] != '/' && after[0] != '!' &&
+                                          after[0] != '?'));
+      case '&':
+        return html && word(after) == word(after_source) &&
+               character_reference("&" + word(after), true).length == 0;
+      default:
+        return true;
+    }
+  }
+
+  // The longest beginning that could be the name of a reference.
+  static std::string word(std::string_view text) {
+    std::size_t end = 0;
+    while (end < text.size() && end < 32 && (is_ascii_alphanumeric(text[end]) || text[end] == '#')) ++end;
+    if (end < text.size() && text[end] == ';') ++end;
+    return std::string(text.substr(0, end));
+  }
+
+  const MarkupSegment& segment_;
+  MarkupFormat format_;
+  std::map<std::string, Places> spelled_;
+  std::array<bool, 256> watched_{};
+};
 
 // The smallest part of a translation that no tag cuts.
 struct TargetAtom {
@@ -62,8 +177,7 @@ class TargetAtoms {
       if (e.parent != none) depth_[i] = depth_[e.parent] + 1;
       std::fill(leaf_.begin() + static_cast<std::ptrdiff_t>(e.text.begin),
                 leaf_.begin() + static_cast<std::ptrdiff_t>(e.text.end), i);
-      cuts_.push_back(e.text.begin);
-      cuts_.push_back(e.text.end);
+      cuts_.insert(cuts_.end(), {e.text.begin, e.text.end});
     }
     std::sort(cuts_.begin(), cuts_.end());
   }
@@ -398,4 +512,4 @@ std::string restore_markup(const MarkupSegment& segment, MarkupFormat format,
   return MarkupRestorer(segment, format, units, parts).run();
 }
 
-}  // namespace eigenformer
+}  // namespace eigenformer::detail

@@ -7,6 +7,7 @@
 
 #include "eigenformer/data/text/text_walk.hpp"
 #include "eigenformer/data/text/utf8.hpp"
+#include "translator/text/word_alignments.hpp"
 
 namespace eigenformer::detail {
 
@@ -82,15 +83,6 @@ std::vector<MarkupUnit> text_units(std::string_view text, std::span<const ByteSp
   return units;
 }
 
-UnitRange units_of(const std::vector<MarkupUnit>& units, ByteSpan token) {
-  if (token.empty()) return {};
-  const auto first = std::upper_bound(units.begin(), units.end(), token.begin,
-                                      [](std::size_t at, const MarkupUnit& u) { return at < u.span.end; });
-  const auto last = std::lower_bound(first, units.end(), token.end,
-                                     [](const MarkupUnit& u, std::size_t at) { return u.span.begin < at; });
-  return {static_cast<std::size_t>(first - units.begin()), static_cast<std::size_t>(last - units.begin())};
-}
-
 std::vector<std::size_t> linked_units(std::string_view source, const std::vector<MarkupUnit>& source_units,
                                       std::string_view target, const std::vector<MarkupUnit>& target_units,
                                       const TextAlignment& alignment) {
@@ -101,8 +93,8 @@ std::vector<std::size_t> linked_units(std::string_view source, const std::vector
   std::vector<std::map<std::size_t, Link>> links(target_units.size());
   for (const auto& [s, t] : alignment.links) {
     if (s >= alignment.source.size() || t >= alignment.target.size()) continue;
-    const UnitRange from = units_of(source_units, alignment.source[s]),
-                    to = units_of(target_units, alignment.target[t]);
+    const SpanRange from = overlapped(source_units, alignment.source[s], &MarkupUnit::span),
+                    to = overlapped(target_units, alignment.target[t], &MarkupUnit::span);
     for (std::size_t j = to.first; j < to.last; ++j) {
       // In a token with many units only those at about the same place, to keep the time linear.
       constexpr std::size_t around = 8;

@@ -26,12 +26,6 @@ std::vector<MarkupUnit> text_units(std::string_view text, std::span<const ByteSp
 
 constexpr std::size_t no_unit = std::numeric_limits<std::size_t>::max();
 
-/// The units that a token overlaps, as a range [first, last).
-struct UnitRange {
-  std::size_t first = 0, last = 0;
-};
-UnitRange units_of(const std::vector<MarkupUnit>& units, ByteSpan token);
-
 /// For each target unit the source unit that it is aligned to, or no_unit. Of several the one with the same
 /// text is preferred, then the one with more links, of the same kind, at the same place in its token, and the
 /// first. Without any links, units are paired by relative position. Then equal punctuation marks are paired

@@ -18,10 +18,10 @@ void move_spans(std::vector<ByteSpan>& spans, std::size_t by) {
 
 std::string translate_markup(std::string_view document, const MarkupOptions& options,
                              const AlignedTranslator& translate) {
-  MarkupDocument read = read_markup(document, options.format, options.protect);
+  const detail::MarkupDocument read = detail::read_markup(document, options.format, options.protect);
   std::vector<std::string> texts;
   std::vector<std::size_t> leading;
-  for (const MarkupSegment& segment : read.segments) {
+  for (const detail::MarkupSegment& segment : read.segments) {
     texts.push_back(trim(segment.text));
     leading.push_back(segment.text.find(texts.back()));
   }
@@ -33,7 +33,7 @@ std::string translate_markup(std::string_view document, const MarkupOptions& opt
   }
   std::string out;
   for (std::size_t i = 0; i < read.segments.size(); ++i) {
-    const MarkupSegment& segment = read.segments[i];
+    const detail::MarkupSegment& segment = read.segments[i];
     AlignedText& translation = translations[i];
     const std::string& whole = segment.text;
     translation.text =
@@ -41,7 +41,7 @@ std::string translate_markup(std::string_view document, const MarkupOptions& opt
     move_spans(translation.alignment.source, leading[i]);
     move_spans(translation.alignment.target, leading[i]);
     out += segment.before;
-    out += restore_markup(segment, options.format, translation);
+    out += detail::restore_markup(segment, options.format, translation);
   }
   out += read.after;
   return out;

@@ -26,12 +26,16 @@ using AlignedTranslator = std::function<std::vector<AlignedText>(const std::vect
 /// How a document with markup is read.
 struct MarkupOptions {
   MarkupFormat format = MarkupFormat::html;  ///< the document's format
-  bool protect = true;                       ///< copy placeholders unchanged; see find_placeholders()
+  bool protect = true;                       ///< copy placeholders, such as {name}, %s and URLs, unchanged
 };
+
+namespace detail {
 
 /// Writes the translation of a segment in the document's format: with the segment's tags, each protected
 /// piece once, and references as in the source.
 std::string restore_markup(const MarkupSegment& segment, MarkupFormat format, const AlignedText& translation);
+
+}  // namespace detail
 
 /// Translates a document with markup: translates its text segment by segment and places tags by the alignment
 /// (as bergamot-translator does).

@@ -3,20 +3,16 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <span>
-#include <string>
-#include <string_view>
-#include <vector>
 
 #include "eigenformer/data/text/utf8.hpp"
 
-namespace eigenformer {
+namespace eigenformer::detail {
 
 namespace {
 
 enum class Script { latin, greek, cyrillic, hebrew, arabic, devanagari, thai, hangul, kana, han, other };
 
-Script script_of(char32_t c) {
+Script script_of_letter(char32_t c) {
   const auto in = [c](char32_t first, char32_t last) { return c >= first && c <= last; };
   if (in('A', 'Z') || in('a', 'z') || in(0xC0, 0x24F) || in(0x1E00, 0x1EFF)) return Script::latin;
   if (in(0x370, 0x3FF)) return Script::greek;
@@ -168,13 +164,13 @@ std::vector<DetectedLanguage> detect_language(std::string_view text, std::span<c
     word = " ";
   };
   std::size_t letters = 0;
-  detail::for_each_code_point(text, [&](char32_t given, std::string_view) {
+  for_each_code_point(text, [&](char32_t given, std::string_view) {
     if (letters >= most_letters) return;
     const char32_t c = lower_letter(given);
-    const Script script = script_of(c);
+    const Script script = script_of_letter(c);
     if (script == Script::other && c != '\'' && c != 0xBF && c != 0xA1) return finish_word();
     ++letters;
-    const std::string letter = detail::utf8_of(c);
+    const std::string letter = utf8_of(c);
     if (script != Script::other || c == '\'') word += letter;
     for (Candidate& candidate : candidates) {
       const LanguageProfile& profile = *candidate.profile;
@@ -204,4 +200,4 @@ std::vector<DetectedLanguage> detect_language(std::string_view text, std::span<c
   return found;
 }
 
-}  // namespace eigenformer
+}  // namespace eigenformer::detail

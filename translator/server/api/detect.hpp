@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-namespace eigenformer {
+namespace eigenformer::detail {
 
 /// A possible language of a text.
 struct DetectedLanguage {
@@ -25,4 +25,4 @@ std::vector<std::string> detectable_languages(std::span<const std::string> codes
 /// confidence.
 std::vector<DetectedLanguage> detect_language(std::string_view text, std::span<const std::string> among);
 
-}  // namespace eigenformer
+}  // namespace eigenformer::detail

@@ -3,9 +3,7 @@
 #include <algorithm>
 #include <cctype>
 #include <cstddef>
-#include <filesystem>
 #include <optional>
-#include <string>
 #include <string_view>
 #include <utility>
 
@@ -61,20 +59,21 @@ bool is_language_code(std::string_view code) {
          });
 }
 
-}  // namespace
-
-std::string language_name(const std::string& code) {
-  for (const auto& language : language_names)
-    if (language.code == code) return std::string(language.name);
-  return code;
-}
-
+// Parses a language pair such as "en-de" to source and target; nothing for another text.
 std::optional<std::pair<std::string, std::string>> parse_language_pair(std::string_view text) {
   const std::size_t dash = text.find('-');
   if (dash == std::string_view::npos) return std::nullopt;
   const std::string_view source = text.substr(0, dash), target = text.substr(dash + 1);
   if (!is_language_code(source) || !is_language_code(target)) return std::nullopt;
   return std::pair(std::string(source), std::string(target));
+}
+
+}  // namespace
+
+std::string detail::language_name(const std::string& code) {
+  for (const auto& language : language_names)
+    if (language.code == code) return std::string(language.name);
+  return code;
 }
 
 ModelPlace parse_model_place(const std::string& text) {

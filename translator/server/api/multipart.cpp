@@ -1,18 +1,13 @@
 #include "translator/server/api/multipart.hpp"
 
 #include <algorithm>
-#include <cstddef>
-#include <optional>
-#include <string>
-#include <string_view>
 #include <utility>
-#include <vector>
 
 #include "eigenformer/data/text/utf8.hpp"
 #include "translator/documents/markup/parsing/entities.hpp"
 #include "translator/server/http/message.hpp"
 
-namespace eigenformer {
+namespace eigenformer::detail {
 
 namespace {
 
@@ -38,7 +33,7 @@ FieldValue parse_field_value(std::string_view text) {
   const HttpError invalid(400, "Invalid request: a parameter of a header field is not name=value");
   FieldValue field;
   std::size_t at = std::min(text.find(';'), text.size());
-  field.value = detail::ascii_lower(trim(text.substr(0, at)));
+  field.value = ascii_lower(trim(text.substr(0, at)));
   while (at < text.size()) {
     const std::size_t begin = ++at, equals = text.find_first_of("=;", begin);
     const bool named = equals != std::string_view::npos && text[equals] == '=';
@@ -65,7 +60,7 @@ FieldValue parse_field_value(std::string_view text) {
       value = trim(text.substr(at, end - at));
       at = end;
     }
-    field.parameters.emplace_back(detail::ascii_lower(name), std::move(value));
+    field.parameters.emplace_back(ascii_lower(name), std::move(value));
   }
   return field;
 }
@@ -78,11 +73,11 @@ FormPart form_part(std::string_view header, std::string_view content) {
     const std::size_t end = header.find("\r\n"), colon = header.substr(0, end).find(':');
     if (colon == std::string_view::npos)
       throw HttpError(400, "Invalid request: a part of the form has a header without a colon");
-    const std::string name = detail::ascii_lower(header.substr(0, colon));
+    const std::string name = ascii_lower(header.substr(0, colon));
     const std::string_view text = header.substr(colon + 1, end - colon - 1);
     header.remove_prefix(end + 2);
     if (name == "content-transfer-encoding") {
-      const std::string coding = detail::ascii_lower(trim(text));
+      const std::string coding = ascii_lower(trim(text));
       if (coding != "7bit" && coding != "8bit" && coding != "binary")
         throw HttpError(400, "Invalid request: a part of the form has a transfer encoding, expected none");
     }
@@ -156,4 +151,4 @@ std::vector<FormPart> parse_multipart(std::string_view body, std::string_view co
   return parts;
 }
 
-}  // namespace eigenformer
+}  // namespace eigenformer::detail

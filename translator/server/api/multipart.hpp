@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-namespace eigenformer {
+namespace eigenformer::detail {
 
 /// A part of a form in multipart/form-data.
 struct FormPart {
@@ -20,4 +20,4 @@ struct FormPart {
 /// form, for more than `most` parts, and for a part with more than 4 KiB of header.
 std::vector<FormPart> parse_multipart(std::string_view body, std::string_view content_type, std::size_t most);
 
-}  // namespace eigenformer
+}  // namespace eigenformer::detail

@@ -2,35 +2,18 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cstddef>
 #include <cstdint>
-#include <map>
-#include <nlohmann/json.hpp>
-#include <string>
-#include <string_view>
 #include <system_error>
 #include <tuple>
-#include <utility>
-#include <vector>
 
 #include "eigenformer/data/text/utf8.hpp"
 #include "eigenformer/io/safetensors/json_text.hpp"
 #include "translator/documents/markup/parsing/entities.hpp"
 #include "translator/server/api/files.hpp"
-#include "translator/server/http/message.hpp"
-#include "translator/server/http/options.hpp"
 
-namespace eigenformer {
+namespace eigenformer::detail {
 
 namespace {
-
-// The value of a hexadecimal digit; -1 for another character.
-int hex_digit(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-  return -1;
-}
 
 std::string form_decoded(std::string_view text) {
   std::string decoded;
@@ -40,11 +23,11 @@ std::string form_decoded(std::string_view text) {
     } else if (text[i] != '%') {
       decoded += text[i];
     } else {
-      const int high = i + 2 < text.size() ? hex_digit(text[i + 1]) : -1;
-      const int low = i + 2 < text.size() ? hex_digit(text[i + 2]) : -1;
-      if (high < 0 || low < 0)
+      unsigned byte = 0;
+      const char* const digits = text.data() + i + 1;
+      if (i + 2 >= text.size() || std::from_chars(digits, digits + 2, byte, 16).ptr != digits + 2)
         throw HttpError(400, "Invalid request: the form has a % without two hexadecimal digits");
-      decoded += static_cast<char>(high * 16 + low);
+      decoded += static_cast<char>(byte);
       i += 2;
     }
   }
@@ -55,7 +38,7 @@ std::string form_decoded(std::string_view text) {
 
 std::map<std::string, std::vector<std::string>> parse_form(std::string_view body, std::size_t most) {
   std::map<std::string, std::vector<std::string>> values;
-  for (const std::string_view pair : detail::parts_between(body, "&")) {
+  for (const std::string_view pair : parts_between(body, "&")) {
     if (pair.empty()) continue;
     if (most-- == 0) throw HttpError(400, "Invalid request: the form has too many fields");
     const std::size_t equals = std::min(pair.find('='), pair.size());
@@ -66,11 +49,11 @@ std::map<std::string, std::vector<std::string>> parse_form(std::string_view body
 }
 
 ApiParameters::ApiParameters(const HttpRequest& request, const ServerOptions& options) {
-  const std::string type = detail::ascii_lower(
-      trim(std::string_view(request.content_type).substr(0, request.content_type.find(';'))));
+  const std::string type =
+      ascii_lower(trim(std::string_view(request.content_type).substr(0, request.content_type.find(';'))));
   const std::size_t most_fields = static_cast<std::size_t>(options.max_texts) + 32;
   if (type == "application/json") {
-    values_ = detail::parse_json(request.body);
+    values_ = parse_json(request.body);
     if (!values_.is_object()) throw HttpError(400, "Invalid request: the body is not a JSON object");
   } else if (type == "application/x-www-form-urlencoded") {
     for (const auto& [name, values] : parse_form(request.body, most_fields))
@@ -176,7 +159,7 @@ void ApiParameters::require_lengths(const std::vector<std::string>& texts, const
   index_t all = 0, line = 0, longest = 0;
   for (const std::string& text : texts) {
     line = 0;
-    detail::for_each_code_point(text, [&](char32_t c, std::string_view) {
+    for_each_code_point(text, [&](char32_t c, std::string_view) {
       ++all;
       line = c == U'\n' ? 0 : line + 1;
       longest = std::max(longest, line);
@@ -193,7 +176,7 @@ void ApiParameters::require_lengths(const std::vector<std::string>& texts, const
 }
 
 void ApiParameters::add(const std::string& name, const std::string& value) {
-  if (detail::find_invalid_utf8(name) || detail::find_invalid_utf8(value))
+  if (find_invalid_utf8(name) || find_invalid_utf8(value))
     throw HttpError(400, "Invalid request: the form is not UTF-8");
   nlohmann::json& known = values_[name];
   if (known.is_null()) {
@@ -235,12 +218,12 @@ ApiTranslation api_file_translation(const ApiParameters& parameters, const Serve
   wanted.source = parameters.required_name("source");
   wanted.target = parameters.required_name("target");
   if (file.filename->empty()) throw HttpError(400, "Invalid request: empty file");
-  const std::string ending = detail::file_ending(*file.filename);
+  const std::string ending = file_ending(*file.filename);
   if (std::find(file_endings.begin(), file_endings.end(), ending) == file_endings.end())
     throw HttpError(400, "Invalid request: file format not supported, expected .txt, .html or .htm");
   std::string text = file.content;
   if (text.starts_with("\xEF\xBB\xBF")) text.erase(0, 3);  // a byte order mark
-  if (detail::find_invalid_utf8(text)) throw HttpError(400, "Invalid request: the file is not UTF-8");
+  if (find_invalid_utf8(text)) throw HttpError(400, "Invalid request: the file is not UTF-8");
   wanted.task.texts.push_back(std::move(text));
   ApiParameters::require_lengths(wanted.task.texts, options);
   wanted.task.html = ending != ".txt";
@@ -248,4 +231,4 @@ ApiTranslation api_file_translation(const ApiParameters& parameters, const Serve
   return wanted;
 }
 
-}  // namespace eigenformer
+}  // namespace eigenformer::detail

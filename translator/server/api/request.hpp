@@ -13,13 +13,11 @@
 
 #include "eigenformer/core/base/config.hpp"
 #include "translator/server/api/multipart.hpp"
+#include "translator/server/http/message.hpp"
+#include "translator/server/http/options.hpp"
 #include "translator/server/models/backend.hpp"
 
-namespace eigenformer {
-
-class HttpError;
-struct HttpRequest;
-struct ServerOptions;
+namespace eigenformer::detail {
 
 /// Parses a form (application/x-www-form-urlencoded): the decoded values of each name, in their order. UTF-8
 /// is not checked. Throws HttpError 400 for an invalid percent encoding and for more than `most` values.
@@ -93,4 +91,4 @@ inline constexpr std::array file_endings = {".txt", ".html", ".htm"};
 /// HttpError 400 for a file whose name does not end as one of file_endings, or which is not UTF-8.
 ApiTranslation api_file_translation(const ApiParameters& parameters, const ServerOptions& options);
 
-}  // namespace eigenformer
+}  // namespace eigenformer::detail

@@ -8,30 +8,8 @@
 
 namespace eigenformer {
 
-/// A complete HTTP request. Header fields that are absent are empty.
-struct HttpRequest {
-  std::string method;         ///< GET, POST, ...; GET for HEAD, whose body is left out when sending
-  std::string path;           ///< target up to the ?, not decoded, without scheme and host
-  std::string query;          ///< target after the ?, not decoded
-  std::string body;           ///< bytes of the body, at most ServerOptions::max_body
-  std::string content_type;   ///< Content-Type, unchanged
-  std::string host;           ///< Host: name or address, and port, by which the client reached the server
-  bool https = false;         ///< whether the client uses https, as a proxy says in X-Forwarded-Proto
-  std::string origin;         ///< Origin: scheme and host of the calling page
-  std::string authorization;  ///< Authorization, such as "Bearer key"
-  std::string client;         ///< IP address of the client
-};
-
 /// Names and values of header fields.
 using HttpHeaders = std::vector<std::pair<std::string, std::string>>;
-
-/// A complete HTTP answer.
-struct HttpAnswer {
-  unsigned status = 200;                          ///< HTTP status code
-  std::string content_type = "application/json";  ///< Content-Type
-  std::string body{};                             ///< bytes of the body
-  HttpHeaders headers{};                          ///< further header fields
-};
 
 /// An error that is answered with an HTTP status.
 class HttpError : public Error {
@@ -66,5 +44,31 @@ struct HttpRecord {
   unsigned status = 0;  ///< HTTP status of the answer; 499: the client disconnected before it was sent
   double seconds = 0;   ///< time from the complete request to the last byte of the answer
 };
+
+namespace detail {
+
+/// A complete HTTP request. Header fields that are absent are empty.
+struct HttpRequest {
+  std::string method;         ///< GET, POST, ...; GET for HEAD, whose body is left out when sending
+  std::string path;           ///< target up to the ?, not decoded, without scheme and host
+  std::string query;          ///< target after the ?, not decoded
+  std::string body;           ///< bytes of the body, at most ServerOptions::max_body
+  std::string content_type;   ///< Content-Type, unchanged
+  std::string host;           ///< Host: name or address, and port, by which the client reached the server
+  bool https = false;         ///< whether the client uses https, as a proxy says in X-Forwarded-Proto
+  std::string origin;         ///< Origin: scheme and host of the calling page
+  std::string authorization;  ///< Authorization, such as "Bearer key"
+  std::string client;         ///< IP address of the client
+};
+
+/// A complete HTTP answer.
+struct HttpAnswer {
+  unsigned status = 200;                          ///< HTTP status code
+  std::string content_type = "application/json";  ///< Content-Type
+  std::string body{};                             ///< bytes of the body
+  HttpHeaders headers{};                          ///< further header fields
+};
+
+}  // namespace detail
 
 }  // namespace eigenformer

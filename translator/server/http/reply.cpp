@@ -2,7 +2,7 @@
 
 #include "translator/server/http/session.hpp"
 
-namespace eigenformer {
+namespace eigenformer::detail {
 
 template <class F>
 void HttpReply::in_strand(F f) const {
@@ -46,4 +46,4 @@ void HttpReply::describe(std::string route, std::string note) const {
   session_->record_.note = std::move(note);
 }
 
-}  // namespace eigenformer
+}  // namespace eigenformer::detail

@@ -10,7 +10,7 @@
 
 #include "translator/server/http/message.hpp"
 
-namespace eigenformer {
+namespace eigenformer::detail {
 
 class HttpSession;
 
@@ -61,4 +61,4 @@ struct HttpHandler {
   std::function<void(const HttpRecord&)> over;  ///< called when a request is finished
 };
 
-}  // namespace eigenformer
+}  // namespace eigenformer::detail

@@ -12,9 +12,8 @@
 #include <new>
 #include <sstream>
 #include <string_view>
-#include <utility>
 
-namespace eigenformer {
+namespace eigenformer::detail {
 
 namespace {
 
@@ -445,4 +444,4 @@ void HttpSession::write_events() {
                            });
 }
 
-}  // namespace eigenformer
+}  // namespace eigenformer::detail

@@ -25,7 +25,7 @@
 #include "translator/server/http/options.hpp"
 #include "translator/server/http/reply.hpp"
 
-namespace eigenformer {
+namespace eigenformer::detail {
 
 /// The unsent bytes of an answer of server-sent events (HTML Living Standard, 9.2). An event may replace an
 /// earlier unsent one, so that memory for a slow client does not grow with time.
@@ -169,4 +169,4 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   std::size_t discarded_ = 0;
 };
 
-}  // namespace eigenformer
+}  // namespace eigenformer::detail

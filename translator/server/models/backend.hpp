@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <exception>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -58,6 +59,17 @@ class TranslationBackend {
   /// time, from any thread; then `failed` or `done` is called soon. Throws HttpError 503 when there are too
   /// many tasks, 422 for a task that is too large.
   virtual std::function<void()> start(TranslationTask task, TaskEvents events) = 0;
+};
+
+/// A model of a server: its languages, and how it is loaded.
+struct ServedModel {
+  std::string source,  ///< code of the source language, such as "en"
+      target;          ///< code of the target language
+  /// Loads the model. Called by the registry's thread on first use, and again after the model was unloaded.
+  /// May take long and may throw. Null counts as a failure to load.
+  std::function<std::unique_ptr<TranslationBackend>()> load;
+  /// Names of the model's adapters, one of which a request may name (TranslationTask::adapter).
+  std::vector<std::string> adapters{};
 };
 
 }  // namespace eigenformer

@@ -8,7 +8,6 @@
 #include <span>
 #include <stop_token>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "eigenformer/search/text/split_lines.hpp"

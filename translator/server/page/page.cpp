@@ -1,6 +1,6 @@
 #include "translator/server/page/page.hpp"
 
-namespace eigenformer {
+namespace eigenformer::detail {
 
 const char* const page_html = R"page(<!doctype html>
 <html lang="en">
@@ -331,4 +331,4 @@ async function start() {
 start().catch(error => showError(`The server does not answer: ${error.message}`));
 )page";
 
-}  // namespace eigenformer
+}  // namespace eigenformer::detail

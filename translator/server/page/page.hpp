@@ -1,6 +1,6 @@
 #pragma once
 
-namespace eigenformer {
+namespace eigenformer::detail {
 
 /// The web page at /, which translates while the user types. It loads page.css and page.js, and nothing from
 /// other hosts.
@@ -13,4 +13,4 @@ extern const char* const page_style;
 /// /translate whenever the text has changed.
 extern const char* const page_script;
 
-}  // namespace eigenformer
+}  // namespace eigenformer::detail

@@ -21,6 +21,11 @@
 /// Messages of the command line about invalid values, in the user's terms.
 namespace translator {
 
+/// All commands of the program.
+inline std::vector<const CLI::App*> commands_of(const CLI::App& app) {
+  return app.get_subcommands([](const CLI::App*) { return true; });
+}
+
 /// What is wrong with the text of a number, or nothing. expected: a description of valid values.
 template <class T>
 std::string number_problem(std::string_view text, const char* expected) {
@@ -141,8 +146,7 @@ inline std::string nearest_option(const CLI::App& command, const std::string& na
 /// The message about a command that does not exist, with the one that may have been meant.
 inline std::string unknown_command(const CLI::App& app, const std::string& name) {
   std::vector<std::string> names;
-  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
-    names.push_back(command->get_name());
+  for (const CLI::App* command : commands_of(app)) names.push_back(command->get_name());
   const std::string nearest = nearest_name(names, name);
   return "there is no command '" + name + "'" + (nearest.empty() ? "" : ": did you mean '" + nearest + "'?");
 }
@@ -183,16 +187,22 @@ inline void require_given_once(const CLI::App& command) {
   }
 }
 
+/// Whether a text has a word that is not part of a longer one of letters, digits, `_` and `more`.
+inline bool has_word(std::string_view text, std::string_view word, std::string_view more = "") {
+  const auto in_word = [&](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || more.find(c) != more.npos;
+  };
+  for (std::size_t at = 0; (at = text.find(word, at)) != text.npos; ++at) {
+    const std::size_t end = at + word.size();
+    if ((at == 0 || !in_word(text[at - 1])) && (end == text.size() || !in_word(text[end]))) return true;
+  }
+  return false;
+}
+
 /// Appends the user's options to a library's message: "..., must be positive (--heads)".
 inline std::string with_option_names(std::string message, bool training) {
-  const auto in_word = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; };
   const std::string said = message;
-  const auto named = [&](std::string_view field) {
-    const std::size_t at = said.find(field);
-    if (at == std::string::npos || (at > 0 && in_word(said[at - 1]))) return false;
-    const std::size_t end = at + field.size();
-    return end >= said.size() || !in_word(said[end]);
-  };
+  const auto named = [&](std::string_view field) { return has_word(said, field); };
   if (!training) {
     for (const ShortName& entry : decoding_short_names) {
       if (named(entry.field)) message += " (" + flag_of_name(entry.name) + ")";

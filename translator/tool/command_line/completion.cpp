@@ -23,11 +23,6 @@ struct OptionText {
   std::vector<std::string> words{};
 };
 
-struct CommandText {
-  std::string name, meaning;
-  std::vector<OptionText> options;
-};
-
 OptionText option_text(const CLI::Option& option) {
   OptionText text;
   for (const std::string& name : option.get_lnames()) text.names.push_back("--" + name);
@@ -46,12 +41,12 @@ OptionText option_text(const CLI::Option& option) {
   return text;
 }
 
-CommandText command_text(const CLI::App& command) {
-  CommandText text{command.get_name(), command.get_description(), {}};
+std::vector<OptionText> options_of(const CLI::App& command) {
+  std::vector<OptionText> options;
   for (const CLI::Option* option : command.get_options()) {
-    if (option->nonpositional() && !option->get_group().empty()) text.options.push_back(option_text(*option));
+    if (option->nonpositional() && !option->get_group().empty()) options.push_back(option_text(*option));
   }
-  return text;
+  return options;
 }
 
 std::string joined(const std::vector<std::string>& words, const std::string& between = " ") {
@@ -65,24 +60,25 @@ std::string quoted(const std::string& text, const std::string& quote) {
   return all + "'";
 }
 
-std::string bash_script(const std::vector<CommandText>& commands, const CommandText& program) {
+std::string bash_script(const CLI::App& app) {
   std::string names, cases, values;
-  for (const OptionText& option : program.options) names += joined(option.names) + " ";
-  for (const CommandText& command : commands) {
-    names += command.name + " ";
+  for (const OptionText& option : options_of(app)) names += joined(option.names) + " ";
+  for (const CLI::App* command : commands_of(app)) {
+    const std::string& command_name = command->get_name();
+    names += command_name + " ";
     std::vector<std::string> options;
-    for (const OptionText& option : command.options) {
+    for (const OptionText& option : options_of(*command)) {
       options.insert(options.end(), option.names.begin(), option.names.end());
       if (option.follows == Follows::nothing) continue;
       std::vector<std::string> patterns;
-      for (const std::string& name : option.names) patterns.push_back("'" + command.name + " " + name + "'");
+      for (const std::string& name : option.names) patterns.push_back("'" + command_name + " " + name + "'");
       values += "    " + joined(patterns, " | ") + ")\n";
       if (option.follows == Follows::words)
         values += "      COMPREPLY=($(compgen -W '" + joined(option.words) + "' -- \"$word\"))\n";
       if (option.follows == Follows::file) values += "      COMPREPLY=($(compgen -f -- \"$word\"))\n";
       values += "      return ;;\n";
     }
-    cases += "    " + command.name + ") options='" + joined(options) + "' ;;\n";
+    cases += "    " + command_name + ") options='" + joined(options) + "' ;;\n";
   }
   return "# Completion of translator's command line for bash; written by: translator completion bash\n"
          "_translator() {\n"
@@ -117,7 +113,7 @@ std::string bash_script(const std::vector<CommandText>& commands, const CommandT
          "complete -o filenames -F _translator translator\n";
 }
 
-std::string zsh_script(const std::vector<CommandText>& commands, const CommandText&) {
+std::string zsh_script(const CLI::App& app) {
   const auto described = [](const std::string& text) {
     std::string all;
     for (const char c : text) {
@@ -127,10 +123,12 @@ std::string zsh_script(const std::vector<CommandText>& commands, const CommandTe
     return all;
   };
   std::string names, cases;
-  for (const CommandText& command : commands) {
-    names += "    " + quoted(described(command.name) + ":" + described(command.meaning), "'\\''") + "\n";
-    cases += "    " + command.name + ")\n      _arguments";
-    for (const OptionText& option : command.options) {
+  for (const CLI::App* command : commands_of(app)) {
+    names += "    " +
+             quoted(described(command->get_name()) + ":" + described(command->get_description()), "'\\''") +
+             "\n";
+    cases += "    " + command->get_name() + ")\n      _arguments";
+    for (const OptionText& option : options_of(*command)) {
       for (const std::string& name : option.names) {
         std::string argument = "*" + name + "[" + described(option.meaning) + "]";
         if (option.follows == Follows::words) argument += ":word:(" + joined(option.words) + ")";
@@ -161,14 +159,14 @@ std::string zsh_script(const std::vector<CommandText>& commands, const CommandTe
          "compdef _translator translator\n";
 }
 
-std::string fish_script(const std::vector<CommandText>& commands, const CommandText&) {
+std::string fish_script(const CLI::App& app) {
   std::string script =
       "# Completion of translator's command line for fish; written by: translator completion fish\n";
-  for (const CommandText& command : commands) {
-    script += "complete -c translator -f -n __fish_use_subcommand -a " + command.name + " -d " +
-              quoted(command.meaning, "\\'") + "\n";
-    for (const OptionText& option : command.options) {
-      script += "complete -c translator -n '__fish_seen_subcommand_from " + command.name + "'";
+  for (const CLI::App* command : commands_of(app)) {
+    script += "complete -c translator -f -n __fish_use_subcommand -a " + command->get_name() + " -d " +
+              quoted(command->get_description(), "\\'") + "\n";
+    for (const OptionText& option : options_of(*command)) {
+      script += "complete -c translator -n '__fish_seen_subcommand_from " + command->get_name() + "'";
       for (const std::string& name : option.names)
         script += name.starts_with("--") ? " -l " + name.substr(2) : " -s " + name.substr(1);
       if (option.follows == Follows::words) script += " -x -a '" + joined(option.words) + "'";
@@ -193,12 +191,9 @@ void add_completion(CLI::App& app, Run& run) {
       "~/.config/fish/completions/translator.fish.");
   sub->callback([&app, &run, shell] {
     run = [&app, shell] {
-      std::vector<CommandText> commands;
-      for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
-        commands.push_back(command_text(*command));
-      const std::map<std::string, std::string (*)(const std::vector<CommandText>&, const CommandText&)>
-          scripts = {{"bash", bash_script}, {"zsh", zsh_script}, {"fish", fish_script}};
-      std::fputs(scripts.at(*shell)(commands, command_text(app)).c_str(), stdout);
+      const std::map<std::string, std::string (*)(const CLI::App&)> scripts = {
+          {"bash", bash_script}, {"zsh", zsh_script}, {"fish", fish_script}};
+      std::fputs(scripts.at(*shell)(app).c_str(), stdout);
       return 0;
     };
   });

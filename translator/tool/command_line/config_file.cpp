@@ -1,8 +1,6 @@
 #include "config_file.hpp"
 
 #include <algorithm>
-#include <cctype>
-#include <map>
 #include <string_view>
 #include <utility>
 
@@ -159,7 +157,7 @@ bool is_of_use(const CLI::Option& option) {
 /// Gives a command the options of a file that the command line does not have.
 void apply_config(CLI::App& command, const std::string& path) {
   ConfigParser parser(path);
-  const auto commands = command.get_parent()->get_subcommands([](const CLI::App*) { return true; });
+  const auto commands = commands_of(*command.get_parent());
   // What the command's own section gives comes before what stands above all sections.
   std::vector<Entry> entries = parser.parse();
   std::stable_partition(entries.begin(), entries.end(),
@@ -275,17 +273,7 @@ void add_config(CLI::App& command) {
 }
 
 std::string config_place(const std::string& message) {
-  const auto in_word = [](char c) {
-    return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '-';
-  };
-  const auto names = [&](const std::string& word) {
-    for (std::size_t at = 0; (at = message.find(word, at)) != std::string::npos; ++at) {
-      const std::size_t end = at + word.size();
-      if ((at == 0 || !in_word(message[at - 1])) && (end == message.size() || !in_word(message[end])))
-        return true;
-    }
-    return false;
-  };
+  const auto names = [&](const std::string& word) { return has_word(message, word, "-"); };
   for (const Given& given : given_by_files()) {
     for (std::string name : given.names) {
       const bool flag = names("--" + name);

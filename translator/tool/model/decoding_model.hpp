@@ -4,22 +4,31 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "confidence_file.hpp"
+#include "eigenformer/io/models/translation_model.hpp"
 #include "eigenformer/search/decoding/ensemble.hpp"
 #include "eigenformer/search/text/conventions.hpp"
-#include "model_folder.hpp"
+#include "eigenformer/search/text/text_translator.hpp"
 #include "translator/serving/adapted_model.hpp"
+
+// Search and sampling are compiled once, in decoding_model.cpp, instead of in every command.
+namespace eigenformer {
+extern template class TextTranslator<Ensemble<Seq2SeqTransformer<float>>>;
+}  // namespace eigenformer
 
 namespace translator {
 
-using Model = eigenformer::Seq2SeqTransformer<float>;
+namespace ef = eigenformer;
+
+using Model = ef::Seq2SeqTransformer<float>;
 
 /// Whether two models use the same ids: equal vocabularies and equal conventions.
-inline bool same_text(const eigenformer::TokenizerPair& a, const eigenformer::TextConventions& s,
-                      const eigenformer::TokenizerPair& b, const eigenformer::TextConventions& t) {
-  const auto same = [](const eigenformer::Tokenizer& x, const eigenformer::Tokenizer& y) {
+inline bool same_text(const ef::TokenizerPair& a, const ef::TextConventions& s, const ef::TokenizerPair& b,
+                      const ef::TextConventions& t) {
+  const auto same = [](const ef::Tokenizer& x, const ef::Tokenizer& y) {
     if (x.kind() != y.kind() || x.vocabulary_size() != y.vocabulary_size()) return false;
     for (std::int32_t id = 0; id < x.vocabulary_size(); ++id) {
       if (x.token(id) != y.token(id)) return false;
@@ -37,9 +46,9 @@ using AdapterPlaces = std::map<std::string, std::filesystem::path>;
 
 /// A model for decoding: weights packed in the format of its folder, without a second copy.
 struct DecodingModel {
-  eigenformer::AdaptedModel adapted;
-  eigenformer::TranslationModel<float>& loaded;
-  eigenformer::Context<float> ctx;  ///< with the packed weights
+  ef::AdaptedModel adapted;
+  ef::TranslationModel<float>& loaded;
+  ef::Context<float> ctx;  ///< with the packed weights
 
   /// adapter: folder of an adapter to merge into the weights; empty: none. target_language: for a
   /// multilingual model. adapters: by name, folders of those that are not merged, instead of `adapter`.
@@ -49,18 +58,18 @@ struct DecodingModel {
       : adapted(load(folder, adapter, adapters)),
         loaded(adapted.packed.loaded),
         ctx(adapted.packed.context()) {
-    eigenformer::detail::require_tokenizers(folder, loaded.tokenizers);
-    loaded.description.text = eigenformer::with_target_language(loaded.description.text, target_language);
+    ef::detail::require_tokenizers(folder, loaded.tokenizers);
+    loaded.description.text = ef::with_target_language(loaded.description.text, target_language);
   }
   DecodingModel(const DecodingModel&) = delete;
   DecodingModel& operator=(const DecodingModel&) = delete;
 
  private:
-  static eigenformer::AdaptedModel load(const std::string& folder, const std::string& adapter,
-                                        const AdapterPlaces& adapters) {
-    if (!adapters.empty()) return eigenformer::load_adapted_folder(folder, adapters);
-    if (!adapter.empty()) return {eigenformer::load_packed_folder(folder, adapter), {}};
-    return {eigenformer::load_packed_folder(folder), {}};
+  static ef::AdaptedModel load(const std::string& folder, const std::string& adapter,
+                               const AdapterPlaces& adapters) {
+    if (!adapters.empty()) return ef::load_adapted_folder(folder, adapters);
+    if (!adapter.empty()) return {ef::load_packed_folder(folder, adapter), {}};
+    return {ef::load_packed_folder(folder), {}};
   }
 };
 
@@ -77,38 +86,36 @@ class DecodingModels {
     for (std::size_t i = 1; i < models_.size(); ++i) {
       if (!same_text(tokenizers(), models_[0]->loaded.description.text, models_[i]->loaded.tokenizers,
                      models_[i]->loaded.description.text)) {
-        throw eigenformer::ValueError("ensemble", {"'", folders[0], "' and '", folders[i],
-                                                   "' have different vocabularies or text conventions, "
-                                                   "expected the same"});
+        throw ef::ValueError("ensemble", {"'", folders[0], "' and '", folders[i],
+                                          "' have different vocabularies or text conventions, "
+                                          "expected the same"});
       }
       // Lines must fit all models.
       const auto& description = models_[i]->loaded.description;
-      if (eigenformer::max_source_tokens(description) <
-          eigenformer::max_source_tokens(models_[shortest_]->loaded.description))
+      if (ef::max_source_tokens(description) < ef::max_source_tokens(models_[shortest_]->loaded.description))
         shortest_ = i;
     }
     for (const auto& [name, set] : first().adapted.adapters) {
-      adapted_.emplace(
-          name,
-          Adapted{eigenformer::Ensemble<Model>({{first().loaded.model, first().ctx.with_adapters(set)}}),
-                  load_confidence(adapters.at(name).string())});
+      adapted_.emplace(name,
+                       Adapted{ef::Ensemble<Model>({{first().loaded.model, first().ctx.with_adapters(set)}}),
+                               load_confidence(adapters.at(name).string())});
     }
   }
 
   /// The model with one of the named adapters, and its confidence.
   struct Adapted {
-    eigenformer::Ensemble<Model> ensemble;
-    eigenformer::ConfidenceScale confidence;
+    ef::Ensemble<Model> ensemble;
+    ef::ConfidenceScale confidence;
   };
 
   const DecodingModel& first() const { return *models_.front(); }
   const std::map<std::string, Adapted>& adapted() const { return adapted_; }
   const std::vector<std::unique_ptr<DecodingModel>>& all() const { return models_; }
-  const eigenformer::TokenizerPair& tokenizers() const { return first().loaded.tokenizers; }
+  const ef::TokenizerPair& tokenizers() const { return first().loaded.tokenizers; }
   /// The limit of the model with the fewest positions.
-  const eigenformer::ModelDescription& description() const { return models_[shortest_]->loaded.description; }
-  const eigenformer::Ensemble<Model>& ensemble() const { return ensemble_; }
-  const eigenformer::ConfidenceScale& confidence() const { return confidence_; }
+  const ef::ModelDescription& description() const { return models_[shortest_]->loaded.description; }
+  const ef::Ensemble<Model>& ensemble() const { return ensemble_; }
+  const ef::ConfidenceScale& confidence() const { return confidence_; }
 
  private:
   static std::vector<std::unique_ptr<DecodingModel>> load(const std::vector<std::string>& folders,
@@ -116,24 +123,32 @@ class DecodingModels {
                                                           const std::string& target_language,
                                                           const AdapterPlaces& adapters) {
     if (!adapter.empty() && folders.size() > 1)
-      throw eigenformer::ValueError(
-          "adapter", "--adapter works with one model only, but --model is given several times");
+      throw ef::ValueError("adapter",
+                           "--adapter works with one model only, but --model is given several times");
     std::vector<std::unique_ptr<DecodingModel>> models;
     for (const std::string& folder : folders)
       models.push_back(std::make_unique<DecodingModel>(folder, adapter, target_language, adapters));
     return models;
   }
-  std::vector<eigenformer::Ensemble<Model>::Member> members() const {
-    std::vector<eigenformer::Ensemble<Model>::Member> members;
+  std::vector<ef::Ensemble<Model>::Member> members() const {
+    std::vector<ef::Ensemble<Model>::Member> members;
     for (const auto& model : models_) members.push_back({model->loaded.model, model->ctx});
     return members;
   }
 
   std::vector<std::unique_ptr<DecodingModel>> models_;
-  eigenformer::Ensemble<Model> ensemble_;
-  eigenformer::ConfidenceScale confidence_;
+  ef::Ensemble<Model> ensemble_;
+  ef::ConfidenceScale confidence_;
   std::map<std::string, Adapted> adapted_;
   std::size_t shortest_ = 0;
 };
+
+using SentenceTranslator = ef::TextTranslator<ef::Ensemble<Model>>;
+
+/// A translator of loaded models.
+inline SentenceTranslator sentence_translator(const DecodingModels& models,
+                                              ef::TextTranslatorOptions options) {
+  return {models.ensemble(), models.tokenizers(), models.description(), std::move(options)};
+}
 
 }  // namespace translator

@@ -9,13 +9,11 @@
 
 #include "command_line/checks.hpp"
 #include "eigenformer/data/corpus/shortlist.hpp"
-#include "model/sentence_translator.hpp"
+#include "model/decoding_model.hpp"
 #include "option_flags.hpp"
 #include "terminal/threads.hpp"
 
 namespace translator {
-
-namespace ef = eigenformer;
 
 /// Gives an option one value at a time. several: whether it may be repeated.
 inline CLI::Option* one_at_a_time(CLI::Option* option, bool several = true) {

@@ -1,9 +1,7 @@
 #include "option_flags.hpp"
 
-#include <string>
-#include <utility>
-
 #include "command_line/checks.hpp"
+#include "command_line/help_formatter.hpp"
 
 namespace translator {
 

@@ -6,7 +6,6 @@
 #include <utility>
 #include <vector>
 
-#include "command_line/help_formatter.hpp"
 #include "eigenformer/io/models/options_json.hpp"
 #include "option_names.hpp"
 #include "option_rows.hpp"

@@ -3,14 +3,12 @@
 #include <algorithm>
 #include <array>
 #include <functional>
-#include <set>
 #include <string>
 #include <string_view>
 #include <variant>
 
 #include "eigenformer/data/tokenizers/conventions.hpp"
 #include "eigenformer/nn/models/seq2seq.hpp"
-#include "eigenformer/train/plan.hpp"
 #include "training/corpora/corpus_list.hpp"
 #include "translator/preparing/prepared_corpus.hpp"
 #include "translator/training/memory_plan.hpp"
@@ -35,14 +33,6 @@ constexpr std::array<std::string_view, 6> training_only_names = {
 
 constexpr const char* while_resuming = "cannot change when a training is resumed; it was";
 constexpr const char* in_another_model = "differs from the model to start from, which has";
-
-/// The names of O's fields in files.
-template <class O>
-std::set<std::string> names_of() {
-  std::set<std::string> names;
-  for (const OptionRow& row : option_rows(O{})) names.insert(row.name);
-  return names;
-}
 
 [[noreturn]] void refuse_change(const std::string& flag, const nlohmann::json& now,
                                 const nlohmann::json& before, const char* why) {
@@ -88,6 +78,30 @@ void take_prepared(CorpusOptions& corpus, const nlohmann::json& given) {
     corpus.vocab_size = prepared.vocab_size;
     corpus.separate_vocab = !prepared.joint;
     corpus.max_length = std::max(corpus.max_length, prepared.max_length);
+  }
+}
+
+/// Whether a training stays below `limit` bytes with batches in at most 8 parts, which it then has, and
+/// without checkpoints that it does not have: a smaller model is better than those.
+bool fits_in_memory(const ef::Seq2SeqOptions& of, const ef::PairSource& pairs, ef::TrainingOptions& options,
+                    std::size_t limit) {
+  // Weights, gradients and moments: what is too large for them alone is not even built.
+  const double weights =
+                   ef::detail::layer_weights(of) + static_cast<double>(of.layer.d_model * of.target_size()),
+               bytes_of_weight = options.optimizer.kind == ef::OptimizerKind::adam ? 16 : 8;
+  ef::Runtime::instance().pool().trim();
+  ef::detail::release_freed_memory();
+  const auto process = static_cast<double>(ef::detail::resident_bytes().value_or(0));
+  if (process + bytes_of_weight * weights > static_cast<double>(limit)) return false;
+  ef::RandomGenerator rng(1);
+  ef::Seq2SeqTransformer<float> model(of, rng);
+  try {
+    const ef::MemoryPlan plan = ef::plan_memory(model, pairs, options, limit);
+    if (plan.checkpoint_activations && !options.loop.checkpoint_activations) return false;
+    plan.apply(options);
+    return true;
+  } catch (const ef::ValueError&) {  // not even with the smallest batches
+    return false;
   }
 }
 
@@ -237,34 +251,6 @@ void TrainFlags::plan_vocabulary(TrainSettings& s, double target_bytes, ef::inde
   s.corpus.vocab_size = ef::detail::planned_vocabulary(target_bytes, characters);
 }
 
-namespace {
-
-/// Whether a training stays below `limit` bytes with batches in at most 8 parts, which it then has, and
-/// without checkpoints that it does not have: a smaller model is better than those.
-bool fits_in_memory(const ef::Seq2SeqOptions& of, const ef::PairSource& pairs, ef::TrainingOptions& options,
-                    std::size_t limit) {
-  // Weights, gradients and moments: what is too large for them alone is not even built.
-  const double weights =
-                   ef::detail::layer_weights(of) + static_cast<double>(of.layer.d_model * of.target_size()),
-               bytes_of_weight = options.optimizer.kind == ef::OptimizerKind::adam ? 16 : 8;
-  ef::Runtime::instance().pool().trim();
-  ef::release_freed_memory();
-  const auto process = static_cast<double>(ef::resident_bytes().value_or(0));
-  if (process + bytes_of_weight * weights > static_cast<double>(limit)) return false;
-  ef::RandomGenerator rng(1);
-  ef::Seq2SeqTransformer<float> model(of, rng);
-  try {
-    const ef::MemoryPlan plan = ef::plan_memory(model, pairs, options, limit);
-    if (plan.checkpoint_activations && !options.loop.checkpoint_activations) return false;
-    plan.apply(options);
-    return true;
-  } catch (const ef::ValueError&) {  // not even with the smallest batches
-    return false;
-  }
-}
-
-}  // namespace
-
 ef::TrainingPlan TrainFlags::plan(TrainSettings& s, const ef::Seq2SeqOptions& model,
                                   const ef::PairSource& pairs, double seconds, std::size_t memory,
                                   bool validates) const {
@@ -383,10 +369,10 @@ nlohmann::json TrainSettings::to_json() const {
 }
 
 TrainSettings saved_settings(const ef::Seq2SeqOptions& model, const nlohmann::json& saved) {
-  static const std::set<std::string> of_corpus = names_of<CorpusOptions>();
+  static const nlohmann::json of_corpus = ef::options_to_json(CorpusOptions{});
   nlohmann::json corpus = nlohmann::json::object(), training = nlohmann::json::object();
   for (const auto& [name, value] : saved.items())
-    (of_corpus.count(name) > 0 ? corpus : training)[name] = value;
+    (of_corpus.contains(name) ? corpus : training)[name] = value;
   TrainSettings s;
   s.corpus = ef::options_from_json<CorpusOptions>(corpus);
   s.training = ef::options_from_json<ef::TrainingOptions>(training);

@@ -12,7 +12,7 @@
 
 #include "eigenformer/core/base/error.hpp"
 #include "eigenformer/data/text/utf8.hpp"
-#include "translator/preparing/pair_reader.hpp"
+#include "translator/preparing/file_lines.hpp"
 
 namespace translator {
 

@@ -14,23 +14,25 @@
 // Checks whether results can be written before hours of work are spent.
 namespace translator {
 
+namespace ef = eigenformer;
+
 /// Throws IoError if a path exists and is not a folder.
 inline void require_folder_if_any(const char* op, const std::filesystem::path& path) {
   std::error_code ignored;
-  if (eigenformer::detail::file_exists(path) && !std::filesystem::is_directory(path, ignored))
-    throw eigenformer::IoError(op, {"'", path.string(), "' is not a folder"});
+  if (ef::detail::file_exists(path) && !std::filesystem::is_directory(path, ignored))
+    throw ef::IoError(op, {"'", path.string(), "' is not a folder"});
 }
 
 /// Throws IoError if a model must not replace the contents of a folder: a prepared corpus, an adapter, or an
 /// unfinished training, whose state would no longer match the model.
 inline void require_replaceable(const char* op, const std::filesystem::path& folder) {
   const std::string there = "'" + folder.string() + "' holds ";
-  if (eigenformer::is_prepared_corpus(folder))
-    throw eigenformer::IoError(op, {there, "a prepared corpus; give another folder for the model"});
-  if (eigenformer::is_adapter_folder(folder))
-    throw eigenformer::IoError(op, {there, "an adapter; give another folder for the model"});
-  if (std::filesystem::exists(eigenformer::TrainingFolder::state_file(folder))) {
-    throw eigenformer::IoError(
+  if (ef::is_prepared_corpus(folder))
+    throw ef::IoError(op, {there, "a prepared corpus; give another folder for the model"});
+  if (ef::is_adapter_folder(folder))
+    throw ef::IoError(op, {there, "an adapter; give another folder for the model"});
+  if (std::filesystem::exists(ef::TrainingFolder::state_file(folder))) {
+    throw ef::IoError(
         op, {there, "a training that --resume can continue; give another folder for the model, or remove '",
              (folder / "training").string(), "'"});
   }
@@ -43,16 +45,16 @@ inline void check_writable_folder(const char* op, const std::filesystem::path& f
   require_folder_if_any(op, folder);
   std::error_code error;
   if (fs::is_directory(folder, error)) {
-    const eigenformer::AtomicFile probe(folder / "options.json");
+    const ef::AtomicFile probe(folder / "options.json");
     return;
   }
   const fs::path place = folder.has_filename() ? folder : folder.parent_path();  // "model/"
   if (const fs::path parent = place.parent_path(); !parent.empty() && !fs::is_directory(parent, error)) {
-    throw eigenformer::IoError(op, {"cannot make the folder '", folder.string(), "': there is no folder '",
-                                    parent.string(), "', expected one that exists"});
+    throw ef::IoError(op, {"cannot make the folder '", folder.string(), "': there is no folder '",
+                           parent.string(), "', expected one that exists"});
   }
   const bool made = fs::create_directory(place, error);
-  if (error) throw eigenformer::detail::errno_error(op, "make the folder", place, error.value());
+  if (error) throw ef::detail::errno_error(op, "make the folder", place, error.value());
   if (made) fs::remove(place, error);
 }
 
@@ -78,8 +80,7 @@ inline void require_not_read(const char* op, const char* flag, const std::string
                              std::initializer_list<std::pair<const char*, std::string>> read) {
   for (const auto& [other, file] : read) {
     if (path.empty() || file.empty() || !is_same_path(path, file)) continue;
-    throw eigenformer::ValueError(op,
-                                  {flag, " is '", path, "', which ", other, " reads; expected another file"});
+    throw ef::ValueError(op, {flag, " is '", path, "', which ", other, " reads; expected another file"});
   }
 }
 
@@ -90,16 +91,14 @@ inline void require_no_stream_file(const char* flag, const std::filesystem::path
   const std::string name = path.lexically_normal().string();
   if (!name.starts_with("/dev/") && !name.starts_with("/proc/")) return;
   if (!std::filesystem::is_regular_file(path, error)) return;
-  throw eigenformer::ValueError(
-      "translate", {flag, " is '", path.string(),
-                    "', which refers to a regular file; expected that file's own name, or no ", flag,
-                    " for standard output"});
+  throw ef::ValueError("translate",
+                       {flag, " is '", path.string(),
+                        "', which refers to a regular file; expected that file's own name, or no ", flag,
+                        " for standard output"});
 }
 
 /// Throws IoError unless a file can be written; an existing file is not changed.
-inline void check_writable_file(const std::filesystem::path& path) {
-  const eigenformer::AtomicFile probe(path);
-}
+inline void check_writable_file(const std::filesystem::path& path) { const ef::AtomicFile probe(path); }
 
 /// Throws for a folder of a new model that cannot be written, that is not empty without --overwrite, or that
 /// --overwrite must not replace. `option` is the flag that names the folder. reads: the folders and files
@@ -110,14 +109,13 @@ inline void require_new_model_folder(const char* op, const std::filesystem::path
   std::error_code ignored;
   for (const std::filesystem::path& read : reads) {
     if (std::filesystem::equivalent(read, folder, ignored))
-      throw eigenformer::ValueError(
-          op, {"'", folder.string(), "' is ", what, "; give another folder as ", option});
+      throw ef::ValueError(op, {"'", folder.string(), "' is ", what, "; give another folder as ", option});
   }
   check_writable_folder(op, folder);
   if (overwrite) return require_replaceable(op, folder);
-  if (!eigenformer::detail::file_exists(folder)) return;
+  if (!ef::detail::file_exists(folder)) return;
   if (std::filesystem::is_directory(folder, ignored) && std::filesystem::is_empty(folder, ignored)) return;
-  throw eigenformer::IoError(
+  throw ef::IoError(
       op, {"'", folder.string(),
            "' exists already; give --overwrite to replace the model in it, or another folder as ", option});
 }

@@ -81,14 +81,13 @@ class ResultOutput {
     }
   }
   [[noreturn]] static void refuse(const std::string& what) {
-    throw eigenformer::IoError("translate",
-                               {"cannot write ", what, ": ", eigenformer::detail::errno_text(errno)});
+    throw ef::IoError("translate", {"cannot write ", what, ": ", ef::detail::errno_text(errno)});
   }
 
   ef::Compression compression_;
   bool written_ = false;
   std::FILE* stream_ = stdout;
-  std::optional<eigenformer::ResumableFile> file_;
+  std::optional<ef::ResumableFile> file_;
 };
 
 }  // namespace translator

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "eigenformer/train/reporting/console_line.hpp"
+#include "eigenformer/train/reporting/console_sink.hpp"
 
 namespace translator {
 
@@ -34,6 +35,12 @@ inline std::function<std::size_t()> stderr_columns() {
 /// The last line on stderr.
 struct StatusLine : eigenformer::detail::ConsoleLine {
   StatusLine() : ConsoleLine(std::cerr, stderr_columns()) {}
+};
+
+/// Shows the progress of training on stderr.
+struct TerminalProgress : eigenformer::ConsoleSink {
+  explicit TerminalProgress(double seconds_between_plain_lines = 10)
+      : ConsoleSink(std::cerr, stderr_columns(), seconds_between_plain_lines) {}
 };
 
 }  // namespace translator

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "eigenformer/io/adapters/load_adapter.hpp"
-#include "model/model_folder.hpp"
+#include "eigenformer/io/models/translation_model.hpp"
 #include "options/train_settings.hpp"
 #include "training/train_command.hpp"
 

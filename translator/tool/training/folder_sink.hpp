@@ -15,7 +15,7 @@
 #include "eigenformer/train/checkpoint/training_folder.hpp"
 #include "eigenformer/train/reporting/progress.hpp"
 #include "model/confidence_file.hpp"
-#include "terminal/terminal_progress.hpp"
+#include "terminal/status_line.hpp"
 #include "training/adapter_training.hpp"
 #include "training/train_command.hpp"
 #include "training/training_folder.hpp"

@@ -11,8 +11,6 @@
 
 namespace translator {
 
-namespace ef = eigenformer;
-
 /// The folders of a comma-separated list; none of an empty one.
 inline std::vector<std::string> teacher_folders(const std::string& list) {
   std::vector<std::string> folders = ef::detail::parts_of(list, ',');

@@ -4,7 +4,6 @@
 #include <string>
 
 #include "eigenformer/train/trainer.hpp"
-#include "model/model_folder.hpp"
 #include "options/train_settings.hpp"
 
 namespace translator {

@@ -5,15 +5,13 @@
 #include <string>
 #include <system_error>
 
+#include "eigenformer/io/models/translation_model.hpp"
 #include "eigenformer/train/checkpoint/training_folder.hpp"
-#include "model/model_folder.hpp"
 #include "terminal/output_checks.hpp"
 #include "training/adapter_training.hpp"
 #include "training/train_command.hpp"
 
 namespace translator {
-
-namespace fs = std::filesystem;
 
 /// Throws unless training may write to the folder with the given options.
 inline void check_folder(const TrainCommand& command) {

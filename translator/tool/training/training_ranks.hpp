@@ -10,7 +10,7 @@
 #include "eigenformer/train/distributed/communicator.hpp"
 #include "options/train_settings.hpp"
 #include "terminal/interrupt.hpp"
-#include "terminal/terminal_progress.hpp"
+#include "terminal/status_line.hpp"
 #include "terminal/threads.hpp"
 #include "training/train_command.hpp"
 #include "training/training_folder.hpp"

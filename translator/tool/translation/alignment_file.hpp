@@ -32,42 +32,41 @@ class AlignmentFiles {
 
   /// Begins empty files. Throws IoError.
   void restart() {
-    for_each_file([](const char*, eigenformer::ResumableFile& file) { file.restart(); });
+    for_each_file([](const char*, ef::ResumableFile& file) { file.restart(); });
   }
 
   /// How much was written so far, for resume().
   nlohmann::json written() {
     auto bytes = nlohmann::json::object();
-    for_each_file([&](const char* name, const eigenformer::ResumableFile& file) {
-      bytes[name] = file.bytes_written();
-    });
+    for_each_file(
+        [&](const char* name, const ef::ResumableFile& file) { bytes[name] = file.bytes_written(); });
     return bytes;
   }
 
   /// Makes durable what was written. Throws IoError.
   void save() {
-    for_each_file([](const char*, eigenformer::ResumableFile& file) { file.save(""); });
+    for_each_file([](const char*, ef::ResumableFile& file) { file.save(""); });
   }
 
   /// Goes on after what written() returned; what was written after that and saved is dropped. Throws IoError
   /// where the files do not have so much.
   void resume(const nlohmann::json& bytes) {
-    for_each_file([&](const char* name, eigenformer::ResumableFile& file) {
+    for_each_file([&](const char* name, ef::ResumableFile& file) {
       if (!file.saved())
-        throw eigenformer::IoError("translate", {"cannot resume: '", file.part().string(),
-                                                 "', which has the alignments so far, is missing or damaged; "
-                                                 "remove the .part file of --output to start again"});
+        throw ef::IoError("translate", {"cannot resume: '", file.part().string(),
+                                        "', which has the alignments so far, is missing or damaged; "
+                                        "remove the .part file of --output to start again"});
       file.resume(bytes.at(name).get<std::uint64_t>());
     });
   }
 
   /// Writes the next line's alignment; without one the line is empty.
-  void add(std::string_view source, const eigenformer::Translation& best) {
-    const eigenformer::TextAlignment* const alignment = best.alignment.get();
+  void add(std::string_view source, const ef::Translation& best) {
+    const ef::TextAlignment* const alignment = best.alignment.get();
     if (words_) {
-      words_->write((alignment == nullptr ? std::string()
-                                          : eigenformer::alignment_text(
-                                                eigenformer::word_links(*alignment, source, best.text))) +
+      words_->write((alignment == nullptr
+                         ? std::string()
+                         : ef::alignment_text(ef::word_links(*alignment, source, best.text))) +
                     '\n');
     }
     if (weights_) {
@@ -77,7 +76,7 @@ class AlignmentFiles {
 
   /// Renames the files to their final names.
   void finish() {
-    for_each_file([](const char*, eigenformer::ResumableFile& file) { file.commit(); });
+    for_each_file([](const char*, ef::ResumableFile& file) { file.commit(); });
   }
 
  private:
@@ -97,7 +96,7 @@ class AlignmentFiles {
         stream->write(text);
       }
     }
-    std::optional<eigenformer::ResumableFile> file{};
+    std::optional<ef::ResumableFile> file{};
     std::optional<ResultOutput> stream{};
   };
 
@@ -107,10 +106,10 @@ class AlignmentFiles {
     if (weights_ && weights_->file) f("weights", *weights_->file);
   }
 
-  static std::string weights_text(const eigenformer::Tensor<float>& weights) {
+  static std::string weights_text(const ef::Tensor<float>& weights) {
     std::string text;
-    const eigenformer::index_t sources = weights.dim(1);
-    for (eigenformer::index_t i = 0; i < weights.numel(); ++i) {
+    const ef::index_t sources = weights.dim(1);
+    for (ef::index_t i = 0; i < weights.numel(); ++i) {
       char number[32];
       const int size = std::snprintf(number, sizeof number, "%.6g", static_cast<double>(weights.data()[i]));
       if (i > 0) text += i % sources == 0 ? ' ' : ',';

@@ -15,6 +15,15 @@
 
 namespace translator {
 
+/// The bytes of a file's text after decompression; those of a plain file are known without reading it. Throws
+/// IoError.
+inline std::uint64_t text_bytes(const std::string& path) {
+  if (!ef::detail::is_compressed(path)) return std::filesystem::file_size(path);
+  LineReader reader(path);
+  reader.skip(std::numeric_limits<std::size_t>::max());
+  return reader.offset();
+}
+
 /// The input lines of a run: all of them, or those of a shard.
 class InputLines {
  public:
@@ -22,7 +31,7 @@ class InputLines {
   InputLines(const std::string& path, const std::optional<Shard>& shard, std::stop_token stop)
       : path_(path), stop_(stop), reader_(path, std::move(stop)) {
     if (!shard) return;
-    size_ = measure_text(path, false).bytes;
+    size_ = text_bytes(path);
     before_ = reader_.skip(std::numeric_limits<std::size_t>::max(), shard->begin(*size_));
     end_ = shard->end(*size_);
     reader_.end_at(end_);
@@ -40,16 +49,15 @@ class InputLines {
     if (stop_.stop_requested() ||
         (skipped == position.lines && reader_.offset() == position.offset && reader_.hash() == position.hash))
       return;
-    throw eigenformer::ValueError("translate", {"cannot resume: ", reader_.name(),
-                                                " has changed in lines that the interrupted run has already "
-                                                "translated; remove the file of that run to start again"});
+    throw ef::ValueError("translate", {"cannot resume: ", reader_.name(),
+                                       " has changed in lines that the interrupted run has already "
+                                       "translated; remove the file of that run to start again"});
   }
 
   /// The number of these lines, which takes another pass over the input; nothing if that is impossible.
   std::optional<std::uint64_t> count() const {
     std::error_code ignored;
     if (!std::filesystem::is_regular_file(path_, ignored)) return std::nullopt;
-    if (!size_) return measure_text(path_, true).lines;
     LineReader counter(path_, stop_);
     counter.skip(before_);
     return counter.skip(std::numeric_limits<std::size_t>::max(), end_);
@@ -59,7 +67,7 @@ class InputLines {
   std::string path_;
   std::stop_token stop_;
   LineReader reader_;
-  std::uint64_t before_ = 0, end_ = 0;
+  std::uint64_t before_ = 0, end_ = std::numeric_limits<std::uint64_t>::max();
   std::optional<std::uint64_t> size_;
 };
 

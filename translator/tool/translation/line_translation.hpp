@@ -3,18 +3,108 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "alignment_file.hpp"
-#include "attention_file.hpp"
-#include "explorer_file.hpp"
+#include "eigenformer/data/files/atomic_file.hpp"
+#include "eigenformer/io/safetensors/safetensors.hpp"
+#include "eigenformer/search/decoding/attention_maps.hpp"
 #include "markup_translation.hpp"
-#include "model/sentence_translator.hpp"
+#include "model/decoding_model.hpp"
+#include "terminal/output_checks.hpp"
 #include "translate_options.hpp"
+#include "translator/explorer/explorer.hpp"
 #include "whole_lines.hpp"
 
 namespace translator {
+
+/// Collects attention weights as tensors named "<line>.<source, target or memory>.<layer>", (heads, queries,
+/// keys).
+class AttentionFile {
+ public:
+  /// Throws IoError if the file cannot be written. An empty path: nothing is collected.
+  explicit AttentionFile(std::string path) : path_(std::move(path)) {
+    if (wanted()) check_writable_file(path_);
+  }
+
+  bool wanted() const { return !path_.empty(); }
+
+  void add(std::size_t line, const ef::AttentionMaps& maps) {
+    const auto add_layers = [&](const char* kind, const std::vector<ef::Tensor<float>>& layers) {
+      for (std::size_t i = 0; i < layers.size(); ++i)
+        tensors_.emplace_back(std::to_string(line) + "." + kind + "." + std::to_string(i), layers[i]);
+    };
+    add_layers("source", maps.source);
+    add_layers("target", maps.target);
+    add_layers("memory", maps.memory);
+  }
+
+  void finish() const {
+    if (wanted()) ef::save_safetensors(path_, tensors_);
+  }
+
+ private:
+  std::string path_;
+  std::vector<std::pair<std::string, ef::Tensor<float>>> tensors_;
+};
+
+/// Collects sentences for the attention explorer and writes its page.
+class ExplorerFile {
+ public:
+  /// Maximum number of lines: a larger page would be too large for a browser.
+  static constexpr std::size_t most_lines = 200;
+
+  /// Throws IoError if the file cannot be written. An empty path: nothing is collected.
+  ExplorerFile(const std::string& path, const DecodingModels& models) : models_(models) {
+    if (!path.empty()) file_.emplace(path);
+  }
+
+  /// Adds a line, its forced prefix, and its translation, which has attention weights and the scores of its
+  /// tokens. Throws ValueError for too many lines.
+  void add(std::size_t line, const std::string& source, const std::string& prefix,
+           const ef::Translation& best) {
+    if (!file_ || best.attention == nullptr) return;
+    if (sentences_.size() == most_lines) {
+      throw ef::ValueError("translate", {"the input has more than ", most_lines,
+                                         " lines, expected at most that many with --explore"});
+    }
+    const ef::TextConventions& text = models_.description().text;
+    const auto& tokenizers = models_.tokenizers();
+    ef::ExploredSentence s;
+    s.line = line;
+    s.source = source;
+    s.target = best.text;
+    for (const std::int32_t id :
+         ef::source_ids(text, *tokenizers.source, source, ef::max_source_tokens(models_.description())))
+      s.source_tokens.push_back(tokenizers.source->token(id));
+    for (const std::int32_t id : text.target_prefix) s.target_tokens.push_back(tokenizers.target->token(id));
+    if (!prefix.empty()) {
+      for (const std::int32_t id : tokenizers.target->encode(prefix))
+        s.target_tokens.push_back(tokenizers.target->token(id));
+    }
+    for (const ef::TokenScore& token : best.tokens) s.target_tokens.push_back(token.token);
+    // The weights of a truncated text include a row for the token that would have followed.
+    const auto rows = static_cast<std::size_t>(best.attention->memory.front().dim(1));
+    if (s.target_tokens.size() < rows) s.target_tokens.emplace_back("\xE2\x80\xA6");
+    s.begin_token = tokenizers.target->token(text.begin_id);
+    s.maps = *best.attention;
+    sentences_.push_back(std::move(s));
+  }
+
+  void finish() {
+    if (!file_) return;
+    file_->write(ef::explorer_page(sentences_));
+    file_->commit();
+  }
+
+ private:
+  const DecodingModels& models_;
+  std::optional<ef::AtomicFile> file_;
+  std::vector<ef::ExploredSentence> sentences_;
+};
 
 /// Translates lines by the options of `translator translate`, independently of where lines come from and
 /// results go.
@@ -50,7 +140,7 @@ class LineTranslation {
   void count_tokens() { counts_tokens_ = true; }
 
   /// The header before the results of the first line.
-  std::string header() const { return ef::translations_header(format_); }
+  std::string header() const { return ef::detail::translations_header(format_); }
 
   /// The number of lines to translate together.
   std::size_t lines_at_once() const {
@@ -81,7 +171,7 @@ class LineTranslation {
       }
       // Alignments refer to the model's own output.
       if (protect_) protect_placeholders(lines[i], of_line);
-      results.text += ef::format_translations(format_, line, lines[i], of_line, shown_);
+      results.text += ef::detail::format_translations(format_, line, lines[i], of_line, shown_);
       if (counts_tokens_ && !best.text.empty()) results.tokens += target_->encode(best.text).size() + 1;
     }
     return results;

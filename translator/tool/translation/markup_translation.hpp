@@ -1,13 +1,12 @@
 #pragma once
 
-#include <cstddef>
 #include <cstdio>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "eigenformer/data/text/utf8.hpp"
-#include "model/sentence_translator.hpp"
+#include "model/decoding_model.hpp"
 #include "terminal/line_reader.hpp"
 #include "terminal/result_output.hpp"
 #include "translate_options.hpp"
@@ -20,12 +19,12 @@ namespace translator {
 /// output.
 inline void protect_placeholders(const std::string& line, std::vector<ef::Translation>& translations) {
   constexpr auto format = ef::MarkupFormat::text;
-  const ef::MarkupDocument read = ef::read_markup(line, format, true);
+  const ef::detail::MarkupDocument read = ef::detail::read_markup(line, format, true);
   if (read.segments.empty() || read.segments[0].pieces.empty()) return;
   for (ef::Translation& translation : translations) {
     ef::AlignedText aligned{translation.text, {}};
     if (translation.alignment != nullptr) aligned.alignment = *translation.alignment;
-    translation.text = ef::restore_markup(read.segments[0], format, aligned);
+    translation.text = ef::detail::restore_markup(read.segments[0], format, aligned);
   }
 }
 

@@ -7,7 +7,6 @@
 #include <map>
 #include <string>
 #include <system_error>
-#include <vector>
 
 #include "eigenformer/core/base/error.hpp"
 #include "eigenformer/data/files/atomic_file.hpp"

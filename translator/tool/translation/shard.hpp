@@ -2,53 +2,14 @@
 
 #include <charconv>
 #include <cstdint>
-#include <filesystem>
-#include <fstream>
 #include <limits>
 #include <string>
 #include <string_view>
 #include <system_error>
 
 #include "eigenformer/core/base/error.hpp"
-#include "eigenformer/data/files/compressed_text.hpp"
 
 namespace translator {
-
-/// The size of a text after decompression.
-struct TextSize {
-  std::uint64_t bytes = 0, lines = 0;
-};
-
-/// Reads a file once to measure its text; the size of a plain file is known without reading. Throws IoError.
-inline TextSize measure_text(const std::filesystem::path& path, bool count_lines) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) throw eigenformer::IoError("translate", {"cannot read '", path.string(), "'"});
-  eigenformer::DecompressedStream stream(path.string());
-  TextSize size;
-  std::string text;
-  char last = '\n';
-  const auto take = [&] {
-    for (bool more = true; more;) {
-      text.clear();
-      more = stream.read(text);
-      size.bytes += text.size();
-      for (const char c : text) size.lines += c == '\n' ? 1 : 0;
-      if (!text.empty()) last = text.back();
-    }
-  };
-  char block[1 << 16];
-  while (file.read(block, sizeof block) || file.gcount() > 0) {
-    stream.add({block, static_cast<std::size_t>(file.gcount())});
-    take();
-    if (!count_lines && stream.compression() == eigenformer::Compression::none && size.bytes >= 4)
-      return {std::filesystem::file_size(path), 0};
-  }
-  if (file.bad()) throw eigenformer::IoError("translate", {"cannot read '", path.string(), "'"});
-  stream.end();
-  take();
-  if (last != '\n') ++size.lines;
-  return size;
-}
 
 /// Part i of n of a text: the lines whose first byte lies in that part of its bytes. Parts are consecutive,
 /// each line is in exactly one, and all take about the same time.

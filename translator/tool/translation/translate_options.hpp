@@ -1,7 +1,6 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
 #include <array>
 #include <filesystem>
 #include <memory>
@@ -116,7 +115,7 @@ struct TranslateOptions : DecodingCommand {
         "explore", "alignment", "attention",      "continue",    "n-best", "output-format",
         "scores",  "shard",     "soft-alignment", "with-prefix", "protect"};
     for (const auto& [name, value] : given_options(*command_)) {
-      if (std::find(of_lines.begin(), of_lines.end(), name) == of_lines.end()) continue;
+      if (!is_among(name, of_lines)) continue;
       if (name == "n-best" && !utility.empty()) continue;
       throw ef::ValueError("translate", {"--", name, " is for lines, but with --input-format ", input_format,
                                          " the input is one document"});
@@ -159,7 +158,7 @@ struct TranslateOptions : DecodingCommand {
         "input", "output", "continue", "threads", "batch-size", "batch-tokens", "config", "model"};
     RunIdentity identity = {{"the version", ef::version_string()}};
     for (const auto& [name, value] : given_options(*command_)) {
-      if (std::find(without_effect.begin(), without_effect.end(), name) != without_effect.end()) continue;
+      if (is_among(name, without_effect)) continue;
       std::error_code ignored;
       const bool is_written = name == "alignment" || name == "soft-alignment";
       if (!is_written && std::filesystem::is_regular_file(value, ignored)) {

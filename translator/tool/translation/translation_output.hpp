@@ -13,8 +13,6 @@
 
 namespace translator {
 
-namespace ef = eigenformer;
-
 /// How much of its input a run has read.
 struct InputPosition {
   std::uint64_t lines = 0;   ///< lines of this run's part of the input

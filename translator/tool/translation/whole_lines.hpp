@@ -7,13 +7,11 @@
 #include <utility>
 #include <vector>
 
-#include "model/sentence_translator.hpp"
+#include "model/decoding_model.hpp"
 #include "terminal/status_line.hpp"
 #include "translation/line_progress.hpp"
 
 namespace translator {
-
-namespace ef = eigenformer;
 
 /// Translations of complete lines.
 struct WholeLines {
@@ -45,37 +43,42 @@ inline WholeLines translate_whole(const SentenceTranslator& translator, std::spa
   return whole;
 }
 
-/// The same in chunks, with progress on a terminal. task: its description.
-inline WholeLines translate_whole(const SentenceTranslator& translator, std::span<const std::string> lines,
-                                  const char* task) {
-  LineProgress progress(lines.size(), 0, true, task);
-  if (!progress.shown()) return translate_whole(translator, lines);
-  const auto chunk = static_cast<std::size_t>(translator.options().batching.batch_size) * 8;
-  WholeLines all;
-  for (std::size_t done = 0; done < lines.size();) {
-    const std::size_t count = std::min(chunk, lines.size() - done);
-    WholeLines part = translate_whole(translator, lines.subspan(done, count), done);
-    for (auto& of_line : part.translations) all.translations.push_back(std::move(of_line));
-    all.num_split += part.num_split;
+/// Calls f(begin, count) for chunks of `size` lines, with progress on a terminal; without one, for all at
+/// once. task: a description of what is done.
+template <class F>
+void in_chunks(const SentenceTranslator& translator, std::size_t size, const char* task, F&& f) {
+  LineProgress progress(size, 0, true, task);
+  const auto chunk =
+      progress.shown() ? static_cast<std::size_t>(translator.options().batching.batch_size) * 8 : size;
+  for (std::size_t done = 0; done < size;) {
+    const std::size_t count = std::min(chunk, size - done);
+    f(done, count);
     progress.add(done += count);
   }
+}
+
+/// The same as translate_whole(), in chunks.
+inline WholeLines translate_whole(const SentenceTranslator& translator, std::span<const std::string> lines,
+                                  const char* task) {
+  WholeLines all;
+  in_chunks(translator, lines.size(), task, [&](std::size_t begin, std::size_t count) {
+    WholeLines part = translate_whole(translator, lines.subspan(begin, count), begin);
+    for (auto& of_line : part.translations) all.translations.push_back(std::move(of_line));
+    all.num_split += part.num_split;
+  });
   return all;
 }
 
-/// The scores of pairs of lines, in chunks with progress on a terminal.
+/// The scores of pairs of lines, in chunks.
 inline std::vector<ef::Translation> score_whole(const SentenceTranslator& translator,
                                                 std::span<const std::string> sources,
                                                 std::span<const std::string> targets, const char* task) {
-  LineProgress progress(sources.size(), 0, true, task);
-  const auto chunk = progress.shown() ? static_cast<std::size_t>(translator.options().batching.batch_size) * 8
-                                      : sources.size();
   std::vector<ef::Translation> all;
-  for (std::size_t done = 0; done < sources.size();) {
-    const std::size_t count = std::min(chunk, sources.size() - done);
-    for (ef::Translation& pair : translator.score(sources.subspan(done, count), targets.subspan(done, count)))
+  in_chunks(translator, sources.size(), task, [&](std::size_t begin, std::size_t count) {
+    for (ef::Translation& pair :
+         translator.score(sources.subspan(begin, count), targets.subspan(begin, count)))
       all.push_back(std::move(pair));
-    progress.add(done += count);
-  }
+  });
   return all;
 }
 

@@ -13,6 +13,9 @@
 #include "translator/documents/markup/translate_markup.hpp"
 
 using namespace eigenformer;
+using eigenformer::detail::character_reference;
+using eigenformer::detail::CharacterReference;
+using eigenformer::detail::read_markup;
 
 namespace {
 

@@ -2,23 +2,21 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
+#include <cstdint>
+#include <system_error>
 #include <utility>
 
 #include "eigenformer/data/text/utf8.hpp"
 
-namespace eigenformer {
-
-namespace detail {
+namespace eigenformer::detail {
 
 std::optional<char32_t> reference_number(std::string_view digits) {
   const bool hex = !digits.empty() && (digits[0] == 'x' || digits[0] == 'X');
   if (hex) digits.remove_prefix(1);
-  char32_t value = 0;
-  for (const char c : digits) {
-    value = value * (hex ? 16 : 10) +
-            static_cast<char32_t>(is_ascii_digit(c) ? c - '0' : ascii_lower(c) - 'a' + 10);
-    if (value > 0x10FFFF) return std::nullopt;
-  }
+  std::uint32_t value = 0;
+  const auto read = std::from_chars(digits.data(), digits.data() + digits.size(), value, hex ? 16 : 10);
+  if (read.ec == std::errc::result_out_of_range || value > 0x10FFFF) return std::nullopt;
   return value;
 }
 
@@ -27,15 +25,7 @@ bool is_xml_character(char32_t c) {
          (c >= 0x10000 && c <= 0x10FFFF);
 }
 
-}  // namespace detail
-
 namespace {
-
-using detail::ascii_lower;
-using detail::is_ascii_alphanumeric;
-using detail::is_ascii_digit;
-using detail::is_ascii_letter;
-using detail::utf8_of;
 
 // A named character of the HTML standard.
 struct NamedCharacter {
@@ -45,7 +35,7 @@ struct NamedCharacter {
 
 // The character of a name; nothing for an unknown one.
 std::optional<NamedCharacter> named_character(std::string_view name) {
-  const std::string_view all = detail::html_entities;
+  const std::string_view all = html_entities;
   for (std::size_t low = 0, high = all.size(); low < high;) {
     std::size_t begin = low + (high - low) / 2;
     while (begin > low && all[begin - 1] != ' ') --begin;
@@ -61,12 +51,12 @@ std::optional<NamedCharacter> named_character(std::string_view name) {
       char32_t point = 0;
       for (const char c : all.substr(equals + 1, end - equals - 1)) {
         if (c == '+') {
-          found.character += detail::utf8_of(std::exchange(point, 0));
+          found.character += utf8_of(std::exchange(point, 0));
         } else {
           point = point * 16 + static_cast<char32_t>(is_ascii_digit(c) ? c - '0' : c - 'A' + 10);
         }
       }
-      found.character += detail::utf8_of(point);
+      found.character += utf8_of(point);
       return found;
     }
   }
@@ -80,10 +70,10 @@ std::string numbered_character(std::string_view digits) {
       0x20AC, 0,      0x201A, 0x192,  0x201E, 0x2026, 0x2020, 0x2021, 0x2C6,  0x2030, 0x160,
       0x2039, 0x152,  0,      0x17D,  0,      0,      0x2018, 0x2019, 0x201C, 0x201D, 0x2022,
       0x2013, 0x2014, 0x2DC,  0x2122, 0x161,  0x203A, 0x153,  0,      0x17E,  0x178};
-  char32_t value = detail::reference_number(digits).value_or(0);
+  char32_t value = reference_number(digits).value_or(0);
   if (value >= 0x80 && value < 0xA0) value = windows[value - 0x80];
-  if (!detail::is_xml_character(value) || value == 0x7F || (value & 0xFFFE) == 0xFFFE) return {};
-  return detail::utf8_of(value);
+  if (!is_xml_character(value) || value == 0x7F || (value & 0xFFFE) == 0xFFFE) return {};
+  return utf8_of(value);
 }
 
 }  // namespace
@@ -116,4 +106,4 @@ CharacterReference character_reference(std::string_view text, bool html) {
   return {ended ? end + 1 : 0, {}};
 }
 
-}  // namespace eigenformer
+}  // namespace eigenformer::detail

@@ -5,15 +5,13 @@
 #include <string>
 #include <string_view>
 
-namespace eigenformer {
+namespace eigenformer::detail {
 
 /// A character reference at the front of a text, such as `&amp;` or `&#228;`.
 struct CharacterReference {
   std::size_t length = 0;   ///< in bytes; 0: there is no reference
   std::string character{};  ///< the character as UTF-8; empty for an unknown name or number
 };
-
-namespace detail {
 
 inline bool is_ascii_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 inline bool is_ascii_digit(char c) { return c >= '0' && c <= '9'; }
@@ -35,12 +33,10 @@ std::optional<char32_t> reference_number(std::string_view digits);
 // Whether XML 1.0 allows a character (2.2, Char).
 bool is_xml_character(char32_t c);
 
-}  // namespace detail
-
 /// Reads the character reference at the front of a text: a name of the HTML standard, or the number of a text
 /// character. It must begin with `&` and end with `;`. html: as browsers read a text (13.2.5.72), a number
 /// and 106 old names need no semicolon, not even before a letter: after the ampersand `copy2` has the name
 /// `copy`, and `notit;` has `not`.
 CharacterReference character_reference(std::string_view text, bool html = false);
 
-}  // namespace eigenformer
+}  // namespace eigenformer::detail

@@ -1,25 +1,33 @@
 #include "translator/documents/markup/parsing/markup_token.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <optional>
 #include <set>
-#include <string>
-#include <string_view>
 #include <utility>
-#include <vector>
 
 #include "eigenformer/data/text/utf8.hpp"
 #include "translator/documents/markup/parsing/entities.hpp"
-#include "translator/documents/markup/parsing/html_elements.hpp"
 
-namespace eigenformer {
+namespace eigenformer::detail {
 
 namespace {
 
-using detail::ascii_lower;
-using detail::is_ascii_letter;
-using detail::is_markup_space;
+// Whether an element has neither content nor a closing tag (HTML standard, 13.1.2). name: in lower case.
+bool is_void_element(std::string_view name) {
+  static constexpr auto names =
+      std::to_array<std::string_view>({"area", "base", "br", "col", "embed", "hr", "img", "input", "link",
+                                       "meta", "param", "source", "track", "wbr"});
+  return std::ranges::binary_search(names, name);
+}
+
+// Whether an element's content up to its closing tag has no tags and entities and is not translated.
+bool is_raw_text_element(std::string_view name) {
+  static constexpr auto names = std::to_array<std::string_view>(
+      {"iframe", "noembed", "noframes", "script", "style", "textarea", "xmp"});
+  return std::ranges::binary_search(names, name);
+}
 
 // Splits HTML into tokens. Common parsers (libxml2, gumbo, lexbor) build a tree and write a different
 // document: they add html, head and body to a fragment, move misplaced elements, quote attributes, and lose
@@ -155,7 +163,7 @@ class HtmlScanner {
   static bool asks_to_stay(const std::string& name, std::string_view value) {
     if (name == "translate") return ascii_lower(value) == "no";
     if (name != "class") return false;
-    const std::vector<std::string_view> classes = detail::parts_between(value, " \t\n\r\f");
+    const std::vector<std::string_view> classes = parts_between(value, " \t\n\r\f");
     return std::ranges::find(classes, "notranslate") != classes.end();
   }
 
@@ -212,4 +220,4 @@ class HtmlScanner {
 
 std::vector<MarkupToken> html_tokens(std::string_view document) { return HtmlScanner(document).run(); }
 
-}  // namespace eigenformer
+}  // namespace eigenformer::detail

@@ -16,6 +16,8 @@ enum class MarkupFormat : std::uint8_t {
   xml    ///< a well-formed XML document or fragment
 };
 
+namespace detail {
+
 /// The kind of a markup token.
 enum class MarkupKind : std::uint8_t {
   text,         ///< text, in which entities are decoded
@@ -44,5 +46,7 @@ std::vector<MarkupToken> html_tokens(std::string_view document);
 /// names line and column when it is not well-formed: unmatched tags or quotes, a repeated attribute, a lone
 /// `&` or `<`. Doctypes are not interpreted, so the entities they define are left as they are.
 std::vector<MarkupToken> xml_tokens(std::string_view document);
+
+}  // namespace detail
 
 }  // namespace eigenformer

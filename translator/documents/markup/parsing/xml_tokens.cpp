@@ -2,27 +2,16 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <string>
-#include <string_view>
 #include <unordered_set>
 #include <utility>
-#include <vector>
 
 #include "eigenformer/core/base/error.hpp"
 #include "eigenformer/data/text/utf8.hpp"
 #include "translator/documents/markup/parsing/entities.hpp"
 
-namespace eigenformer {
+namespace eigenformer::detail {
 
 namespace {
-
-using detail::ascii_lower;
-using detail::decode_front;
-using detail::is_ascii_digit;
-using detail::is_ascii_letter;
-using detail::is_markup_space;
-using detail::is_xml_character;
-using detail::reference_number;
 
 // Splits XML into tokens and checks that it is well-formed. HtmlScanner says why no library is used.
 class XmlScanner {
@@ -189,9 +178,7 @@ class XmlScanner {
   std::string found_at(std::size_t at) const {
     if (at >= all_.size()) return "the end of the document";
     return "'" +
-           std::string(
-               all_.substr(at, std::max<std::size_t>(1, detail::decode_front(all_.substr(at)).length))) +
-           "'";
+           std::string(all_.substr(at, std::max<std::size_t>(1, decode_front(all_.substr(at)).length))) + "'";
   }
 
   void closing() {
@@ -276,4 +263,4 @@ class XmlScanner {
 
 std::vector<MarkupToken> xml_tokens(std::string_view document) { return XmlScanner(document).run(); }
 
-}  // namespace eigenformer
+}  // namespace eigenformer::detail

@@ -5,8 +5,8 @@
 #include "command_line/checks.hpp"
 #include "commands.hpp"
 #include "eigenformer/io/import_checkpoint.hpp"
+#include "eigenformer/io/models/translation_model.hpp"
 #include "model/confidence_file.hpp"
-#include "model/model_folder.hpp"
 #include "terminal/output_checks.hpp"
 
 namespace translator {

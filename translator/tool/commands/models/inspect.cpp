@@ -9,8 +9,8 @@
 
 #include "commands.hpp"
 #include "eigenformer/io/adapters/load_adapter.hpp"
+#include "eigenformer/io/models/translation_model.hpp"
 #include "eigenformer/io/safetensors/json_text.hpp"
-#include "model/model_folder.hpp"
 #include "terminal/status_line.hpp"
 #include "translator/training/training_log.hpp"
 

@@ -2,8 +2,8 @@
 #include <string>
 
 #include "commands.hpp"
+#include "eigenformer/io/models/translation_model.hpp"
 #include "model/confidence_file.hpp"
-#include "model/model_folder.hpp"
 #include "terminal/output_checks.hpp"
 #include "translator/serving/adapted_model.hpp"
 #include "translator/training/training_lock.hpp"

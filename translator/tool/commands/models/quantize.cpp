@@ -4,8 +4,8 @@
 
 #include "command_line/checks.hpp"
 #include "commands.hpp"
+#include "eigenformer/io/models/translation_model.hpp"
 #include "model/confidence_file.hpp"
-#include "model/model_folder.hpp"
 #include "terminal/output_checks.hpp"
 #include "translator/training/training_lock.hpp"
 

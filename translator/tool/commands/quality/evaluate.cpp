@@ -16,7 +16,7 @@
 #include "options/decoding_options.hpp"
 #include "options/sentence_pairs.hpp"
 #include "terminal/output_checks.hpp"
-#include "terminal/terminal_progress.hpp"
+#include "terminal/status_line.hpp"
 #include "translation/whole_lines.hpp"
 #include "translator/text/output_format.hpp"
 #include "translator/text/word_alignments.hpp"
@@ -146,7 +146,7 @@ int evaluate(const EvaluateCommand& command) {
   const std::vector<std::string> translations = translated.texts();
   if (!command.output.empty()) {
     std::string text;
-    for (const std::string& line : translations) (text += ef::one_line(line)) += '\n';
+    for (const std::string& line : translations) (text += ef::detail::one_line(line)) += '\n';
     ef::detail::write_file(command.output, text);
   }
   std::size_t num_cut = 0;

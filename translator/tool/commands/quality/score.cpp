@@ -71,7 +71,7 @@ int score(const ScoreCommand& command) {
   const SentenceTranslator translator = sentence_translator(models, options);
   LineReader sources(command.source), targets(command.target);
   ResultOutput output(command.output);
-  output.write(ef::scored_pairs_header(format));
+  output.write(ef::detail::scored_pairs_header(format));
   LineProgress progress({}, 0, LineProgress::may_show(command.output));
   const auto most = static_cast<std::size_t>(options.batching.batch_size) * 32;
   ef::Perplexity total;
@@ -85,7 +85,7 @@ int score(const ScoreCommand& command) {
     std::uint64_t tokens = 0;
     for (std::size_t i = 0; i < pairs.size(); ++i) {
       tokens += pairs[i].tokens.size();
-      text += ef::format_scored_pair(format, before + i + 1, source[i], target[i], pairs[i]);
+      text += ef::detail::format_scored_pair(format, before + i + 1, source[i], target[i], pairs[i]);
       total.add(-pairs[i].log_probability, static_cast<ef::index_t>(pairs[i].tokens.size()));
       scored += pairs[i].tokens.empty() ? 0 : 1;
       if (!pairs[i].cut) continue;

@@ -6,7 +6,6 @@
 
 #include "commands.hpp"
 #include "eigenformer/io/models/translation_model.hpp"
-#include "model/model_folder.hpp"
 #include "options/option_flags.hpp"
 #include "terminal/output_checks.hpp"
 #include "terminal/status_line.hpp"

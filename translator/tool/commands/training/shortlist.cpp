@@ -5,7 +5,7 @@
 #include "commands.hpp"
 #include "eigenformer/data/corpus/corpus.hpp"
 #include "eigenformer/data/corpus/shortlist.hpp"
-#include "model/model_folder.hpp"
+#include "eigenformer/io/models/translation_model.hpp"
 #include "terminal/output_checks.hpp"
 #include "translator/text/word_alignments.hpp"
 

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <cstddef>
@@ -14,31 +15,69 @@
 #include "command_line/checks.hpp"
 #include "commands.hpp"
 #include "eigenformer/data/text/utf8.hpp"
+#include "eigenformer/io/models/translation_model.hpp"
 #include "eigenformer/kernels/gemm/gemm_backend.hpp"
 #include "eigenformer/train/trainer.hpp"
 #include "eigenformer/train/validation/validation.hpp"
-#include "model/model_folder.hpp"
 #include "options/train_settings.hpp"
 #include "terminal/interrupt.hpp"
-#include "terminal/terminal_progress.hpp"
+#include "terminal/status_line.hpp"
 #include "terminal/threads.hpp"
 #include "training/adapter_training.hpp"
 #include "training/corpora/training_corpora.hpp"
 #include "training/corpora/training_pairs.hpp"
 #include "training/folder_sink.hpp"
-#include "training/memory_limit.hpp"
 #include "training/teachers.hpp"
 #include "training/train_command.hpp"
-#include "training/training_end.hpp"
 #include "training/training_folder.hpp"
 #include "training/training_ranks.hpp"
-#include "training/training_start.hpp"
+#include "translator/training/memory_plan.hpp"
 #include "translator/training/training_lock.hpp"
 #include "translator/training/training_log.hpp"
 
 namespace translator {
 
 namespace {
+
+/// Adds --memory-limit.
+void add_memory_limit(CLI::App& command, TrainCommand& train) {
+  command
+      .add_option(
+          "--memory-limit", train.memory_limit,
+          "memory limit of the process, such as 800M or 2G: plans a model that fits, splits batches into "
+          "as many parts as needed, and then checkpoints activations; the tokens per update stay the "
+          "same")
+      ->check(CLI::Validator(
+          [](std::string& text) {
+            try {
+              (void)ef::bytes_of(text);
+            } catch (const ef::ValueError&) {
+              return "is '" + text + "', expected an amount of memory such as 800M or 2G";
+            }
+            return std::string();
+          },
+          ""));
+}
+
+/// The settings of a resumed training.
+TrainSettings resumed_settings(const TrainCommand& command) {
+  if (resumes_adapter(command)) return resumed_adapter_settings(command);
+  const ef::ModelDescription saved = ef::read_model_description(command.folder);
+  return command.flags->resumed(saved.model, saved.training);
+}
+
+/// Where a training starts: a model folder to resume or to start from, or nothing.
+std::optional<ef::TranslationModel<float>> starting_model(const TrainCommand& command) {
+  if (!command.resume && command.init_from.empty()) return std::nullopt;
+  const std::string folder = resumes_adapter(command) ? ef::read_adapter_description(command.folder).base
+                             : command.resume         ? command.folder
+                                                      : command.init_from;
+  auto start = ef::load_model_folder<float>(folder);
+  ef::detail::require_tokenizers(folder, start.tokenizers);
+  if (start.description.model.causal) return start;
+  throw ef::ValueError("train", {"the model in '", command.init_from,
+                                 "' has a decoder that is not causal, which cannot learn to translate"});
+}
 
 /// Trains; the log gets the reason why training ended, which may be an error.
 ef::TrainingEnd logged_run(Trainer& trainer, const InterruptWatcher& interrupts, ef::TrainingLog& log) {
@@ -66,20 +105,6 @@ void plan_vocabulary(const TrainFlags& flags, TrainSettings& settings,
   constexpr double coverage = 0.9995;  // SentencePiece's, of languages with many characters
   flags.plan_vocabulary(settings, target_bytes, characters.covering(coverage));
 }
-
-/// Seconds since the command began, which count towards --minutes.
-class CommandClock {
- public:
-  double elapsed() const {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
-  }
-  /// What is left of a limit in seconds: at least half of it, so that a training whose text takes long to
-  /// read still trains. 0 is no limit.
-  double left(double seconds) const { return std::max(seconds - elapsed(), seconds / 2); }
-
- private:
-  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
-};
 
 /// Prints a plan, the memory that it takes and when it ends.
 void say(const ef::TrainingPlan& plan, const TrainSettings& s, double seconds, std::size_t bytes,
@@ -133,7 +158,13 @@ class TrainingCall {
 
  private:
   bool planned() const { return !command_.resume && !started_; }
-  double seconds_left() const { return clock_.left(60 * settings_.training.loop.max_minutes); }
+  /// The seconds that are left of --minutes, which count from the command's begin: at least half of them, so
+  /// that a training whose text takes long to read still trains. 0 is no limit.
+  double seconds_left() const {
+    const double limit = 60 * settings_.training.loop.max_minutes;
+    const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - began_;
+    return std::max(limit - elapsed.count(), limit / 2);
+  }
   std::shared_ptr<ef::Teacher<float>> teacher() const { return teachers_ ? teachers_->teacher : nullptr; }
   ef::index_t room() const {
     return teachers_ ? most_tokens(settings_.corpus, teachers_->models->description())
@@ -226,12 +257,25 @@ class TrainingCall {
       progress_.say(format("using float32 products: on this CPU (%s) they are faster than bf16",
                            ef::isa_name(ef::isa())));
     }
-    limit_memory(command_, *model_, *pairs_->pairs(), settings_.training, progress_, teacher());
+    if (!command_.memory_limit.empty()) limit_memory();
     if (!plan_) return;
     const std::size_t bytes = ef::plan_memory(*model_, *pairs_->pairs(), s.training,
                                               std::numeric_limits<std::size_t>::max(), true, teacher())
                                   .bytes;
     say(*plan_, s, seconds_left(), bytes, progress_);
+  }
+
+  /// Chooses batches, accumulation and checkpoints that keep the process within --memory-limit, and reports
+  /// them; ranks agree on one choice. A resumed training keeps its batches. Throws ValueError if the limit is
+  /// too low.
+  void limit_memory() {
+    ef::TrainingOptions& options = settings_.training;
+    ef::MemoryPlan plan = ef::plan_memory(*model_, *pairs_->pairs(), options,
+                                          ef::bytes_of(command_.memory_limit), command_.resume, teacher());
+    if (const auto& ranks = options.loop.communicator; ranks != nullptr)
+      plan = ef::MemoryPlan::of_all(ranks->all(plan));
+    plan.apply(options);
+    progress_.say("memory: " + plan.str());
   }
 
   int train() {
@@ -264,7 +308,7 @@ class TrainingCall {
       throw ef::ValueError("train", {"no validation gave a finite value, so '", command_.folder,
                                      "' keeps its previous model; lower --learning-rate"});
     }
-    describe_end(end, trainer, s.training.validation.by, trained, progress_);
+    describe_end(end, trainer, trained);
     return end == ef::TrainingEnd::interrupted ? interrupted_exit_code : 0;
   }
 
@@ -323,7 +367,30 @@ class TrainingCall {
     }
   }
 
-  const CommandClock clock_;
+  /// Prints why the training ended and what to do next.
+  void describe_end(ef::TrainingEnd end, const Trainer& trainer, const TrainedModel& trained) {
+    // In the order of TrainingEnd.
+    static constexpr std::array reasons = {"all epochs finished", "maximum steps reached",
+                                           "time limit reached",  "early stopping",
+                                           "interrupted",         "finished early"};
+    const char* const why = reasons[static_cast<std::size_t>(end)];
+    const ef::ValidationMeasure by = settings_.training.validation.by;
+    std::string text = format("%s after %s", why, counted(trainer.step(), "step").c_str());
+    if (std::isfinite(trainer.best())) {
+      text += by == ef::ValidationMeasure::loss
+                  ? format(", best validation perplexity %.3f", std::exp(trainer.best()))
+                  : format(", best validation %s %.2f", by == ef::ValidationMeasure::bleu ? "BLEU" : "chrF",
+                           trainer.best());
+    }
+    progress_.say(text);
+    if (end == ef::TrainingEnd::interrupted) {
+      progress_.say("resume with: translator train --resume --model " + trained.folder().string());
+    } else {
+      progress_.say("translate with: translator translate " + trained.options());
+    }
+  }
+
+  const std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
   const TrainCommand& command_;
   const TrainingRanks& ranks_;
   InterruptWatcher& interrupts_;

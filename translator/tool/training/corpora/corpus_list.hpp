@@ -1,6 +1,5 @@
 #pragma once
 
-#include <algorithm>
 #include <charconv>
 #include <cstddef>
 #include <filesystem>
@@ -53,11 +52,6 @@ inline void set_weights(std::vector<CorpusEntry>& entries, const std::string& we
     if (error != std::errc() || end != parts[k].data() + parts[k].size() || !(entries[k].weight > 0))
       throw ef::ValueError("train", {"--corpus-weights has '", parts[k], "', expected numbers above 0"});
   }
-}
-
-inline void require_tag(const std::string& tag, const std::string& where) {
-  if (!ef::detail::is_tag(tag))
-    throw ef::ValueError("train", {where, " has the tag '", tag, "', expected one such as <bt>"});
 }
 
 // {"source": ..., "target": ...}, with paths relative to the list's folder.
@@ -116,11 +110,17 @@ inline std::vector<CorpusEntry> read_corpus_list(const std::string& path) {
   return entries;
 }
 
+// Whether one of the three ways to give a corpus is used: both of source and target, tsv, or data.
+inline bool is_one_kind(const std::string& source, const std::string& target, const std::string& tsv,
+                        const std::string& data) {
+  return source.empty() == target.empty() &&
+         int{!source.empty()} + int{!tsv.empty()} + int{!data.empty()} == 1;
+}
+
 // The corpora that --source and --target, --tsv or --data name.
 inline std::vector<CorpusEntry> entries_of_files(const CorpusOptions& s) {
   const auto sources = parts_of(s.source, '\n'), targets = parts_of(s.target, '\n');
-  const bool two = !sources.empty() && !targets.empty(), any = !sources.empty() || !targets.empty();
-  if (int{two} + int{!s.tsv.empty()} + int{!s.data.empty()} != 1 || any != two)
+  if (!is_one_kind(s.source, s.target, s.tsv, s.data))
     throw ef::ValueError("train",
                          "give --source and --target, or one of --tsv, --data and --corpora instead");
   if (sources.size() != targets.size()) {
@@ -154,12 +154,14 @@ inline std::vector<CorpusEntry> corpus_entries(const CorpusOptions& s) {
   for (std::size_t k = 0; k < entries.size(); ++k) {
     const CorpusEntry& e = entries[k];
     const std::string where = "corpus " + std::to_string(k + 1);
-    const bool two = !e.source.empty() && !e.target.empty(), any = !e.source.empty() || !e.target.empty();
-    if (int{two} + int{!e.tsv.empty()} + int{!e.data.empty()} != 1 || any != two)
+    if (!detail::is_one_kind(e.source, e.target, e.tsv, e.data))
       throw ef::ValueError("train", {where, " needs source and target, or tsv or data instead of both"});
     if (e.valid_source.empty() != e.valid_target.empty())
       throw ef::ValueError("train", {where, " needs both valid_source and valid_target, or neither"});
-    for (const std::string& tag : e.tags()) detail::require_tag(tag, where);
+    for (const std::string& tag : e.tags()) {
+      if (!ef::detail::is_tag(tag))
+        throw ef::ValueError("train", {where, " has the tag '", tag, "', expected one such as <bt>"});
+    }
     if (e.target_language.empty() != entries[0].target_language.empty())
       throw ef::ValueError("train",
                            "some corpora have a target_language and others do not; expected all or none");
@@ -196,17 +198,6 @@ inline std::vector<std::string> prepared_folders(const CorpusOptions& s) {
     if (!entry.data.empty()) folders.push_back(entry.data);
   }
   return folders;
-}
-
-/// The tokens that the corpora place before source sentences, without repetition, in their order.
-inline std::vector<std::string> all_tags(const std::vector<CorpusEntry>& entries) {
-  std::vector<std::string> tags;
-  for (const CorpusEntry& entry : entries) {
-    for (const std::string& tag : entry.tags()) {
-      if (std::find(tags.begin(), tags.end(), tag) == tags.end()) tags.push_back(tag);
-    }
-  }
-  return tags;
 }
 
 }  // namespace translator

@@ -10,15 +10,45 @@
 #include <vector>
 
 #include "eigenformer/data/text/sentences.hpp"
+#include "eigenformer/io/models/translation_model.hpp"
 #include "eigenformer/search/text/conventions.hpp"
-#include "model/model_folder.hpp"
 #include "options/corpus_options.hpp"
-#include "terminal/terminal_progress.hpp"
+#include "terminal/output_checks.hpp"
+#include "terminal/status_line.hpp"
 #include "training/corpora/corpus_list.hpp"
-#include "training/corpora/prepared_corpus.hpp"
+#include "translator/preparing/prepared_corpus.hpp"
 #include "translator/text/word_alignments.hpp"
 
 namespace translator {
+
+/// Loads a prepared corpus. Throws ValueError if its tokenizers differ from those of the model that training
+/// starts from, or if it is in the model's own folder.
+inline ef::PreparedCorpus open_prepared(const std::string& data,
+                                        const std::optional<ef::TranslationModel<float>>& start,
+                                        const std::filesystem::path& folder, TerminalProgress& progress) {
+  if (is_same_path(data, folder)) {
+    throw ef::ValueError(
+        "train",
+        {"'", data, "' is both the model folder and the prepared corpus; give another folder as --model"});
+  }
+  ef::PreparedCorpus prepared = ef::load_prepared_corpus(data);
+  const std::string source_text = start ? start->description.text.source_text : "";
+  if (start && ef::detail::tokenizer_fingerprint(start->tokenizers) != prepared.pairs->tokenizers()) {
+    throw ef::ValueError("train", {"the corpus in '", data,
+                                   "' was prepared with other tokenizers than the model's; prepare it "
+                                   "again with --init-from and that model"});
+  }
+  if (source_text != prepared.description.source_text) {
+    throw ef::ValueError("train",
+                         {"the corpus in '", data, "' was prepared with '", prepared.description.source_text,
+                          "' before each source sentence, but the model has '", source_text, "'"});
+  }
+  progress.say(format("training on: %s, %lld source and %lld target tokens, as prepared in '%s'",
+                      counted(prepared.pairs->size(), "pair").c_str(),
+                      static_cast<long long>(prepared.pairs->source_tokens()),
+                      static_cast<long long>(prepared.pairs->target_tokens()), data.c_str()));
+  return prepared;
+}
 
 /// One corpus of a training, with its validation data.
 struct TextCorpus {
@@ -26,6 +56,17 @@ struct TextCorpus {
   ef::ParallelCorpus train, validation;
   std::shared_ptr<const ef::PreparedCorpus> prepared{};  ///< instead of train
 };
+
+/// The tokens that the corpora place before source sentences, without repetition, in their order.
+inline std::vector<std::string> all_tags(const std::vector<TextCorpus>& corpora) {
+  std::vector<std::string> tags;
+  for (const TextCorpus& corpus : corpora) {
+    for (const std::string& tag : corpus.entry.tags()) {
+      if (std::find(tags.begin(), tags.end(), tag) == tags.end()) tags.push_back(tag);
+    }
+  }
+  return tags;
+}
 
 inline ef::ParallelCorpus read_corpus(const CorpusEntry& entry) {
   return entry.tsv.empty() ? ef::read_parallel_files(entry.source, entry.target)
@@ -139,17 +180,16 @@ inline ef::TokenizerPair make_tokenizers(const CorpusOptions& s, const std::vect
   }
   if (first != nullptr) return first->prepared->tokenizers;
   ef::ParallelCorpus all;
-  std::vector<CorpusEntry> entries;
-  for (const TextCorpus& corpus : corpora) {
-    entries.push_back(corpus.entry);
-    if (corpora.size() == 1) continue;
-    all.source.insert(all.source.end(), corpus.train.source.begin(), corpus.train.source.end());
-    all.target.insert(all.target.end(), corpus.train.target.begin(), corpus.train.target.end());
+  if (corpora.size() > 1) {
+    for (const TextCorpus& corpus : corpora) {
+      all.source.insert(all.source.end(), corpus.train.source.begin(), corpus.train.source.end());
+      all.target.insert(all.target.end(), corpus.train.target.begin(), corpus.train.target.end());
+    }
   }
   ef::TokenizerPair tokenizers = ef::train_tokenizers({.kind = s.tokenizer,
                                                        .vocabulary_size = s.vocab_size,
                                                        .joint = !s.separate_vocab,
-                                                       .reserved = all_tags(entries)},
+                                                       .reserved = all_tags(corpora)},
                                                       corpora.size() == 1 ? corpora[0].train : all);
   const std::string source = std::to_string(tokenizers.source->vocabulary_size());
   progress.say("vocabulary: " + s.tokenizer + ", " +

@@ -20,9 +20,7 @@ namespace translator {
 /// starts from, with these languages. Throws ValueError for a tag that is not in the vocabulary.
 inline ef::ModelConventions conventions_of(const std::vector<TextCorpus>& corpora,
                                            const ef::TokenizerPair& tokenizers, ef::ModelConventions text) {
-  std::vector<CorpusEntry> entries;
-  for (const TextCorpus& corpus : corpora) entries.push_back(corpus.entry);
-  for (const std::string& tag : all_tags(entries)) {
+  for (const std::string& tag : all_tags(corpora)) {
     const auto id = ef::find_token(*tokenizers.source, tag);
     if (!id) {
       throw ef::ValueError(
@@ -34,7 +32,8 @@ inline ef::ModelConventions conventions_of(const std::vector<TextCorpus>& corpor
     if (tokenizers.joint() &&
         std::find(text.forbidden_ids.begin(), text.forbidden_ids.end(), *id) == text.forbidden_ids.end())
       text.forbidden_ids.push_back(*id);
-    for (const CorpusEntry& entry : entries) {
+    for (const TextCorpus& corpus : corpora) {
+      const CorpusEntry& entry = corpus.entry;
       if (entry.target_language.empty() || entry.tags()[0] != tag) continue;
       const auto known = [&](const ef::TargetLanguage& k) { return k.name == entry.target_language; };
       if (std::none_of(text.target_languages.begin(), text.target_languages.end(), known))
@@ -72,7 +71,12 @@ class TrainingPairs {
           throw ef::ValueError("train", {"the corpus in ", corpus.entry.name(),
                                          " was prepared with other tokenizers than those of the model"});
         }
-        require_room_for(*prepared, corpus.entry.data, most);
+        if (prepared->description.max_length > most) {
+          throw ef::ValueError(
+              "train", {"the corpus in '", corpus.entry.data, "' was prepared with sentences of up to ",
+                        prepared->description.max_length, " tokens, but the model has room for ", most,
+                        "; prepare it again with --max-length ", most});
+        }
         prepared_.push_back(corpus.prepared);
       } else if (trains && s.corpus.sampling.on()) {
         auto drawn = std::make_unique<ef::SampledCorpus>(std::move(pairs), tokenizers, s.corpus.sampling,

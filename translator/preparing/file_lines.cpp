@@ -1,17 +1,24 @@
-#include "translator/preparing/pair_reader.hpp"
+#include "translator/preparing/file_lines.hpp"
 
 #include <fcntl.h>
 #include <poll.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <string_view>
-#include <system_error>
+#include <fstream>
 #include <utility>
 
 #include "eigenformer/data/files/atomic_file.hpp"
 
 namespace eigenformer::detail {
+
+bool is_compressed(const std::filesystem::path& path) {
+  char begin[4] = {};
+  std::ifstream file(path, std::ios::binary);
+  file.read(begin, sizeof begin);
+  return compression_of_content({begin, static_cast<std::size_t>(file.gcount())})
+             .value_or(Compression::none) != Compression::none;
+}
 
 FileLines::FileLines(const std::filesystem::path& path, const char* op, std::stop_token stop)
     : op_(op),
@@ -94,51 +101,6 @@ bool FileLines::fill() {
   if (!over_) return true;
   while (more_) more_ = stream_.read(text_);
   return true;
-}
-
-PairReader::PairReader(const PrepareFiles& files) {
-  if (files.tsv.empty() == (files.source.empty() || files.target.empty()) ||
-      (!files.tsv.empty() && !(files.source.empty() && files.target.empty()))) {
-    throw ValueError("prepare", "expected a source and a target file, or one file with both sides");
-  }
-  const auto open_lines = [](std::optional<FileLines>& lines, const std::filesystem::path& path) {
-    std::error_code ignored;
-    if (std::filesystem::is_directory(path, ignored)) throw errno_error("prepare", "read", path, EISDIR);
-    lines.emplace(path);
-  };
-  open_lines(source_, files.tsv.empty() ? files.source : files.tsv);
-  if (files.tsv.empty()) open_lines(target_, files.target);
-}
-
-StoredPairs PairReader::next(std::size_t most) {
-  StoredPairs pairs;
-  std::string line, other;
-  while (pairs.source.size() < most) {
-    const bool more = source_->next(line);
-    if (target_ && target_->next(other) != more) refuse_unequal(more);
-    if (!more) break;
-    if (target_) {
-      pairs.target.emplace_back(other);
-    } else if (const std::size_t tab = line.find('\t'); tab != std::string::npos) {
-      pairs.target.emplace_back(line.substr(tab + 1, line.find('\t', tab + 1) - (tab + 1)));
-      line.resize(tab);
-    } else if (line.empty()) {
-      pairs.target.emplace_back(line);
-    } else {
-      pairs.target.emplace_back(std::nullopt);
-    }
-    pairs.source.push_back(line);
-  }
-  return pairs;
-}
-
-void PairReader::refuse_unequal(bool source_has_more) {
-  FileLines& longer = source_has_more ? *source_ : *target_;
-  FileLines& shorter = source_has_more ? *target_ : *source_;
-  throw IoError(
-      "prepare",
-      {"'", longer.name(), "' has more lines than '", shorter.name(), "', which has ", shorter.lines(),
-       "; expected equal numbers: line n of one file must be the translation of line n of the other"});
 }
 
 }  // namespace eigenformer::detail

@@ -1,4 +1,4 @@
-#include "sentence_translator.hpp"
+#include "decoding_model.hpp"
 
 namespace eigenformer {
 template class TextTranslator<Ensemble<Seq2SeqTransformer<float>>>;

@@ -7,13 +7,14 @@
 #include <stop_token>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "eigenformer/core/base/error.hpp"
 #include "eigenformer/data/files/compressed_text.hpp"
-#include "translator/preparing/prepare_options.hpp"
 
 namespace eigenformer::detail {
+
+/// Whether a file begins as gzip or zstd data; false for one that cannot be read.
+bool is_compressed(const std::filesystem::path& path);
 
 /// Reads the lines of a file or of standard input, plain or compressed, one at a time: "\n" and "\r\n" end a
 /// line, the last one needs no line end, and a byte order mark at the start is dropped. UTF-8 is not checked.
@@ -65,28 +66,6 @@ class FileLines {
   std::size_t begin_ = 0, searched_ = 0;  // what was not handed out; where no line end is before
   bool more_ = false, over_ = false;      // whether the stream may return more without further input
   std::uint64_t lines_ = 0;
-};
-
-/// Pairs as read, not normalised. A line of a TSV file without a tab has a source and no target.
-struct StoredPairs {
-  std::vector<std::string> source;
-  std::vector<std::optional<std::string>> target;
-};
-
-/// Reads pairs in blocks.
-class PairReader {
- public:
-  /// Throws ValueError unless `files` names a source and a target file or one TSV file, and IoError.
-  explicit PairReader(const PrepareFiles& files);
-
-  /// Reads at most `most` pairs; none at the end. Throws IoError, also for files with different numbers of
-  /// lines.
-  StoredPairs next(std::size_t most);
-
- private:
-  [[noreturn]] void refuse_unequal(bool source_has_more);
-
-  std::optional<FileLines> source_, target_;
 };
 
 }  // namespace eigenformer::detail
