@@ -174,8 +174,8 @@ TEST_CASE("translations have the terms of the glossary, and say which ones they 
     CHECK(found[2][0].terms[1].honoured);
     CHECK(found[3][0].text == without[3][0].text);
     CHECK(found[3][0].score == without[3][0].score);
-    const std::string json = format_translations({.output_format = OutputFormat::jsonl}, 3, lines[2],
-                                                 std::span(found[2]).first(1));
+    const std::string json = eigenformer::detail::format_translations(
+        {.output_format = OutputFormat::jsonl}, 3, lines[2], std::span(found[2]).first(1));
     CHECK(contains(json, R"("terms":[{"source":"of","targets":["Katze"],"honoured":false},)"
                          R"({"source":"man","targets":["Stadt","Mann geht"],"honoured":true}])"));
 
