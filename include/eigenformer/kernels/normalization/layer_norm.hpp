@@ -172,8 +172,8 @@ struct LayerNormBackward {
         h -= m;
         if (a.teaching) squares += h * h;
         h *= factor;
-        if (dgamma != nullptr) W::store_sum(dgamma + i, n - i, g * h, T(1));
-        if (dbeta != nullptr) W::store_sum(dbeta + i, n - i, g, T(1));
+        if (dgamma != nullptr) add<Bytes>(dgamma + i, n - i, g * h);
+        if (dbeta != nullptr) add<Bytes>(dbeta + i, n - i, g);
         g *= gamma;
         sum_g += g;
         sum_gh += g * h;
@@ -196,10 +196,24 @@ struct LayerNormBackward {
         if (vector_gamma) W::load(gamma, a.gamma + i, n - i);
         h = (h - m) * factor;
         g = factor * ((g * gamma - mean_g) - h * slope);
-        W::store_sum(dx + i, n - i, g, beta_dx);
+        if (beta_dx != T(0)) {
+          V d;
+          W::load(d, dx + i, n - i);
+          g += beta_dx * d;
+        }
+        W::store(dx + i, n - i, g);
       }
       dx += n;
     }
+  }
+
+ private:
+  template <int Bytes>
+  EIGENFORMER_ALWAYS_INLINE static void add(T* to, index_t left, const typename Simd<T, Bytes>::V& v) {
+    typename Simd<T, Bytes>::V sum;
+    Simd<T, Bytes>::load(sum, to, left);
+    sum += v;
+    Simd<T, Bytes>::store(to, left, sum);
   }
 };
 
