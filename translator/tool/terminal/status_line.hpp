@@ -39,8 +39,7 @@ struct StatusLine : eigenformer::detail::ConsoleLine {
 
 /// Shows the progress of training on stderr.
 struct TerminalProgress : eigenformer::ConsoleSink {
-  explicit TerminalProgress(double seconds_between_plain_lines = 10)
-      : ConsoleSink(std::cerr, stderr_columns(), seconds_between_plain_lines) {}
+  TerminalProgress() : ConsoleSink(std::cerr, stderr_columns()) {}
 };
 
 }  // namespace translator
