@@ -39,7 +39,8 @@ struct StatusLine : eigenformer::detail::ConsoleLine {
 
 /// Shows the progress of training on stderr.
 struct TerminalProgress : eigenformer::ConsoleSink {
-  TerminalProgress() : ConsoleSink(std::cerr, stderr_columns()) {}
+  explicit TerminalProgress(double seconds_between_plain_lines = 10)
+      : ConsoleSink(std::cerr, stderr_columns(), seconds_between_plain_lines) {}
 };
 
 }  // namespace translator
