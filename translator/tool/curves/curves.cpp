@@ -1,73 +1,18 @@
 #include <cstdio>
-#include <filesystem>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <string>
-#include <system_error>
 #include <utility>
 #include <vector>
 
 #include "commands.hpp"
 #include "curves/svg_chart.hpp"
-#include "eigenformer/core/base/error.hpp"
+#include "curves/training_run.hpp"
 #include "eigenformer/data/files/atomic_file.hpp"
-#include "eigenformer/io/safetensors/json_text.hpp"
 #include "terminal/output_checks.hpp"
-#include "translator/training/training_log.hpp"
 
 namespace translator {
 
 namespace {
-
-/// The curves of one training.
-struct TrainingRun {
-  std::string name;
-  Curve loss, learning_rate;                 ///< of updates
-  std::map<std::string, Curve> validations;  ///< by measure: "loss", "bleu", "chrf"
-};
-
-/// Reads the curves of a training from its folder or its log. Validations of averaged weights are left out,
-/// because they are not steps of the training. Throws IoError for a folder without a log and for a log
-/// without updates. axis: the quantity on the x axis: steps, minutes or tokens.
-TrainingRun read_training_run(const std::string& place, const std::string& axis) {
-  namespace fs = std::filesystem;
-  std::error_code error;
-  const bool is_folder = fs::is_directory(place, error);
-  const fs::path file = is_folder ? ef::training_log_file(place) : fs::path(place);
-  const fs::file_status status = fs::status(file, error);
-  if (status.type() == fs::file_type::none)
-    throw ef::detail::errno_error("curves", "read", file, error.value());
-  if (!fs::exists(status))
-    throw ef::IoError("curves", {"'", file.string(), "' does not exist, expected the log of a training"});
-  TrainingRun run;
-  // A log with another file name is labelled by that name.
-  run.name = is_folder                             ? fs::path(place).lexically_normal().string()
-             : file.filename() == "training.jsonl" ? file.parent_path().parent_path().string()
-                                                   : file.stem().string();
-  if (run.name.empty()) run.name = file.string();
-  while (run.name.size() > 1 && run.name.back() == '/') run.name.pop_back();
-  const ef::TrainingLogLines log = ef::read_training_log(file);
-  for (const nlohmann::json& line : log.lines) {
-    const auto number = [&](const nlohmann::json& in, const char* name, auto&& use) {
-      if (in.contains(name) && in.at(name).is_number()) use(in.at(name).get<double>());
-    };
-    double x = line.at("step").get<double>();
-    if (axis == "minutes") x = line.at("seconds").get<double>() / 60;
-    if (axis == "tokens") number(line, "tokens", [&](double tokens) { x = tokens; });
-    if (ef::detail::is_text(line.at("event"), "step")) {
-      number(line, "loss", [&](double loss) { run.loss.push_back({x, loss}); });
-      number(line, "learning_rate", [&](double rate) { run.learning_rate.push_back({x, rate}); });
-    } else if (ef::detail::is_text(line.at("event"), "validation") && !line.contains("averaged") &&
-               line.contains("measures")) {
-      for (const auto& [name, value] : line.at("measures").items()) {
-        if (value.is_number()) run.validations[name].push_back({x, value.get<double>()});
-      }
-    }
-  }
-  if (run.loss.empty() && run.validations.empty())
-    throw ef::IoError("curves", {"'", file.string(), "' has no updates or validations yet"});
-  return run;
-}
 
 struct CurvesCommand {
   std::vector<std::string> folders;
@@ -116,8 +61,10 @@ std::vector<Panel> panels_of(const std::vector<TrainingRun>& runs) {
 }
 
 int curves(const CurvesCommand& command) {
-  const std::map<std::string, const char*> axes = {
-      {"steps", "updates"}, {"minutes", "minutes"}, {"tokens", "target tokens"}};
+  const std::map<std::string, std::pair<CurveAxis, const char*>> axes = {
+      {"steps", {CurveAxis::steps, "updates"}},
+      {"minutes", {CurveAxis::minutes, "minutes"}},
+      {"tokens", {CurveAxis::tokens, "target tokens"}}};
   const auto axis = axes.find(command.x);
   if (axis == axes.end()) {
     throw ef::ValueError("curves", {"x is '", command.x, "', expected steps, minutes or tokens"});
@@ -126,10 +73,10 @@ int curves(const CurvesCommand& command) {
   std::vector<TrainingRun> runs;
   std::vector<std::string> names;
   for (const std::string& folder : command.folders) {
-    runs.push_back(read_training_run(folder, command.x));
+    runs.push_back(read_training_run(folder, axis->second.first));
     names.push_back(runs.back().name);
   }
-  ef::detail::write_file(command.output, SvgChart(names, axis->second).draw(panels_of(runs)));
+  ef::detail::write_file(command.output, SvgChart(names, axis->second.second).draw(panels_of(runs)));
   std::fprintf(stderr, "wrote curves of %s to '%s'\n", counted(runs.size(), "training").c_str(),
                command.output.c_str());
   return 0;

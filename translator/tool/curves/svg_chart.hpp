@@ -7,31 +7,9 @@
 #include <vector>
 
 #include "../terminal/status_line.hpp"
+#include "training_run.hpp"
 
 namespace translator {
-
-struct CurvePoint {
-  double x = 0, y = 0;
-};
-using Curve = std::vector<CurvePoint>;
-
-/// Reduces a curve to a maximum number of points, each the mean of neighbouring ones.
-inline Curve thinned(const Curve& curve, std::size_t most) {
-  const std::size_t each = (curve.size() + most - 1) / most;
-  if (each < 2) return curve;
-  Curve means;
-  for (std::size_t begin = 0; begin < curve.size(); begin += each) {
-    const std::size_t end = std::min(curve.size(), begin + each);
-    CurvePoint sum;
-    for (std::size_t i = begin; i < end; ++i) {
-      sum.x += curve[i].x;
-      sum.y += curve[i].y;
-    }
-    const auto count = static_cast<double>(end - begin);
-    means.push_back({sum.x / count, sum.y / count});
-  }
-  return means;
-}
 
 /// Maps a range of values to coordinates of the picture.
 struct Scale {
