@@ -14,12 +14,14 @@ TEST_CASE("PackedWeights: rows are found as they were added, by parameter, first
     return PackedMatrix::pack(w.data() + first * 5, count, 5);
   };
   PackedWeights weights;
+  CHECK(weights.size() == 0);
   CHECK(weights.bytes() == 0);
   CHECK(weights.find(7, 0, 4) == nullptr);
   CHECK_FALSE(weights.contains(7));
   weights.add(7, 0, rows(0, 4));
   weights.add(7, 4, rows(4, 8));
   weights.add(9, 2, rows(2, 3));
+  CHECK(weights.size() == 3);
   CHECK(weights.bytes() == rows(0, 4).bytes() + rows(4, 8).bytes() + rows(2, 3).bytes());
   REQUIRE(weights.find(7, 0, 4) != nullptr);
   CHECK(weights.find(7, 0, 4)->n() == 4);

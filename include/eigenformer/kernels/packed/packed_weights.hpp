@@ -37,6 +37,8 @@ class PackedWeights {
     return at != matrices_.end() && at->first.first == parameter_id;
   }
 
+  /// The number of matrices.
+  std::size_t size() const noexcept { return matrices_.size(); }
   /// The memory of all matrices, in bytes.
   std::size_t bytes() const noexcept { return bytes_; }
 
