@@ -11,16 +11,7 @@
 #include "translator/documents/markup/read_markup.hpp"
 
 using namespace eigenformer;
-using eigenformer::detail::character_reference;
-using eigenformer::detail::find_placeholders;
-using eigenformer::detail::html_tokens;
-using eigenformer::detail::InlineElement;
-using eigenformer::detail::MarkupDocument;
-using eigenformer::detail::MarkupSegment;
-using eigenformer::detail::MarkupToken;
-using eigenformer::detail::ProtectedPiece;
-using eigenformer::detail::read_markup;
-using eigenformer::detail::xml_tokens;
+using namespace eigenformer::detail;
 
 namespace {
 

@@ -15,12 +15,7 @@
 #include "translator/documents/markup/translate_markup.hpp"
 
 using namespace eigenformer;
-using eigenformer::detail::find_placeholders;
-using eigenformer::detail::MarkupKind;
-using eigenformer::detail::MarkupSegment;
-using eigenformer::detail::MarkupToken;
-using eigenformer::detail::read_markup;
-using eigenformer::detail::xml_tokens;
+using namespace eigenformer::detail;
 using namespace eigenformer::markup_test;
 
 namespace {
