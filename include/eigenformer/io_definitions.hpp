@@ -17,8 +17,7 @@
 #include "eigenformer/train/reporting/console_sink.hpp"
 #include "eigenformer/train/trainer.hpp"
 #include "eigenformer/train/validation/validation.hpp"
-// By what is installed: eigenformer::compiled serves programs with and without ICU.
-#if __has_include(<unicode/ubrk.h>)
+#if defined(EIGENFORMER_WITH_ICU) && EIGENFORMER_WITH_ICU
 #include "eigenformer/data/text/charsmap.hpp"
 #include "eigenformer/data/text/sentence_rules.hpp"
 #include "eigenformer/data/tokenizers/byte_bpe_tokenizer.hpp"

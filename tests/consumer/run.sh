@@ -103,6 +103,7 @@ case $kind in
     cmake --build client-build
     ./client-build/client
     if [[ $kind == find_package ]]; then
+      if [[ ";$components;" == *";io;"* ]]; then ./client-build/io_alone; fi
       cmake --install client-build --prefix "$scratch/prefix" >/dev/null
       grep -q "eigenformer::eigenformer" "$scratch/prefix/share/cmake/wrapper/wrapper-config.cmake"
       [[ -f $scratch/prefix/share/doc/eigenformer-dev/copyright ]]
