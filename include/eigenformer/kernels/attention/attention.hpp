@@ -72,48 +72,63 @@ struct AttentionSingleCall {
 };
 
 /// out (heads * value_dim) = the result of attention_forward_block for a block of one query, by the same
-/// steps and bit-identical.
+/// steps and bit-identical. Four heads at a time, because a step of the softmax takes as long for one row as
+/// for four.
 template <class T>
 struct AttentionSingle {
   static constexpr index_t widest = 4 * attention_width;  ///< features of a head
 
   template <int Bytes>
   EIGENFORMER_ALWAYS_INLINE static void run(const AttentionSingleCall<T>* call, T* out) {
+    const AttentionSingleCall<T> p = *call;
+    for (index_t h = 0; h < p.heads; h += 4) four<Bytes>(p, h, std::min<index_t>(4, p.heads - h), out);
+  }
+
+ private:
+  // Heads `first` and on, `count` of them.
+  template <int Bytes>
+  EIGENFORMER_ALWAYS_INLINE static void four(const AttentionSingleCall<T>& p, index_t first, index_t count,
+                                             T* out) {
     using S = Simd<T, Bytes>;
     constexpr T lowest = -std::numeric_limits<T>::infinity();
-    const AttentionSingleCall<T> p = *call;
     // Distances between parts are those of AttentionTiles.
-    alignas(64) T query[widest + 16], sums[widest + 16], scores[attention_width];
-    for (index_t h = 0; h < p.heads; ++h) {
-      for (index_t c = 0; c < p.head_dim; c += S::lanes) {
-        typename S::V x;
-        S::load(x, p.q + h * p.head_dim + c, p.head_dim - c);
-        S::at(query + c).v = x * p.scale;
-      }
-      const index_t key_head = h / p.shared;
-      alignas(64) T maximum[4] = {lowest, lowest, lowest, lowest}, denominator[4] = {}, correction[4];
-      for (index_t key = 0; key < p.keys; key += attention_width) {
-        const index_t n = std::min(attention_width, p.keys - key);
+    constexpr index_t part = widest + 16;
+    alignas(64) T query[part], sums[4 * part], scores[4 * attention_width] = {};
+    alignas(64) T maximum[4] = {lowest, lowest, lowest, lowest}, denominator[4] = {}, correction[4];
+    for (index_t key = 0; key < p.keys; key += attention_width) {
+      const index_t n = std::min(attention_width, p.keys - key);
+      for (index_t r = 0; r < count; ++r) {
+        const T* from = p.q + (first + r) * p.head_dim;
+        for (index_t c = 0; c < p.head_dim; c += S::lanes) {
+          typename S::V x;
+          S::load(x, from + c, p.head_dim - c);
+          S::at(query + c).v = x * p.scale;
+        }
         for (index_t done = 0; done < p.head_dim; done += attention_width) {
           AttentionRowScores<T>::template run<Bytes>(
-              query + done, n, p.k.from(key, key_head * p.head_dim + done),
-              std::min(attention_width, p.head_dim - done), scores, done > 0);
+              query + done, n, p.k.from(key, (first + r) / p.shared * p.head_dim + done),
+              std::min(attention_width, p.head_dim - done), scores + r * attention_width, done > 0);
         }
-        AttentionSoftmax<T>::template run<Bytes>(scores, 1, n, maximum, denominator, correction);
+      }
+      AttentionSoftmax<T>::template run<Bytes>(scores, count, n, maximum, denominator, correction);
+      for (index_t r = 0; r < count; ++r) {
         for (index_t done = 0; done < p.value_dim; done += attention_width) {
           AttentionRowProduct<T>::template run<Bytes>(
-              scores, n, p.v.from(key, key_head * p.value_dim + done),
-              std::min(attention_width, p.value_dim - done), sums + done, correction[0],
+              scores + r * attention_width, n, p.v.from(key, (first + r) / p.shared * p.value_dim + done),
+              std::min(attention_width, p.value_dim - done), sums + r * part + done, correction[r],
               key == 0 ? ProductMode::overwrite : ProductMode::rescale);
         }
       }
-      const bool nothing = denominator[0] == T(0);
+    }
+    for (index_t r = 0; r < count; ++r) {
+      const index_t h = first + r;
+      const bool nothing = denominator[r] == T(0);
       if (p.log_sum_exp != nullptr)
-        p.log_sum_exp[h * p.log_sum_exp_stride] = nothing ? lowest : maximum[0] + std::log(denominator[0]);
-      if (p.keys == 0) std::fill_n(sums, p.value_dim, T(0));
-      const T factor = nothing ? T(0) : T(1) / denominator[0];
+        p.log_sum_exp[h * p.log_sum_exp_stride] = nothing ? lowest : maximum[r] + std::log(denominator[r]);
+      if (p.keys == 0) std::fill_n(sums + r * part, p.value_dim, T(0));
+      const T factor = nothing ? T(0) : T(1) / denominator[r];
       for (index_t c = 0; c < p.value_dim; c += S::lanes)
-        S::store(out + h * p.value_dim + c, p.value_dim - c, S::at(sums + c).v * factor);
+        S::store(out + h * p.value_dim + c, p.value_dim - c, S::at(sums + r * part + c).v * factor);
     }
   }
 };
