@@ -1,6 +1,7 @@
-// Requests of one sentence each from --clients threads; each sends its next request after the answer to the
-// last one: sentences/s and the latencies that clients see, with a Translator that translates the
-// sentences of different requests together ("together") and one that translates each by itself ("alone").
+// Requests of --lines sentences each from --clients threads; each sends its next request after the answer to
+// the last one: sentences/s and the latencies that clients see, with a Translator that translates the
+// sentences of different requests together ("together") and one that translates each by itself ("alone");
+// and the sentences/s of one call with all sentences ("offline").
 // Model and sentences are random; every sentence has exactly --source tokens and every translation exactly
 // --target, the end symbol included.
 #include <algorithm>
@@ -23,6 +24,7 @@ struct Flags {
   ef::bench::ModelFlags model;
   index_t clients = 16;
   index_t sentences = 1000;
+  index_t lines = 1;
   index_t source = 16;
   index_t target = 16;
   index_t beam = 1;
@@ -55,16 +57,18 @@ std::vector<std::string> random_lines(const Flags& f) {
   return lines;
 }
 
-// All sentences once. Returns the milliseconds that each took.
+// All sentences once. Returns the milliseconds that each request took.
 std::vector<double> serve(const Flags& f, ef::Translator& translator, const std::vector<std::string>& lines) {
+  const auto of_request = static_cast<std::size_t>(f.lines);
   std::atomic<std::size_t> next{0};
-  std::vector<double> latencies(lines.size());
+  std::vector<double> latencies((lines.size() + of_request - 1) / of_request);
   std::vector<std::thread> clients;
   for (index_t c = 0; c < f.clients; ++c) {
     clients.emplace_back([&] {
-      for (std::size_t i = next++; i < lines.size(); i = next++) {
+      for (std::size_t i = next++; i < latencies.size(); i = next++) {
+        const auto request = std::span(lines).subspan(i * of_request);
         const auto start = std::chrono::steady_clock::now();
-        benchmark::DoNotOptimize(translator.translate(lines[i]));
+        benchmark::DoNotOptimize(translator.translate(request.first(std::min(of_request, request.size()))));
         const std::chrono::duration<double, std::milli> elapsed = std::chrono::steady_clock::now() - start;
         latencies[i] = elapsed.count();
       }
@@ -74,18 +78,35 @@ std::vector<double> serve(const Flags& f, ef::Translator& translator, const std:
   return latencies;
 }
 
-void serving(benchmark::State& state, const Flags& f, index_t batch) {
-  auto loaded = random_model(f);
-  const std::vector<std::string> lines = random_lines(f);
+auto text_translator(const Flags& f, ef::LoadedModel<Model>& loaded, index_t batch) {
   const auto packed = ef::pack_weights_in_place(loaded.model, f.format);
   ef::TextTranslatorOptions options = ef::text_translator_options(loaded.description);
   options.search.beam_size = f.beam;
   options.search.max_length = options.search.min_length = f.target;
   options.search.length_penalty = 0;
   options.batching.batch_size = batch;
-  ef::Translator translator(
-      ef::TextTranslator(loaded, options, ef::Context<float>::inference().with_packed_weights(packed)),
-      f.serving);
+  return ef::TextTranslator(loaded, options, ef::Context<float>::inference().with_packed_weights(packed));
+}
+
+void offline(benchmark::State& state, const Flags& f) {
+  auto loaded = random_model(f);
+  const std::vector<std::string> lines = random_lines(f);
+  const auto translator = text_translator(f, loaded, f.batch);
+  (void)translator.translate(lines);
+  double fastest = 0;
+  for (auto _ : state) {
+    const auto start = std::chrono::steady_clock::now();
+    benchmark::DoNotOptimize(translator.translate(lines));
+    const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
+    fastest = std::max(fastest, static_cast<double>(lines.size()) / elapsed.count());
+  }
+  state.counters["sentences/s"] = fastest;
+}
+
+void serving(benchmark::State& state, const Flags& f, index_t batch) {
+  auto loaded = random_model(f);
+  const std::vector<std::string> lines = random_lines(f);
+  ef::Translator translator(text_translator(f, loaded, batch), f.serving);
   (void)serve(f, translator, lines);
   const auto before = translator.statistics();
   double fastest = 0;
@@ -116,7 +137,8 @@ int main(int argc, char** argv) {
     app.add_option(name, value, what)->check(ef::bench::ModelFlags::minimum(1))->capture_default_str();
   };
   add("--clients", f.clients, "threads that send requests");
-  add("--sentences", f.sentences, "number of sentences, one per request");
+  add("--sentences", f.sentences, "number of sentences");
+  add("--lines", f.lines, "sentences of a request");
   add("--source", f.source, "source tokens per sentence");
   add("--target", f.target, "target tokens per sentence");
   add("--beam", f.beam, "beam size; 1: greedy search");
@@ -138,5 +160,9 @@ int main(int argc, char** argv) {
           ->UseRealTime()
           ->Unit(benchmark::kMillisecond);
     }
+    benchmark::RegisterBenchmark("offline", [&f](benchmark::State& s) { offline(s, f); })
+        ->Iterations(f.repeats)
+        ->UseRealTime()
+        ->Unit(benchmark::kMillisecond);
   });
 }

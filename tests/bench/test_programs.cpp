@@ -133,8 +133,10 @@ TEST_CASE("bench_decoding: every sentence gets exactly the tokens asked for, in 
 
 TEST_CASE("bench_serving: rates, latencies and batches, with requests translated alone and together") {
   if (!built("bench_serving")) return;
-  const Ended ended = run_json("bench_serving", with_tiny({"--clients", "5", "--sentences", "40", "--source",
-                                                           "7", "--target", "6", "--repeats", "2"}));
+  const std::vector<std::string> flags = {"--clients", "5",        "--sentences", "40",        "--source",
+                                          "7",         "--target", "6",           "--repeats", "2"};
+  const Ended ended = run_json("bench_serving", with_tiny(flags));
+  CHECK(value(ended.out, "sentences/s", "\"offline/") > 0);
   for (const char* part : {"\"alone/", "\"together/"}) {
     const double p50 = value(ended.out, "ms p50", part), p99 = value(ended.out, "ms p99", part);
     INFO(part);
@@ -145,6 +147,10 @@ TEST_CASE("bench_serving: rates, latencies and batches, with requests translated
     CHECK(batch >= 1);
     CHECK(batch <= (std::string(part) == "\"alone/" ? 1 : 5));
   }
+  std::vector<std::string> longer = flags;
+  longer.insert(longer.end(), {"--lines", "16"});  // 3 requests, the last of 8 sentences
+  const Ended of_many = run_json("bench_serving", with_tiny(longer));
+  CHECK(value(of_many.out, "sentences a batch", "\"together/") > 5);
 }
 
 TEST_CASE("bench_decoding --latency: times of single requests, to the first token and to the last") {
