@@ -134,7 +134,8 @@ macro(eigenformer_library name usable)
   endif()
 endmacro()
 
-# With ICU, io.cpp holds tokenizers and sentence splitting, which then need its library at all times.
+# With ICU, io.cpp holds tokenizers and sentence splitting, and must be linked with it: a library that was built with ICU is of no use
+# without it, and one that was built without ICU lacks functions where it is found.
 set(usable TRUE)
 if(EIGENFORMER_COMPILED_IO)
   string(FIND "${EIGENFORMER_BUILT_WITH}" "eigenformer::icu" built_with_icu)

@@ -121,11 +121,16 @@ TEST_CASE_TEMPLATE("attention: a query alone in its sequence gives the bits that
                    T, float, double) {
   for_each_isa([] {
     const std::vector<index_t> lengths{1, 5, 64, 65, 0, 200, 3};
-    const index_t heads = 4, groups = 2, singles = 6;
+    const index_t singles = 6;
     index_t keys = 0;
     for (const index_t n : lengths) keys += n;
-    for (const auto& dims : {std::pair<index_t, index_t>{3, 5}, {16, 16}, {70, 130}}) {
-      const index_t head_dim = dims.first, value_dim = dims.second;
+    struct Sizes {
+      index_t heads, groups, head_dim, value_dim;
+    };
+    // Single queries take four heads at a time: 4, 4 and 2 whose groups cross that limit, 4 and 1.
+    for (const Sizes& sizes : {Sizes{4, 2, 3, 5}, Sizes{6, 2, 16, 16}, Sizes{5, 1, 70, 130}}) {
+      const index_t heads = sizes.heads, groups = sizes.groups, head_dim = sizes.head_dim,
+                    value_dim = sizes.value_dim;
       const index_t q_stride = heads * head_dim, k_stride = groups * head_dim, v_stride = groups * value_dim;
       const auto numbers = [](index_t n, std::uint64_t seed) {
         std::vector<T> x(static_cast<std::size_t>(n));
