@@ -143,10 +143,9 @@ int main(int argc, char** argv) {
   add("--target", f.target, "target tokens per sentence");
   add("--beam", f.beam, "beam size; 1: greedy search");
   add("--batch", f.batch, "maximum sentences translated together");
-  add("--workers", f.serving.workers, "batches translated at the same time");
   add("--repeats", f.repeats, "measured passes over all sentences, after one warm-up pass");
-  app.add_option("--worker_threads", f.serving.worker_threads,
-                 "threads per worker; 0: all workers share --threads")
+  app.add_option("--workers", f.serving.workers,
+                 "batches translated at the same time; 0: one for each of --threads")
       ->capture_default_str();
   app.add_option("--window", f.serving.window, "seconds that a request waits for others to join its batch")
       ->capture_default_str();

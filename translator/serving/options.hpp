@@ -15,11 +15,10 @@ struct TranslatorOptions {
   /// Seconds that the first request waits for others to share its batch, at most 60. 0: a batch holds what
   /// arrived while the previous batch was running.
   double window = 0;
-  index_t workers = 1;  ///< batches translated at once, each by its own thread
-  /// Threads for each worker's kernels; 0: the Runtime's threads, shared by all workers. One thread and as
-  /// many workers as cores give the highest throughput, one worker with all threads the lowest latency of a
-  /// single request.
-  index_t worker_threads = 0;
+  /// Batches translated at once, each by its own thread; 0: one for each thread of the Runtime. They share
+  /// these threads: a worker that is alone uses all of them for its batch, so that one request is answered
+  /// fast, and with many requests each has its own, so that none waits within a product.
+  index_t workers = 0;
 
   /// Visits the fields with their names and descriptions, for files and command lines.
   static void fields(auto& self, auto&& visit) {
@@ -29,10 +28,9 @@ struct TranslatorOptions {
     visit(OptionField{"window", "seconds that a request waits for others to join its batch",
                       Allowed::not_negative},
           self.window);
-    visit(OptionField{"workers", "batches translated at the same time", Allowed::positive}, self.workers);
-    visit(OptionField{"worker_threads", "threads per worker; 0: all workers share the threads of the process",
+    visit(OptionField{"workers", "batches translated at the same time; 0: one for each thread",
                       Allowed::not_negative},
-          self.worker_threads);
+          self.workers);
   }
 
   /// Throws ValueError for an invalid field and names it.

@@ -31,9 +31,32 @@ const Translator*& translator_of_thread() {
 
 }  // namespace
 
+/// The threads of the Runtime at its construction, for loops of several workers.
+class Translator::SharedThreads final : public Executor {
+ public:
+  /// All of them.
+  index_t all() const { return all_->threads(); }
+  /// From now on, loops are for a share of this many workers.
+  void share(index_t workers) noexcept { workers_.store(workers, std::memory_order_relaxed); }
+
+  /// Those of one share, at least one, with which a loop runs on its worker.
+  int threads() const override {
+    const index_t workers = std::max<index_t>(1, workers_.load(std::memory_order_relaxed));
+    return static_cast<int>(std::max<index_t>(1, all() / workers));
+  }
+  void run(index_t count, TaskRef task) override { all_->run(count, task); }
+
+ private:
+  const std::shared_ptr<Executor> all_ = Runtime::instance().executor();
+  std::atomic<index_t> workers_{1};
+};
+
 Translator::Translator(std::shared_ptr<const LineTranslator> lines, const TranslatorOptions& options,
                        std::map<std::string, std::shared_ptr<const LineTranslator>> adapters)
-    : lines_(std::move(lines)), adapters_(std::move(adapters)), options_(options) {
+    : lines_(std::move(lines)),
+      adapters_(std::move(adapters)),
+      options_(options),
+      threads_(std::make_shared<SharedThreads>()) {
   if (lines_ == nullptr)
     throw ValueError("translator", "the LineTranslator is null, expected one that exists");
   for (const auto& [name, adapter] : adapters_) {
@@ -42,18 +65,13 @@ Translator::Translator(std::shared_ptr<const LineTranslator> lines, const Transl
                        {"the adapter '", name, "' has no name or is null, must have a name and exist"});
   }
   options_.validate();
-  executors_.resize(static_cast<std::size_t>(options_.workers));
-  if (options_.worker_threads > 0) {
-    for (auto& executor : executors_)
-      executor = std::make_shared<ThreadPool>(static_cast<int>(options_.worker_threads));
-  }
+  const index_t workers = options_.workers > 0 ? options_.workers : threads_->all();
   try {
-    for (std::size_t i = 0; i < executors_.size(); ++i) workers_.emplace_back([this, i] { work(i); });
+    for (index_t i = 0; i < workers; ++i) workers_.emplace_back([this] { work(); });
   } catch (const std::exception&) {  // std::system_error, or std::bad_alloc
     const std::size_t started = workers_.size();
     stop(ShutdownMode::cancel);
-    throw ValueError("translator",
-                     {"cannot start ", options_.workers, " workers: the system allows only ", started});
+    throw ValueError("translator", {"cannot start ", workers, " workers: the system allows only ", started});
   }
 }
 
@@ -193,10 +211,9 @@ void Translator::stop(ShutdownMode mode) {
 
 bool Translator::own_thread() const { return translator_of_thread() == this; }
 
-void Translator::work(std::size_t number) {
+void Translator::work() {
   translator_of_thread() = this;
-  std::optional<ThreadScope> scope;
-  if (executors_[number] != nullptr) scope.emplace(executors_[number]);
+  const ThreadScope scope(threads_);
   for (;;) {
     Batch batch;
     try {
@@ -225,7 +242,7 @@ bool Translator::wait_for_batch(Batch& batch) {
     // Leave a share to idle workers.
     const index_t share = (queue_.lines() + idle_workers_) / (idle_workers_ + 1);
     batch = queue_.take(lines_->options().batching, share, now);
-    ++statistics_.running_batches;
+    threads_->share(++statistics_.running_batches);
     statistics_.running_lines += static_cast<index_t>(batch.size());
     if (!queue_.empty()) wake_.notify_one();
     return true;
@@ -285,7 +302,7 @@ void Translator::run(const Batch& batch) {
     }
   }
   const std::lock_guard<std::mutex> lock(mutex_);
-  --statistics_.running_batches;
+  threads_->share(--statistics_.running_batches);
   statistics_.running_lines -= static_cast<index_t>(batch.size());
   ++statistics_.batches;
   statistics_.lines += batch.size();

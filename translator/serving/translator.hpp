@@ -22,8 +22,6 @@
 
 namespace eigenformer {
 
-class Executor;
-
 /// Counters of a Translator: its current load, and sums since its construction.
 struct TranslatorStatistics {
   index_t waiting_requests = 0;  ///< accepted requests with lines that are in no batch yet
@@ -141,6 +139,7 @@ class Translator {
   using Clock = TranslationRequest::Clock;
   using Job = std::shared_ptr<detail::TranslationJob>;
   using Batch = std::vector<detail::BatchLine>;
+  class SharedThreads;
 
   // tokens: of the request, or a lower bound. The mutex is held.
   RequestStatus refusal(index_t tokens);
@@ -152,7 +151,7 @@ class Translator {
   void stop(ShutdownMode mode);
   bool own_thread() const;
 
-  void work(std::size_t number);
+  void work();
   // Returns false when the worker must end.
   bool wait_for_batch(Batch& batch);
   // Waits for a full batch, or until the first request has waited for the window. Meanwhile, requests that
@@ -176,7 +175,7 @@ class Translator {
   const std::shared_ptr<const LineTranslator> lines_;
   const std::map<std::string, std::shared_ptr<const LineTranslator>> adapters_;
   const TranslatorOptions options_;
-  std::vector<std::shared_ptr<Executor>> executors_;  // one per worker; null: the Runtime's
+  const std::shared_ptr<SharedThreads> threads_;
 
   mutable std::mutex mutex_;  // guards the following members
   std::condition_variable wake_;

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "eigenformer/core/runtime/runtime.hpp"
 #include "translator/serving/translator.hpp"
 
 namespace eigenformer::testing {
@@ -56,6 +57,7 @@ class Gate {
 struct FakeLog {
   std::mutex mutex;
   std::vector<std::size_t> batches;  ///< their sizes
+  std::vector<int> threads;          ///< of a parallel loop, at each step
 };
 
 /// Translates a line of digits into itself, a digit a step, each step through a gate; batches with a 9 throw
@@ -91,6 +93,10 @@ class FakeLines final : public LineTranslator {
     for (const PreparedLine& line : lines) most = std::max(most, line.ids.size());
     std::vector<bool> searching(lines.size(), true);
     for (std::size_t t = 0; t < most && std::count(searching.begin(), searching.end(), true) > 0; ++t) {
+      {
+        const std::lock_guard<std::mutex> lock(log_->mutex);
+        log_->threads.push_back(Runtime::instance().threads());
+      }
       gate_->pass();
       for (std::size_t i = 0; i < lines.size(); ++i) {
         if (!searching[i] || t >= lines[i].ids.size()) continue;

@@ -90,7 +90,7 @@ void compare_with_lone_translators(const Context<float>& ctx, const LoadedModel<
   const auto options = ways(base.options());
   std::vector<TextTranslator<Model>> alone;
   for (const auto& o : options) alone.push_back(base.with_options(o));
-  Translator translator(base, {.workers = 2, .worker_threads = 1});
+  Translator translator(base, {.workers = 2});
   int wrong = 0;
   std::mutex mutex;
   std::vector<std::thread> clients;

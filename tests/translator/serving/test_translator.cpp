@@ -28,7 +28,7 @@ struct Fixture {
   Outcomes outcomes;
   Translator translator;
 
-  explicit Fixture(TranslatorOptions options = {})
+  explicit Fixture(TranslatorOptions options = {.workers = 1})
       : translator(std::make_shared<FakeLines>(
                        gate, log, TextTranslatorOptions{.batching = {.batch_size = 4, .batch_tokens = 20}}),
                    options) {}
@@ -146,7 +146,7 @@ TEST_CASE("prepared lines are translated without being tokenized again") {
 }
 
 TEST_CASE("a window lets the first request wait for others") {
-  Fixture f({.window = 30});
+  Fixture f({.window = 30, .workers = 1});
   for (int i = 0; i < 4; ++i)
     REQUIRE(f.submit(i, {.lines = {std::to_string(i)}}) == Status::accepted);  // the fourth fills the batch
   f.outcomes.await(4);
@@ -157,7 +157,7 @@ TEST_CASE("a window lets the first request wait for others") {
 }
 
 TEST_CASE("a request that is cancelled or past its deadline ends within the window") {
-  Fixture f({.window = 30});
+  Fixture f({.window = 30, .workers = 1});
   std::stop_source stop;
   REQUIRE(f.submit(0, {.lines = {"0"}, .deadline = Clock::now() + std::chrono::milliseconds(20)}) ==
           Status::accepted);
@@ -237,7 +237,7 @@ TEST_CASE("a deadline ends a request while it waits and while it is translated")
 }
 
 TEST_CASE("a full queue refuses requests; one that it can never hold has a status of its own") {
-  Fixture f({.queue_requests = 2, .queue_tokens = 10});
+  Fixture f({.queue_requests = 2, .queue_tokens = 10, .workers = 1});
   f.block_with({.lines = {"1"}});
   CHECK(f.submit(1, {.lines = {"12345"}}) == Status::accepted);
   CHECK(f.submit(2, {.lines = {"12345", "6"}}) == Status::queue_full);
@@ -376,7 +376,7 @@ TEST_CASE("a shutdown finishes what was accepted, or cancels it, also while anot
 }
 
 TEST_CASE("many threads with many requests each get their own answers, some of them cancelled") {
-  Fixture f({.queue_requests = 8, .workers = 3, .worker_threads = 1});
+  Fixture f({.queue_requests = 8, .workers = 3});
   std::atomic<int> right{0}, wrong{0}, refused{0}, cancelled{0};
   std::vector<std::thread> clients;
   for (int c = 0; c < 6; ++c) {
@@ -407,6 +407,31 @@ TEST_CASE("many threads with many requests each get their own answers, some of t
   const TranslatorStatistics statistics = f.translator.statistics();
   CHECK(statistics.done == static_cast<std::uint64_t>(right));
   CHECK(statistics.cancelled == static_cast<std::uint64_t>(cancelled));
+}
+
+TEST_CASE(
+    "a worker alone has all threads, several have a share each, and one worker for each thread is enough") {
+  const ThreadScope scope(4);
+  Fixture f(TranslatorOptions{});
+  const auto threads = [&] {
+    const std::lock_guard<std::mutex> lock(f.log->mutex);
+    return f.log->threads;
+  };
+  f.block_with({.lines = {"1"}}, 0);
+  CHECK(threads() == std::vector<int>{4});
+  for (int i = 1; i < 5; ++i) {
+    REQUIRE(f.submit(i, {.lines = {"1"}}) == Status::accepted);
+    if (i < 4) f.gate->await(i + 1);
+  }
+  CHECK(threads() == std::vector<int>{4, 2, 1, 1});
+  CHECK(f.translator.statistics().waiting_requests == 1);  // the fifth, without a worker
+  f.gate->open();
+  f.outcomes.await(5);
+  while (f.translator.statistics().running_batches > 0) std::this_thread::yield();
+  f.gate->close();
+  REQUIRE(f.submit(5, {.lines = {"1"}}) == Status::accepted);
+  f.gate->await(6);
+  CHECK(threads().back() == 4);
 }
 
 TEST_CASE("impossible requests and options are refused with a reason") {
@@ -442,7 +467,7 @@ TEST_CASE("impossible requests and options are refused with a reason") {
   CHECK_THROWS_WITH_AS(Translator(std::shared_ptr<const LineTranslator>()),
                        "[translator] the LineTranslator is null, expected one that exists", ValueError);
   const auto lines = std::make_shared<FakeLines>(f.gate, f.log);
-  CHECK_THROWS_AS(Translator(lines, {.workers = 0}), ValueError);
+  CHECK_THROWS_AS(Translator(lines, {.workers = -1}), ValueError);
   CHECK_THROWS_AS(Translator(lines, {.window = -1}), ValueError);
   CHECK_THROWS_WITH_AS(Translator(lines, {.window = 61}),
                        "[translator] window is 61 seconds, must be at most 60", ValueError);
