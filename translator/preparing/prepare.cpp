@@ -194,6 +194,7 @@ class Preparation {
             }
             text += pairs.source[i] + '\t' + pairs.target[i] + '\n';
             ++clean_;
+            target_bytes_ += static_cast<double>(pairs.target[i].size());
             draw(rng, std::move(pairs.source[i]), std::move(pairs.target[i]));
           }
           spool_.write(text);
@@ -210,8 +211,16 @@ class Preparation {
   TokenizerPair train_vocabulary() {
     progress_({"vocabulary", sample_.size(), sample_.size()});
     report_.sampled = sample_.size();
+    index_t size = options_.vocab_size;
+    if (size == 0 && options_.tokenizer == "subword") {
+      detail::CharacterCounts characters;
+      for (const auto* side : {&sample_.source, &sample_.target}) {
+        for (const std::string& line : *side) characters.add(line);
+      }
+      size = detail::planned_vocabulary(target_bytes_, characters);
+    }
     return train_tokenizers({.kind = options_.tokenizer,
-                             .vocabulary_size = options_.vocab_size,
+                             .vocabulary_size = size > 0 ? size : TokenizerOptions{}.vocabulary_size,
                              .joint = !options_.separate_vocab,
                              .reserved = options_.reserved()},
                             sample_);
@@ -305,6 +314,7 @@ class Preparation {
   PrepareReport report_;
   ParallelCorpus sample_;
   index_t clean_ = 0;
+  double target_bytes_ = 0;  // of the clean pairs
 };
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "translator/preparing/prepared_corpus.hpp"
 
+#include <algorithm>
 #include <cstddef>
 #include <nlohmann/json.hpp>
 #include <system_error>
@@ -21,8 +22,7 @@ bool is_prepared_corpus(const std::filesystem::path& folder) {
 }
 
 PrepareReport prepare_corpus(const PrepareFiles& files, const std::filesystem::path& folder,
-                             const PrepareOptions& options, PrepareModel model,
-                             const PrepareFiles& validation,
+                             PrepareOptions options, PrepareModel model, const PrepareFiles& validation,
                              const std::function<void(const PrepareProgress&)>& progress) {
   options.validate();
   if (is_model_folder(folder)) {
@@ -47,6 +47,10 @@ PrepareReport prepare_corpus(const PrepareFiles& files, const std::filesystem::p
     report.validation = held.size();
   }
   save_tokenizers(model.tokenizers, staging);
+  if (options.vocab_size == 0) {
+    options.vocab_size =
+        std::max(model.tokenizers.source->vocabulary_size(), model.tokenizers.target->vocabulary_size());
+  }
   const nlohmann::json json = {
       {"format", "eigenformer-corpus"},
       {"format_version", 1},

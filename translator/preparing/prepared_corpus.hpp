@@ -17,7 +17,7 @@ namespace eigenformer {
 struct PreparedDescription {
   std::string tokenizer;      ///< kind, for load_tokenizer()
   bool joint = true;          ///< one tokenizer for both languages
-  index_t vocab_size = 0;     ///< requested size of each vocabulary
+  index_t vocab_size = 0;     ///< most entries of a vocabulary
   index_t max_length = 0;     ///< most tokens of a side
   bool of_a_model = false;    ///< the tokenizers are those of a model, whose conventions apply
   std::string source_text{};  ///< put before each source sentence
@@ -46,7 +46,7 @@ bool is_prepared_corpus(const std::filesystem::path& folder);
 /// validation: two files to validate on; without any, pairs are held out. progress: called on this thread.
 /// Throws as prepare_pairs() and read_parallel_files() do, and IoError for a folder that holds a model.
 PrepareReport prepare_corpus(
-    const PrepareFiles& files, const std::filesystem::path& folder, const PrepareOptions& options,
+    const PrepareFiles& files, const std::filesystem::path& folder, PrepareOptions options,
     PrepareModel model = {}, const PrepareFiles& validation = {},
     const std::function<void(const PrepareProgress&)>& progress = [](const PrepareProgress&) {});
 

@@ -42,22 +42,6 @@ struct CorpusStatistics {
   }
 };
 
-namespace detail {
-
-/// A vocabulary for a corpus whose target side has this many bytes: 2,000 to 16,000 pieces, fewer for small
-/// corpora, in which rare pieces are hardly seen. A rule of thumb: other sizes were not compared. characters:
-/// the different ones of both sides, without rare ones; they take at most half of it, as far as 16,000 allow.
-[[nodiscard]] inline index_t planned_vocabulary(double target_bytes, index_t characters) {
-  const index_t pieces = target_bytes < 4e5   ? 2000
-                         : target_bytes < 2e6 ? 4000
-                         : target_bytes < 5e7 ? 8000
-                                              : 16000;
-  const index_t room = (2 * characters + 999) / 1000 * 1000;
-  return std::max(pieces, std::min<index_t>(room, 16000));
-}
-
-}  // namespace detail
-
 /// Target tokens per second of a training with these options; measured_speed() returns such a function.
 using TrainingSpeed = std::function<double(const Seq2SeqOptions&, const TrainingOptions&)>;
 

@@ -22,6 +22,21 @@ ParallelCorpus small_corpus() {
 
 }  // namespace
 
+TEST_CASE("a planned vocabulary grows with the text and has room for the characters of both sides") {
+  const auto planned = [](double target_bytes, char32_t different) {
+    detail::CharacterCounts characters;
+    for (char32_t c = 0; c < different; ++c) characters.add(detail::utf8_of(U'\u4E00' + c));
+    return detail::planned_vocabulary(target_bytes, characters);
+  };
+  CHECK(planned(1e5, 90) == 2000);
+  CHECK(planned(1e6, 90) == 4000);
+  CHECK(planned(1e7, 90) == 8000);
+  CHECK(planned(1e8, 90) == 16000);
+  CHECK(planned(1e5, 2850) == 6000);
+  CHECK(planned(1e7, 4700) == 10000);
+  CHECK(planned(1e7, 20000) == 16000);
+}
+
 TEST_CASE("tokenizer_factory: each kind, joint and apart, saved and loaded") {
   std::vector<std::string> kinds = {"char", "word"};
   if (has_subword_tokenizer()) kinds.push_back("subword");

@@ -174,16 +174,6 @@ TEST_CASE("a plan keeps what is given, and plans the rest around it") {
   }
 }
 
-TEST_CASE("a planned vocabulary has room for the characters of both sides") {
-  CHECK(detail::planned_vocabulary(1e5, 90) == 2000);
-  CHECK(detail::planned_vocabulary(1e6, 90) == 4000);
-  CHECK(detail::planned_vocabulary(1e7, 90) == 8000);
-  CHECK(detail::planned_vocabulary(1e8, 90) == 16000);
-  CHECK(detail::planned_vocabulary(1e5, 2850) == 6000);
-  CHECK(detail::planned_vocabulary(1e7, 4700) == 10000);
-  CHECK(detail::planned_vocabulary(1e7, 20000) == 16000);
-}
-
 TEST_CASE(
     "without a limit a plan ends when validations no longer improve; limits of updates and epochs hold") {
   const TrainingPlan open = plan_training(tatoeba, {.model = vocabulary});

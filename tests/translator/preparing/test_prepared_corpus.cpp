@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "eigenformer/core/base/random.hpp"
 #include "eigenformer/data/files/compressed_text.hpp"
 #include "temporary_folder.hpp"
 #include "test_tools.hpp"
@@ -177,4 +178,29 @@ TEST_CASE("a prepared corpus that is damaged or mixed up is refused") {
   detail::write_file(two / "options.json", "{}");  // a model's
   CHECK(contains(message_of<IoError>([&] { (void)prepare_corpus(files, two, word_options()); }),
                  "holds a model"));
+}
+
+TEST_CASE("prepare: a vocabulary is as large as the text needs, unless it is given") {
+  if (!has_subword_tokenizer()) return;
+  TemporaryFolder folder;
+  RandomGenerator rng(3);
+  std::string lines;
+  for (int i = 0; i < 4000; ++i) {
+    for (int k = 0; k < 25; ++k) lines += static_cast<char>(k % 6 == 5 ? ' ' : 'a' + rng.uniform_int(26));
+    lines += '\n';
+  }
+  detail::write_file(folder.path() / "text", lines);
+  PrepareOptions options;
+  options.drop_identical = false;
+  const PrepareFiles files{folder.path() / "text", folder.path() / "text", {}};
+  const auto entries = [&](index_t size) {
+    options.vocab_size = size;
+    (void)prepare_corpus(files, folder.path() / "out", options);
+    const PreparedDescription description = read_prepared_description(folder.path() / "out");
+    CHECK(description.vocab_size ==
+          load_prepared_corpus(folder.path() / "out").tokenizers.source->vocabulary_size());
+    return description.vocab_size;
+  };
+  CHECK(entries(0) == 2000);  // of 0.1 MB
+  CHECK(entries(2500) == 2500);
 }

@@ -245,7 +245,8 @@ TrainSettings TrainFlags::started_from(const ef::ModelDescription& start) const 
   return s;
 }
 
-void TrainFlags::plan_vocabulary(TrainSettings& s, double target_bytes, ef::index_t characters) const {
+void TrainFlags::plan_vocabulary(TrainSettings& s, double target_bytes,
+                                 const ef::detail::CharacterCounts& characters) const {
   if (s.corpus.tokenizer != "subword" || corpus_.given().contains("vocab_size")) return;
   if (!prepared_folders(s.corpus).empty()) return;
   s.corpus.vocab_size = ef::detail::planned_vocabulary(target_bytes, characters);

@@ -46,8 +46,9 @@ class TrainFlags {
   TrainSettings taught_by(const ef::ModelDescription& teacher) const;
 
   /// Sets the vocabulary's size of a new training for a corpus whose target side has this many bytes, and
-  /// both sides this many characters, unless it is given or a prepared corpus has one.
-  void plan_vocabulary(TrainSettings& settings, double target_bytes, ef::index_t characters) const;
+  /// both sides these characters, unless it is given or a prepared corpus has one.
+  void plan_vocabulary(TrainSettings& settings, double target_bytes,
+                       const ef::detail::CharacterCounts& characters) const;
 
   /// Plans a new training for its pairs and the given limits: sets all options that are not given. model: the
   /// model's options with the sizes of its vocabularies. seconds: the time that is left of --minutes; 0: no

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -12,6 +13,7 @@
 #include "eigenformer/core/base/linked.hpp"
 #include "eigenformer/data/corpus/corpus.hpp"
 #include "eigenformer/data/files/hash64.hpp"
+#include "eigenformer/data/text/utf8.hpp"
 #include "eigenformer/data/tokenizers/foreign_tokenizer.hpp"
 #include "eigenformer/data/tokenizers/tokenizer.hpp"
 #if defined(EIGENFORMER_WITH_SENTENCEPIECE) && EIGENFORMER_WITH_SENTENCEPIECE
@@ -42,6 +44,20 @@ namespace detail {
 /// A hash of the kinds and all tokens of tokenizers, to tell whether ids were made by them; both sides must
 /// be set. Stored in prepared corpora.
 EIGENFORMER_FUNCTION std::uint64_t tokenizer_fingerprint(const TokenizerPair& tokenizers);
+
+/// The size of a subword vocabulary for a corpus whose target side has this many bytes: 2,000 to 16,000
+/// pieces, fewer for small corpora, in which rare pieces are hardly seen. A rule of thumb: other sizes were
+/// not compared. characters: those of both sides; all but rare ones take at most half of it, as far as 16,000
+/// allow.
+[[nodiscard]] inline index_t planned_vocabulary(double target_bytes, const CharacterCounts& characters) {
+  constexpr double coverage = 0.9995;  // SentencePiece's, of languages with many characters
+  const index_t pieces = target_bytes < 4e5   ? 2000
+                         : target_bytes < 2e6 ? 4000
+                         : target_bytes < 5e7 ? 8000
+                                              : 16000;
+  const index_t room = (2 * characters.covering(coverage) + 999) / 1000 * 1000;
+  return std::max(pieces, std::min<index_t>(room, 16000));
+}
 
 /// Reads what save(directory, name) of a tokenizer wrote.
 using LoadTokenizer = std::shared_ptr<const Tokenizer>(const std::filesystem::path& directory,

@@ -81,8 +81,6 @@ ef::PrepareModel model_to_start_from(const PrepareCommand& command, ef::PrepareO
   options.max_length = most;
   options.tokenizer = d.tokenizer;
   options.separate_vocab = !d.joint;
-  options.vocab_size =
-      std::max(model.tokenizers.source->vocabulary_size(), model.tokenizers.target->vocabulary_size());
   return model;
 }
 

@@ -102,8 +102,7 @@ void plan_vocabulary(const TrainFlags& flags, TrainSettings& settings,
       target_bytes += static_cast<double>(line.size());
     }
   }
-  constexpr double coverage = 0.9995;  // SentencePiece's, of languages with many characters
-  flags.plan_vocabulary(settings, target_bytes, characters.covering(coverage));
+  flags.plan_vocabulary(settings, target_bytes, characters);
 }
 
 /// Prints a plan, the memory that it takes and when it ends.
