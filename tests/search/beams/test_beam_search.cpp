@@ -252,3 +252,26 @@ TEST_CASE("impossible options are refused by name") {
       (void)generate(model, Context<double>::inference(), std::span<const Ids>(), {}, {.batch_size = 0}),
       ValueError);
 }
+
+TEST_CASE("a step of three layers takes memory for fewer than 50 tensors") {
+  const ThreadScope scope(1);
+  RandomGenerator rng(4);
+  Seq2SeqTransformer<float> model({.source_vocab_size = 30,
+                                   .layer = {.d_model = 16, .num_heads = 2, .dim_feedforward = 32},
+                                   .encoder = {.num_layers = 3},
+                                   .decoder = {.num_layers = 3}},
+                                  rng);
+  const std::vector<std::vector<std::int32_t>> source = {{7, 8, 9, 3}};
+  const auto tensors = [&](index_t length) {
+    const SearchOptions options{.beam_size = 1, .max_length = length, .min_length = length};
+    const auto requests = [] {
+      const PoolStatistics now = Runtime::instance().pool().statistics();
+      return now.reuses + now.system_allocations;
+    };
+    const auto before = requests();
+    REQUIRE(generate(model, Context<float>::inference(), source, options)[0][0].ids.size() ==
+            static_cast<std::size_t>(length));
+    return static_cast<double>(requests() - before);
+  };
+  CHECK((tensors(30) - tensors(10)) / 20 < 50);
+}

@@ -350,11 +350,16 @@ EIGENFORMER_NOINLINE std::shared_ptr<TapeState<T>> tape_of(const char* op, const
   return tape;
 }
 
+template <class... X>
+bool any_recorded(const X&... inputs) {
+  return (inputs.recorded() || ...);
+}
+
 /// Whether none of an op's inputs is recorded: the op then returns its result `y` without making a closure
 /// for record().
 template <class T, class... X>
 bool not_recorded(const Tensor<T>& y, const X&... inputs) {
-  if ((inputs.recorded() || ...)) return false;
+  if (any_recorded(inputs...)) return false;
   count_bytes<T>((y.numel() + ... + inputs.shape().numel()));
   return true;
 }

@@ -19,7 +19,8 @@ namespace detail::kernels {
 ///
 /// x, y, r, s: (rows, n); gamma, beta_param: (n), or (1) with scalar_gain, or nullptr for 1 and 0; mean,
 /// rstd: (rows), kept for the backward; rstd is the factor the formula gives. mean nullptr: it counts as 0,
-/// which with PyTorch's formula is RMSNorm (Zhang and Sennrich 2019, eq. 4). y may be x, s may be x or r.
+/// which with PyTorch's formula is RMSNorm (Zhang and Sennrich 2019, eq. 4). rstd nullptr: neither is kept,
+/// and `mean`, to which nothing is written, only says whether it counts as 0. y may be x, s may be x or r.
 /// dropout as in dropout_rows. With the teaching formula, n must be at least 2; throws ValueError otherwise.
 template <class T>
 void layer_norm_forward(const T* x, const T* gamma, const T* beta_param, T eps, LayerNormFormula formula,
@@ -142,6 +143,7 @@ struct LayerNormForward {
         v = (v - m) * factor * gamma + beta;
         W::store(y + row * n + i, n - i, v);
       }
+      if (rstd == nullptr) continue;
       if constexpr (centred) mean[row] = m;
       rstd[row] = factor;
     }
@@ -248,7 +250,7 @@ void layer_norm_forward(const T* x, const T* gamma, const T* beta_param, T eps, 
   parallel_for(rows, row_grain(n, simple_grain), [&](index_t begin, index_t end) {
     const index_t at = begin * n;
     run(a, x + at, shifted(r, at), plan, dropout.rows, begin, shifted(s, at), y + at, shifted(mean, begin),
-        rstd + begin, end - begin);
+        shifted(rstd, begin), end - begin);
   });
 }
 

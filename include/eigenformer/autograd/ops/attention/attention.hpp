@@ -164,7 +164,7 @@ template <class T>
                                                         : "attention";
   const OpScope scope = detail::scope_of(name);
   detail::AttentionSaved<T> saved(name, ctx, heads, queries, keys, mask, op, relative);
-  saved.forward();
+  saved.forward(sources.recorded());
   if (!sources.recorded()) return record(name, std::move(saved.out), sources.all(), {}, [](Backward<T>&) {});
   const bool of_q = heads.q.of.recorded();
   const bool of_scores =
@@ -244,7 +244,7 @@ template <class T>
   const detail::AttentionSources<T> sources(heads, relative);
   detail::AttentionSaved<T> saved("attention_weights", ctx, {heads.q, heads.k, heads.k}, queries, keys, mask,
                                   op, relative);
-  saved.forward();
+  saved.forward(true);
   saved.out = Tensor<T>();
   Tensor<T> weights(Shape{queries.batch(), op.heads, queries.max_length(), keys.max_length()});
   detail::kernels::attention_weights<T>(saved.problem(), saved.log_sum_exp.data(), weights.data());

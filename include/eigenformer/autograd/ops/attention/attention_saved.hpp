@@ -142,7 +142,6 @@ struct AttentionSaved {
     take_positions(name, relative);
     if (!ctx.drops()) op.dropout = 0;
     if (op.dropout > 0) dropout_key = ctx.next_dropout();
-    log_sum_exp = Tensor<T>(Shape{op.heads, queries.rows()});
   }
 
   T scale() const {
@@ -182,8 +181,10 @@ struct AttentionSaved {
     return p;
   }
 
-  // The result has the queries' shape: (B, Lq, ...) stays (B, Lq, ...).
-  void forward() {
+  // The result has the queries' shape: (B, Lq, ...) stays (B, Lq, ...). keep: the softmax's log_sum_exp, for
+  // what reads the weights again.
+  void forward(bool keep) {
+    if (keep) log_sum_exp = Tensor<T>(Shape{op.heads, queries.rows()});
     out = Tensor<T>(q.of.shape().with(-1, out_width()));
     kernels::AttentionDistanceWeights<T> sums;
     if (relative_keys.defined()) score_relative_keys();

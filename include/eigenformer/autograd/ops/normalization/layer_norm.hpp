@@ -49,8 +49,18 @@ struct LayerNormSaved {
                          {input.shape(), p->shape()});
       }
     }
-    mean = Tensor<T>(Shape{rows});
-    rstd = Tensor<T>(Shape{rows});
+  }
+
+  // Writes y. keep: the statistics, for the backward. r, s, dropout: as of layer_norm_forward.
+  void forward(const Var<T>& input, const Var<T>& shift, T* y, bool keep, const T* r = nullptr,
+               T* s = nullptr, const kernels::RowDropout& dropout = {}) {
+    if (keep) {
+      mean = Tensor<T>(Shape{rows});
+      rstd = Tensor<T>(Shape{rows});
+    }
+    kernels::layer_norm_forward<T>(input.value().data(), gamma.data(), shift.value().data(),
+                                   static_cast<T>(op.eps), op.formula, op.scalar_gain, y,
+                                   keep ? mean.data() : y, rstd.data(), rows, n, r, s, dropout);
   }
 
   // dx = rstd (g - mean(g) - h mean(g h)), dgamma = sum dy h, dbeta = sum dy; h the normalised input, g =
@@ -82,9 +92,7 @@ template <class T>
   detail::LayerNormSaved<T> saved("layer_norm", x, gamma, beta, op);
   saved.x = x.value();
   Tensor<T> y(x.shape());
-  detail::kernels::layer_norm_forward<T>(x.value().data(), gamma.value().data(), beta.value().data(),
-                                         static_cast<T>(op.eps), op.formula, op.scalar_gain, y.data(),
-                                         saved.mean.data(), saved.rstd.data(), saved.rows, saved.n);
+  saved.forward(x, beta, y.data(), detail::any_recorded(x, gamma, beta));
   if (detail::not_recorded(y, x, gamma, beta)) return y;
   return record("layer_norm", std::move(y), {x, gamma, beta},
                 SavedTensors().add_if(x.recorded() || gamma.recorded(), x).add_if(x.recorded(), gamma),
@@ -117,10 +125,8 @@ template <class T>
   saved.x = Tensor<T>(x.shape());
   const detail::RowDropoutSite<T> site("add_layer_norm", ctx, dropout_rate, saved.rows);
   Tensor<T> y(x.shape());
-  detail::kernels::layer_norm_forward<T>(x.value().data(), gamma.value().data(), beta.value().data(),
-                                         static_cast<T>(op.eps), op.formula, op.scalar_gain, y.data(),
-                                         saved.mean.data(), saved.rstd.data(), saved.rows, saved.n,
-                                         r.value().data(), saved.x.data(), site.view());
+  saved.forward(x, beta, y.data(), detail::any_recorded(x, r, gamma, beta), r.value().data(), saved.x.data(),
+                site.view());
   if (detail::not_recorded(y, x, r, gamma, beta)) return y;
   return record(
       "add_layer_norm", std::move(y), {x, r, gamma, beta},
@@ -155,7 +161,15 @@ struct RmsNormSaved {
           name, {"gain of shape ", gain.shape(), " must have ", n, " elements for input ", input.shape()},
           {input.shape(), gain.shape()});
     }
-    rstd = Tensor<T>(Shape{rows});
+  }
+
+  // As LayerNormSaved::forward().
+  void forward(const Var<T>& input, double eps, T* y, bool keep, const T* r = nullptr, T* s = nullptr,
+               const kernels::RowDropout& dropout = {}) {
+    if (keep) rstd = Tensor<T>(Shape{rows});
+    kernels::layer_norm_forward<T>(input.value().data(), gamma.data(), nullptr, static_cast<T>(eps),
+                                   LayerNormFormula::pytorch, false, y, nullptr, rstd.data(), rows, n, r, s,
+                                   dropout);
   }
 
   // dx = rstd (g - h mean(g h)), dgamma = sum dy h; h = x rstd, g = gamma dy.
@@ -179,9 +193,7 @@ template <class T>
   detail::RmsNormSaved<T> saved("rms_norm", x, gamma, eps);
   saved.x = x.value();
   Tensor<T> y(x.shape());
-  detail::kernels::layer_norm_forward<T>(x.value().data(), gamma.value().data(), nullptr, static_cast<T>(eps),
-                                         LayerNormFormula::pytorch, false, y.data(), nullptr,
-                                         saved.rstd.data(), saved.rows, saved.n);
+  saved.forward(x, eps, y.data(), detail::any_recorded(x, gamma));
   if (detail::not_recorded(y, x, gamma)) return y;
   return record("rms_norm", std::move(y), {x, gamma}, SavedTensors(x).add_if(x.recorded(), gamma),
                 [saved](Backward<T>& b) {
@@ -210,10 +222,8 @@ template <class T>
   saved.x = Tensor<T>(x.shape());
   const detail::RowDropoutSite<T> site("add_rms_norm", ctx, dropout_rate, saved.rows);
   Tensor<T> y(x.shape());
-  detail::kernels::layer_norm_forward<T>(x.value().data(), gamma.value().data(), nullptr, static_cast<T>(eps),
-                                         LayerNormFormula::pytorch, false, y.data(), nullptr,
-                                         saved.rstd.data(), saved.rows, saved.n, r.value().data(),
-                                         saved.x.data(), site.view());
+  saved.forward(x, eps, y.data(), detail::any_recorded(x, r, gamma), r.value().data(), saved.x.data(),
+                site.view());
   if (detail::not_recorded(y, x, r, gamma)) return y;
   return record(
       "add_rms_norm", std::move(y), {x, r, gamma}, SavedTensors().add_if(x.recorded() || r.recorded(), gamma),
