@@ -41,10 +41,11 @@ struct PrepareOptions {
   double script_share = 0.5;    ///< least share of the letters of a side that are of its scripts
   index_t max_length = 256;     ///< most tokens of a side, without begin and end; at most 65535
   std::string tokenizer = has_subword_tokenizer() ? "subword" : "word";  ///< char, word or subword
-  index_t vocab_size = 0;       ///< most entries of a vocabulary, the four special ones included; 0: chosen
-                                ///< for the text, as a new training does
-  bool separate_vocab = false;  ///< a vocabulary for each language instead of a joint one
-  std::string tags{};           ///< tokens that the source vocabulary reserves, separated by commas
+  /// Most entries of a vocabulary, the four special ones included; 0: for subwords chosen for the text, by
+  /// the rule of a new training, otherwise 8000.
+  index_t vocab_size = 0;
+  bool separate_vocab = false;     ///< a vocabulary for each language instead of a joint one
+  std::string tags{};              ///< tokens that the source vocabulary reserves, separated by commas
   index_t sample_pairs = 200'000;  ///< number of random pairs that the vocabulary is trained on
   std::uint64_t seed = 1;          ///< seed of that random sample
 
@@ -72,7 +73,9 @@ struct PrepareOptions {
     visit(OptionField{"max_length", "drop pairs with more tokens on one side", Allowed::positive},
           self.max_length);
     visit(OptionField{"tokenizer", "tokenizer: char, word or subword"}, self.tokenizer);
-    visit(OptionField{"vocab_size", "maximum vocabulary size; 0: chosen for the text", Allowed::not_negative},
+    visit(OptionField{"vocab_size",
+                      "maximum vocabulary size; 0: chosen for the text (subword), 8000 (word, char)",
+                      Allowed::not_negative},
           self.vocab_size);
     visit(OptionField{"separate_vocab", "a separate vocabulary for each language instead of a joint one"},
           self.separate_vocab);

@@ -13,11 +13,13 @@ struct TranslatorOptions {
   index_t queue_tokens = 262144;  ///< maximum waiting source tokens, where a blank line counts as 1; a
                                   ///< request with more is refused
   /// Seconds that the first request waits for others to share its batch, at most 60. 0: a batch holds what
-  /// arrived while the previous batch was running.
+  /// waits when a worker is free.
   double window = 0;
-  /// Batches translated at once, each by its own thread; 0: one for each thread of the Runtime. They share
-  /// these threads: a worker that is alone uses all of them for its batch, so that one request is answered
-  /// fast, and with many requests each has its own, so that none waits within a product.
+  /// Batches translated at once, each by its own thread; 0: one for each thread of the Runtime, or as many as
+  /// the system allows. They divide waiting lines among them, at least 4 for a batch, and share the threads
+  /// that the Runtime has when the Translator is made, also with other Translators: a batch that runs alone
+  /// uses all of them, so that one request is answered fast, and of many batches each has a part, so that
+  /// threads seldom wait for each other.
   index_t workers = 0;
 
   /// Visits the fields with their names and descriptions, for files and command lines.

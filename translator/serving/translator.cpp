@@ -31,24 +31,28 @@ const Translator*& translator_of_thread() {
 
 }  // namespace
 
-/// The threads of the Runtime at its construction, for loops of several workers.
+/// The threads of the Runtime at its construction, for loops of the workers of all Translators: a loop is cut
+/// for its worker's share of them, and its parts may run on any that is free.
 class Translator::SharedThreads final : public Executor {
  public:
   /// All of them.
   index_t all() const { return all_->threads(); }
-  /// From now on, loops are for a share of this many workers.
-  void share(index_t workers) noexcept { workers_.store(workers, std::memory_order_relaxed); }
+  /// A batch begins (1) or ends (-1).
+  static void change(index_t batches) noexcept { running() += batches; }
 
-  /// Those of one share, at least one, with which a loop runs on its worker.
+  /// Those of one share, at least one.
   int threads() const override {
-    const index_t workers = std::max<index_t>(1, workers_.load(std::memory_order_relaxed));
-    return static_cast<int>(std::max<index_t>(1, all() / workers));
+    return static_cast<int>(std::max<index_t>(1, all() / std::max<index_t>(1, running())));
   }
   void run(index_t count, TaskRef task) override { all_->run(count, task); }
 
  private:
+  static std::atomic<index_t>& running() noexcept {
+    static std::atomic<index_t> batches{0};
+    return batches;
+  }
+
   const std::shared_ptr<Executor> all_ = Runtime::instance().executor();
-  std::atomic<index_t> workers_{1};
 };
 
 Translator::Translator(std::shared_ptr<const LineTranslator> lines, const TranslatorOptions& options,
@@ -70,6 +74,7 @@ Translator::Translator(std::shared_ptr<const LineTranslator> lines, const Transl
     for (index_t i = 0; i < workers; ++i) workers_.emplace_back([this] { work(); });
   } catch (const std::exception&) {  // std::system_error, or std::bad_alloc
     const std::size_t started = workers_.size();
+    if (options_.workers == 0 && started > 0) return;
     stop(ShutdownMode::cancel);
     throw ValueError("translator", {"cannot start ", workers, " workers: the system allows only ", started});
   }
@@ -239,10 +244,12 @@ bool Translator::wait_for_batch(Batch& batch) {
       if (!accepting_) return false;
       continue;
     }
-    // Leave a share to idle workers.
-    const index_t share = (queue_.lines() + idle_workers_) / (idle_workers_ + 1);
+    // Leave a share to idle workers, but for batches so small that each line takes longer.
+    constexpr index_t least = 4;
+    const index_t share = std::max(least, (queue_.lines() + idle_workers_) / (idle_workers_ + 1));
     batch = queue_.take(lines_->options().batching, share, now);
-    threads_->share(++statistics_.running_batches);
+    ++statistics_.running_batches;
+    SharedThreads::change(1);
     statistics_.running_lines += static_cast<index_t>(batch.size());
     if (!queue_.empty()) wake_.notify_one();
     return true;
@@ -302,7 +309,8 @@ void Translator::run(const Batch& batch) {
     }
   }
   const std::lock_guard<std::mutex> lock(mutex_);
-  threads_->share(--statistics_.running_batches);
+  --statistics_.running_batches;
+  SharedThreads::change(-1);
   statistics_.running_lines -= static_cast<index_t>(batch.size());
   ++statistics_.batches;
   statistics_.lines += batch.size();

@@ -138,9 +138,9 @@ class ProcessorShare {
 /// Chooses the recipe of a training for a corpus and a budget: the size of the model, batches, learning rate,
 /// schedule, dropout and the interval of validations. It considers sizes from d64 to d512 with at most 12
 /// weights in layers for a target token of the corpus, computes what each is expected to reach
-/// (expected_loss), and takes the lowest. Without a limit of seconds it takes the smallest size than
-/// which the next is less than 4 % better, and without any limit it trains until twice the updates are worth
-/// less than 2 %, with patience.
+/// (expected_loss), and takes the lowest; dropout follows the number of epochs. Without a limit of seconds it
+/// takes the smallest size than which the next is less than 4 % better, and without any limit it trains until
+/// twice the updates are worth less than 2 %, with patience.
 ///
 ///     const ef::TrainingPlan plan = ef::plan_training(
 ///         ef::corpus_statistics(corpus),

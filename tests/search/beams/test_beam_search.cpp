@@ -4,6 +4,7 @@
 #include <limits>
 #include <set>
 
+#include "eigenformer/core/runtime/runtime.hpp"
 #include "search/search_tools.hpp"
 
 using namespace eigenformer;

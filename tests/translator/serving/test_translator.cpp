@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <memory>
@@ -432,6 +433,16 @@ TEST_CASE(
   REQUIRE(f.submit(5, {.lines = {"1"}}) == Status::accepted);
   f.gate->await(6);
   CHECK(threads().back() == 4);
+}
+
+TEST_CASE("workers divide the lines that wait, but into batches of four or more") {
+  const ThreadScope scope(4);
+  Fixture f(TranslatorOptions{});
+  REQUIRE(f.submit(0, {.lines = {"1", "2", "3", "4", "5", "6"}}) == Status::accepted);
+  f.outcomes.await(1);
+  std::vector<std::size_t> batches = f.batches();
+  std::sort(batches.begin(), batches.end());
+  CHECK(batches == std::vector<std::size_t>{2, 4});
 }
 
 TEST_CASE("impossible requests and options are refused with a reason") {

@@ -350,6 +350,7 @@ EIGENFORMER_NOINLINE std::shared_ptr<TapeState<T>> tape_of(const char* op, const
   return tape;
 }
 
+/// Whether any of an op's inputs is recorded.
 template <class... X>
 bool any_recorded(const X&... inputs) {
   return (inputs.recorded() || ...);
