@@ -8,6 +8,7 @@
 #include <fstream>
 #include <functional>
 #include <limits>
+#include <optional>
 #include <string>
 #include <system_error>
 #include <unordered_set>
@@ -85,6 +86,13 @@ struct TrainingPlan {
 
   /// A description for people in a few lines, without the warnings.
   std::string str() const;
+
+  /// The validation loss to expect at the end of `all` updates, now that it is `validation_loss` after `done`
+  /// of them. How hard the corpus is shows by then, so this is nearer than `loss`: docs/training/plan.md
+  /// has the errors. Empty in the first eighth of the updates, in the decay of the learning rate, and for
+  /// other schedules than warmup_stable_decay, which were not measured.
+  EIGENFORMER_IO_FUNCTION std::optional<double> expected_at_end(double done, double all,
+                                                                double validation_loss) const;
 };
 
 /// Counts a corpus. Throws ValueError for an empty one.
@@ -96,7 +104,7 @@ namespace detail::loss_law {
 inline constexpr double floor_of_entropy = 0.1347, size_factor = 213.4, size_power = 0.4832,
                         half_way = 1.849e+05, half_way_of_entropy = 0.5819, data_power = 0.8908,
                         worth_of_repeats = 3.428, critical_batch = 1846, dropout_slows = 1.754,
-                        bpe_dropout_slows = 8.145, relative_error = 0.07;
+                        bpe_dropout_slows = 8.145, relative_error = 0.07, peak_rate_costs = 0.16;
 
 }  // namespace detail::loss_law
 
@@ -449,6 +457,19 @@ EIGENFORMER_IO_FUNCTION TrainingSpeed measured_speed(const PairSource& corpus) {
     trainer.run();
     return fastest.tokens_per_second;
   };
+}
+
+EIGENFORMER_IO_FUNCTION std::optional<double> TrainingPlan::expected_at_end(double done, double all,
+                                                                            double validation_loss) const {
+  if (training.schedule != ScheduleKind::warmup_stable_decay || !(validation_loss > 0) || !(done > 0) ||
+      8 * done < all || done > 0.8 * all)
+    return {};
+  const auto update = static_cast<double>(training.batch_tokens * training.loop.accumulate);
+  const auto law = [&](double n) {
+    return expected_loss(corpus, detail::layer_weights(model), n, update, model.layer.residual_dropout());
+  };
+  const double decayed = std::max(0.0, validation_loss - detail::loss_law::peak_rate_costs);
+  return decayed * law(all) / law(done);
 }
 
 EIGENFORMER_IO_FUNCTION std::string TrainingPlan::str() const {

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cmath>
 #include <fstream>
+#include <limits>
 #include <map>
 #include <numeric>
 #include <string>
@@ -85,6 +86,47 @@ TEST_CASE("expected_loss is within its error of the trainings that it was fitted
     for (const double error : of_corpus) CHECK(std::fabs(error - mean) < 0.08);
   }
   CHECK(3 * near >= 2 * errors.size());
+}
+
+TEST_CASE("a validation lets expect the loss at the end of the trainings that were measured") {
+  std::ifstream file(fixtures_folder().parent_path().parent_path() / "docs/figures/training/sweep.jsonl");
+  REQUIRE(file);
+  std::size_t trainings = 0, near = 0;
+  for (std::string line; std::getline(file, line);) {
+    const auto p = nlohmann::json::parse(line);
+    if (!p.contains("validations")) continue;
+    TrainingPlan plan = plan_of(600);
+    plan.corpus = {.target_tokens = p.at("target_tokens"), .entropy = p.at("entropy")};
+    plan.model.layer.d_model = p.at("d_model");
+    plan.model.layer.dim_feedforward = 4 * plan.model.layer.d_model;
+    plan.model.encoder.num_layers = plan.model.decoder.num_layers = plan.model.layer.d_model == 64 ? 2 : 3;
+    plan.model.layer.dropout = {.rate = p.at("dropout"), .attention = 0.0, .feed_forward = 0.0};
+    REQUIRE(detail::layer_weights(plan.model) == p.at("layer_weights").get<double>());
+    const double all = p.at("updates"), reached = p.at("best");
+    double squares = 0, count = 0;
+    for (const auto& [step, loss] : p.at("validations").get<std::vector<std::pair<double, double>>>()) {
+      const auto expected = plan.expected_at_end(step, all, loss);
+      CHECK(expected.has_value() == (8 * step >= all && step <= 0.8 * all));
+      if (!expected) continue;
+      squares += std::pow(std::log(*expected / reached), 2);
+      ++count;
+    }
+    REQUIRE(count > 4);
+    const double error = std::sqrt(squares / count);
+    CHECK(error < 0.06);
+    ++trainings;
+    if (error < 0.03) ++near;
+  }
+  REQUIRE(trainings > 8);
+  CHECK(3 * near >= 2 * trainings);
+
+  TrainingPlan plan = plan_of(600);
+  CHECK(*plan.expected_at_end(4000, 8000, 2.0) < *plan.expected_at_end(6000, 8000, 2.0));
+  CHECK(*plan.expected_at_end(4000, 8000, 0.01) == 0);
+  CHECK_FALSE(plan.expected_at_end(4000, 8000, std::numeric_limits<double>::quiet_NaN()));
+  CHECK_FALSE(plan.expected_at_end(0, 0, 2.0));
+  plan.training.schedule = ScheduleKind::cosine;
+  CHECK_FALSE(plan.expected_at_end(4000, 8000, 2.0));
 }
 
 TEST_CASE("expected_loss falls with tokens, and repeated tokens are worth less than new ones") {

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <optional>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -115,6 +116,28 @@ TEST_CASE("ConsoleSink: validations draw a curve on a terminal, and show their s
     CHECK(contains(out.str(), "  loss 3.000 ") == terminal);
     CHECK(contains(out.str(), "  source     one\n  reference  eins\n  output     zwei\n  source     two\n"));
   }
+}
+
+TEST_CASE("ConsoleSink: validations show the loss that they let expect at the end, where it is known") {
+  std::ostringstream out;
+  ConsoleSink sink(out);
+  sink.expect([](double updates, double all, double loss) {
+    return updates < 20 ? std::nullopt : std::optional(loss * updates / all);
+  });
+  StepReport r{.step = 9, .total_steps = 80};
+  sink.on_step(r);
+  ValidationReport v{.epoch = 1, .step = 10, .name = "bleu", .value = 3, .others = {{"loss", 2}}};
+  sink.on_validation(v);
+  CHECK_FALSE(contains(out.str(), "expected"));
+  v.step = 20;
+  sink.on_validation(v);
+  CHECK(out.str().ends_with("BLEU 3.00  expected at the end: 0.50\n"));
+  v.averaged = 2;
+  sink.on_validation(v);
+  CHECK(out.str().ends_with("BLEU 3.00\n"));
+  v = {.epoch = 1, .step = 20, .name = "bleu", .value = 3};
+  sink.on_validation(v);
+  CHECK(out.str().ends_with("BLEU 3.00\n"));
 }
 
 TEST_CASE("ConsoleSink: a loss that rises, stands still or overfits gives one notice, with what helps") {

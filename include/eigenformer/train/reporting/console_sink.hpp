@@ -44,6 +44,12 @@ class ConsoleSink : public TrainingSink {
   void on_checkpoint() override { next_.on_checkpoint(); }
   void on_decay() override { next_.on_decay(); }
 
+  /// The loss at the end that a validation lets expect, empty if it is not known: of the updates so far,
+  /// those in all, and the loss.
+  using Expectation = std::function<std::optional<double>(double updates, double all_updates, double loss)>;
+  /// Validations show what is expected at the end, for example by TrainingPlan::expected_at_end().
+  void expect(Expectation expectation) { expectation_ = std::move(expectation); }
+
   /// Prints a permanent line.
   void say(const std::string& text) { line_.say(text); }
   /// Shows nothing from now on, but passes events on.
@@ -78,6 +84,8 @@ class ConsoleSink : public TrainingSink {
   detail::ConsoleLine line_;
   double interval_;
   TrainingSink& next_;
+  Expectation expectation_;
+  double all_updates_ = 0;  // by the last report
   double next_line_ = 0;
   double lowest_ = std::numeric_limits<double>::infinity();  // training loss
   double training_loss_ = 0;                                 // of the last report
@@ -92,6 +100,7 @@ class ConsoleSink : public TrainingSink {
 namespace eigenformer {
 
 EIGENFORMER_IO_FUNCTION void ConsoleSink::on_step(const StepReport& r) {
+  all_updates_ = static_cast<double>(r.total_steps);
   if (line_.on_terminal()) {
     line_.show(text(r));
   } else if (r.seconds >= next_line_) {
@@ -103,8 +112,11 @@ EIGENFORMER_IO_FUNCTION void ConsoleSink::on_step(const StepReport& r) {
 }
 
 EIGENFORMER_IO_FUNCTION void ConsoleSink::on_validation(const ValidationReport& r) {
-  line_.say(text(r));
   const std::optional<double> loss = loss_of(r);
+  std::optional<double> at_end;
+  if (expectation_ && loss && r.averaged == 0)
+    at_end = expectation_(static_cast<double>(r.step), all_updates_, *loss);
+  line_.say(text(r) + (at_end ? detail::format("  expected at the end: %.2f", *at_end) : ""));
   if (loss && r.averaged == 0) losses_.push_back(*loss);
   if (line_.on_terminal() && losses_.size() > 2) line_.say(curve(losses_));
   for (const SampleTranslation& s : r.samples) {

@@ -262,6 +262,9 @@ class TrainingCall {
                                               std::numeric_limits<std::size_t>::max(), true, teacher())
                                   .bytes;
     say(*plan_, s, seconds_left(), bytes, progress_);
+    progress_.expect([this](double updates, double all, double loss) {
+      return plan_->expected_at_end(updates, all, loss);
+    });
   }
 
   /// Chooses batches, accumulation and checkpoints that keep the process within --memory-limit, and reports
