@@ -10,7 +10,7 @@
 #include "eigenformer/kernels/packed/packed_weights.hpp"
 #include "eigenformer/nn/models/language_model.hpp"
 #include "eigenformer/nn/models/seq2seq.hpp"
-#include "eigenformer/train/objectives/guided_alignment.hpp"
+#include "eigenformer/train/objectives/loss.hpp"
 #include "test_tools.hpp"
 
 using namespace eigenformer;

@@ -1,4 +1,4 @@
-#include "eigenformer/train/objectives/guided_alignment.hpp"
+#include "eigenformer/train/objectives/loss.hpp"
 
 #include <doctest/doctest.h>
 

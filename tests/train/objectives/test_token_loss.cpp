@@ -1,4 +1,4 @@
-#include "eigenformer/train/objectives/token_loss.hpp"
+#include "eigenformer/train/objectives/loss.hpp"
 
 #include <doctest/doctest.h>
 

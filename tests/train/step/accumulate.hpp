@@ -10,7 +10,8 @@ namespace eigenformer::testing {
 template <class T, class Loss, class Batch>
 detail::UpdateLoss accumulate_gradients(Loss& loss, const std::vector<Batch>& batches, Tape<T>& tape,
                                         const detail::DropoutKey& key, Gradients<T>& gradients) {
-  detail::UpdatesOf<T, Loss&, const std::vector<Batch>&> updates(loss, batches);
+  const auto rate = [](index_t) { return 0.1; };
+  detail::UpdatesOf<T, Loss&, const std::vector<Batch>&, decltype(rate)> updates(loss, batches, rate);
   updates.begin(1, 0, static_cast<index_t>(batches.size()));
   return detail::SequentialAccumulator<T>(tape).add(updates, {key}, gradients);
 }

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "eigenformer/train/objectives/token_loss.hpp"
+#include "eigenformer/train/objectives/loss.hpp"
 #include "model/decoding_model.hpp"
 #include "translator/preparing/prepare_options.hpp"
 

@@ -129,40 +129,6 @@ TrainingProgress progress_from(const StateReader<T>& reader) {
 
 namespace eigenformer {
 
-/// How long a training will be. A schedule that takes it as a second argument can decay until the training
-/// ends.
-///
-/// The limits epochs and max_steps give the number of updates from the start; every epoch counts as many
-/// batches as the first. What max_minutes allows is estimated from the mean speed of the run, first after 20
-/// updates and a 50th of the time, or after a tenth of the time, and then at every update; until the first
-/// estimate the time limit is ignored. A notice states the estimate, and again whenever it has changed by a
-/// tenth. It is saved with the state and used by a resumed training until that has its own. `done` needs no
-/// estimate.
-///
-/// A schedule may have these members:
-///
-/// - bool uses_total() const: false if it needs no estimate; there are no notices then.
-/// - bool follows_total() const: false if its rates depend on the total only for the warm-up, so that no
-///   notice is needed when the total changes. Otherwise a training resumed with another total gives one.
-/// - double decays_from() const: the part `done` after which it decays. Then TrainingSink::on_decay() is
-///   called, and run() takes a token for an early decay.
-struct ExpectedSteps {
-  index_t count = 0;    ///< updates in all, those already made included
-  bool settled = true;  ///< false until a time limit has been estimated
-  /// The part of the training that is over before this update, 0 to 1, by the nearest limit: of the updates,
-  /// or of the wall-clock time of this run.
-  double done = 0;
-};
-
-/// A function that returns the learning rate of an update: (step, from 1) or (step, ExpectedSteps).
-template <class S>
-concept Schedule = requires(S& s, index_t step) {
-  { s(step) } -> std::convertible_to<double>;
-}
-|| requires(S& s, index_t step, ExpectedSteps total) {
-  { s(step, total) } -> std::convertible_to<double>;
-};
-
 namespace detail {
 
 /// A guard that keeps the weights for evaluation in a model for its lifetime; see
@@ -327,7 +293,6 @@ class TrainingLoop {
   std::unique_ptr<detail::Accumulator<T>> accumulator_;
   std::unique_ptr<detail::ShardedState<T>> sharded_;  // with DistributedOptions::shard_optimizer
   Optimizer<T>& optimizer_;
-  std::function<double(index_t, ExpectedSteps)> schedule_;
   bool uses_total_ = false;
   bool follows_total_ = false;
   double decays_from_ = 2;  // above 1: never

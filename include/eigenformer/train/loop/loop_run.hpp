@@ -56,8 +56,15 @@ TrainingLoop<T>::TrainingLoop(const std::vector<ParameterHandle<T>>& parameters,
   require_options();
   if (options_.ema_decay > 0)
     average_ = std::make_unique<ExponentialAverage<T>>(parameters_, options_.ema_decay);
-  updates_ = std::make_unique<detail::UpdatesOf<T, LossOwned, Batches>>(std::forward<Loss>(loss),
-                                                                        std::forward<Batches>(batches));
+  if constexpr (std::invocable<RatesOwned&, index_t, ExpectedSteps>) {
+    uses_total_ = true;
+    if constexpr (requires { schedule.uses_total(); }) uses_total_ = schedule.uses_total();
+    follows_total_ = uses_total_;
+    if constexpr (requires { schedule.follows_total(); }) follows_total_ = schedule.follows_total();
+    if constexpr (requires { schedule.decays_from(); }) decays_from_ = schedule.decays_from();
+  }
+  updates_ = std::make_unique<detail::UpdatesOf<T, LossOwned, Batches, RatesOwned>>(
+      std::forward<Loss>(loss), std::forward<Batches>(batches), std::forward<Rates>(schedule));
   if (updates_->num_batches(0) == detail::endless) {
     if (options_.accumulate > 1) {
       throw ValueError("training", {"accumulate is ", options_.accumulate,
@@ -70,21 +77,6 @@ TrainingLoop<T>::TrainingLoop(const std::vector<ParameterHandle<T>>& parameters,
     }
   }
   make_accumulator();
-  if constexpr (std::invocable<RatesOwned&, index_t, ExpectedSteps>) {
-    uses_total_ = true;
-    if constexpr (requires { schedule.uses_total(); }) uses_total_ = schedule.uses_total();
-    follows_total_ = uses_total_;
-    if constexpr (requires { schedule.follows_total(); }) follows_total_ = schedule.follows_total();
-    if constexpr (requires { schedule.decays_from(); }) decays_from_ = schedule.decays_from();
-  }
-  schedule_ = [rates = RatesOwned(std::forward<Rates>(schedule))](index_t step, ExpectedSteps total) mutable {
-    if constexpr (std::invocable<RatesOwned&, index_t, ExpectedSteps>) {
-      return static_cast<double>(rates(step, total));
-    } else {
-      (void)total;
-      return static_cast<double>(rates(step));
-    }
-  };
 }
 
 template <class T>
@@ -364,7 +356,7 @@ void TrainingLoop<T>::update() {
       {key, detail::kernels::faster_precision(options_.precision), weights_, options_.checkpoint_activations},
       gradients_);
   const ClipFactor clipped = clip_factor(accumulator_->norm(gradients_), options_.clip_norm);
-  learning_rate_ = schedule_(progress_.step + 1, expected_steps());
+  learning_rate_ = updates_->rate(progress_.step + 1, expected_steps());
   gradient_norm_ = clipped.norm;
   last_loss_ = mean.weight > 0 ? mean.parts.shown(mean.loss * mean.weight) / mean.weight : mean.loss;
   ++progress_.step;

@@ -109,6 +109,40 @@ concept EpochBatches = requires(Batches& batches, index_t epoch, index_t k) {
   batches.batch(epoch, k);
 };
 
+/// How long a training will be. A schedule that takes it as a second argument can decay until the training
+/// ends.
+///
+/// The limits epochs and max_steps give the number of updates from the start; every epoch counts as many
+/// batches as the first. What max_minutes allows is estimated from the mean speed of the run, first after 20
+/// updates and a 50th of the time, or after a tenth of the time, and then at every update; until the first
+/// estimate the time limit is ignored. A notice states the estimate, and again whenever it has changed by a
+/// tenth. It is saved with the state and used by a resumed training until that has its own. `done` needs no
+/// estimate.
+///
+/// A schedule may have these members:
+///
+/// - bool uses_total() const: false if it needs no estimate; there are no notices then.
+/// - bool follows_total() const: false if its rates depend on the total only for the warm-up, so that no
+///   notice is needed when the total changes. Otherwise a training resumed with another total gives one.
+/// - double decays_from() const: the part `done` after which it decays. Then TrainingSink::on_decay() is
+///   called, and run() takes a token for an early decay.
+struct ExpectedSteps {
+  index_t count = 0;    ///< updates in all, those already made included
+  bool settled = true;  ///< false until a time limit has been estimated
+  /// The part of the training that is over before this update, 0 to 1, by the nearest limit: of the updates,
+  /// or of the wall-clock time of this run.
+  double done = 0;
+};
+
+/// A function that returns the learning rate of an update: (step, from 1) or (step, ExpectedSteps).
+template <class S>
+concept Schedule = requires(S& s, index_t step) {
+  { s(step) } -> std::convertible_to<double>;
+}
+|| requires(S& s, index_t step, ExpectedSteps total) {
+  { s(step, total) } -> std::convertible_to<double>;
+};
+
 namespace detail {
 
 /// The loss of an update.
@@ -178,7 +212,7 @@ auto batches_of_update(Batches& batches, index_t first, index_t count) {
   }
 }
 
-// Erases the types of a training's batches and loss. No batch depends on who computes the others.
+// Erases the types of a training's batches, loss and schedule. No batch depends on who computes the others.
 template <class T>
 class Updates {
  public:
@@ -193,13 +227,15 @@ class Updates {
   virtual double weight(index_t k) = 0;
   // Batch k's share of the update's mean loss; thread-safe.
   virtual Var<T> loss(index_t k, UpdateWeight update, const Context<T>& ctx) = 0;
+  // The learning rate of an update, counted from 1.
+  virtual double rate(index_t step, ExpectedSteps total) = 0;
 };
 
-template <class T, class Loss, class Batches>
+template <class T, class Loss, class Batches, class Rates>
 class UpdatesOf final : public Updates<T> {
  public:
-  UpdatesOf(Loss loss, Batches batches)
-      : loss_(std::forward<Loss>(loss)), batches_(std::forward<Batches>(batches)) {}
+  UpdatesOf(Loss loss, Batches batches, Rates rates)
+      : loss_(std::forward<Loss>(loss)), batches_(std::forward<Batches>(batches)), rates_(std::move(rates)) {}
   UpdatesOf(const UpdatesOf&) = delete;
   UpdatesOf& operator=(const UpdatesOf&) = delete;
 
@@ -230,6 +266,13 @@ class UpdatesOf final : public Updates<T> {
       return share == 1 ? mean : multiply(mean, static_cast<T>(share));
     }
   }
+  double rate(index_t step, [[maybe_unused]] ExpectedSteps total) override {
+    if constexpr (std::invocable<Rates&, index_t, ExpectedSteps>) {
+      return static_cast<double>(rates_(step, total));
+    } else {
+      return static_cast<double>(rates_(step));
+    }
+  }
 
  private:
   using Source = std::remove_reference_t<Batches>;
@@ -247,6 +290,7 @@ class UpdatesOf final : public Updates<T> {
 
   Loss loss_;
   Batches batches_;
+  Rates rates_;
   index_t epoch_ = 0, first_ = 0;
   std::optional<decltype(batches_of_update<T, std::remove_reference_t<Loss>>(std::declval<Source&>(),
                                                                              index_t{}, index_t{}))>
