@@ -211,19 +211,13 @@ class Preparation {
   TokenizerPair train_vocabulary() {
     progress_({"vocabulary", sample_.size(), sample_.size()});
     report_.sampled = sample_.size();
-    index_t size = options_.vocab_size;
-    if (size == 0 && options_.tokenizer == "subword") {
-      detail::CharacterCounts characters;
-      for (const auto* side : {&sample_.source, &sample_.target}) {
-        for (const std::string& line : *side) characters.add(line);
-      }
-      size = detail::planned_vocabulary(target_bytes_, characters);
-    }
-    return train_tokenizers({.kind = options_.tokenizer,
-                             .vocabulary_size = size > 0 ? size : TokenizerOptions{}.vocabulary_size,
+    TokenizerOptions options{.kind = options_.tokenizer,
+                             .vocabulary_size = options_.vocab_size,
                              .joint = !options_.separate_vocab,
-                             .reserved = options_.reserved()},
-                            sample_);
+                             .reserved = options_.reserved()};
+    options.vocabulary_size =
+        detail::planned_vocabulary(options, target_bytes_, {sample_.source, sample_.target});
+    return train_tokenizers(options, sample_);
   }
 
   // Encodes the clean text, except for the pairs held out.

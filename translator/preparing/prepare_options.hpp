@@ -27,6 +27,17 @@ bool is_tag(const std::string& text);
 // Splits a text at separators; an empty text has no parts.
 std::vector<std::string> parts_of(const std::string& text, char separator);
 
+// The fields of a new vocabulary, of preparing and of training.
+void vocabulary_fields(auto& self, auto&& visit) {
+  visit(OptionField{"tokenizer", "tokenizer: char, word or subword"}, self.tokenizer);
+  visit(OptionField{"vocab_size",
+                    "maximum vocabulary size; 0: chosen for the text (subword), 8000 (word, char)",
+                    Allowed::not_negative},
+        self.vocab_size);
+  visit(OptionField{"separate_vocab", "a separate vocabulary for each language instead of a joint one"},
+        self.separate_vocab);
+}
+
 }  // namespace detail
 
 /// Which pairs of a corpus are kept, and how they are tokenized.
@@ -72,13 +83,7 @@ struct PrepareOptions {
         self.script_share);
     visit(OptionField{"max_length", "drop pairs with more tokens on one side", Allowed::positive},
           self.max_length);
-    visit(OptionField{"tokenizer", "tokenizer: char, word or subword"}, self.tokenizer);
-    visit(OptionField{"vocab_size",
-                      "maximum vocabulary size; 0: chosen for the text (subword), 8000 (word, char)",
-                      Allowed::not_negative},
-          self.vocab_size);
-    visit(OptionField{"separate_vocab", "a separate vocabulary for each language instead of a joint one"},
-          self.separate_vocab);
+    detail::vocabulary_fields(self, visit);
     visit(OptionField{"tags", "tokens that the vocabulary reserves, such as <2de>,<2fr>"}, self.tags);
     visit(OptionField{"sample_pairs", "number of random pairs that the vocabulary is built from",
                       Allowed::positive},

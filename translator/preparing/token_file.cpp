@@ -23,7 +23,7 @@ constexpr std::uint32_t reads_a_release = 512;
 constexpr std::size_t read_block = std::size_t{1} << 24, written_block = std::size_t{1} << 20;
 
 std::uint64_t right_hash(const detail::TokenFileHead& head, const detail::TokenFileTail& tail) {
-  Hash64 all;
+  detail::Hash64 all;
   all.add(std::string_view(reinterpret_cast<const char*>(&head), sizeof head));
   all.add(std::string_view(reinterpret_cast<const char*>(&tail), offsetof(detail::TokenFileTail, hash)));
   return all.value();
@@ -81,7 +81,7 @@ void TokenFile::require_sizes(std::uint64_t body) const {
 void TokenFile::read_lengths(std::string_view stored) {
   lengths_.resize(static_cast<std::size_t>(tail_.pairs));
   std::uint64_t source = 0, target = 0;
-  Hash64 hash;
+  detail::Hash64 hash;
   for (std::size_t first = 0; first < lengths_.size(); first += read_block / 4) {
     const std::string_view part = stored.substr(4 * first, read_block);
     std::memcpy(lengths_.data() + first, part.data(), part.size());
@@ -101,7 +101,7 @@ void TokenFile::read_lengths(std::string_view stored) {
 }
 
 void TokenFile::require_ids(std::string_view stored) const {
-  Hash64 hash;
+  detail::Hash64 hash;
   for (; !stored.empty(); stored.remove_prefix(std::min(read_block, stored.size()))) {
     const std::string_view part = stored.substr(0, read_block);
     hash.add(part);
@@ -177,7 +177,7 @@ void TokenFileWriter::commit() {
   finished_ = true;
   flush();
   tail_.ids_hash = hash_.value();
-  Hash64 hash;
+  detail::Hash64 hash;
   std::vector<Lengths> part;
   for (std::size_t first = 0; first < lengths_.size(); first += part.size()) {
     const auto begin = lengths_.begin() + static_cast<std::ptrdiff_t>(first);

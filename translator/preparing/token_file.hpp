@@ -149,7 +149,7 @@ class TokenFileWriter {
   detail::TokenFileHead head_;
   detail::TokenFileTail tail_;
   std::string ids_;
-  Hash64 hash_;
+  detail::Hash64 hash_;
   std::deque<detail::TokenFileLengths> lengths_;
   bool finished_ = false;  // by commit(), also by one that threw
 };

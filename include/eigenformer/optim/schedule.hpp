@@ -13,6 +13,8 @@ namespace eigenformer::schedule {
 
 namespace detail {
 
+inline constexpr double decay_share = 0.2;  // of a training, where nothing else is said
+
 inline void check(const char* op, index_t step, double peak, index_t warmup) {
   if (step < 1) throw ValueError(op, {"step is ", step, ", must be at least 1"});
   if (!(peak >= 0 && std::isfinite(peak))) {
@@ -38,7 +40,7 @@ inline double constant(index_t step, double peak, index_t warmup = 0) {
 /// before it, then 1 - sqrt of the decay's own part that is over. Hägele et al. 2024 ("1-sqrt"), who find it
 /// better than a linear decay. share must be in (0, 1]; throws ValueError otherwise, and for a `done` that is
 /// NaN.
-inline double decay(double done, double share = 0.2) {
+inline double decay(double done, double share = detail::decay_share) {
   if (!(share > 0 && share <= 1)) throw ValueError("decay", {"share is ", share, ", must be in (0, 1]"});
   if (std::isnan(done)) throw ValueError("decay", "done is NaN, must be a number");
   if (done >= 1) return 0;  // exactly; the quotient may round
@@ -48,7 +50,7 @@ inline double decay(double done, double share = 0.2) {
 /// constant() times decay(): warm-up, stable rate, and a decay over the last `share` of `total` steps. Hu et
 /// al. 2024 ("WSD"). Until the decay, rates do not depend on `total`, which must be at least 1.
 EIGENFORMER_FUNCTION double warmup_stable_decay(index_t step, double peak, index_t warmup, index_t total,
-                                                double share = 0.2);
+                                                double share = detail::decay_share);
 
 /// peak sqrt(warmup / step) after the warm-up, peak / sqrt(step) without one.
 inline double inverse_square_root(index_t step, double peak, index_t warmup = 0) {

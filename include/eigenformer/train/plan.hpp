@@ -88,9 +88,9 @@ struct TrainingPlan {
   std::string str() const;
 
   /// The validation loss to expect at the end of `all` updates, now that it is `validation_loss` after `done`
-  /// of them. How hard the corpus is shows by then, so this is nearer than `loss`: docs/training/plan.md
-  /// has the errors. Empty in the first eighth of the updates, in the decay of the learning rate, and for
-  /// other schedules than warmup_stable_decay, which were not measured.
+  /// of them. How hard the corpus is shows by then, so this is nearer than `loss`: docs/design/plans.md has
+  /// the errors. Empty where it was not measured: in the first eighth of the updates, in the decay of the
+  /// learning rate, for other schedules than warmup_stable_decay, and with a moving average of the weights.
   EIGENFORMER_IO_FUNCTION std::optional<double> expected_at_end(double done, double all,
                                                                 double validation_loss) const;
 };
@@ -118,7 +118,7 @@ inline constexpr double floor_of_entropy = 0.1347, size_factor = 213.4, size_pow
 /// critical size (McCandlish et al. 2018, eq. 5.1). Dropout, here that of residuals, and BPE dropout make
 /// tokens count less. For long trainings this is the form of Hoffmann et al. 2022, eq. 2; short ones begin at
 /// H. `bench/training/fit` fitted the constants to the trainings of
-/// docs/figures/training/sweep.jsonl; docs/training/plan.md has the errors.
+/// docs/figures/training/sweep.jsonl; docs/design/plans.md has the errors.
 [[nodiscard]] EIGENFORMER_IO_FUNCTION double expected_loss(const CorpusStatistics& corpus,
                                                            double layer_weights, double updates,
                                                            double batch_tokens, double dropout = 0,
@@ -243,7 +243,7 @@ inline constexpr std::array<PlannedSize, 7> planned_sizes = {{{64, 2, 2, 4e-3},
                                                               {384, 6, 4, 1e-3},
                                                               {512, 8, 6, 7e-4}}};
 
-// The options of a plan before its length is known, with what is given. docs/training/plan.md has the
+// The options of a plan before its length is known, with what is given. docs/design/plans.md has the
 // measurements behind each rule.
 inline TrainingPlan plan_of_size(const PlannedSize& size, const TrainingBudget& budget) {
   TrainingPlan plan{.model = budget.model, .training = budget.training};
@@ -285,7 +285,7 @@ inline index_t two_digits(double updates) {
   return std::max<index_t>(1, static_cast<index_t>(std::round(updates / unit) * unit));
 }
 
-// Dropout of residuals. The law does not say when it helps; docs/training/plan.md has what was measured.
+// Dropout of residuals. The law does not say when it helps; docs/design/plans.md has what was measured.
 inline double planned_dropout(const TrainingPlan& plan, double weights_for_a_token) {
   if (plan.epochs >= 30 && weights_for_a_token >= 5) return 0.3;
   if (plan.epochs >= 11) return 0.2;
@@ -461,14 +461,14 @@ EIGENFORMER_IO_FUNCTION TrainingSpeed measured_speed(const PairSource& corpus) {
 
 EIGENFORMER_IO_FUNCTION std::optional<double> TrainingPlan::expected_at_end(double done, double all,
                                                                             double validation_loss) const {
-  if (training.schedule != ScheduleKind::warmup_stable_decay || !(validation_loss > 0) || !(done > 0) ||
-      8 * done < all || done > 0.8 * all)
+  const double decayed = validation_loss - detail::loss_law::peak_rate_costs;
+  if (training.schedule != ScheduleKind::warmup_stable_decay || training.loop.ema_decay > 0 ||
+      !(decayed > 0) || !(done > 0) || 8 * done < all || done > (1 - schedule::detail::decay_share) * all)
     return {};
   const auto update = static_cast<double>(training.batch_tokens * training.loop.accumulate);
   const auto law = [&](double n) {
     return expected_loss(corpus, detail::layer_weights(model), n, update, model.layer.residual_dropout());
   };
-  const double decayed = std::max(0.0, validation_loss - detail::loss_law::peak_rate_costs);
   return decayed * law(all) / law(done);
 }
 

@@ -155,7 +155,9 @@ class Trainer {
     // A warm-up above 0 is fitted to the total or compared with it.
     bool uses_total() const { return follows_total() || options.warmup != index_t{0}; }
     bool follows_total() const { return options.schedule == ScheduleKind::cosine; }
-    double decays_from() const { return options.schedule == ScheduleKind::warmup_stable_decay ? 0.8 : 2; }
+    double decays_from() const {
+      return options.schedule == ScheduleKind::warmup_stable_decay ? 1 - schedule::detail::decay_share : 2;
+    }
     double operator()(index_t step, ExpectedSteps total) const {
       return options.rate(step, total.count, warmup.at(total.count, total.settled), total.done);
     }

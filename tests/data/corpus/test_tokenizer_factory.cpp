@@ -23,10 +23,10 @@ ParallelCorpus small_corpus() {
 }  // namespace
 
 TEST_CASE("a planned vocabulary grows with the text and has room for the characters of both sides") {
-  const auto planned = [](double target_bytes, char32_t different) {
-    detail::CharacterCounts characters;
-    for (char32_t c = 0; c < different; ++c) characters.add(detail::utf8_of(U'\u4E00' + c));
-    return detail::planned_vocabulary(target_bytes, characters);
+  const auto planned = [](double target_bytes, char32_t different, const TokenizerOptions& options = {}) {
+    std::vector<std::string> source, target = {"one"};
+    for (char32_t c = 0; c < different; ++c) source.push_back(detail::utf8_of(U'\u4E00' + c));
+    return detail::planned_vocabulary(options, target_bytes, {source, target});
   };
   CHECK(planned(1e5, 90) == 2000);
   CHECK(planned(1e6, 90) == 4000);
@@ -35,6 +35,27 @@ TEST_CASE("a planned vocabulary grows with the text and has room for the charact
   CHECK(planned(1e5, 2850) == 6000);
   CHECK(planned(1e7, 4700) == 10000);
   CHECK(planned(1e7, 20000) == 16000);
+  CHECK(planned(1e5, 90, {.vocabulary_size = 300}) == 300);
+  CHECK(planned(1e5, 90, {.kind = "word"}) == 8000);
+}
+
+TEST_CASE(
+    "train_tokenizers chooses a size by the bytes of the target side, train_tokenizer by those of its text") {
+  if (!has_subword_tokenizer()) return;
+  ParallelCorpus corpus;
+  std::uint32_t random = 1;
+  const auto letter = [&] {
+    return static_cast<char>('a' + (random = random * 1664525u + 1013904223u) / 4294967296.0 * 26);
+  };
+  for (int line = 0; line < 6000; ++line) {
+    std::string text;
+    for (int k = 0; k < 80; ++k) text += k % 8 == 7 ? ' ' : letter();
+    corpus.source.push_back(text);
+    corpus.target.push_back(text.substr(0, 40));
+  }
+  CHECK(train_tokenizers({}, corpus).target->vocabulary_size() == 2000);  // 0.24 MB
+  CHECK(train_tokenizer({}, corpus.source)->vocabulary_size() == 4000);   // 0.48 MB
+  CHECK(train_tokenizer({.vocabulary_size = 300}, corpus.source)->vocabulary_size() == 300);
 }
 
 TEST_CASE("tokenizer_factory: each kind, joint and apart, saved and loaded") {

@@ -210,7 +210,7 @@ TEST_CASE("impossible sizes are refused by name, and no model folder appears") {
       {"--ff", "-32", "dim_feedforward is -32"},
       {"--dropout", "1", "dropout is 1"},
       {"--dropout", "-0.1", "dropout is -0.1"},
-      {"--vocab-size", "0", "vocab_size is 0"},
+      {"--vocab-size", "4", "vocab_size is 4"},
       {"--vocab-size", "-8000", "vocab_size is -8000"},
       {"--max-length", "0", "max_length is 0"},
       {"--batch-tokens", "0", "batch_tokens is 0"},

@@ -106,7 +106,7 @@ TEST_CASE("crafted checksums are refused") {
   nlohmann::json json = nlohmann::json::parse(detail::read_text_file(saved.folder / "options.json"));
   json["checksums"] = {
       {"options.json", {{"hash64", detail::hash_text(0)}}}, {"../m", 1}, {"source.vocab", 2}};
-  json["checksums"]["options.json"]["hash64"] = detail::hash_text(Hash64::of(json.dump(2) + "\n"));
+  json["checksums"]["options.json"]["hash64"] = detail::hash_text(detail::Hash64::of(json.dump(2) + "\n"));
   saved.scratch.write("m/options.json", json.dump(2) + "\n");
   CHECK(contains(saved.failure(), "../m is missing; source.vocab has other bytes"));
 }

@@ -118,7 +118,7 @@ TEST_CASE("ConsoleSink: validations draw a curve on a terminal, and show their s
   }
 }
 
-TEST_CASE("ConsoleSink: validations show the loss that they let expect at the end, where it is known") {
+TEST_CASE("ConsoleSink: validations show the loss that is expected at the end, where it is known") {
   std::ostringstream out;
   ConsoleSink sink(out);
   sink.expect([](double updates, double all, double loss) {

@@ -6,6 +6,7 @@
 #include "eigenformer/data/corpus/tokenizer_factory.hpp"
 #include "eigenformer/data/tokenizers/tokenizer.hpp"
 #include "eigenformer/nn/options/field.hpp"
+#include "translator/preparing/prepare_options.hpp"
 
 namespace translator {
 
@@ -20,7 +21,7 @@ struct CorpusOptions {
   std::string guided_alignment;
   std::string teacher;
   std::string tokenizer = ef::has_subword_tokenizer() ? "subword" : "word";
-  ef::index_t vocab_size = 8000;
+  ef::index_t vocab_size = 0;
   bool separate_vocab = false;
   ef::index_t max_length = 256;
   ef::SubwordSampling sampling{};
@@ -61,10 +62,7 @@ struct CorpusOptions {
                       "comma-separated model folders for knowledge distillation: the model also learns their "
                       "probabilities; a new model takes their vocabulary"},
           self.teacher);
-    visit(OptionField{"tokenizer", "tokenizer: char, word or subword"}, self.tokenizer);
-    visit(OptionField{"vocab_size", "maximum vocabulary size", Allowed::positive}, self.vocab_size);
-    visit(OptionField{"separate_vocab", "a separate vocabulary for each language instead of a joint one"},
-          self.separate_vocab);
+    ef::detail::vocabulary_fields(self, visit);
     visit(OptionField{"max_length", "drop pairs with more tokens on one side", Allowed::positive},
           self.max_length);
     ef::SubwordSampling::fields(self.sampling, visit);

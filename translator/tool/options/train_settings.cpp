@@ -202,7 +202,9 @@ TrainSettings TrainFlags::settings() const {
     }
     throw ef::ValueError("train", {"tokenizer is '", s.corpus.tokenizer, "', must be char, word or subword"});
   }
-  s.model.source_vocab_size = s.model.target_vocab_size = s.corpus.vocab_size;
+  // A size that is chosen for the text is known when the text is read, after the options were checked.
+  s.model.source_vocab_size = s.model.target_vocab_size =
+      s.corpus.vocab_size > 0 ? s.corpus.vocab_size : 8000;
   s.model.max_length = std::holds_alternative<ef::LearnedPositions>(s.model.input_positions())
                            ? ef::detail::num_positions(s.corpus.max_length)
                            : s.corpus.max_length;
@@ -243,13 +245,6 @@ TrainSettings TrainFlags::started_from(const ef::ModelDescription& start) const 
     s.model.max_length = std::max(s.model.max_length, s.corpus.max_length);
   require_what_options_need(s);
   return s;
-}
-
-void TrainFlags::plan_vocabulary(TrainSettings& s, double target_bytes,
-                                 const ef::detail::CharacterCounts& characters) const {
-  if (s.corpus.tokenizer != "subword" || corpus_.given().contains("vocab_size")) return;
-  if (!prepared_folders(s.corpus).empty()) return;
-  s.corpus.vocab_size = ef::detail::planned_vocabulary(target_bytes, characters);
 }
 
 ef::TrainingPlan TrainFlags::plan(TrainSettings& s, const ef::Seq2SeqOptions& model,
@@ -351,9 +346,10 @@ void TrainSettings::validate() const {
     throw ef::ValueError("train", "give both --valid-source and --valid-target, or neither");
   }
   ef::validate_fields("train", c);
-  if (c.vocab_size < 5) {
+  if (c.vocab_size != 0 && c.vocab_size < 5) {
     throw ef::ValueError("train",
-                         {"vocab_size is ", c.vocab_size, ", must be at least 5: four entries are special"});
+                         {"vocab_size is ", c.vocab_size,
+                          ", must be at least 5, as four entries are special, or 0 (chosen for the text)"});
   }
   if (c.separate_vocab && model.tying == ef::Tying::all) {
     throw ef::ValueError("train", "--tie all needs a joint vocabulary; leave out --separate-vocab");

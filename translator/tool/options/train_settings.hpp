@@ -16,7 +16,7 @@ namespace translator {
 /// The options of one training.
 struct TrainSettings {
   CorpusOptions corpus{};
-  ef::Seq2SeqOptions model = default_model();  ///< with vocab_size for both vocabularies
+  ef::Seq2SeqOptions model = default_model();  ///< with vocab_size for both vocabularies, if it is given
   ef::TrainingOptions training{};
 
   /// Throws ValueError that names an invalid combination.
@@ -44,11 +44,6 @@ class TrainFlags {
   /// The settings of a new model with the vocabulary of its teacher. Throws ValueError for options of a new
   /// vocabulary.
   TrainSettings taught_by(const ef::ModelDescription& teacher) const;
-
-  /// Sets the vocabulary's size of a new training for a corpus whose target side has this many bytes, and
-  /// both sides these characters, unless it is given or a prepared corpus has one.
-  void plan_vocabulary(TrainSettings& settings, double target_bytes,
-                       const ef::detail::CharacterCounts& characters) const;
 
   /// Plans a new training for its pairs and the given limits: sets all options that are not given. model: the
   /// model's options with the sizes of its vocabularies. seconds: the time that is left of --minutes; 0: no

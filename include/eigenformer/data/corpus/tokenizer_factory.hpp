@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <filesystem>
+#include <initializer_list>
 #include <memory>
 #include <span>
 #include <string>
@@ -31,10 +32,11 @@ namespace eigenformer {
 
 /// Options of train_tokenizer() and train_tokenizers().
 struct TokenizerOptions {
-  std::string kind = "subword";    ///< char, word or subword
-  index_t vocabulary_size = 8000;  ///< most ids, the four special ones included
-  index_t min_count = 1;           ///< char and word: rarer tokens are unknown
-  bool joint = true;               ///< one vocabulary for both languages, which tied embeddings need
+  std::string kind = "subword";  ///< char, word or subword
+  /// Most ids, the four special ones included; 0: chosen for the text (subword), 8000 (char, word).
+  index_t vocabulary_size = 0;
+  index_t min_count = 1;  ///< char and word: rarer tokens are unknown
+  bool joint = true;      ///< one vocabulary for both languages, which tied embeddings need
   /// Entries of the source vocabulary that are never produced from text, such as the language tag "<2de>".
   std::vector<std::string> reserved{};
 };
@@ -45,19 +47,13 @@ namespace detail {
 /// be set. Stored in prepared corpora.
 EIGENFORMER_FUNCTION std::uint64_t tokenizer_fingerprint(const TokenizerPair& tokenizers);
 
-/// The size of a subword vocabulary for a corpus whose target side has this many bytes: 2,000 to 16,000
-/// pieces, fewer for small corpora, in which rare pieces are hardly seen. A rule of thumb: other sizes were
-/// not compared. characters: those of both sides; all but rare ones take at most half of it, as far as 16,000
-/// allow.
-[[nodiscard]] inline index_t planned_vocabulary(double target_bytes, const CharacterCounts& characters) {
-  constexpr double coverage = 0.9995;  // SentencePiece's, of languages with many characters
-  const index_t pieces = target_bytes < 4e5   ? 2000
-                         : target_bytes < 2e6 ? 4000
-                         : target_bytes < 5e7 ? 8000
-                                              : 16000;
-  const index_t room = (2 * characters.covering(coverage) + 999) / 1000 * 1000;
-  return std::max(pieces, std::min<index_t>(room, 16000));
-}
+/// TokenizerOptions::vocabulary_size, or what is chosen for a corpus whose target side has this many bytes:
+/// 2,000 to 16,000 subwords, fewer for small corpora, in which rare pieces are hardly seen. A rule of thumb:
+/// other sizes were not compared. texts: both sides, or samples of them; all but rare characters take at most
+/// half of the vocabulary, as far as 16,000 allow.
+[[nodiscard]] EIGENFORMER_FUNCTION index_t
+planned_vocabulary(const TokenizerOptions& options, double target_bytes,
+                   std::initializer_list<std::span<const std::string>> texts);
 
 /// Reads what save(directory, name) of a tokenizer wrote.
 using LoadTokenizer = std::shared_ptr<const Tokenizer>(const std::filesystem::path& directory,
@@ -185,25 +181,51 @@ EIGENFORMER_FUNCTION std::uint64_t tokenizer_fingerprint(const TokenizerPair& to
   return hash.value();
 }
 
+EIGENFORMER_FUNCTION index_t planned_vocabulary(const TokenizerOptions& options, double target_bytes,
+                                                std::initializer_list<std::span<const std::string>> texts) {
+  if (options.vocabulary_size != 0) return options.vocabulary_size;
+  if (options.kind != "subword") return 8000;
+  CharacterCounts characters;
+  for (const auto& text : texts) {
+    for (const std::string& sentence : text) characters.add(sentence);
+  }
+  constexpr double coverage = 0.9995;  // SentencePiece's, of languages with many characters
+  const index_t pieces = target_bytes < 4e5   ? 2000
+                         : target_bytes < 2e6 ? 4000
+                         : target_bytes < 5e7 ? 8000
+                                              : 16000;
+  const index_t room = (2 * characters.covering(coverage) + 999) / 1000 * 1000;
+  return std::max(pieces, std::min<index_t>(room, 16000));
+}
+
+inline double bytes_of_text(std::span<const std::string> sentences) {
+  double bytes = 0;
+  for (const std::string& sentence : sentences) bytes += static_cast<double>(sentence.size());
+  return bytes;
+}
+
 }  // namespace detail
 
 EIGENFORMER_FUNCTION std::shared_ptr<const Tokenizer> train_tokenizer(
     const TokenizerOptions& options, std::span<const std::string> sentences) {
+  const index_t size = detail::planned_vocabulary(options, detail::bytes_of_text(sentences), {sentences});
   const auto train = [&]<class T>() -> std::shared_ptr<const Tokenizer> {
     return std::make_shared<T>(T::train(
-        sentences,
-        {.max_size = options.vocabulary_size, .min_count = options.min_count, .reserved = options.reserved}));
+        sentences, {.max_size = size, .min_count = options.min_count, .reserved = options.reserved}));
   };
   if (options.kind == "char") return train.template operator()<CharacterTokenizer>();
   if (options.kind == "word") return train.template operator()<WordTokenizer>();
   if (options.kind == "subword")
     return detail::require_sentencepiece("tokenizer", "kind 'subword'")
-        .train(sentences, options.vocabulary_size, options.reserved);
+        .train(sentences, size, options.reserved);
   throw ValueError("tokenizer", {"kind is '", options.kind, "', expected char, word or subword"});
 }
 
-EIGENFORMER_FUNCTION TokenizerPair train_tokenizers(const TokenizerOptions& options,
+EIGENFORMER_FUNCTION TokenizerPair train_tokenizers(const TokenizerOptions& given,
                                                     const ParallelCorpus& corpus) {
+  TokenizerOptions options = given;
+  options.vocabulary_size = detail::planned_vocabulary(options, detail::bytes_of_text(corpus.target),
+                                                       {corpus.source, corpus.target});
   if (!options.joint) {
     TokenizerOptions of_target = options;
     of_target.reserved.clear();

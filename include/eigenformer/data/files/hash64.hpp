@@ -9,7 +9,7 @@
 #include "eigenformer/core/base/bytes.hpp"
 #include "eigenformer/core/base/config.hpp"
 
-namespace eigenformer {
+namespace eigenformer::detail {
 
 /// A 64-bit hash of a stream of bytes, independent of how it is split into parts. It is meant to detect
 /// damage and duplicates; it is not cryptographic. Every step is a bijection of the state and of the 8-byte
@@ -31,7 +31,7 @@ class Hash64 {
 
  private:
   void mix(const char* word) noexcept {
-    const std::uint64_t x = (state_ ^ detail::load_as<std::uint64_t>(word)) * 0x9E3779B97F4A7C15u;
+    const std::uint64_t x = (state_ ^ load_as<std::uint64_t>(word)) * 0x9E3779B97F4A7C15u;
     state_ = x ^ (x >> 32);
   }
 
@@ -41,11 +41,11 @@ class Hash64 {
   std::size_t waiting_ = 0;  // bytes in word_
 };
 
-}  // namespace eigenformer
+}  // namespace eigenformer::detail
 
 #if EIGENFORMER_DEFINITIONS
 
-namespace eigenformer {
+namespace eigenformer::detail {
 
 EIGENFORMER_FUNCTION void Hash64::add(std::string_view bytes) noexcept {
   size_ += bytes.size();
@@ -75,6 +75,6 @@ EIGENFORMER_FUNCTION std::uint64_t Hash64::value() const noexcept {
   return x ^ (x >> 33);
 }
 
-}  // namespace eigenformer
+}  // namespace eigenformer::detail
 
 #endif

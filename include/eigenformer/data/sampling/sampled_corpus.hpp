@@ -60,7 +60,7 @@ class SampledCorpus final : public PairSource {
            std::to_string(seed_) + ")";
   }
   std::uint64_t text_hash() const {
-    Hash64 hash;
+    detail::Hash64 hash;
     for (const auto* side : {&source_, &target_}) {
       for (const std::string& line : *side) hash.add(line + '\n');
     }

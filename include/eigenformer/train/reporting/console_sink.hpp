@@ -44,10 +44,10 @@ class ConsoleSink : public TrainingSink {
   void on_checkpoint() override { next_.on_checkpoint(); }
   void on_decay() override { next_.on_decay(); }
 
-  /// The loss at the end that a validation lets expect, empty if it is not known: of the updates so far,
-  /// those in all, and the loss.
+  /// The loss that a validation predicts for the end, empty if it predicts none: of the updates so far, those
+  /// in all, and the loss.
   using Expectation = std::function<std::optional<double>(double updates, double all_updates, double loss)>;
-  /// Validations show what is expected at the end, for example by TrainingPlan::expected_at_end().
+  /// Validations show the loss that is expected at the end, for example TrainingPlan::expected_at_end().
   void expect(Expectation expectation) { expectation_ = std::move(expectation); }
 
   /// Prints a permanent line.

@@ -108,6 +108,40 @@ TEST_CASE("train: --minutes is the time of the command, and the rest of the opti
   CHECK(options_json(corpus.model).at("training").at("max_minutes") == 0.1);
 }
 
+TEST_CASE("train: validations of a plan predict the loss at the end, those of a resumed training do not") {
+  const TinyCorpus corpus;
+  const std::vector<std::string> call =
+      with_validation(corpus, {"--max-steps", "80", "--validate-every", "20"});
+  const Ended trained = run("translator", call);
+  CAPTURE(trained.err);
+  REQUIRE(trained.code == 0);
+  CHECK(count(trained.err, "validation after step ") == 4);
+  CHECK(count(trained.err, "  expected at the end: ") == 3);  // the last follows the decay
+  const Ended resumed =
+      run("translator", {"train", "--resume", "--model", corpus.model, "--max-steps", "160"});
+  CAPTURE(resumed.err);
+  REQUIRE(resumed.code == 0);
+  CHECK(contains(resumed.err, "validation after step 100"));
+  CHECK_FALSE(contains(resumed.err, "expected at the end"));
+}
+
+TEST_CASE("train: the vocabulary's size is chosen for the text, or given, and a resume may repeat it") {
+  const TinyCorpus corpus;
+  for (const std::string size : {"0", "50"}) {
+    CAPTURE(size);
+    std::vector<std::string> call = corpus.train({"--max-steps", "2", "--vocab-size", size, "--overwrite"});
+    const Ended trained = run("translator", call);
+    CAPTURE(trained.err);
+    REQUIRE(trained.code == 0);
+    const nlohmann::json options = options_json(corpus.model);
+    const auto saved = options.at("training").at("vocab_size").get<int>();
+    CHECK(saved == (size == "0" ? options.at("model").at("source_vocab_size").get<int>() : 50));
+    call = {"train",       "--resume", "--model",      corpus.model,
+            "--max-steps", "4",        "--vocab-size", std::to_string(saved)};
+    CHECK(run("translator", call).code == 0);
+  }
+}
+
 TEST_CASE("train: BLEU and chrF beside the loss, a sentence each time, a log, and curves of it") {
   const TinyCorpus corpus;
   const std::vector<std::string> call = with_validation(

@@ -14,7 +14,6 @@
 
 #include "command_line/checks.hpp"
 #include "commands.hpp"
-#include "eigenformer/data/text/utf8.hpp"
 #include "eigenformer/io/models/translation_model.hpp"
 #include "eigenformer/kernels/gemm/gemm_backend.hpp"
 #include "eigenformer/train/trainer.hpp"
@@ -89,20 +88,6 @@ ef::TrainingEnd logged_run(Trainer& trainer, const InterruptWatcher& interrupts,
     log.end(error.what());
     throw;
   }
-}
-
-void plan_vocabulary(const TrainFlags& flags, TrainSettings& settings,
-                     const std::vector<TextCorpus>& corpora) {
-  ef::detail::CharacterCounts characters;
-  double target_bytes = 0;
-  for (const TextCorpus& corpus : corpora) {
-    for (const std::string& line : corpus.train.source) characters.add(line);
-    for (const std::string& line : corpus.train.target) {
-      characters.add(line);
-      target_bytes += static_cast<double>(line.size());
-    }
-  }
-  flags.plan_vocabulary(settings, target_bytes, characters);
 }
 
 /// Prints a plan, the memory that it takes and when it ends.
@@ -190,7 +175,6 @@ class TrainingCall {
   void read_text() {
     TrainSettings& s = settings_;
     corpora_ = read_corpora(s.corpus, start_, command_.folder, progress_);
-    if (planned() && !teachers_) plan_vocabulary(*command_.flags, s, corpora_);
     tokenizers_ = started_    ? start_->tokenizers
                   : teachers_ ? teachers_->models->tokenizers()
                               : make_tokenizers(s.corpus, corpora_, progress_);
@@ -200,8 +184,11 @@ class TrainingCall {
     } else if (teachers_) {
       description_.text = teachers_->models->first().loaded.description.text;
     } else {
-      description_.model.source_vocab_size = tokenizers_.source->vocabulary_size();
-      description_.model.target_vocab_size = tokenizers_.target->vocabulary_size();
+      ef::index_t& source = description_.model.source_vocab_size;
+      ef::index_t& target = description_.model.target_vocab_size;
+      source = tokenizers_.source->vocabulary_size();
+      target = tokenizers_.target->vocabulary_size();
+      if (s.corpus.vocab_size == 0) s.corpus.vocab_size = std::max(source, target);
     }
     description_.text = conventions_of(corpora_, tokenizers_, description_.text);
     if (s.training.lora.rank == 0) {  // an adapter has the conventions of its base
