@@ -42,14 +42,18 @@ TEST_CASE("a planned vocabulary grows with the text and has room for the charact
 TEST_CASE(
     "train_tokenizers chooses a size by the bytes of the target side, train_tokenizer by those of its text") {
   if (!has_subword_tokenizer()) return;
-  ParallelCorpus corpus;
+  // Words of random letters in random order: enough pieces, and few different words, which training is fast
+  // for.
   std::uint32_t random = 1;
-  const auto letter = [&] {
-    return static_cast<char>('a' + (random = random * 1664525u + 1013904223u) / 4294967296.0 * 26);
-  };
+  const auto below = [&](std::uint32_t n) { return (random = random * 1664525u + 1013904223u) / 65536 % n; };
+  std::vector<std::string> words(1500);
+  for (std::string& word : words) {
+    for (int k = 0; k < 7; ++k) word += static_cast<char>('a' + below(26));
+  }
+  ParallelCorpus corpus;
   for (int line = 0; line < 6000; ++line) {
     std::string text;
-    for (int k = 0; k < 80; ++k) text += k % 8 == 7 ? ' ' : letter();
+    for (int k = 0; k < 10; ++k) text += words[below(1500)] + ' ';
     corpus.source.push_back(text);
     corpus.target.push_back(text.substr(0, 40));
   }
