@@ -3,6 +3,7 @@
 #include <cstddef>
 
 #include "eigenformer/core/base/error.hpp"
+#include "eigenformer/data/tokenizers/vocabulary.hpp"
 
 namespace eigenformer {
 
@@ -23,8 +24,15 @@ std::vector<std::string> detail::parts_of(const std::string& text, char separato
 
 std::vector<std::string> PrepareOptions::reserved() const { return detail::parts_of(tags, ','); }
 
+void detail::require_vocab_size(const char* op, index_t vocab_size) {
+  if (vocab_size == 0 || vocab_size > Vocabulary::num_specials) return;
+  throw ValueError(op, {"vocab_size is ", vocab_size,
+                        ", must be at least 5, as four entries are special, or 0 (chosen for the text)"});
+}
+
 void PrepareOptions::validate() const {
   validate_fields("prepare", *this);
+  detail::require_vocab_size("prepare", vocab_size);
   for (const std::string& tag : reserved()) {
     if (!detail::is_tag(tag))
       throw ValueError("prepare", {"tags has '", tag, "', expected tags such as <2de>, separated by commas"});

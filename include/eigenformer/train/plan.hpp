@@ -37,7 +37,7 @@ struct CorpusStatistics {
   std::string str() const {
     return detail::format(
         "%lld pairs (%.0f %% of the targets distinct), %lld source and %lld target tokens, "
-        "entropy %.3f nats",
+        "each with its end, entropy %.3f nats",
         static_cast<long long>(pairs), 100 * static_cast<double>(distinct) / static_cast<double>(pairs),
         static_cast<long long>(source_tokens), static_cast<long long>(target_tokens), entropy);
   }
@@ -292,6 +292,12 @@ inline double planned_dropout(const TrainingPlan& plan, double weights_for_a_tok
   return plan.epochs >= 7 || plan.training.r_drop.weight > 0 ? 0.1 : 0;  // R-Drop needs some
 }
 
+// The target tokens of an update, which are at most those of an epoch.
+inline double tokens_of_update(const TrainingPlan& plan) {
+  return static_cast<double>(
+      std::min(plan.training.batch_tokens * plan.training.loop.accumulate, plan.corpus.target_tokens));
+}
+
 // Appends the plan of one size; false if it does not fit in memory.
 inline bool plan_size(const PlannedSize& size, const CorpusStatistics& corpus, const TrainingBudget& budget,
                       std::vector<TrainingPlan>& plans) {
@@ -300,7 +306,7 @@ inline bool plan_size(const PlannedSize& size, const CorpusStatistics& corpus, c
   TrainingOptions fitting = plan.training;
   if (budget.fits && !plans.empty() && !budget.fits(plan.model, fitting)) return false;
   const auto epoch = static_cast<double>(corpus.target_tokens);
-  const auto update = static_cast<double>(plan.training.batch_tokens * plan.training.loop.accumulate);
+  const double update = tokens_of_update(plan);
   const double weights = layer_weights(plan.model);
   const auto loss_of = [&](double tokens) {
     return expected_loss(corpus, weights, tokens / update, update, plan.model.layer.residual_dropout());
@@ -335,7 +341,7 @@ inline void warn(TrainingPlan& plan, const TrainingBudget& budget) {
   const CorpusStatistics& corpus = plan.corpus;
   // Measured: above half of the entropy, translations are hardly sentences (BLEU below 10).
   constexpr double hopeless = 0.5;
-  const auto update = static_cast<double>(plan.training.batch_tokens * plan.training.loop.accumulate);
+  const double update = tokens_of_update(plan);
   const double weights = layer_weights(plan.model);
   if (plan.loss > hopeless * corpus.entropy) {
     constexpr double most = 1e6;
@@ -465,10 +471,11 @@ EIGENFORMER_IO_FUNCTION std::optional<double> TrainingPlan::expected_at_end(doub
   if (training.schedule != ScheduleKind::warmup_stable_decay || training.loop.ema_decay > 0 ||
       !(decayed > 0) || !(done > 0) || 8 * done < all || done > (1 - schedule::detail::decay_share) * all)
     return {};
-  const auto update = static_cast<double>(training.batch_tokens * training.loop.accumulate);
+  const double update = detail::tokens_of_update(*this);
   const auto law = [&](double n) {
     return expected_loss(corpus, detail::layer_weights(model), n, update, model.layer.residual_dropout());
   };
+  if (!(law(done) < corpus.entropy)) return {};
   return decayed * law(all) / law(done);
 }
 
@@ -481,17 +488,17 @@ EIGENFORMER_IO_FUNCTION std::string TrainingPlan::str() const {
       count(layer.d_model), count(model.encoder.num_layers), count(model.decoder.num_layers),
       count(layer.num_heads), count(layer.dim_feedforward), layer.norm_first ? "pre-norm" : "post-norm",
       layer.dropout.rate);
-  text += detail::format("\ntraining: about %lld updates of %lld target tokens (%.1f epochs)",
-                         count(detail::two_digits(updates)),
-                         count(training.batch_tokens * training.loop.accumulate), epochs);
+  const double update = detail::tokens_of_update(*this);
+  text += detail::format("\ntraining: about %lld updates of %.0f target tokens (%.1f epochs)",
+                         count(detail::two_digits(updates)), update, epochs);
   if (tokens_per_second > 0) {
-    const auto update = static_cast<double>(training.batch_tokens * training.loop.accumulate);
     text += detail::format(" at %.0f tokens/s in %s", tokens_per_second,
                            detail::clock(updates * update / tokens_per_second).c_str());
   }
-  text += detail::format("; peak rate %g, warm-up %lld, schedule %s; validation every %lld updates",
-                         training.learning_rate, count(training.warmup.value_or(0)),
-                         word_of(training.schedule), count(training.loop.validate_every));
+  text += detail::format("; peak rate %g, warm-up %lld, schedule %s; validation ", training.learning_rate,
+                         count(training.warmup.value_or(0)), word_of(training.schedule));
+  const index_t interval = training.loop.validate_every;
+  text += interval > 0 ? detail::format("every %lld updates", count(interval)) : "after each epoch";
   text += detail::format("\nexpected: validation loss %.2f +- %.2f, perplexity %.1f", loss, spread,
                          std::exp(loss));
   for (std::size_t i = 0; i < others.size(); ++i) {

@@ -345,8 +345,9 @@ TEST_CASE("what --print-config prints is read by --config, for every command") {
       give({"--no-bias", "--schedule", "noam", "--dropout", "0.3", "--encoder-num-heads", "4", "--tie",
             "auto"},
            {"bias = false", "schedule = \"inverse-sqrt\"", "dropout = 0.3", "encoder-num-heads = 4",
-            "tie = \"auto\""});
+            "tie = \"auto\"", "# final-norm = true", "# gated = false", "# vocab-size = 0"});
     }
+    if (name == "prepare") give({}, {"# nfc = true", "# deduplicate = true"});
     arguments.emplace_back("--print-config");
     const Ended printed = run("translator", arguments);
     CAPTURE(printed.err);

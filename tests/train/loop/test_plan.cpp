@@ -125,6 +125,9 @@ TEST_CASE("validations predict the loss at the end of the trainings that were me
   CHECK_FALSE(plan.expected_at_end(4000, 8000, 0.01));
   CHECK_FALSE(plan.expected_at_end(4000, 8000, std::numeric_limits<double>::quiet_NaN()));
   CHECK_FALSE(plan.expected_at_end(0, 0, 2.0));
+  plan.corpus.entropy = 0.5;  // where the law knows nothing but the entropy
+  CHECK_FALSE(plan.expected_at_end(4000, 8000, 2.0));
+  plan.corpus = tatoeba;
   plan.training.loop.ema_decay = 0.999;
   CHECK_FALSE(plan.expected_at_end(4000, 8000, 2.0));
   plan.training.loop.ema_decay = 0;
@@ -172,6 +175,16 @@ TEST_CASE("a small corpus gets a small model, whatever the time") {
   CHECK(plan_of(36000, small).model.layer.d_model == 64);
   small.target_tokens = 209000;
   CHECK(plan_of(36000, small).model.layer.d_model <= 128);
+}
+
+TEST_CASE("an update has no more tokens than an epoch") {
+  CorpusStatistics tiny{
+      .pairs = 60, .distinct = 60, .source_tokens = 500, .target_tokens = 500, .entropy = 4};
+  const TrainingPlan plan = plan_training(tiny, {.epochs = 20, .model = vocabulary});
+  CHECK(plan.updates == doctest::Approx(20));
+  CHECK(plan.epochs == doctest::Approx(20));
+  CHECK(plan_training(tiny, {.max_steps = 40, .model = vocabulary}).epochs == doctest::Approx(40));
+  CHECK(contains(plan.str(), "about 20 updates of 500 target tokens (20.0 epochs)"));
 }
 
 TEST_CASE("a plan keeps what is given, and plans the rest around it") {

@@ -235,6 +235,8 @@ std::string config_text(const CLI::App& command) {
       };
       std::string value;
       if (option->count() == 0) {
+        // Neither on nor off, such as what a stack has of the model's options.
+        if (flag && option->get_default_str().empty() && !option->get_fnames().empty()) continue;
         value = flag && option->get_default_str().empty() ? "false" : value_text(option->get_default_str());
       } else if (option->get_multi_option_policy() == CLI::MultiOptionPolicy::TakeAll ||
                  option->results().size() > 1) {

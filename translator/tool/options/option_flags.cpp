@@ -55,7 +55,7 @@ CLI::Option* RowFlags::add(CLI::App& command, const OptionRow& row) {
     // A flag that is on by default needs a way to turn it off.
     if (row.fallback != "false") names += ",!" + flag_of_name("no_" + row.name, row.group);
     if (row.fallback == "true") help += "; on by default";
-    return command.add_flag(names, std::as_const(help));
+    return command.add_flag(names, std::as_const(help))->default_str(row.fallback);
   }
   CLI::Option* const option = with_type(row.kind, [&]<class V>(const V&) {
     return command.add_option_function<V>(

@@ -346,11 +346,7 @@ void TrainSettings::validate() const {
     throw ef::ValueError("train", "give both --valid-source and --valid-target, or neither");
   }
   ef::validate_fields("train", c);
-  if (c.vocab_size != 0 && c.vocab_size < 5) {
-    throw ef::ValueError("train",
-                         {"vocab_size is ", c.vocab_size,
-                          ", must be at least 5, as four entries are special, or 0 (chosen for the text)"});
-  }
+  ef::detail::require_vocab_size("train", c.vocab_size);
   if (c.separate_vocab && model.tying == ef::Tying::all) {
     throw ef::ValueError("train", "--tie all needs a joint vocabulary; leave out --separate-vocab");
   }

@@ -476,6 +476,7 @@ void TrainingLoop<T>::tell(double value, bool best, index_t averaged) {
   r.averaged = averaged;
   if (options_.validation.details) options_.validation.details(r);
   r.seconds = seconds();
+  r.total_steps = std::min(last_step(), steps_by_speed(r.seconds));
   sink_.on_validation(r);
 }
 

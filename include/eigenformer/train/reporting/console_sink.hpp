@@ -85,7 +85,6 @@ class ConsoleSink : public TrainingSink {
   double interval_;
   TrainingSink& next_;
   Expectation expectation_;
-  double all_updates_ = 0;  // by the last report
   double next_line_ = 0;
   double lowest_ = std::numeric_limits<double>::infinity();  // training loss
   double training_loss_ = 0;                                 // of the last report
@@ -100,7 +99,6 @@ class ConsoleSink : public TrainingSink {
 namespace eigenformer {
 
 EIGENFORMER_IO_FUNCTION void ConsoleSink::on_step(const StepReport& r) {
-  all_updates_ = static_cast<double>(r.total_steps);
   if (line_.on_terminal()) {
     line_.show(text(r));
   } else if (r.seconds >= next_line_) {
@@ -115,7 +113,7 @@ EIGENFORMER_IO_FUNCTION void ConsoleSink::on_validation(const ValidationReport& 
   const std::optional<double> loss = loss_of(r);
   std::optional<double> at_end;
   if (expectation_ && loss && r.averaged == 0)
-    at_end = expectation_(static_cast<double>(r.step), all_updates_, *loss);
+    at_end = expectation_(static_cast<double>(r.step), static_cast<double>(r.total_steps), *loss);
   line_.say(text(r) + (at_end ? detail::format("  expected at the end: %.2f", *at_end) : ""));
   if (loss && r.averaged == 0) losses_.push_back(*loss);
   if (line_.on_terminal() && losses_.size() > 2) line_.say(curve(losses_));

@@ -68,8 +68,9 @@ struct ValidationReport {
   bool best = false;  ///< whether it is the best so far
   std::vector<Measured> others{};            ///< further measures, which decide nothing
   std::vector<SampleTranslation> samples{};  ///< of the same sentences at each validation
-  index_t averaged = 0;  ///< number of snapshots in the mean that was validated; 0: no mean
-  double seconds = 0;    ///< since the start of this run
+  index_t averaged = 0;     ///< number of snapshots in the mean that was validated; 0: no mean
+  double seconds = 0;       ///< since the start of this run
+  index_t total_steps = 0;  ///< as StepReport::total_steps
 };
 
 /// Receives the events of a training, on the thread that runs it; the library itself prints nothing. The

@@ -184,11 +184,8 @@ class TrainingCall {
     } else if (teachers_) {
       description_.text = teachers_->models->first().loaded.description.text;
     } else {
-      ef::index_t& source = description_.model.source_vocab_size;
-      ef::index_t& target = description_.model.target_vocab_size;
-      source = tokenizers_.source->vocabulary_size();
-      target = tokenizers_.target->vocabulary_size();
-      if (s.corpus.vocab_size == 0) s.corpus.vocab_size = std::max(source, target);
+      description_.model.source_vocab_size = tokenizers_.source->vocabulary_size();
+      description_.model.target_vocab_size = tokenizers_.target->vocabulary_size();
     }
     description_.text = conventions_of(corpora_, tokenizers_, description_.text);
     if (s.training.lora.rank == 0) {  // an adapter has the conventions of its base
@@ -446,7 +443,7 @@ void add_train(CLI::App& app, Run& run) {
   sub->footer(
       "A new model is planned for its text and its limit of time, updates or epochs: size, dropout, "
       "vocabulary, batches, learning rate, schedule and validations, except what is given. --plan shows the "
-      "plan. The defaults in brackets are those of trainings with --init-from.\n\n"
+      "plan. The defaults that are shown are those of trainings with --init-from.\n\n"
       "Most model options can differ between encoder and decoder: put --encoder- or --decoder- before the "
       "name, as in --decoder-num-heads 4 --decoder-dim-feedforward 512. --help-all lists them.\n" +
       sub->get_footer() +
