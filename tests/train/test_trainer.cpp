@@ -74,6 +74,7 @@ TEST_CASE("training learns: the loss of sentences never seen falls") {
   CHECK(trainer.epoch() == 8);
   CHECK(trainer.step() == sink.validations.back().step);
   REQUIRE_FALSE(sink.steps.empty());
+  for (const ValidationReport& v : sink.validations) CHECK(v.total_steps == sink.steps.back().total_steps);
   CHECK(sink.steps.front().step == 5);
   CHECK(sink.steps.front().epoch == 1);
   CHECK(sink.steps.front().learning_rate == doctest::Approx(1e-2 * 5 / 20));

@@ -27,7 +27,7 @@ bool is_tag(const std::string& text);
 // Splits a text at separators; an empty text has no parts.
 std::vector<std::string> parts_of(const std::string& text, char separator);
 
-// Throws ValueError for a size of a new vocabulary that has no room for the special entries.
+// Throws ValueError unless the size of a new vocabulary is 0 or has room for more than the special entries.
 void require_vocab_size(const char* op, index_t vocab_size);
 // The fields of a new vocabulary, of preparing and of training.
 void vocabulary_fields(auto& self, auto&& visit) {

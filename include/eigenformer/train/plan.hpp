@@ -37,7 +37,7 @@ struct CorpusStatistics {
   std::string str() const {
     return detail::format(
         "%lld pairs (%.0f %% of the targets distinct), %lld source and %lld target tokens, "
-        "each with its end, entropy %.3f nats",
+        "entropy %.3f nats",
         static_cast<long long>(pairs), 100 * static_cast<double>(distinct) / static_cast<double>(pairs),
         static_cast<long long>(source_tokens), static_cast<long long>(target_tokens), entropy);
   }
@@ -90,7 +90,8 @@ struct TrainingPlan {
   /// The validation loss to expect at the end of `all` updates, now that it is `validation_loss` after `done`
   /// of them. How hard the corpus is shows by then, so this is nearer than `loss`: docs/design/plans.md has
   /// the errors. Empty where it was not measured: in the first eighth of the updates, in the decay of the
-  /// learning rate, for other schedules than warmup_stable_decay, and with a moving average of the weights.
+  /// learning rate, for other schedules than warmup_stable_decay, with a moving average of the weights, where
+  /// the law knows only the entropy, and for losses near 0.
   EIGENFORMER_IO_FUNCTION std::optional<double> expected_at_end(double done, double all,
                                                                 double validation_loss) const;
 };

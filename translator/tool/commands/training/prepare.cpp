@@ -116,10 +116,7 @@ int prepare(const PrepareCommand& command) {
   progress.end();
   std::fputs(report.str().c_str(), stdout);
   std::fprintf(stderr, "%s\n",
-               ("the corpus was written to '" + command.output + "', with a vocabulary of " +
-                counted(ef::read_prepared_description(command.output).vocab_size, "token") +
-                "; train on it with --data")
-                   .c_str());
+               ("the corpus was written to '" + command.output + "'; train on it with --data").c_str());
   return 0;
 }
 

@@ -422,7 +422,8 @@ void add_train(CLI::App& app, Run& run) {
   sub->add_option("--threads", command->threads, "number of threads; 0: one per core")->capture_default_str();
   add_memory_limit(*sub, *command);
   sub->add_flag("--resume", command->resume,
-                "resume the interrupted training in the model folder, bit-identically; other given options "
+                "resume the interrupted training in the model folder, bit-identically without a time limit; "
+                "other given options "
                 "replace saved ones, where that is allowed");
   sub->add_option("--init-from", command->init_from,
                   "model folder to start from (an imported model works, too): its weights, vocabulary and "
