@@ -37,7 +37,7 @@ std::size_t count(const std::string& text, const std::string& part) {
 
 TEST_CASE("train: a plan keeps what is given, and --plan writes nothing") {
   const TinyCorpus corpus;
-  const Ended planned = run("translator", corpus.train({"--plan", "--max-steps", "100"}));
+  const Ended planned = run("translator", corpus.train({"--plan", "--max-steps", "50"}));
   CAPTURE(planned.err);
   REQUIRE(planned.code == 0);
   CHECK(!fs::exists(corpus.model));
