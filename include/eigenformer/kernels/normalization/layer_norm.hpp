@@ -267,7 +267,7 @@ void layer_norm_backward(const T* x, const T* gamma, const T* mean, const T* rst
   if (parameters && chunks > 0) partial = pool_array<T>(chunks * 2 * n);
   parallel_each(chunks, row_grain(n * chunk, simple_grain), [&](index_t c) {
     const index_t row = c * chunk, at = row * n;
-    T* sums = partial.get() + c * 2 * n;
+    T* sums = shifted(partial.get(), c * 2 * n);
     if (parameters) std::fill(sums, sums + 2 * n, T(0));
     run(a, x + at, shifted(mean, row), rstd + row, dy + at, shifted(dx, at), beta_dx,
         dgamma == nullptr ? dgamma : sums, dbeta == nullptr ? dbeta : sums + n, std::min(chunk, rows - row));
