@@ -148,7 +148,7 @@ class ProcessorShare {
 /// schedule, dropout and the interval of validations. It considers sizes from d64 to d512 with at most 12
 /// weights in layers for a target token of the corpus, computes what each is expected to reach
 /// (expected_loss), and takes the lowest; dropout follows the number of epochs. Without a limit of seconds it
-/// takes the smallest size than which the next is less than 4 % better, and without any limit it trains until
+/// takes a larger size only if its expected loss is 4 % lower, and without any limit it trains until
 /// twice the updates are worth less than 2 %, with patience.
 ///
 ///     const ef::TrainingPlan plan = ef::plan_training(
@@ -157,8 +157,8 @@ class ProcessorShare {
 ///     ef::Seq2SeqTransformer<float> model(plan.model, rng);
 ///     ef::Trainer trainer(model, corpus, &validation, plan.training);
 ///
-/// The result depends only on the arguments. Throws ValueError for an empty corpus, negative limits, and a
-/// limit of seconds without `speed`.
+/// The result depends only on the arguments, and on whether products in bf16 are faster on this CPU. Throws
+/// ValueError for an empty corpus, negative limits, and a limit of seconds without `speed`.
 [[nodiscard]] EIGENFORMER_IO_FUNCTION TrainingPlan plan_training(const CorpusStatistics& corpus,
                                                                  const TrainingBudget& budget);
 
