@@ -108,6 +108,9 @@ struct AttentionRows {
 
 /// Packs n rows of `columns` elements into panels (each panel `panel` elements after the one before), times
 /// scale; columns up to a whole vector become zero. Clears *finite when an element is infinite or NaN.
+///
+/// Rows lie far apart, so that the hardware does not prefetch them. The next head, which is usually packed
+/// next, is behind this one in the same rows; here and in AttentionPackTransposed it is read ahead.
 template <class T>
 struct AttentionPack {
   template <int Bytes>
@@ -119,6 +122,7 @@ struct AttentionPack {
       const T* from = rows[r];
       for (index_t c = 0; c < columns; c += S::lanes) {
         typename S::V x;
+        __builtin_prefetch(from + columns + c);
         S::load(x, from + c, columns - c);
         check += x * T(0);
         S::at(dst + (c / attention_width) * panel + r * attention_width + c % attention_width).v = x * scale;
@@ -167,6 +171,9 @@ struct AttentionPackTransposed {
     for (index_t r = 0; r < padded; r += 4) {
       const T* p[4];
       rows.four(r, n, p);
+      for (index_t c = 0; c < columns; c += lanes) {
+        for (const T* row : p) __builtin_prefetch(row + columns + c);
+      }
       if (n - r >= 4) {  // without conditions
         four(p, 4, columns, dst + r);
       } else {
