@@ -277,6 +277,9 @@ struct PackBf16 {
           const float* s = src + (i + r) * ld + p;
           __m512i pairs = _mm512_setzero_si512();
           if (i + r < rows) {
+            // Each row is a separate stream, and there are more of them than the hardware tracks.
+            __builtin_prefetch(s + 64);
+            __builtin_prefetch(s + 80);
             pairs = (__m512i)_mm512_cvtne2ps_pbh(_mm512_maskz_loadu_ps(high, high != 0 ? s + 16 : s),
                                                  _mm512_maskz_loadu_ps(low, s));
           }
