@@ -235,7 +235,7 @@ struct AttentionRowScores {
       using Four = typename Transpose4<T>::S;
       typename Four::V total;
       fold<S>(a, b, c, d, total);
-      if (more) total += Four::at(out + j).v;
+      if (more) total = total + Four::at(out + j).v;
       for (index_t l = n - j; l < 4; ++l) {
         if (l >= 0) total[l] = T(0);
       }
@@ -260,7 +260,7 @@ struct AttentionRowScores {
       V4 x[4];
       for (int r = 0; r < 4; ++r) {
         x[r] = Four::at(lanes + r * S::lanes).v;
-        for (int i = 4; i < S::lanes; i += 4) x[r] += Four::at(lanes + r * S::lanes + i).v;
+        for (int i = 4; i < S::lanes; i += 4) x[r] = x[r] + Four::at(lanes + r * S::lanes + i).v;
       }
       Transpose4<T>::run(x[0], x[1], x[2], x[3]);
       total = (x[0] + x[2]) + (x[1] + x[3]);

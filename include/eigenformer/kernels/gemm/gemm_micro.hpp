@@ -57,26 +57,17 @@ struct GemmMicro {
     __asm__("" : "+m"(product));
     x = product;
   }
+  // Finishes half of a tile's columns: [C +] alpha * x [+ bias].
   template <int... R>
-  static EIGENFORMER_ALWAYS_INLINE void scale(V (&x)[Rows], V (&y)[Rows], T alpha,
-                                              std::integer_sequence<int, R...>) {
-    ((scale(x[R], alpha), scale(y[R], alpha)), ...);
-  }
-  template <int... R>
-  static EIGENFORMER_ALWAYS_INLINE void add_rows(V (&x)[Rows], V (&y)[Rows], const T* c, index_t ldc,
-                                                 std::integer_sequence<int, R...>) {
-    ((x[R] += W::at(c + R * ldc).v, y[R] += W::at(c + R * ldc + lanes).v), ...);
-  }
-  template <int... R>
-  static EIGENFORMER_ALWAYS_INLINE void add_bias(V (&x)[Rows], V (&y)[Rows], const T* bias,
-                                                 std::integer_sequence<int, R...>) {
-    const V b0 = W::at(bias).v, b1 = W::at(bias + lanes).v;
-    ((x[R] += b0, y[R] += b1), ...);
-  }
-  template <int... R>
-  static EIGENFORMER_ALWAYS_INLINE void store_rows(const V (&x)[Rows], const V (&y)[Rows], T* c, index_t ldc,
-                                                   std::integer_sequence<int, R...>) {
-    ((W::at(c + R * ldc).v = x[R], W::at(c + R * ldc + lanes).v = y[R]), ...);
+  static EIGENFORMER_ALWAYS_INLINE void finish(V (&x)[Rows], T* c, index_t ldc, T alpha, bool accumulate,
+                                               const T* bias, std::integer_sequence<int, R...>) {
+    if (alpha != T(1)) (scale(x[R], alpha), ...);
+    if (accumulate) ((x[R] = x[R] + W::at(c + R * ldc).v), ...);
+    if (bias != nullptr) {
+      const V b = W::at(bias).v;
+      ((x[R] += b), ...);
+    }
+    ((W::at(c + R * ldc).v = x[R]), ...);
   }
 
   // The destination of a tile: C, or at the edge of C a buffer of full size, so that the same instructions
@@ -112,16 +103,20 @@ struct GemmMicro {
       }
     }
 
-    EIGENFORMER_ALWAYS_INLINE void end(V (&x)[Rows], V (&y)[Rows], T alpha, bool accumulate) {
-      if (alpha != T(1)) scale(x, y, alpha, RowSequence{});
-      T* const to = partial ? tile : c;
-      const index_t ld = partial ? columns : ldc;
-      if (accumulate) add_rows(x, y, to, ld, RowSequence{});
-      if (bias != nullptr) add_bias(x, y, bias, RowSequence{});
-      store_rows(x, y, to, ld, RowSequence{});
-      for (index_t r = 0; partial && r < rows; ++r) {
-        std::memcpy(c + r * ldc, tile + r * columns, static_cast<std::size_t>(cols) * sizeof(T));
+    // The first columns (half 0), then the others (half 1), which also copies a partial tile to C.
+    template <int half>
+    EIGENFORMER_ALWAYS_INLINE void end(V (&x)[Rows], T alpha, bool accumulate) {
+      constexpr index_t at = half * lanes;
+      finish(x, (partial ? tile : c) + at, partial ? columns : ldc, alpha, accumulate, shifted(bias, at),
+             RowSequence{});
+      if constexpr (half == 1) {
+        for (index_t r = 0; partial && r < rows; ++r)
+          std::memcpy(c + r * ldc, tile + r * columns, static_cast<std::size_t>(cols) * sizeof(T));
       }
+    }
+    EIGENFORMER_ALWAYS_INLINE void end(V (&x)[Rows], V (&y)[Rows], T alpha, bool accumulate) {
+      end<0>(x, alpha, accumulate);
+      end<1>(y, alpha, accumulate);
     }
   };
 

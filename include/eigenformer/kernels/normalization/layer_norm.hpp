@@ -90,7 +90,7 @@ EIGENFORMER_ALWAYS_INLINE T add_residual(const T* x, const T* r, T* s, index_t n
       typename W::V a, b;
       W::load(a, x + i, end - i);
       W::load(b, r + i, end - i);
-      if (plan.active()) b *= W::at(multiplier + (i - begin)).v;
+      if (plan.active()) b = b * W::at(multiplier + (i - begin)).v;
       a += b;
       W::store(s + i, end - i, a);
       total += a;

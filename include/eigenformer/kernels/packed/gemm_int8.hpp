@@ -229,10 +229,12 @@ struct Int8Vnni {
       a += Rows;
       b += int8_columns;
     }
-    V x[Rows], y[Rows];
+    // One half after the other: registers hold the sums of one and the floats of the other.
+    V x[Rows];
     scale(p, x, out->offset, out->scale, out->row_scale, out->rows, RowSequence{});
-    scale(q, y, out->offset + 16, out->scale + 16, out->row_scale, out->rows, RowSequence{});
-    tile.end(x, y, 1.0f, out->accumulate);
+    tile.template end<0>(x, 1.0f, out->accumulate);
+    scale(q, x, out->offset + 16, out->scale + 16, out->row_scale, out->rows, RowSequence{});
+    tile.template end<1>(x, 1.0f, out->accumulate);
   }
 };
 

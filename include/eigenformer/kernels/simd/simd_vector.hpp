@@ -39,7 +39,8 @@ struct Simd {
   };
   static constexpr index_t lanes = Bytes / static_cast<int>(sizeof(T));
 
-  /// The vector at p, which need not be aligned: `x = at(p).v`, `at(p).v = x`.
+  /// The vector at p, which need not be aligned: `x = at(p).v`, `at(p).v = x`. (But g++ 12 takes p as aligned
+  /// in `x += at(p).v` unless it points to const: write x = x + at(p).v.)
   EIGENFORMER_ALWAYS_INLINE static Memory& at(T* p) { return *reinterpret_cast<Memory*>(p); }
   EIGENFORMER_ALWAYS_INLINE static const Memory& at(const T* p) {
     return *reinterpret_cast<const Memory*>(p);
@@ -110,9 +111,14 @@ struct Simd {
     if constexpr (lanes == 1) {
       return v[0];
     } else {
-      typename Half::V low, high;
-      halves(v, low, high);
-      Op::combine(low, high);
+      // Not by memcpy from v: g++ would keep it in memory, also in the loop that computes it.
+      using H = typename Half::V;
+      const union {
+        V all;
+        H half[2];
+      } parts = {v};
+      H low = parts.half[0];
+      Op::combine(low, parts.half[1]);
       return Half::template fold<Op>(low);
     }
   }
@@ -166,12 +172,11 @@ struct Simd {
       return;
     } else if constexpr (Bytes > 16) {
 #if defined(__clang__)
-      typename Half::V low, high;
-      halves(x, low, high);
-      Half::sqrt(low);
-      Half::sqrt(high);
-      __builtin_memcpy(&x, &low, Bytes / 2);
-      __builtin_memcpy(reinterpret_cast<char*>(&x) + Bytes / 2, &high, Bytes / 2);
+      typename Half::V half[2];
+      __builtin_memcpy(half, &x, Bytes);
+      Half::sqrt(half[0]);
+      Half::sqrt(half[1]);
+      __builtin_memcpy(&x, half, Bytes);
 #else
       // GCC would put the halves together through memory; clang refuses the constraint in a function without
       // target.
@@ -198,11 +203,6 @@ struct Simd {
     }
   };
   using Half = Simd<T, lanes == 1 ? Bytes : Bytes / 2>;
-
-  EIGENFORMER_ALWAYS_INLINE static void halves(const V& v, typename Half::V& low, typename Half::V& high) {
-    __builtin_memcpy(&low, &v, Bytes / 2);
-    __builtin_memcpy(&high, reinterpret_cast<const char*>(&v) + Bytes / 2, Bytes / 2);
-  }
 
 #if EIGENFORMER_VECTOR_ASM
   /// AVX-512's mask of the first `count` lanes, none when negative.
