@@ -323,6 +323,7 @@ inline bool plan_size(const PlannedSize& size, const CorpusStatistics& corpus, c
   if (std::isinf(tokens)) {  // until twice as many tokens are worth less than 2 %
     tokens = epoch;
     while (loss_of(2 * tokens) < 0.98 * loss_of(tokens)) tokens *= 2;
+    plan.training.loop.patience = 5;
   }
   plan.updates = std::max(1.0, tokens / update);
   plan.epochs = tokens / epoch;
@@ -418,7 +419,6 @@ EIGENFORMER_IO_FUNCTION TrainingPlan plan_training(const CorpusStatistics& corpu
   loop.epochs = budget.epochs;
   if (budget.seconds == 0 && budget.max_steps == 0 && budget.epochs == 0) {
     loop.epochs = std::max<index_t>(1, static_cast<index_t>(std::ceil(plan.epochs)));
-    loop.patience = 5;
     if (budget.speed) plan.tokens_per_second = budget.speed(plan.model, plan.training);  // to tell how long
   }
   detail::warn(plan, budget);

@@ -239,6 +239,8 @@ TEST_CASE(
   CHECK(open.training.loop.patience > 0);
   CHECK(open.training.loop.epochs >= 1);
   CHECK(open.tokens_per_second == 0);
+  const auto given = [](Seq2SeqOptions&, TrainingOptions& training) { training.loop.patience = 9; };
+  CHECK(plan_training(tatoeba, {.model = vocabulary, .given = given}).training.loop.patience == 9);
   const TrainingPlan updates = plan_training(tatoeba, {.max_steps = 1000, .model = vocabulary});
   CHECK(updates.updates == doctest::Approx(1000));
   CHECK(updates.training.loop.patience == 0);
