@@ -114,8 +114,9 @@ else()
                  "not available (Debian and Ubuntu: libboost-dev)")
 endif()
 
-# eigenformer::<name>, a static library. An installed package uses what was built before it was installed, if it is `usable`. Otherwise, as in a package of headers, and in this project, it is built when something links it. Sets `target`, `public` for the keyword of what
-# its users get too, and `own` where sources are to be added.
+# eigenformer::<name>, a static library. An installed package uses what was built before it was installed, if it is `usable`.
+# Otherwise, as in a package of headers, and in this project, it is built when something links it. Sets `target`, `public` for the
+# keyword of what its users get too, and `own` where sources are to be added.
 macro(eigenformer_library name usable)
   set(target eigenformer_${name})
   set(file "${EIGENFORMER_LIBRARY_DIR}/${CMAKE_STATIC_LIBRARY_PREFIX}eigenformer_${name}${CMAKE_STATIC_LIBRARY_SUFFIX}")
@@ -128,6 +129,10 @@ macro(eigenformer_library name usable)
     set_target_properties(${target} PROPERTIES IMPORTED_LOCATION "${file}")
   elseif(NOT TARGET ${target})  # one for all folders of a project
     set(own TRUE)
+    if(EIGENFORMER_PACKAGE AND EXISTS "${file}")
+      message(STATUS "eigenformer: ${file} does not fit the optional libraries found here (it was built with: ${EIGENFORMER_BUILT_WITH}): "
+                     "projects that link eigenformer::${name} compile it")
+    endif()
     add_library(${target} STATIC EXCLUDE_FROM_ALL)
     add_library(eigenformer::${name} ALIAS ${target})
     target_compile_options(${target} PRIVATE $<$<CONFIG:>:-O2>)  # for a project without a build type

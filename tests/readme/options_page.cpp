@@ -105,7 +105,8 @@ Each options struct lists its fields once. Validation, JSON, the flags of `trans
 ([extending.md](library/extending.md) shows how). Names are those of the fields in a model folder's `options.json`. In C++ most are members of the same name. Some are members
 of a nested struct: `dropout` is `layer.dropout.rate`, `norm` is `layer.norm.kind`, `num_encoder_layers` is `encoder.num_layers`. A field of one kind of positions is a member
 of that struct: `rotary_base` is `RotaryPositions::base`. An empty default means that the option is not set.
-For a new model `translator train` plans what is not given ([plan.md](training/plan.md)); its defaults here are those with `--init-from`.
+For a new model `translator train` plans what is not given ([plan.md](training/plan.md)). With `--init-from`, model options are those of the model, and the
+others have the defaults below.
 
 `translator train --help` lists the flags; `--help-all` also lists those of single kinds of positions and of one stack. A flag that is off by default is given alone
 (`--gated`); one that is on by default is turned off with `no-` (`--no-bias`); `=false` and `=true` work for all.

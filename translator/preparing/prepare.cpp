@@ -223,8 +223,10 @@ class Preparation {
   // Encodes the clean text, except for the pairs held out.
   PrepareReport encode(const TokenizerPair& tokenizers, const std::string& source_text, bool hold_out) {
     sample_ = {};
-    TokenFileWriter writer(folder_ / PreparedNames::tokens, tokenizers.source->vocabulary_size(),
-                           tokenizers.target->vocabulary_size(), detail::tokenizer_fingerprint(tokenizers));
+    report_.source_vocabulary = tokenizers.source->vocabulary_size();
+    report_.target_vocabulary = tokenizers.target->vocabulary_size();
+    TokenFileWriter writer(folder_ / PreparedNames::tokens, report_.source_vocabulary,
+                           report_.target_vocabulary, detail::tokenizer_fingerprint(tokenizers));
     const index_t held = !hold_out || clean_ < 1000 ? 0 : std::min<index_t>(1000, clean_ / 100);
     std::string validation_source, validation_target;
     const detail::WordEncoder source(*tokenizers.source), target(*tokenizers.target);

@@ -101,23 +101,25 @@ struct PrepareOptions {
   void validate() const;
 };
 
-/// How many pairs were read, dropped and kept; a dropped pair is counted once, for the first reason that
-/// applies.
+/// How many pairs were read, dropped and kept, and the size of the vocabulary; a dropped pair is counted
+/// once, for the first reason that applies.
 struct PrepareReport {
-  index_t read = 0;           ///< all pairs
-  index_t invalid = 0;        ///< dropped: not UTF-8, a NUL byte, or a line without a tab
-  index_t empty = 0;          ///< dropped: nothing but white space, or no token, on one side
-  index_t identical = 0;      ///< dropped: both sides equal
-  index_t characters = 0;     ///< dropped: more code points than max_characters
-  index_t ratio = 0;          ///< dropped: lengths beyond max_ratio
-  index_t script = 0;         ///< dropped: too few letters of the expected scripts
-  index_t duplicates = 0;     ///< dropped: equal to an earlier pair
-  index_t over_long = 0;      ///< dropped: more tokens than max_length
-  index_t validation = 0;     ///< held out for validation
-  index_t kept = 0;           ///< pairs of the token file
-  index_t source_tokens = 0,  ///< source tokens of the kept pairs
-      target_tokens = 0;      ///< target tokens of the kept pairs
-  index_t sampled = 0;        ///< pairs that the vocabulary was trained on; 0 with given tokenizers
+  index_t read = 0;               ///< all pairs
+  index_t invalid = 0;            ///< dropped: not UTF-8, a NUL byte, or a line without a tab
+  index_t empty = 0;              ///< dropped: nothing but white space, or no token, on one side
+  index_t identical = 0;          ///< dropped: both sides equal
+  index_t characters = 0;         ///< dropped: more code points than max_characters
+  index_t ratio = 0;              ///< dropped: lengths beyond max_ratio
+  index_t script = 0;             ///< dropped: too few letters of the expected scripts
+  index_t duplicates = 0;         ///< dropped: equal to an earlier pair
+  index_t over_long = 0;          ///< dropped: more tokens than max_length
+  index_t validation = 0;         ///< held out for validation
+  index_t kept = 0;               ///< pairs of the token file
+  index_t source_tokens = 0,      ///< source tokens of the kept pairs
+      target_tokens = 0;          ///< target tokens of the kept pairs
+  index_t sampled = 0;            ///< pairs that the vocabulary was trained on; 0 with given tokenizers
+  index_t source_vocabulary = 0,  ///< entries of the source's vocabulary
+      target_vocabulary = 0;      ///< entries of the target's, the same for a joint one
 
   /// Calls visit(OptionField, field) for each count.
   static void fields(auto& self, auto&& visit) {
@@ -135,6 +137,8 @@ struct PrepareReport {
     visit(OptionField{"source_tokens", "source tokens"}, self.source_tokens);
     visit(OptionField{"target_tokens", "target tokens"}, self.target_tokens);
     visit(OptionField{"sampled", "pairs that the vocabulary was built from"}, self.sampled);
+    visit(OptionField{"source_vocabulary", "entries of the source vocabulary"}, self.source_vocabulary);
+    visit(OptionField{"target_vocabulary", "entries of the target vocabulary"}, self.target_vocabulary);
   }
 
   /// A readable table with one line per count.

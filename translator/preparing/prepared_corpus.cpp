@@ -47,10 +47,8 @@ PrepareReport prepare_corpus(const PrepareFiles& files, const std::filesystem::p
     report.validation = held.size();
   }
   save_tokenizers(model.tokenizers, staging);
-  if (options.vocab_size == 0) {
-    options.vocab_size =
-        std::max(model.tokenizers.source->vocabulary_size(), model.tokenizers.target->vocabulary_size());
-  }
+  if (options.vocab_size == 0)
+    options.vocab_size = std::max(report.source_vocabulary, report.target_vocabulary);
   const nlohmann::json json = {
       {"format", "eigenformer-corpus"},
       {"format_version", 1},

@@ -59,6 +59,8 @@ TEST_CASE("a prepared corpus is read as it was written, from files compressed or
     const PreparedCorpus corpus = load_prepared_corpus(out);
     CHECK(corpus.pairs->size() == 1485);
     CHECK(corpus.description.report.kept == 1485);
+    CHECK(corpus.description.report.source_vocabulary == corpus.tokenizers.source->vocabulary_size());
+    CHECK(corpus.description.report.target_vocabulary == corpus.tokenizers.target->vocabulary_size());
     CHECK(corpus.description.report.source_tokens == corpus.pairs->source_tokens());
     CHECK(corpus.description.max_length == 256);
     CHECK(corpus.description.vocab_size == 4000);
@@ -96,6 +98,7 @@ TEST_CASE("a corpus prepared with a model's tokenizers, and validation files of 
                                               {folder.path() / "vs", folder.path() / "vt", {}});
   CHECK(report.kept == 1200);
   CHECK(report.sampled == 0);
+  CHECK(report.source_vocabulary == model.source->vocabulary_size());
   CHECK(report.validation == 2);
   PreparedCorpus corpus = load_prepared_corpus(out);
   CHECK(corpus.description.of_a_model);

@@ -223,7 +223,8 @@ std::string quoted(const std::string& text) {
 /// A command's options as a file: the given ones, and the defaults of the others as comments.
 std::string config_text(const CLI::App& command) {
   std::string text = "# eigenformer " + std::string(ef::version_string()) +
-                     "; lines that begin with # show defaults\n[" + command.get_name() + "]\n";
+                     "; options behind # were not given, and show their defaults\n[" + command.get_name() +
+                     "]\n";
   for (const std::string& group : command.get_groups()) {
     std::string lines;
     for (const CLI::Option* option : command.get_options()) {
@@ -237,7 +238,8 @@ std::string config_text(const CLI::App& command) {
       if (option->count() == 0) {
         // Neither on nor off, such as what a stack has of the model's options.
         if (flag && option->get_default_str().empty() && !option->get_fnames().empty()) continue;
-        value = flag && option->get_default_str().empty() ? "false" : value_text(option->get_default_str());
+        const std::string fallback = option->get_default_str();
+        value = !fallback.empty() ? value_text(fallback) : flag ? "false" : "";
       } else if (option->get_multi_option_policy() == CLI::MultiOptionPolicy::TakeAll ||
                  option->results().size() > 1) {
         for (const std::string& one : option->results())
@@ -246,7 +248,8 @@ std::string config_text(const CLI::App& command) {
       } else {
         value = value_text(option->results().back());
       }
-      lines += (option->count() == 0 ? "# " : "") + option_key(*option) + " = " + value + '\n';
+      lines += (option->count() == 0 ? "# " : "") + option_key(*option) + " =" +
+               (value.empty() ? "" : " " + value) + '\n';
     }
     if (!lines.empty()) text += "\n# " + group + "\n" + lines;
   }

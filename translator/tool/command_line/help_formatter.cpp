@@ -93,7 +93,7 @@ class HelpFormatter : public CLI::Formatter {
 
   /// The type, the default, and whether it is required.
   std::string make_option_opts(const CLI::Option* option) const override {
-    if (option->get_type_size() == 0) return {};
+    if (option->get_expected_max() == 0) return {};  // a flag
     std::string text = " " + option->get_type_name();
     if (const std::size_t check = text.find(':'); check != std::string::npos) text.erase(check);
     if (!option->get_default_str().empty()) text += "=" + option->get_default_str();

@@ -60,6 +60,21 @@ void require_same_model(const nlohmann::json& given, const ef::Seq2SeqOptions& m
   }
 }
 
+/// Shows in the help that an option of the model is planned; with --init-from it is the model's.
+void plan_of_model(CLI::Option& option) {
+  option.description(CLI::detail::find_and_replace(option.get_description(), "; not given: dropout", ""));
+  option.default_str("planned");
+}
+
+/// Shows in the help that an option of the training is planned, and what it is with --init-from.
+void plan_of_training(CLI::Option& option) {
+  const std::string text = option.get_description(), otherwise = option.get_default_str();
+  option.description(otherwise.empty()
+                         ? CLI::detail::find_and_replace(text, "not given:", "with --init-from:")
+                         : text + "; " + otherwise + " with --init-from");
+  option.default_str("planned");
+}
+
 /// Uses the values that a prepared corpus fixes. Throws for conflicting options.
 void take_prepared(CorpusOptions& corpus, const nlohmann::json& given) {
   const std::vector<std::string> folders = prepared_folders(corpus);
@@ -132,6 +147,16 @@ TrainFlags::TrainFlags(CLI::App& command)
   CLI::Option* const schedule = command.get_option("--schedule");
   schedule->description(schedule->get_description() + "; noam is another name for inverse-sqrt");
   add_word(schedule, "noam", "inverse-sqrt");
+  for (const char* name :
+       {"--d-model", "--heads", "--ff", "--dropout", "--attention-dropout", "--feed-forward-dropout",
+        "--pre-norm", "--num-encoder-layers", "--num-decoder-layers", "--layers"})
+    plan_of_model(*command.get_option(name));
+  CLI::Option* const pre_norm = command.get_option("--pre-norm");
+  pre_norm->description(pre_norm->get_description() + "; on in a plan, and turned off by --pre-norm=false");
+  for (const char* name :
+       {"--epochs", "--batch-tokens", "--learning-rate", "--warmup", "--schedule", "--precision",
+        "--validate-every", "--patience", "--validate-with", "--validate-sample"})
+    plan_of_training(*command.get_option(name));
   tying_->description(tying_->get_description() + "; auto: all, or target with --separate-vocab");
   tying_->default_str("auto");
   tying_->transform(CLI::Validator(

@@ -444,7 +444,7 @@ void add_train(CLI::App& app, Run& run) {
   sub->footer(
       "A new model is planned for its text and its limit of time, updates or epochs: size, dropout, "
       "vocabulary, batches, learning rate, schedule and validations, except what is given. --plan shows the "
-      "plan. The defaults that are shown are those of trainings with --init-from.\n\n"
+      "plan. With --init-from, model options are those of the model.\n\n"
       "Most model options can differ between encoder and decoder: put --encoder- or --decoder- before the "
       "name, as in --decoder-num-heads 4 --decoder-dim-feedforward 512. --help-all lists them.\n" +
       sub->get_footer() +
